@@ -1,37 +1,95 @@
 """`limpet serve`: the store as an HTTP API."""
 
+import logging
+from pathlib import Path
+
 import click
 
 import limpet
 from limpet.cli import _exits
 from limpet.cli._shared import url_here
+from limpet.opening import environment
+
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 @click.command()
 @click.argument("url", required=False, envvar="LIMPET_URL")
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
 @click.option("--port", default=7420, show_default=True, help="The port; 0 takes a free one.")
-def serve(url: str | None, host: str, port: int) -> int:
+@click.option(
+    "--token-file",
+    type=_FILE,
+    help="Tokens, one a line: TOKEN [read|write] [PREFIX]. It is read again when it changes.",
+)
+@click.option("--tls-cert", type=_FILE, help="A certificate with its chain, in PEM: serve HTTPS.")
+@click.option("--tls-key", type=_FILE, help="The key of the certificate, in PEM.")
+@click.option(
+    "--allow-host",
+    multiple=True,
+    metavar="NAME",
+    help="A name of this server, as a proxy sends it.",
+)
+@click.option(
+    "--allow-origin", multiple=True, metavar="URL", help="A web site whose pages may use the API."
+)
+@click.option("--no-access-log", is_flag=True, help="Log no line for each request.")
+def serve(
+    url: str | None,
+    host: str,
+    port: int,
+    token_file: Path | None,
+    tls_cert: Path | None,
+    tls_key: Path | None,
+    allow_host: tuple[str, ...],
+    allow_origin: tuple[str, ...],
+    no_access_log: bool,
+) -> int:
     """Serve a store over HTTP.
 
     Programs open it with limpet.open("http://127.0.0.1:7420"), from any machine that may connect;
-    /openapi.json describes the API.
+    /openapi.json describes the API. On 127.0.0.1 no token is needed. Elsewhere give tokens, in a
+    file or in $LIMPET_TOKENS, and use TLS, here or in a proxy.
 
     \b
     Examples:
       limpet serve
       limpet serve sqlite:///agents.db --port 8000
+      limpet serve --host 0.0.0.0 --token-file tokens --tls-cert cert.pem --tls-key key.pem
     """
     try:
-        from limpet.server.serving import run
+        from limpet.server.access import Access, Tokens, is_loopback
+        from limpet.server.serving import Tls, run
     except ImportError:
         raise limpet.Unsupported("serve needs an extra: pip install 'limpet[server]'") from None
-    from limpet.server.access import Access
-
+    if (tls_cert is None) != (tls_key is None):
+        raise click.UsageError("give both --tls-cert and --tls-key")
+    given = environment().get("LIMPET_TOKENS", "")
+    if token_file is None and not given and not is_loopback(host):
+        raise click.UsageError(
+            "other machines need a token: write one of 16 characters or more into a file, and give"
+            " it with --token-file (or in $LIMPET_TOKENS)"
+        )
+    _log_to_stderr(access=not no_access_log)
+    tokens = Tokens(token_file, given) if token_file is not None or given else None
+    access = Access(tokens, hosts=allow_host, origins=allow_origin)
     store = limpet.open_async(url_here() if url is None else url)
-    run(store, Access(), host=host, port=port, started=lambda address: _started(store, address))
+    run(
+        store,
+        access,
+        host=host,
+        port=port,
+        started=lambda address: click.echo(f"limpet: {store!r} is served on {address}"),
+        tls=None if tls_cert is None or tls_key is None else Tls(tls_cert, tls_key),
+    )
     return _exits.FINE
 
 
-def _started(store: limpet.AsyncStore, address: str) -> None:
-    click.echo(f"limpet: {store!r} is served on {address}")
+def _log_to_stderr(*, access: bool) -> None:
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    for name in ("limpet", "uvicorn.error"):
+        logging.getLogger(name).addHandler(handler)
+    logging.getLogger("limpet").setLevel(logging.INFO)
+    if not access:
+        logging.getLogger("limpet.access").setLevel(logging.WARNING)

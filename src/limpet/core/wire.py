@@ -206,15 +206,21 @@ def problem_json(error: LimpetError, status: int | None = None) -> dict[str, JSO
         "type": f"urn:limpet:{kind.__name__}",
         "title": kind.__name__,
         "status": known,
-        "detail": str(error),
+        "detail": _shown(str(error)),
         "scope": None if error.scope is None else scope_json(error.scope),
         "id": error.id,
     }
     for name in ("expected", "found", "owner", "path", "outcome_known"):
-        found[name] = getattr(error, name, None)
+        value = getattr(error, name, None)
+        found[name] = _shown(value) if isinstance(value, str) else value
     moment = getattr(error, "expires_at", None)
     found["expires_at"] = None if moment is None else time_json(moment)
     return {name: value for name, value in found.items() if value is not None}
+
+
+def _shown(text: str) -> str:
+    """Return text that can be encoded: the path of a value that is refused may have a surrogate."""
+    return text.encode(errors="backslashreplace").decode()
 
 
 def error_of(problem: Mapping[str, Any]) -> LimpetError | None:

@@ -1,10 +1,36 @@
-"""Who may do what: tokens, and the session prefix that a token may be bound to."""
+"""Who may do what: tokens, the session prefix that a token may be bound to, hosts and origins.
 
-from collections.abc import Mapping
+Without tokens a request may do everything, so it must come from a program on this machine, not from
+a web page: a page reaches loopback under a name of its own (DNS rebinding), or with its `Origin`.
+With tokens a page gains nothing by either, since a browser does not send a token by itself: then
+hosts are checked only if some are given.
+"""
+
+import hashlib
+import hmac
+import logging
+import os
+import re
+import stat
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from ipaddress import ip_address
+from pathlib import Path
 from typing import NamedTuple
 
-from limpet.errors import LimpetError
-from limpet.model import ScopeKey
+from limpet.core import limits
+from limpet.errors import InvalidInput, LimpetError, Unavailable
+from limpet.model import ScopeKey, SnapshotInfo
+
+log = logging.getLogger("limpet.server")
+_TOKEN = re.compile(r"[!-~]{16,512}")
+_ORIGIN = re.compile(r"https?://[^/\s,]+")
+_WRITES = {"read": False, "write": True}
+_METHODS = "GET, POST, PUT, DELETE"
+_HEADERS = (
+    "accept, authorization, content-encoding, content-type, idempotency-key, if-match,"
+    " if-none-match, last-event-id, limpet-lease, limpet-stamp"
+)
 
 
 class Refused(LimpetError):
@@ -44,14 +70,187 @@ class Grant(NamedTuple):
         if self.prefix:
             raise forbidden("this concerns the whole store, and this token is bound to a prefix")
 
+    def visible(self, info: SnapshotInfo) -> SnapshotInfo:
+        """Return what may be shown of a snapshot: not the address of an origin outside."""
+        origin = info.forked_from
+        if origin is None or origin.scope.session_id.startswith(self.prefix):
+            return info
+        return replace(info, forked_from=None)
+
 
 def forbidden(why: str) -> Refused:
     return Refused(403, "Forbidden", f"{why}: use another token")
 
 
+class Tokens:
+    """The tokens of a file and of a text, of which only digests are kept.
+
+    Each line is `<token> [read|write] [prefix]`; those that begin with # are comments.
+    """
+
+    def __init__(self, file: Path | None, text: str = "") -> None:
+        self._file = file
+        self._given = _read_tokens(text, "$LIMPET_TOKENS")
+        self._seen: object = None
+        self._grants: dict[bytes, Grant] = {}
+        if file is not None:
+            self._warn_of_readers(file)
+        self._load()
+
+    def grant(self, token: str) -> Grant | None:
+        digest, found = _digest(token), None
+        for each, grant in self._grants.items():  # all of them, so that the time says nothing
+            if hmac.compare_digest(each, digest):
+                found = grant
+        return found
+
+    def refresh(self, *, anyway: bool = False) -> bool:
+        """Read the file again if it has changed; return whether there are other tokens now.
+
+        A file that cannot be used is reported in the log, and the tokens stay as they were.
+        """
+        if self._file is None or (not anyway and _version(self._file) == self._seen):
+            return False
+        before = self._grants
+        try:
+            self._load()
+        except LimpetError as error:
+            log.error("the tokens were not read again: %s", error)
+        return self._grants != before
+
+    def _load(self) -> None:
+        found = dict(self._given)
+        if self._file is not None:
+            self._seen = _version(self._file)
+            try:
+                text = self._file.read_text(encoding="utf-8")
+            except (OSError, UnicodeDecodeError) as cause:
+                why = getattr(cause, "strerror", None) or "it is not UTF-8"
+                message = f"the token file cannot be read: {why}. file=`{self._file}`"
+                raise Unavailable(message) from None
+            found |= _read_tokens(text, str(self._file))
+        if not found:
+            raise InvalidInput(
+                "there is no token: write one a line, as `<token> [read|write] [prefix]`"
+            )
+        self._grants = found
+
+    def _warn_of_readers(self, file: Path) -> None:
+        try:
+            mode = file.stat().st_mode
+        except OSError:
+            return  # reading it reports why
+        if mode & (stat.S_IRGRP | stat.S_IROTH):
+            log.warning("others can read the token file: run chmod 600. file=`%s`", file)
+
+
+def _version(file: Path) -> object:
+    try:
+        found = os.stat(file)
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+def _digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode("latin-1")).digest()
+
+
+def _read_tokens(text: str, where: str) -> dict[bytes, Grant]:
+    found: dict[bytes, Grant] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        token, *more = line.split(None, 2)
+        mode, prefix = more[0] if more else "write", more[1] if more[1:] else ""
+        place = f"where=`{where}` line=`{number}`"
+        if not _TOKEN.fullmatch(token):
+            raise InvalidInput(f"a token has 16 to 512 visible ASCII characters. {place}")
+        if mode not in _WRITES:
+            raise InvalidInput(f"after a token comes read or write, then a prefix. {place}")
+        if _digest(token) in found:
+            raise InvalidInput(f"the token was already given. {place}")
+        prefix = limits.check_text("prefix", prefix.strip(), chars_max=limits.ID_CHARS_MAX)
+        found[_digest(token)] = Grant(_WRITES[mode], prefix)
+    return found
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
 class Access:
     """Decides what a request may do. Without tokens it may do everything."""
 
+    def __init__(
+        self,
+        tokens: Tokens | None = None,
+        *,
+        hosts: Iterable[str] = (),
+        origins: Iterable[str] = (),
+    ) -> None:
+        """Take the host names and the origins of web pages that are allowed besides loopback."""
+        self.tokens = tokens
+        self._hosts = frozenset(each.rstrip(".").lower() for each in hosts)
+        self._origins = frozenset(each.rstrip("/").lower() for each in origins)
+        for each in self._origins:
+            if not _ORIGIN.fullmatch(each):
+                raise InvalidInput(
+                    f"an origin is written as https://name or https://name:port. origin=`{each}`"
+                )
+
     def grant(self, headers: Mapping[str, str]) -> Grant:
         """Return what the request's token allows, or raise Refused."""
-        return Grant()
+        if self.tokens is None:
+            return Grant()
+        scheme, _, token = headers.get("authorization", "").partition(" ")
+        found = self.tokens.grant(token.strip())
+        if found is None or scheme.lower() != "bearer":
+            why = "this server needs a token: send `Authorization: Bearer <token>`"
+            raise Refused(401, "Unauthorized", why, {"www-authenticate": 'Bearer realm="limpet"'})
+        return found
+
+    def check_sender(self, headers: Mapping[str, str]) -> None:
+        """Raise Refused if the request came under another name, or from a web page."""
+        host, origin = headers.get("host", ""), headers.get("origin")
+        name = _name_of(host)
+        is_checked = self.tokens is None or self._hosts
+        if is_checked and not is_loopback(name) and name not in self._hosts:
+            why = f"this host is not served: allow it with --allow-host. host=`{name[:100]!a}`"
+            raise Refused(403, "Forbidden", why)
+        if origin is not None and not self._allows(origin, host):
+            why = "web pages of this origin are not served: allow it with --allow-origin"
+            raise Refused(403, "Forbidden", why)
+
+    def _allows(self, origin: str, host: str) -> bool:
+        own = host != "" and origin.partition("://")[2].lower() == host.lower()
+        return own or origin.lower() in self._origins
+
+    def cors(self, headers: Mapping[str, str]) -> dict[str, str]:
+        """Return the headers that let a web page of an allowed origin read the answer."""
+        origin = headers.get("origin")
+        if origin is None or origin.lower() not in self._origins:
+            return {}
+        return {
+            "access-control-allow-origin": origin,
+            "access-control-expose-headers": "etag, retry-after, allow",
+            "vary": "origin",
+        }
+
+    def preflight(self) -> dict[str, str]:
+        """Return what a web page of an allowed origin may send."""
+        return {
+            "access-control-allow-methods": _METHODS,
+            "access-control-allow-headers": _HEADERS,
+            "access-control-max-age": "600",
+        }
+
+
+def _name_of(host: str) -> str:
+    """Return the name in a Host header, without the port."""
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.partition(":")[0].rstrip(".").lower()

@@ -46,10 +46,15 @@ class Listing(NamedTuple):
 
 
 class Stream(NamedTuple):
-    """An answer that goes on: its parts as they come."""
+    """An answer that goes on: its parts as they come.
+
+    One that is `endless` ends when the server stops; `weight` is its share of what may be open.
+    """
 
     parts: AsyncGenerator[bytes, None]
     media_type: str
+    endless: bool = False
+    weight: int = 1
 
 
 _ADDRESS: dict[str, Schema] = {"session_id": ID, "scope_id": ID, "kind": KIND}

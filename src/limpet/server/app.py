@@ -3,7 +3,6 @@
 import asyncio
 import gzip
 import logging
-import zlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, MutableMapping
 from contextlib import aclosing
 from typing import Any, TypeAlias
@@ -13,24 +12,33 @@ import zstandard
 
 from limpet.api.store import AsyncStore
 from limpet.core import codec, limits, wire
-from limpet.errors import Conflict, Corrupt, InvalidInput, LimpetError, NotFound
-from limpet.model import JSON
-from limpet.server.access import Access, Refused
+from limpet.errors import Conflict, InvalidInput, LimpetError, NotFound, Unavailable
+from limpet.model import JSON, ScopeKey
+from limpet.protocol import Backend, Target
+from limpet.server.access import Access, Grant, Refused, forbidden
 from limpet.server.answers import JSON_TYPE, LINES_TYPE, PROBLEM_TYPE, Answer, Listing, Stream
+from limpet.server.bodies import LARGE, Bodies, Receive, busy
 from limpet.server.call import Call, read_params
+from limpet.server.metrics import TEXT_TYPE, Metrics
 from limpet.server.openapi import document
 from limpet.server.operations import OPERATIONS, Operation
 from limpet.server.repeats import Repeats
 
 Scope: TypeAlias = MutableMapping[str, Any]
-Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 log = logging.getLogger("limpet.server")
-_BODY_BYTES_MORE = limits.MIB  # of a request beside its state and its metadata
+access_log = logging.getLogger("limpet.access")
 _SMALL = 1024  # bytes that are not worth compressing
-_LARGE = 256 * limits.KIB  # bytes that are parsed in a thread
-_BODY_WAIT_S = 30.0  # between two parts of a body
+_URL_BYTES_MAX = 64 * limits.KIB  # four ids of 512 characters, percent-encoded, and some more
+_HEADERS_BYTES_MAX = 32 * limits.KIB
+_REQUESTS_MAX = 1000  # being answered at once, without streams
+_STREAMS_MAX = 10_000  # being sent at once, by weight
+_SENDING_BYTES_MAX = 512 * limits.MIB  # of answers that clients have not taken yet
+_READY_S_MAX = 2.0
+_PATH_CHARS_SHOWN = 200
+_OTHER = "other"  # in the metrics: no operation
+_TARGET = Target(ScopeKey("ready", "main", "agent"), None)  # need not exist
 
 
 class Response:
@@ -56,12 +64,14 @@ class Response:
 def problem(error: LimpetError, *, compared: bool = False) -> Response:
     """Return an error as RFC 9457 has it; `compared`: the request had a condition."""
     if isinstance(error, Refused):
-        body: JSON = {
+        body: dict[str, JSON] = {
             "type": f"urn:limpet:{error.title}",
             "title": error.title,
             "status": error.status,
             "detail": str(error),
         }
+        if error.title == "Unavailable":
+            body["outcome_known"] = True
         return Response(error.status, codec.encode(body), PROBLEM_TYPE, error.headers)
     body = wire.problem_json(error, 412 if compared and isinstance(error, Conflict) else None)
     headers = {"retry-after": "1"} if body["status"] == 503 else None
@@ -72,11 +82,17 @@ class App:
     """The API of one store. It keeps nothing between requests but what is under way."""
 
     def __init__(self, store: AsyncStore, access: Access) -> None:
-        self._store = store
+        self.metrics = Metrics()
         self._driver = store.driver
         self._access = access
-        self._repeats: Repeats[Response] = Repeats()
-        self._streams: set[asyncio.Task[Any]] = set()
+        self._bodies = Bodies(store.driver)
+        self._repeats: Repeats[Response] = Repeats(_size)
+        self._streams: dict[asyncio.Task[Any], Stream] = {}
+        self._streams_weight = 0
+        self._is_stopping = False
+        self._running = 0
+        self._sending_bytes = 0
+        self._probe: asyncio.Future[Any] | None = None
         self._routes: dict[str, dict[str, Operation]] = {}
         for each in OPERATIONS:
             self._routes.setdefault(each.path, {})[each.method] = each
@@ -84,46 +100,119 @@ class App:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
-        method, path = scope["method"], scope["path"].removeprefix(scope.get("root_path", ""))
-        headers = {k.decode("latin-1").lower(): v.decode("latin-1") for k, v in scope["headers"]}
-        response = await self._respond(method, path, scope["query_string"], headers, receive)
-        await self._send(response, headers, method, receive, send)
+        clock = self._driver.tools.clock.monotonic
+        began = clock()
+        # Not the decoded path: a proxy would see another one.
+        raw = scope.get("raw_path") or scope["path"].encode()
+        path = raw.decode("ascii", "backslashreplace").removeprefix(scope.get("root_path", ""))
+        method, headers = scope["method"], _headers(scope)
+        operation = self._routes.get(path, {}).get("GET" if method == "HEAD" else method)
+        name = _OTHER if operation is None else operation.name
+        self.metrics.in_flight += 1
+        try:
+            response = await self._respond(method, path, scope, headers, operation, receive)
+            body, cors = response.body, self._access.cors(headers)
+            if isinstance(body, bytes):
+                sent = await self._send(response, body, method, cors, headers, send)
+                self.metrics.add_time(name, clock() - began)
+        finally:
+            self.metrics.in_flight -= 1
+        if isinstance(body, Stream):
+            sent = await self._send_stream(response, body, method, cors, receive, send)
+        self.metrics.add(name, response.status, sent)
+        log_access(scope, path, response.status, sent, clock() - began)
 
     def end_streams(self) -> None:
-        """End all answers that go on: the server stops, and the clients come back later."""
-        for task in self._streams:
-            task.cancel()
+        """End the answers that have no end of their own; their clients come back."""
+        for task, stream in self._streams.items():
+            if stream.endless:
+                task.cancel()
+
+    def stop(self) -> None:
+        """End the endless streams, also those that are about to begin."""
+        self._is_stopping = True
+        self.end_streams()
+
+    # Answers
 
     async def _respond(
-        self, method: str, path: str, query: bytes, headers: dict[str, str], receive: Receive
+        self,
+        method: str,
+        path: str,
+        scope: Scope,
+        headers: dict[str, str],
+        operation: Operation | None,
+        receive: Receive,
     ) -> Response:
         try:
-            if path == "/healthz":
-                return Response(200, b"{}")
+            _check_head(scope)
+            if path in ("/healthz", "/readyz"):
+                _check_method(method, ("GET",))
+                return await self._health(path)
+            self._access.check_sender(headers)
+            if method == "OPTIONS" and "access-control-request-method" in headers:
+                return Response(204, headers=self._access.preflight())
             grant = self._access.grant(headers)
-            if path == "/openapi.json":
-                return Response(200, document())
-            operation = self._operation(method, path)
+            if path in ("/openapi.json", "/metrics"):
+                _check_method(method, ("GET",))
+                return self._page_about(path, grant)
+            if path not in self._routes:
+                raise NotFound("there is no such operation: /openapi.json lists what there is")
+            if operation is None:
+                raise _no_method(self._routes[path])
             if operation.writes and not grant.write:
-                raise Refused(403, "Forbidden", "this token may only read: use another token")
-            params = read_params(operation.params, _query(query))
+                raise forbidden("this token may only read")
+            params = read_params(operation.params, _query(scope["query_string"]))
             call = Call(self._driver, grant, params, headers)
-            if operation.body is not None:
-                call.body = await self._body(operation, headers, receive)
+            _check_condition(operation, headers)
+            if operation.body is None:
+                return await self._run(call, operation, scope)
+            async with self._bodies.read(receive, headers, operation.body) as call.body:
+                return await self._run(call, operation, scope)
+        except LimpetError as error:
+            return problem(error)
+        except Exception:
+            log.exception("an operation failed. path=`%s`", path[:_PATH_CHARS_SHOWN])
+            return problem(LimpetError("the server failed: its log says why"))
+
+    async def _health(self, path: str) -> Response:
+        """Answer that the process lives, or that its storage answers."""
+        if path == "/healthz":
+            return Response(200, b"{}")
+        if self._probe is None or self._probe.done():
+            # One for all who ask: storage that does not answer must not be asked more and more.
+            self._probe = asyncio.ensure_future(self._driver.run(_probe))
+            self._probe.add_done_callback(lambda done: done.cancelled() or done.exception())
+        try:
+            async with asyncio.timeout(_READY_S_MAX):
+                await asyncio.shield(self._probe)
+        except (TimeoutError, LimpetError):
+            raise Unavailable("the storage does not answer", outcome_known=True) from None
+        return Response(200, b"{}")
+
+    def _page_about(self, path: str, grant: Grant) -> Response:
+        if path == "/openapi.json":
+            return Response(200, document())
+        grant.check_whole()
+        return Response(200, self.metrics.text(self._bodies.received_bytes), TEXT_TYPE)
+
+    async def _run(self, call: Call, operation: Operation, scope: Scope) -> Response:
+        """Run an operation; a write that is repeated gets the first answer."""
+        if self._running >= _REQUESTS_MAX or self._sending_bytes > _SENDING_BYTES_MAX:
+            raise busy("too many requests are under way")
+        self._running += 1
+        try:
             key = call.repeat_key if operation.writes else None
             if key is None:
                 return await self._act(call, operation)
             return await self._repeats.run(
-                (grant, method, path, query, key),
+                (call.grant, operation.method, operation.path, scope["query_string"], key),
                 lambda: self._act(call, operation),
                 again=call.again,
                 is_final=lambda response: response.status < 500,
             )
-        except LimpetError as error:
-            return problem(error)
-        except Exception:
-            log.exception("an operation failed. path=`%s`", path)
-            return problem(LimpetError("the server failed: its log says why"))
+        finally:
+            self._running -= 1
 
     async def _act(self, call: Call, operation: Operation) -> Response:
         try:
@@ -132,40 +221,11 @@ class App:
             compared = "if-match" in call.headers or "if-none-match" in call.headers
             return problem(error, compared=compared)
 
-    def _operation(self, method: str, path: str) -> Operation:
-        found = self._routes.get(path)
-        if found is None:
-            raise NotFound("there is no such operation: /openapi.json lists what there is")
-        operation = found.get("GET" if method == "HEAD" else method)
-        if operation is None:
-            allowed = ", ".join(sorted(found))
-            why = f"this method is not known here: there is {allowed}"
-            raise Refused(405, "InvalidInput", why, {"allow": allowed})
-        return operation
-
-    async def _body(self, operation: Operation, headers: dict[str, str], receive: Receive) -> JSON:
-        bytes_max = 2 * self._driver.tools.state_bytes_max + _BODY_BYTES_MORE
-        kind = headers.get("content-type", "").partition(";")[0].strip().lower()
-        if kind != JSON_TYPE:
-            raise Refused(415, "InvalidInput", f"the body must be {JSON_TYPE}")
-        raw = await _read(receive, headers, bytes_max)
-        encoding = headers.get("content-encoding", "identity").strip().lower()
-
-        def parse() -> JSON:
-            found = _decoded(_unpacked(raw, encoding, bytes_max))
-            from limpet.server.schema import check
-
-            check(found, operation.body or {})
-            return found
-
-        return await self._driver.in_pool(parse) if len(raw) > _LARGE else parse()
-
     async def _answer(self, call: Call, operation: Operation, result: Any) -> Response:
         if result is None:
             raise NotFound("there is nothing at this address")
         if isinstance(result, Stream):
-            # An error before the first part has a status of its own.
-            return Response(200, await _begun(result))
+            return await self._begun(result)
         if isinstance(result, Listing):
             return await self._listed(call, result)
         if not isinstance(result, Answer):
@@ -174,105 +234,206 @@ class App:
             return Response(200, result.body)
         tag = {"etag": f'"{result.revision}"'}
         if operation.method == "GET" and call.has_current(result.revision):
-            return Response(304, b"", headers=tag)
+            return Response(304, headers=tag)
         return Response(200, result.body, headers=tag)
 
     async def _listed(self, call: Call, listing: Listing) -> Response:
         after, limit = call.params.get("after"), call.params.get("limit")
         if LINES_TYPE in call.headers.get("accept", ""):
-            lines = self._lines(call, listing, after, limit)
-            return Response(200, await _begun(Stream(lines, LINES_TYPE)))
+            return await self._begun(Stream(self._lines(listing, after, limit), LINES_TYPE))
         wanted = call.page_limit
-        found = await self._page(listing, after, wanted) if wanted else []
-        following = listing.cursor(found[-1]) if found and len(found) == wanted else None
-        items = [listing.encode(each) for each in found]
-        return Response(200, codec.encode({"items": items, "next": following}))
 
-    async def _page(self, listing: Listing, after: str | None, limit: int) -> list[Any]:
-        return await self._driver.run(lambda backend: listing.fetch(backend, after, limit))
+        def work(backend: Backend) -> bytes:
+            found = listing.fetch(backend, after, wanted) if wanted else []
+            following = listing.cursor(found[-1]) if found and len(found) == wanted else None
+            items = [listing.encode(each) for each in found]
+            return codec.encode({"items": items, "next": following})
+
+        return Response(200, await self._driver.run(work))
 
     async def _lines(
-        self, call: Call, listing: Listing, after: str | None, limit: int | None
+        self, listing: Listing, after: str | None, limit: int | None
     ) -> AsyncGenerator[bytes, None]:
         left = limit
         while left is None or left > 0:
             wanted = limits.PAGE_ITEMS_MAX if left is None else min(left, limits.PAGE_ITEMS_MAX)
-            found = await self._page(listing, after, wanted)
-            yield b"".join(codec.encode(listing.encode(each)) + b"\n" for each in found)
-            if len(found) < wanted:
+
+            def work(
+                backend: Backend, after: str | None = after, wanted: int = wanted
+            ) -> tuple[bytes, str | None]:
+                found = listing.fetch(backend, after, wanted)
+                lines = b"".join(codec.encode(listing.encode(each)) + b"\n" for each in found)
+                return lines, listing.cursor(found[-1]) if len(found) == wanted else None
+
+            lines, after = await self._driver.run(work)
+            yield lines
+            if after is None:
                 return
-            after = listing.cursor(found[-1])
-            left = None if left is None else left - len(found)
+            left = None if left is None else left - wanted
+
+    async def _begun(self, stream: Stream) -> Response:
+        """Return a stream whose first part was already awaited: an error has its own status."""
+        if self._streams_weight + stream.weight > _STREAMS_MAX:
+            raise busy("too many streams are open")
+        first = await anext(stream.parts, b"")
+
+        async def parts() -> AsyncGenerator[bytes, None]:
+            async with aclosing(stream.parts) as rest:
+                yield first
+                try:
+                    async for part in rest:
+                        yield part
+                except LimpetError as error:
+                    log.warning("a stream was cut off: %s", error)
+                    yield _last_line(error)
+
+        return Response(200, stream._replace(parts=parts()))
+
+    # Sending
 
     async def _send(
         self,
         response: Response,
-        headers: Mapping[str, str],
+        body: bytes,
         method: str,
-        receive: Receive,
+        cors: Mapping[str, str],
+        headers: Mapping[str, str],
         send: Send,
-    ) -> None:
-        if isinstance(response.body, Stream):
-            await self._send_stream(response, response.body, receive, send)
-            return
-        body = response.body
+    ) -> int:
+        """Send an answer; return how many bytes its body has."""
+        more = dict(cors)
         if len(body) > _SMALL and "accept-encoding" in headers:
-            body, more = _packed(body, headers["accept-encoding"])
-            response.headers |= more
-        response.headers["content-length"] = str(len(body))
-        await send(_start(response))
-        hidden = method == "HEAD" or response.status == 304
-        await send({"type": "http.response.body", "body": b"" if hidden else body})
+            encoding = _encoding(headers["accept-encoding"])
+            more["vary"] = ", ".join(filter(None, (more.get("vary"), "accept-encoding")))
+            if encoding is not None:
+                more["content-encoding"] = encoding
+                if len(body) > LARGE:
+                    body = await self._driver.in_pool(_packed, body, encoding)
+                else:
+                    body = _packed(body, encoding)
+        if response.status not in (204, 304):
+            more["content-length"] = str(len(body))
+        await send(_start(response, more))
+        size = 0 if method == "HEAD" else len(body)
+        self._sending_bytes += size
+        try:
+            # In pieces: the server's buffer would take all of it at once.
+            for at in range(0, size - LARGE, LARGE):
+                piece = body[at : at + LARGE]
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+            rest = body[(size - 1) // LARGE * LARGE : size] if size else b""
+            await send({"type": "http.response.body", "body": rest})
+        finally:
+            self._sending_bytes -= size
+        return size
 
     async def _send_stream(
-        self, response: Response, stream: Stream, receive: Receive, send: Send
-    ) -> None:
+        self,
+        response: Response,
+        stream: Stream,
+        method: str,
+        cors: Mapping[str, str],
+        receive: Receive,
+        send: Send,
+    ) -> int:
         """Send parts as they come, until they end, the client leaves, or the server stops."""
-        task = asyncio.current_task()
+        task, sent, last = asyncio.current_task(), 0, b""
         if task is None:
-            return
+            return sent
 
         def stop(_: object) -> None:
             task.cancel()
 
         gone = asyncio.ensure_future(_gone(receive))
         gone.add_done_callback(stop)
-        self._streams.add(task)
+        self._streams[task] = stream
+        self._streams_weight += stream.weight
+        self.metrics.streams += 1
         try:
-            await send(_start(response))
+            await send(_start(response, cors))
             async with aclosing(stream.parts) as parts:
-                async for part in parts:
-                    if part:
-                        await send({"type": "http.response.body", "body": part, "more_body": True})
+                if method != "HEAD" and not (stream.endless and self._is_stopping):
+                    async for part in parts:
+                        if part:
+                            message = {"type": "http.response.body", "body": part}
+                            await send({**message, "more_body": True})
+                            sent += len(part)
         except asyncio.CancelledError:
-            pass  # the client left, or the server stops
+            # The client left, or the server stops. A list must not look complete then.
+            if not stream.endless:
+                last = _last_line(Unavailable("the server stops", outcome_known=True))
         finally:
-            self._streams.discard(task)
+            del self._streams[task]
+            self._streams_weight -= stream.weight
+            self.metrics.streams -= 1
             gone.remove_done_callback(stop)
             gone.cancel()
-        await send({"type": "http.response.body", "body": b""})
+        await send({"type": "http.response.body", "body": last})
+        return sent
 
 
-async def _begun(stream: Stream) -> Stream:
-    """Return a stream whose first part was already awaited; a later error is its last line."""
-    first = await anext(stream.parts, b"")
-
-    async def parts() -> AsyncGenerator[bytes, None]:
-        async with aclosing(stream.parts) as rest:
-            yield first
-            try:
-                async for part in rest:
-                    yield part
-            except LimpetError as error:
-                log.warning("a stream was cut off: %s", error)
-                yield codec.encode(wire.problem_json(error)) + b"\n"
-
-    return Stream(parts(), stream.media_type)
+def _size(response: Response) -> int:
+    return len(response.body) if isinstance(response.body, bytes) else 0
 
 
-def _start(response: Response) -> dict[str, Any]:
-    headers = [(k.encode(), v.encode("latin-1")) for k, v in response.headers.items()]
-    return {"type": "http.response.start", "status": response.status, "headers": headers}
+def log_access(scope: Scope, path: str, status: int, sent: int, seconds: float) -> None:
+    """Log a request, without its query, its headers and its body."""
+    if access_log.isEnabledFor(logging.INFO):
+        client, shown = (scope.get("client") or ["-"])[0], path[:_PATH_CHARS_SHOWN]
+        message = "%s %s %s %d %d %.1fms"
+        access_log.info(message, client, scope["method"], shown, status, sent, seconds * 1000)
+
+
+def _headers(scope: Scope) -> dict[str, str]:
+    """Return the headers; what is given twice is a list, which most of them cannot be."""
+    found: dict[str, str] = {}
+    for raw_name, raw_value in scope["headers"]:
+        name, value = raw_name.decode("latin-1").lower(), raw_value.decode("latin-1")
+        found[name] = f"{found[name]}, {value}" if name in found else value
+    return found
+
+
+def _check_head(scope: Scope) -> None:
+    close = {"connection": "close"}
+    if len(scope["query_string"]) + len(scope["path"]) > _URL_BYTES_MAX:
+        why = f"the address is too long. max=`{_URL_BYTES_MAX}`"
+        raise Refused(414, "InvalidInput", why, close)
+    if sum(len(name) + len(value) for name, value in scope["headers"]) > _HEADERS_BYTES_MAX:
+        why = f"the headers are too large. max=`{_HEADERS_BYTES_MAX}`"
+        raise Refused(431, "InvalidInput", why, close)
+
+
+def _check_method(method: str, allowed: tuple[str, ...]) -> None:
+    if method not in (*allowed, "HEAD"):
+        raise _no_method(allowed)
+
+
+def _no_method(known: Mapping[str, object] | tuple[str, ...]) -> Refused:
+    allowed = ", ".join(sorted(known))
+    why = f"this method is not known here: there is {allowed}"
+    return Refused(405, "InvalidInput", why, {"allow": allowed})
+
+
+def _check_condition(operation: Operation, headers: Mapping[str, str]) -> None:
+    """Refuse a write with a condition that would not be compared."""
+    if operation.writes and not operation.conditional:
+        for name in ("if-match", "if-none-match"):
+            if name in headers:
+                raise InvalidInput(f"this operation compares nothing: leave out {name}")
+
+
+def _probe(backend: Backend) -> None:
+    backend.read_revisions([_TARGET])
+
+
+def _last_line(error: LimpetError) -> bytes:
+    return codec.encode(wire.problem_json(error)) + b"\n"
+
+
+def _start(response: Response, more: Mapping[str, str]) -> dict[str, Any]:
+    headers = {**response.headers, **more}
+    encoded = [(k.encode(), v.encode("latin-1", "replace")) for k, v in headers.items()]
+    return {"type": "http.response.start", "status": response.status, "headers": encoded}
 
 
 async def _gone(receive: Receive) -> None:
@@ -287,65 +448,16 @@ def _query(text: bytes) -> list[tuple[str, str]]:
         raise InvalidInput("the query is not UTF-8, percent-encoded") from None
 
 
-async def _read(receive: Receive, headers: Mapping[str, str], bytes_max: int) -> bytes:
-    """Return the body of a request; raise Refused if it is too large or too slow."""
-    length = headers.get("content-length", "0")
-    parts, size = [], 0
-    too_large = Refused(413, "InvalidInput", f"the body is too large. max=`{bytes_max}`")
-    if length.isascii() and length.isdigit() and int(length) > bytes_max:
-        raise too_large
-    while True:
-        try:
-            async with asyncio.timeout(_BODY_WAIT_S):
-                message = await receive()
-        except TimeoutError:
-            raise Refused(408, "Unavailable", "the body did not arrive in time") from None
-        if message["type"] == "http.disconnect":
-            raise Refused(400, "InvalidInput", "the body ended too early")
-        parts.append(message.get("body", b""))
-        size += len(parts[-1])
-        if size > bytes_max:
-            raise too_large
-        if not message.get("more_body", False):
-            return b"".join(parts)
+def _encoding(accepted: str) -> str | None:
+    """Return the compression that a client understands and this server prefers."""
+    offered = {}
+    for each in accepted.lower().split(","):
+        name, _, quality = each.partition(";")
+        offered[name.strip()] = quality.replace(" ", "") not in ("q=0", "q=0.0")
+    return next((each for each in ("zstd", "gzip") if offered.get(each)), None)
 
 
-def _unpacked(raw: bytes, encoding: str, bytes_max: int) -> bytes:
-    """Undo the Content-Encoding of a body, without ever holding more than is allowed."""
-    if encoding == "identity":
-        return raw
-    try:
-        if encoding == "gzip":
-            reader = zlib.decompressobj(wbits=31)
-            found = reader.decompress(raw, bytes_max + 1)
-            if len(found) <= bytes_max and not reader.eof:
-                raise InvalidInput("the compressed body is not complete")
-        elif encoding == "zstd":
-            with zstandard.ZstdDecompressor(max_window_size=2**27).stream_reader(raw) as stream:
-                found = stream.read(bytes_max + 1)
-        else:
-            why = "send the body as it is, or as gzip or zstd"
-            raise Refused(415, "InvalidInput", f"this Content-Encoding is not known: {why}")
-    except (zlib.error, zstandard.ZstdError):
-        raise InvalidInput("the body does not decompress") from None
-    if len(found) > bytes_max:
-        raise Refused(413, "InvalidInput", f"the body is too large. max=`{bytes_max}`")
-    return found
-
-
-def _decoded(raw: bytes) -> JSON:
-    try:
-        return codec.decode_foreign(raw)
-    except Corrupt:
-        raise InvalidInput("the body is not JSON in UTF-8") from None
-
-
-def _packed(body: bytes, accepted: str) -> tuple[bytes, dict[str, str]]:
-    offered = {each.partition(";")[0].strip().lower() for each in accepted.split(",")}
-    vary = {"vary": "accept-encoding"}
-    if "zstd" in offered:
-        packed = zstandard.ZstdCompressor(level=1).compress(body)
-        return packed, {"content-encoding": "zstd", **vary}
-    if "gzip" in offered:
-        return gzip.compress(body, compresslevel=1), {"content-encoding": "gzip", **vary}
-    return body, vary
+def _packed(body: bytes, encoding: str) -> bytes:
+    if encoding == "zstd":
+        return zstandard.ZstdCompressor(level=1).compress(body)
+    return gzip.compress(body, compresslevel=1)

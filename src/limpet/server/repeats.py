@@ -1,13 +1,16 @@
 """Requests that are sent again because the first answer was lost: they get the first answer."""
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Generic, TypeVar
+
+from limpet.backends.support.recent import Recent
+from limpet.core.limits import MIB
 
 T = TypeVar("T")
 
 _ANSWERS_MAX = 1024  # remembered: a client repeats within seconds
+_BYTES_MAX = 64 * MIB  # of them: the answer to a note has its value
 
 
 class Repeats(Generic[T]):
@@ -18,8 +21,11 @@ class Repeats(Generic[T]):
     remembered; a save is then found by its nonce in the store.
     """
 
-    def __init__(self) -> None:
-        self._answers: OrderedDict[Hashable, asyncio.Future[T]] = OrderedDict()
+    def __init__(self, size: Callable[[T], int]) -> None:
+        self._under_way: dict[Hashable, asyncio.Event] = {}
+        self._answers: Recent[Hashable, T] = Recent(
+            _BYTES_MAX, lambda answer: max(size(answer), _BYTES_MAX // _ANSWERS_MAX)
+        )
 
     async def run(
         self,
@@ -33,27 +39,19 @@ class Repeats(Generic[T]):
 
         Answers that are not final (the storage did not answer) are not remembered.
         """
-        while again and (before := self._answers.get(key)) is not None:
-            answer = await asyncio.shield(before)
-            if is_final(answer):
+        while again:
+            if (answer := self._answers.get(key)) is not None:
                 return answer
-            if self._answers.get(key) is before:
+            if (before := self._under_way.get(key)) is None:
                 break
-        mine = self._answers[key] = asyncio.get_running_loop().create_future()
-        self._answers.move_to_end(key)
+            await before.wait()
+        mine = self._under_way[key] = asyncio.Event()
         try:
             answer = await act()
-        except BaseException:
-            mine.cancel()
-            self._forget(key, mine)
-            raise
-        mine.set_result(answer)
-        if not is_final(answer):
-            self._forget(key, mine)
-        while len(self._answers) > _ANSWERS_MAX and next(iter(self._answers.values())).done():
-            self._answers.popitem(last=False)
-        return answer
-
-    def _forget(self, key: Hashable, mine: "asyncio.Future[T]") -> None:
-        if self._answers.get(key) is mine:
-            del self._answers[key]
+            if is_final(answer):
+                self._answers.put(key, answer)
+            return answer
+        finally:
+            if self._under_way.get(key) is mine:
+                del self._under_way[key]
+            mine.set()

@@ -34,6 +34,7 @@ LABELS: Schema = {
         "pattern": _NO_NUL,
     },
 }
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _TYPES: Mapping[str, tuple[type, ...]] = {
     "string": (str,),
     "integer": (int,),
@@ -99,10 +100,13 @@ def _sized(value: Any, schema: Schema, what: str, path: str) -> Any:
 
 
 def _check_text(value: str, schema: Schema, path: str) -> None:
+    if not value.isascii() and _SURROGATE.search(value):
+        raise _refused(path, "must not contain a lone surrogate")
     _sized(value, schema, "Length", path)
     if "enum" in schema and value not in schema["enum"]:
         raise _refused(path, f"must be one of {', '.join(schema['enum'])}")
-    if "pattern" in schema and not re.search(schema["pattern"], value):
+    # All patterns are anchored; `$` alone would allow a newline at the end.
+    if "pattern" in schema and not re.fullmatch(schema["pattern"], value):
         raise _refused(path, f"must match {schema['pattern']}")
 
 

@@ -11,6 +11,7 @@ from limpet.errors import LimpetError
 from limpet.model import JSON, ScopeKey
 from limpet.protocol import Backend, Topic
 from limpet.server.answers import EVENTS_TYPE, LINES_TYPE, Stream
+from limpet.server.call import Call
 
 HEARTBEAT_S = 15.0
 _MANY = 100  # sessions that changed at once: a client reads everything again instead
@@ -18,7 +19,7 @@ _FIRST_POLL_S_MAX = 10.0
 _RETRY_S = 1.0  # before a topic that cannot be read is read again
 
 
-def snapshots(driver: AsyncDriver, scope: ScopeKey, ids: Sequence[str | None]) -> Stream:
+def snapshots(call: Call, scope: ScopeKey, ids: Sequence[str | None]) -> Stream:
     """Return snapshots with their states, a bounded number of them in memory."""
 
     async def parts() -> AsyncGenerator[bytes, None]:
@@ -27,24 +28,25 @@ def snapshots(driver: AsyncDriver, scope: ScopeKey, ids: Sequence[str | None]) -
 
             def work(backend: Backend, page: Sequence[str | None] = page) -> bytes:
                 found = backend.read_snapshots(scope, page)
-                return b"".join(wire.encode_found(each) + b"\n" for each in found)
+                shown = ((call.grant.visible(info), body) for info, body in found)
+                return b"".join(wire.encode_found(each) + b"\n" for each in shown)
 
-            yield await driver.run(work)
+            yield await call.driver.run(work)
 
     return Stream(parts(), LINES_TYPE)
 
 
-def events(driver: AsyncDriver, topic: Topic, last_seen: str | None) -> Stream:
+def events(call: Call, topic: Topic, last_seen: str | None) -> Stream:
     """Return the changes of a topic as server-sent events."""
 
     async def parts() -> AsyncGenerator[bytes, None]:
         seen = last_seen
         yield b": watching\n\n"
         try:
-            async for batch in driver.batches(topic, HEARTBEAT_S):
+            async for batch in call.driver.batches(topic, HEARTBEAT_S):
                 new = [info for info in batch if info.revision != seen]
                 for info in new:
-                    yield _event("change", wire.info_json(info), info.revision)
+                    yield _event("change", wire.info_json(call.grant.visible(info)), info.revision)
                 if not new:
                     yield b":\n\n"
                 seen = None
@@ -52,7 +54,7 @@ def events(driver: AsyncDriver, topic: Topic, last_seen: str | None) -> Stream:
         except LimpetError as error:
             yield _event("error", wire.problem_json(error))
 
-    return Stream(parts(), EVENTS_TYPE)
+    return Stream(parts(), EVENTS_TYPE, endless=True)
 
 
 def _event(name: str, data: JSON, revision: str | None = None) -> bytes:
@@ -62,7 +64,8 @@ def _event(name: str, data: JSON, revision: str | None = None) -> bytes:
 
 def changes(driver: AsyncDriver, topics: Sequence[Topic]) -> Stream:
     """Return the sessions in which a topic has changed; null stands for all of them."""
-    return Stream(_Changes(driver, topics).parts(), LINES_TYPE)
+    weight = 1 + len(topics) // 10
+    return Stream(_Changes(driver, topics).parts(), LINES_TYPE, endless=True, weight=weight)
 
 
 class _Changes:
@@ -108,12 +111,12 @@ class _Changes:
 
     async def _take(self) -> set[str | None]:
         sessions: set[str | None] = set()
+        is_unread = False
         for topic, subscription in list(self._subscriptions.items()):
             try:
                 found, is_over = subscription.take()
             except LimpetError:
-                found, is_over = [], True
-                await asyncio.sleep(_RETRY_S)
+                found, is_over, is_unread = [], True, True
             sessions |= {info.session_id for info in found}
             if is_over:
                 # It was deleted, or cannot be read: the client finds out, and may go on.
@@ -122,4 +125,6 @@ class _Changes:
                 self._dispatcher.remove(subscription)
                 self._subscriptions[topic] = self._subscribe(topic)
                 self._dispatcher.add(self._subscriptions[topic])
+        if is_unread:
+            await asyncio.sleep(_RETRY_S)
         return sessions

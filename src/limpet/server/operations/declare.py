@@ -85,6 +85,10 @@ def operation(
     return declare
 
 
-def stored(info: SnapshotInfo) -> Answer:
-    """Return the answer of a write."""
-    return Answer(codec.encode(wire.info_json(info)), info.revision)
+def stored(call: Call, info: SnapshotInfo) -> Answer:
+    """Return a snapshot without its state, as it was written or read."""
+    return Answer(codec.encode(info_json(call, info)), info.revision)
+
+
+def info_json(call: Call, info: SnapshotInfo) -> dict[str, JSON]:
+    return wire.info_json(call.grant.visible(info))

@@ -22,6 +22,7 @@ from limpet.server.operations.declare import (
     SNAPSHOT,
     STATUS_PARAM,
     Result,
+    info_json,
     operation,
     stored,
 )
@@ -70,7 +71,7 @@ async def save(call: Call) -> Result:
         raise InvalidInput("give a state, or copy: true with forked_from")
     source = wire.ref_of(given.get("forked_from"))
     if source is not None:
-        call.grant.check_scope(source.scope)
+        call.grant.check_scope(limits.check_scope(*source.scope))
     options = {name: given[name] for name in ("id", "keep", "head", "overwrite") if name in given}
     encode = partial(
         prepare.save,
@@ -136,7 +137,7 @@ async def append(call: Call) -> Result:
 
 
 async def _commit(call: Call, commit: Commit) -> Answer:
-    return stored(await call.driver.run(verbs.save(commit._replace(again=call.again))))
+    return stored(call, await call.driver.run(verbs.save(commit._replace(again=call.again))))
 
 
 # Reading snapshots
@@ -152,11 +153,14 @@ async def _commit(call: Call, commit: Commit) -> Answer:
 )
 async def load(call: Call) -> Result:
     """One snapshot with its state."""
-    scope, snapshot_id = call.scope, call.id
+    scope, snapshot_id, visible = call.scope, call.id, call.grant.visible
 
     def work(backend: Backend) -> Answer | None:
         found = backend.read_snapshots(scope, [snapshot_id])
-        return Answer(wire.encode_found(found[0]), found[0][0].revision) if found else None
+        if not found:
+            return None
+        info, body = found[0]
+        return Answer(wire.encode_found((visible(info), body)), info.revision)
 
     return await call.driver.run(work)
 
@@ -173,7 +177,7 @@ async def info(call: Call) -> Result:
     """One snapshot without its state."""
     scope, snapshot_id = call.scope, call.id
     found = await call.driver.run(lambda backend: backend.read_info(scope, snapshot_id))
-    return None if found is None else stored(found)
+    return None if found is None else stored(call, found)
 
 
 @operation(
@@ -186,7 +190,7 @@ async def info(call: Call) -> Result:
 )
 async def load_many(call: Call) -> Result:
     """Snapshots with their states, as JSON lines; missing ones are left out."""
-    return streams.snapshots(call.driver, call.scope, call.body["ids"])
+    return streams.snapshots(call, call.scope, call.body["ids"])
 
 
 @operation(
@@ -210,7 +214,7 @@ async def scope_history(call: Call) -> Result:
         status=given.get("status"),
         leaves=given.get("leaves", False),
     )
-    return history_of(query)
+    return history_of(call, query)
 
 
 @operation(
@@ -241,13 +245,15 @@ async def scope_ids(call: Call) -> Result:
 async def ancestors(call: Call) -> Result:
     """A snapshot, its parent and so on. Pass `next` as `id` to go on."""
     walk, limit = branching.ancestors(call.scope, call.params["id"]), call.page_limit
+    if not limit:
+        return {"items": [], "next": None}
     found = []
     async for each in call.driver.stream(walk):
         found.append(each)
         if len(found) == limit:
             break
     following = found[-1].parent_id if len(found) == limit else None
-    return {"items": [wire.info_json(each) for each in found], "next": following}
+    return {"items": [info_json(call, each) for each in found], "next": following}
 
 
 @operation(
@@ -311,7 +317,7 @@ async def fork(call: Call) -> Result:
         branching.fork(call.tools, call.scope, given["id"], JSON_MODEL, **options)
     )
     head = await call.driver.run(lambda backend: backend.read_info(key, None))
-    return {**wire.scope_json(key), "head": None if head is None else wire.info_json(head)}
+    return {**wire.scope_json(key), "head": None if head is None else info_json(call, head)}
 
 
 @operation(
@@ -334,7 +340,7 @@ async def restore(call: Call) -> Result:
         expect=call.expect,
         fence=call.fence,
     )
-    return stored(await call.driver.run(work))
+    return stored(call, await call.driver.run(work))
 
 
 @operation(

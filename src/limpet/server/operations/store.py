@@ -1,11 +1,12 @@
 """Operations on the store: listings across scopes, sizes, checks."""
 
+from functools import partial
 from typing import Any
 
 from limpet.api import upkeep
 from limpet.core import limits, wire
-from limpet.model import ScopeKey, SnapshotInfo
-from limpet.protocol import Backend, NoteQuery, Query, Target
+from limpet.model import JSON, ScopeInfo, ScopeKey, SnapshotInfo
+from limpet.protocol import Backend, FoundNote, NoteQuery, Query, Target
 from limpet.server import answers, schema
 from limpet.server.answers import Listing
 from limpet.server.call import Call, Param, seq_after
@@ -19,6 +20,7 @@ from limpet.server.operations.declare import (
     SNAPSHOT,
     STATUS_PARAM,
     Result,
+    info_json,
     operation,
 )
 from limpet.server.schema import BOOLEAN, COUNT, ID, KIND, PREFIX, TEXT, array, nullable, record
@@ -91,6 +93,8 @@ async def delete_session(call: Call) -> Result:
 async def scopes(call: Call) -> Result:
     """The scopes with their heads, by session, kind and id."""
     session_id, kind, prefix = call.params.get("session_id"), call.params.get("kind"), call.prefix
+    if session_id is not None:
+        call.grant.check_session(session_id)
 
     def fetch(backend: Backend, after: str | None, limit: int) -> list[Any]:
         return backend.list_scopes(
@@ -101,14 +105,18 @@ async def scopes(call: Call) -> Result:
             limit=limit,
         )
 
-    return Listing(fetch, lambda each: wire.cursor_text(*each.key), wire.scope_info_json)
+    def encode(info: ScopeInfo) -> dict[str, JSON]:
+        head = None if info.head is None else info_json(call, info.head)
+        return {**wire.scope_json(info.key), "head": head}
+
+    return Listing(fetch, lambda each: wire.cursor_text(*each.key), encode)
 
 
-def history_of(query: Query) -> Listing:
+def history_of(call: Call, query: Query) -> Listing:
     def fetch(backend: Backend, after: str | None, limit: int) -> list[SnapshotInfo]:
         return backend.list_snapshots(query._replace(after=seq_after(after)), limit=limit)
 
-    return Listing(fetch, lambda info: info.revision, wire.info_json)
+    return Listing(fetch, lambda info: info.revision, partial(info_json, call))
 
 
 @operation(
@@ -124,7 +132,9 @@ def history_of(query: Query) -> Listing:
 async def history(call: Call) -> Result:
     """Kept snapshots of all scopes, the last saved first."""
     status = call.params.get("status")
-    return history_of(Query(prefix=call.prefix, id=call.id, labels=call.labels, status=status))
+    return history_of(
+        call, Query(prefix=call.prefix, id=call.id, labels=call.labels, status=status)
+    )
 
 
 @operation(
@@ -155,7 +165,7 @@ _TARGET = record({"session_id": ID, "scope_id": ID, "kind": KIND}, {"id": nullab
 async def revisions(call: Call) -> Result:
     """The revision of each head or snapshot, null where there is none."""
     targets = [
-        Target(call.grant.check_scope(wire.scope_of(each)), each.get("id"))
+        Target(call.grant.check_scope(limits.check_scope(*wire.scope_of(each))), each.get("id"))
         for each in call.body["targets"]
     ]
     found = await call.driver.run(lambda backend: backend.read_revisions(targets))
@@ -179,10 +189,21 @@ async def find_notes(call: Call) -> Result:
     """Notes of scopes of many sessions, the last written first."""
     given = dict(call.body)
     limit = given.pop("limit", limits.PAGE_ITEMS_MAX)
-    query = NoteQuery(**given)
-    if call.grant.prefix and not f"{query.under}/".startswith(call.grant.prefix):
-        call.grant.check_session("")
-    found = await call.driver.run(lambda backend: backend.find_notes(query, limit=limit))
+    query, prefix = NoteQuery(**given), call.grant.prefix
+    if prefix:
+        call.grant.check_session(f"{query.under}/")
+
+    def work(backend: Backend) -> list[FoundNote]:
+        # With `under="a"` a token for `a/` asks for the session `a` too, which it may not see.
+        asked = limit
+        while True:
+            found = backend.find_notes(query, limit=asked)
+            inside = [each for each in found if each.scope.session_id.startswith(prefix)]
+            if len(inside) >= limit or len(found) < asked:
+                return inside[:limit]
+            asked += limit
+
+    found = await call.driver.run(work)
     return {"items": [wire.found_note_json(each) for each in found]}
 
 
@@ -203,7 +224,8 @@ async def stats(call: Call) -> Result:
     limit = call.params.get("limit")
     if limit is None:
         return wire.stats_json(await call.driver.run(upkeep.stats(session_id)))
-    found = await call.driver.run(lambda backend: backend.read_stats(session_id, limit=limit))
+    count = min(limit, limits.PAGE_ITEMS_MAX)
+    found = await call.driver.run(lambda backend: backend.read_stats(session_id, limit=count))
     return wire.stats_json(found)
 
 
@@ -220,7 +242,7 @@ async def largest(call: Call) -> Result:
     found = await call.driver.run(
         lambda backend: backend.list_largest_heads(session_id, limit=limit)
     )
-    return {"items": [wire.info_json(each) for each in found]}
+    return {"items": [info_json(call, each) for each in found]}
 
 
 @operation("POST", "/v1/compact", answer=record({"bytes": COUNT}))

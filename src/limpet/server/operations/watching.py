@@ -2,6 +2,7 @@
 
 from limpet.api import verbs
 from limpet.core import limits
+from limpet.errors import InvalidInput
 from limpet.protocol import Target, Topic
 from limpet.server import schema, streams
 from limpet.server.call import Call
@@ -45,7 +46,7 @@ async def scope_watch(call: Call) -> Result:
 
 
 def _events(call: Call, topic: Topic) -> Result:
-    return streams.events(call.driver, topic, call.headers.get("last-event-id"))
+    return streams.events(call, topic, call.headers.get("last-event-id"))
 
 
 _TOPIC = record({}, {"session_id": ID, "scope_id": ID, "kind": KIND, "id": ID, "prefix": PREFIX})
@@ -68,7 +69,9 @@ def _topic(call: Call, given: dict[str, str]) -> Topic:
     session_id = given.get("session_id")
     if session_id is not None:
         call.grant.check_session(session_id)
-    if session_id is not None and "scope_id" in given:
+    if "scope_id" in given:
+        if session_id is None:
+            raise InvalidInput("a topic with a scope_id needs its session_id")
         scope = limits.check_scope(session_id, given["scope_id"], given.get("kind", "agent"))
         return Topic(Target(scope, given.get("id")))
     prefix = call.grant.within(given.get("prefix", ""))

@@ -1,0 +1,230 @@
+"""Bodies of requests: read, unpacked and parsed within limits of size, time and memory."""
+
+import asyncio
+import zlib
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
+from contextlib import asynccontextmanager
+from typing import Any, TypeAlias
+
+import zstandard
+
+from limpet.api.driver import AsyncDriver, running_loop
+from limpet.core import codec, limits
+from limpet.errors import Corrupt, InvalidInput, Unavailable
+from limpet.model import JSON
+from limpet.server.access import Refused
+from limpet.server.answers import JSON_TYPE
+from limpet.server.schema import Schema, check
+
+Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
+
+LARGE = 256 * limits.KIB  # bytes that are parsed, or compressed, in a thread
+_BYTES_MORE = limits.MIB  # of a request beside its state and its metadata
+_SMALL = 64 * limits.KIB  # bytes for which no memory is reserved
+_READING_MAX = 4096  # bodies at once: those that have reserved nothing take 256 MiB together
+_STALL_S_MAX = 30.0  # between two parts of a body
+_BYTES_PER_S_MIN = 256 * limits.KIB  # of a whole body, else few clients could hold all the memory
+_QUEUE_S_MAX = 30.0  # for memory
+
+
+def busy(what: str) -> Unavailable:
+    return Unavailable(f"the server is busy: {what}. Try again later", outcome_known=True)
+
+
+class Memory:
+    """Bytes that are reserved and given back; who asks first gets them first."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self._used = 0
+        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+
+    @asynccontextmanager
+    async def reserved(self, count: int) -> AsyncIterator[None]:
+        """Reserve bytes, at most `bytes_max`, or raise Unavailable after a while."""
+        count = min(count, self._bytes_max)
+        await self._take(count)
+        try:
+            yield
+        finally:
+            self._used -= count
+            self._grant()
+
+    async def _take(self, count: int) -> None:
+        mine: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((count, mine))
+        self._grant()
+        try:
+            async with asyncio.timeout(_QUEUE_S_MAX):
+                await mine
+        except BaseException as error:
+            if mine.done() and not mine.cancelled():
+                self._used -= count  # it was granted at the same moment
+            else:
+                self._waiting.remove((count, mine))
+            self._grant()
+            if isinstance(error, TimeoutError):
+                raise busy("too many large requests are under way") from None
+            raise
+
+    def _grant(self) -> None:
+        while self._waiting and self._used + self._waiting[0][0] <= self._bytes_max:
+            count, future = self._waiting.popleft()
+            self._used += count
+            future.set_result(None)
+
+
+class Bodies:
+    """Reads the bodies of requests to one store."""
+
+    def __init__(self, driver: AsyncDriver) -> None:
+        self._driver = driver
+        self._bytes_max = 2 * driver.tools.state_bytes_max + _BYTES_MORE
+        self._memory = Memory(2 * self._bytes_max)
+        self._reading = 0
+        self.received_bytes = 0
+
+    @asynccontextmanager
+    async def read(
+        self, receive: Receive, headers: Mapping[str, str], schema: Schema
+    ) -> AsyncIterator[JSON]:
+        """Yield a body that fits a schema; its memory is reserved until the context ends."""
+        if headers.get("content-type", "").partition(";")[0].strip().lower() != JSON_TYPE:
+            raise Refused(415, "InvalidInput", f"the body must be {JSON_TYPE}")
+        encoding = headers.get("content-encoding", "identity").strip().lower()
+        if encoding not in ("identity", "gzip", "zstd"):
+            why = "send the body as it is, or as gzip or zstd"
+            raise Refused(415, "InvalidInput", f"this Content-Encoding is not known: {why}")
+        reader = _Reader(receive, headers.get("content-length"), self._bytes_max)
+        await self._read_small(reader)
+        if reader.is_complete:
+            raw = reader.raw()
+            size = _unpacked_size(raw, encoding, self._bytes_max)
+            if size <= LARGE:
+                yield _parse(raw, encoding, size, schema)
+                return
+        else:
+            size = self._bytes_max
+            if reader.length is not None and encoding == "identity":
+                size = reader.length
+        async with self._memory.reserved(size):
+            before = reader.size
+            try:
+                await reader.read(self._bytes_max)
+            finally:
+                self.received_bytes += reader.size - before
+            raw = reader.raw()
+            if encoding != "identity":
+                size = _unpacked_size(raw, encoding, self._bytes_max)
+            del reader
+            if size <= LARGE:
+                yield _parse(raw, encoding, size, schema)
+            else:
+                yield await self._driver.in_pool(_parse, raw, encoding, size, schema)
+
+    async def _read_small(self, reader: "_Reader") -> None:
+        if self._reading >= _READING_MAX:
+            raise busy("too many requests are being received")
+        self._reading += 1
+        try:
+            await reader.read(_SMALL)
+        finally:
+            self._reading -= 1
+            self.received_bytes += reader.size
+
+
+class _Reader:
+    """The body of one request, as far as it has arrived."""
+
+    def __init__(self, receive: Receive, length: str | None, bytes_max: int) -> None:
+        is_known = length is not None and length.isascii() and length.isdigit()
+        self.length = int(length) if length is not None and is_known else None
+        self.is_complete = False
+        self._receive = receive
+        self._bytes_max = bytes_max
+        self._parts: list[bytes] = []
+        self.size = 0
+        self._check_size(self.length or 0)
+
+    def raw(self) -> bytes:
+        return self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
+
+    async def read(self, bytes_max: int) -> None:
+        """Read on until all is there, or more than so many bytes; raise Refused if it is slow."""
+        now, before = running_loop().time, self.size
+        began = now()
+        try:
+            async with asyncio.timeout(_STALL_S_MAX) as limit:
+                while not self.is_complete and self.size <= bytes_max:
+                    await self._next()
+                    due = began + (self.size - before) / _BYTES_PER_S_MIN
+                    limit.reschedule(min(due, now()) + _STALL_S_MAX)
+        except TimeoutError:
+            why = "the body did not arrive in time"
+            raise Refused(408, "Unavailable", why, {"connection": "close"}) from None
+
+    async def _next(self) -> None:
+        message = await self._receive()
+        if message["type"] == "http.disconnect":
+            raise Refused(400, "InvalidInput", "the body ended too early")
+        if part := message.get("body", b""):
+            self._parts.append(part)
+        self.size += len(part)
+        self._check_size(self.size)
+        self.is_complete = not message.get("more_body", False)
+
+    def _check_size(self, size: int) -> None:
+        if size > self._bytes_max:
+            raise _too_large(self._bytes_max)
+
+
+def _too_large(bytes_max: int) -> Refused:
+    return Refused(413, "InvalidInput", f"the body is too large. max=`{bytes_max}`")
+
+
+def _unpacked_size(raw: bytes, encoding: str, bytes_max: int) -> int:
+    """Return how large a body says to be, which unpacking checks; at most `bytes_max`."""
+    size = len(raw)
+    if encoding == "gzip":
+        size = int.from_bytes(raw[-4:], "little")
+    elif encoding == "zstd":
+        try:
+            known = zstandard.frame_content_size(raw)
+        except zstandard.ZstdError:
+            raise _no_unpacking() from None
+        size = bytes_max if known < 0 else known
+    if size > bytes_max:
+        raise _too_large(bytes_max)
+    return size
+
+
+def _no_unpacking() -> InvalidInput:
+    return InvalidInput("the body does not decompress, or not to the size that it says")
+
+
+def _unpacked(raw: bytes, encoding: str, size: int) -> bytes:
+    """Undo the Content-Encoding of a body, without ever holding more than it said."""
+    if encoding == "identity":
+        return raw
+    try:
+        if encoding == "zstd":
+            return zstandard.ZstdDecompressor().decompress(
+                raw, max_output_size=size, allow_extra_data=False
+            )
+        reader = zlib.decompressobj(wbits=31)
+        found = reader.decompress(raw, size + 1)
+        if reader.eof and len(found) == size and not reader.unused_data:
+            return found
+    except (zlib.error, zstandard.ZstdError):
+        pass
+    raise _no_unpacking()
+
+
+def _parse(raw: bytes, encoding: str, size: int, schema: Schema) -> JSON:
+    try:
+        found = codec.decode_foreign(_unpacked(raw, encoding, size))
+    except Corrupt:
+        raise InvalidInput("the body is not JSON in UTF-8") from None
+    check(found, schema)
+    return found
