@@ -1,0 +1,74 @@
+"""Requests to the application itself, without a server between."""
+
+import asyncio
+from collections.abc import MutableMapping
+from typing import Any, NamedTuple
+from urllib.parse import urlencode
+
+import orjson
+
+from limpet.server.app import App
+
+SILENCE_S = 0.2  # after which an endless stream is left
+
+
+class Response(NamedTuple):
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return orjson.loads(self.body)
+
+
+async def ask(
+    app: App,
+    method: str,
+    path: str,
+    query: dict[str, Any] | None = None,
+    body: Any = None,
+    **headers: str,
+) -> Response:
+    """Send a request; an endless stream is left when nothing more comes. `_` in names is `-`."""
+    given = {"host": "localhost:7420", **{k.replace("_", "-"): v for k, v in headers.items()}}
+    content = b""
+    if body is not None:
+        given.setdefault("content-type", "application/json")
+        content = body if isinstance(body, bytes) else orjson.dumps(body)
+    left = asyncio.Event()
+    incoming = [{"type": "http.request", "body": content, "more_body": False}]
+    sent: list[MutableMapping[str, Any]] = []
+    latest = asyncio.Event()
+
+    async def receive() -> MutableMapping[str, Any]:
+        if incoming:
+            return incoming.pop()
+        await left.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message: MutableMapping[str, Any]) -> None:
+        sent.append(message)
+        latest.set()
+
+    scope = {
+        "type": "http",
+        "method": method,
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": urlencode(query or {}, doseq=True).encode(),
+        "headers": [(k.encode(), v.encode("latin-1")) for k, v in given.items()],
+        "client": ("127.0.0.1", 50_000),
+    }
+    task = asyncio.ensure_future(app(scope, receive, send))
+    while not task.done():
+        latest.clear()
+        waiter = asyncio.ensure_future(latest.wait())
+        await asyncio.wait([task, waiter], return_when="FIRST_COMPLETED", timeout=SILENCE_S)
+        waiter.cancel()
+        if not latest.is_set() and sent:
+            left.set()
+            await task
+    await task
+    found = {k.decode(): v.decode("latin-1") for k, v in sent[0]["headers"]}
+    return Response(sent[0]["status"], found, b"".join(each.get("body", b"") for each in sent[1:]))
