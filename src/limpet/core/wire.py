@@ -29,6 +29,7 @@ from limpet.protocol import Found, FoundNote, Hold, Stamp
 
 _SIZE = re.compile(rb' ?\{"size":(\d+),')
 _STATE = b',"state":'
+STAMP_PATTERN = "^([0-9]{1,17})[.]([0-9a-f]{16})[.]([0-9a-f]{1,20})$"
 
 
 def time_json(moment: datetime) -> str:
@@ -178,7 +179,7 @@ def stamp_text(stamp: Stamp) -> str:
 
 
 def stamp_of(text: str) -> Stamp:
-    match = re.fullmatch(r"(\d{1,17})\.([0-9a-f]{16})\.([0-9a-f]{1,20})", text)
+    match = re.fullmatch(STAMP_PATTERN, text)
     if match is None:
         raise InvalidInput("a stamp is `<microseconds>.<16 hex digits>.<up to 20 hex digits>`")
     return Stamp(int(match[1]), match[2], int(match[3], 16))

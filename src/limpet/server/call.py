@@ -132,8 +132,10 @@ class Call:
     @property
     def repeat_key(self) -> str | None:
         """What is the same in a request that is sent again."""
-        stamp = self.headers.get("limpet-stamp")
-        return self.headers.get("idempotency-key") if stamp is None else wire.stamp_of(stamp).nonce
+        stamp, key = self.headers.get("limpet-stamp"), self.headers.get("idempotency-key")
+        if key is not None and not 1 <= len(key) <= _KEY_CHARS_MAX:
+            raise InvalidInput(f"an Idempotency-Key has 1 to {_KEY_CHARS_MAX} characters")
+        return key if stamp is None else wire.stamp_of(stamp).nonce
 
     @property
     def tools(self) -> Tools:
@@ -149,8 +151,6 @@ class Call:
             return stamp._replace(now=min(stamp.now, drawn.now))
         if key is None:
             return drawn
-        if not 1 <= len(key) <= _KEY_CHARS_MAX:
-            raise InvalidInput(f"an Idempotency-Key has 1 to {_KEY_CHARS_MAX} characters")
         return drawn._replace(nonce=hashlib.sha256(key.encode()).hexdigest()[:16])
 
     def has_current(self, revision: str) -> bool:

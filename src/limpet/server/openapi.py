@@ -5,10 +5,12 @@ from typing import Any
 
 import orjson
 
-from limpet.server import answers
+from limpet.core import wire
+from limpet.server import answers, schema
 from limpet.server.answers import EVENTS_TYPE, JSON_TYPE, LINES_TYPE, PROBLEM_TYPE
 from limpet.server.call import Param
 from limpet.server.operations import OPERATIONS, Operation
+from limpet.server.operations.declare import LABELS
 from limpet.server.schema import Schema
 
 _LINES = ("load_many", "changes")
@@ -18,14 +20,20 @@ _ERRORS = {
     "401": "a token is needed",
     "403": "the token does not allow it",
     "404": "there is nothing at this address",
+    "408": "the body did not arrive in time",
     "409": "the id exists with another body, or a lease has passed to another holder",
     "412": "another revision was found than If-Match or If-None-Match expect",
     "413": "the body is too large",
+    "414": "the address is too long",
     "415": "the body must be JSON",
+    "431": "the headers are too large",
     "500": "stored data is damaged, or the server failed",
     "501": "this engine cannot do it",
     "503": "the storage does not answer, or the server is busy",
 }
+_KEY = {"minLength": 1, "maxLength": 255}
+_STAMP = {"pattern": wire.STAMP_PATTERN}
+_OF_BODIES = ("408", "413", "415")
 _NAMES = {id(each): name for name, each in answers.COMPONENTS.items()}
 
 
@@ -70,14 +78,16 @@ def _operation(operation: Operation) -> dict[str, Any]:
         "responses": _responses(operation),
     }
     if operation.writes:
-        found["parameters"] += [_header("Limpet-Lease", "the key of the lease to write under")]
+        found["parameters"] += [
+            _header("Limpet-Lease", "the key of the lease to write under"),
+            _header("Idempotency-Key", "makes repeating the request harmless", **_KEY),
+            _header("Limpet-Stamp", "the time and the random bits of the write", **_STAMP),
+        ]
     if operation.conditional:
         found["parameters"] += [
             _header("If-Match", "the revision that must be found, in quotes"),
             _header("If-None-Match", "`*`: there must be none yet; in reads, what you have"),
         ]
-    if operation.name in ("save", "append"):
-        found["parameters"] += [_header("Idempotency-Key", "makes repeating the request harmless")]
     if operation.body is not None:
         content = {JSON_TYPE: {"schema": _ref(operation.body)}}
         found["requestBody"] = {"required": True, "content": content}
@@ -96,34 +106,37 @@ def _responses(operation: Operation) -> dict[str, Any]:
     found: dict[str, Any] = {"200": {"description": "done", "content": content}}
     if operation.conditional and operation.method == "GET":
         found["304"] = {"description": "you have the current revision"}
-    return found | {each: {"$ref": f"#/components/responses/{each}"} for each in _ERRORS}
+    errors = [each for each in _ERRORS if operation.body is not None or each not in _OF_BODIES]
+    return found | {each: {"$ref": f"#/components/responses/{each}"} for each in errors}
 
 
 def _param(param: Param) -> dict[str, Any]:
     kind = _ref(param.schema)
     if param.many:
         kind = {"type": "array", "items": kind}
-    return {
+    found = {
         "name": param.name,
         "in": "query",
         "required": param.required,
         "description": param.what,
-        "schema": kind,
     }
+    if param is LABELS:
+        return {**found, "content": {JSON_TYPE: {"schema": schema.LABELS}}}
+    return {**found, "schema": kind}
 
 
-def _header(name: str, what: str) -> dict[str, Any]:
-    schema = {"type": "string"}
-    return {"name": name, "in": "header", "required": False, "description": what, "schema": schema}
+def _header(name: str, what: str, **more: Any) -> dict[str, Any]:
+    kind = {"type": "string", **more}
+    return {"name": name, "in": "header", "required": False, "description": what, "schema": kind}
 
 
-def _ref(schema: Schema) -> dict[str, Any]:
-    name = _NAMES.get(id(schema))
-    return _inside(schema) if name is None else {"$ref": f"#/components/schemas/{name}"}
+def _ref(given: Schema) -> dict[str, Any]:
+    name = _NAMES.get(id(given))
+    return _inside(given) if name is None else {"$ref": f"#/components/schemas/{name}"}
 
 
-def _inside(schema: Schema) -> dict[str, Any]:
-    found: dict[str, Any] = dict(schema)
+def _inside(given: Schema) -> dict[str, Any]:
+    found: dict[str, Any] = dict(given)
     if "properties" in found:
         found["properties"] = {name: _ref(each) for name, each in found["properties"].items()}
     if "items" in found:
