@@ -70,16 +70,20 @@ def serve(
             "other machines need a token: write one of 16 characters or more into a file, and give"
             " it with --token-file (or in $LIMPET_TOKENS)"
         )
-    _log_to_stderr(access=not no_access_log)
     tokens = Tokens(token_file, given) if token_file is not None or given else None
     access = Access(tokens, hosts=allow_host, origins=allow_origin)
     store = limpet.open_async(url_here() if url is None else url)
+
+    def started(address: str) -> None:
+        _log_to_stderr(access=not no_access_log)
+        click.echo(f"limpet: {store!r} is served on {address}")
+
     run(
         store,
         access,
         host=host,
         port=port,
-        started=lambda address: click.echo(f"limpet: {store!r} is served on {address}"),
+        started=started,
         tls=None if tls_cert is None or tls_key is None else Tls(tls_cert, tls_key),
     )
     return _exits.FINE

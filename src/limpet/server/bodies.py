@@ -59,20 +59,22 @@ class Memory:
             async with asyncio.timeout(_QUEUE_S_MAX):
                 await mine
         except BaseException as error:
-            if mine.done() and not mine.cancelled():
+            if not mine.cancelled():
                 self._used -= count  # it was granted at the same moment
-            else:
-                self._waiting.remove((count, mine))
             self._grant()
             if isinstance(error, TimeoutError):
                 raise busy("too many large requests are under way") from None
             raise
 
     def _grant(self) -> None:
-        while self._waiting and self._used + self._waiting[0][0] <= self._bytes_max:
-            count, future = self._waiting.popleft()
-            self._used += count
-            future.set_result(None)
+        while self._waiting:
+            count, future = self._waiting[0]
+            if not future.cancelled():
+                if self._used + count > self._bytes_max:
+                    return
+                self._used += count
+                future.set_result(None)
+            self._waiting.popleft()
 
 
 class Bodies:
