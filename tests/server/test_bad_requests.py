@@ -11,6 +11,7 @@ import zstandard
 
 from limpet.server.operations import OPERATIONS, Operation
 from tests.server.process import BODY_BYTES_MAX, STATE_BYTES_MAX, Server, head
+from tests.waiting import until
 
 JSON = "Content-Type: application/json"
 SAVE = "/v1/scope/save?session_id=bad"
@@ -353,6 +354,18 @@ def test_clients_that_hang_up(server: Server) -> None:
         each.join()
 
 
+def test_a_client_that_leaves_with_requests_in_the_queue(server: Server) -> None:
+    large = body_of(b'{"state": "' + b"x" * 900_000 + b'"}', target=f"{SAVE}-large")
+    assert server.statuses(large) == [200]
+    for _ in range(5):
+        with server.connect() as connection:
+            target = "/v1/scope/snapshot?session_id=bad-large"
+            connection.sendall(head("GET", target, stay=True) * 9)
+            connection.recv(100)
+    until(lambda: b"limpet_http_connections 1\n" in server.ask("GET", "/metrics").body)
+    assert "Traceback" not in server.log, server.log[-3000:]
+
+
 def test_a_page_of_another_site(server: Server) -> None:
     """Neither by its origin nor by a name of its own does a page reach a server on loopback."""
     compact = ["Content-Length: 0"]
@@ -363,9 +376,7 @@ def test_a_page_of_another_site(server: Server) -> None:
         assert server.statuses(head("GET", "/v1/sessions", [f"Origin: {origin}"])) == [403]
     for host in ("evil.example", "localhost.evil.example", "127.0.0.1.nip.io", "", "[::2]"):
         assert server.statuses(head("GET", "/v1/sessions", host=host)) == [403]
-    for host in ("localhost", "LOCALHOST:1", "127.0.0.1", "127.9.9.9:80", "[::1]:7420", "localhost."):
+    for host in ("localhost", "LOCALHOST:1", "127.0.0.1", "127.9.9.9:80", "[::1]:7", "localhost."):
         assert server.statuses(head("GET", "/v1/sessions", host=host)) == [200]
     own = [*compact, "Origin: http://localhost:7420"]
     assert server.statuses(head("POST", "/v1/compact", own, host="localhost:7420")) == [200]
-
-

@@ -6,6 +6,7 @@ import logging
 import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from operator import methodcaller
 from typing import Any
 
 import pytest
@@ -55,7 +56,7 @@ async def filled(store: limpet.AsyncStore) -> dict[str, list[Any]]:
         await scope.set_note("n", {"v": text})
         if not inside:
             claim = Claim(scope.key, f"key-{SECRET}", SECRET, 10**10, store.driver.tools.draw())
-            await store.driver.run(lambda backend, claim=claim: backend.claim(claim))
+            await store.driver.run(methodcaller("claim", claim))
     return {
         "session_id": [*OUTSIDE, "a/1", "a/forked"],
         "scope_id": ["main"],
@@ -135,10 +136,7 @@ async def outside_of(store: limpet.AsyncStore) -> list[Any]:
             one = store.scope(*scope.key)
             found += [scope, await one.load(), [each async for each in one.history()]]
             found += [each async for each in one.notes()]
-            key = one.key
-            found.append(
-                await store.driver.run(lambda backend, key=key: backend.read_lease(key, now=0))
-            )
+            found.append(await store.driver.run(methodcaller("read_lease", one.key, now=0)))
     return found
 
 
@@ -263,9 +261,7 @@ def test_an_origin_outside_is_hidden() -> None:
     async def run() -> None:
         async with serving() as (app, _, _):
             query = {"session_id": "a/forked"}
-            hidden = await ask(
-                app, "GET", "/v1/scope/info", query, authorization=f"Bearer {BOUND}"
-            )
+            hidden = await ask(app, "GET", "/v1/scope/info", query, authorization=f"Bearer {BOUND}")
             shown = await ask(app, "GET", "/v1/scope/info", query, authorization=f"Bearer {WHOLE}")
             assert hidden.json["forked_from"] is None
             assert shown.json["forked_from"]["session_id"] == OUTSIDE[0]

@@ -10,7 +10,7 @@ from limpet.cli import _exits
 from limpet.cli._shared import url_here
 from limpet.opening import environment
 
-_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+_FILE = click.Path(dir_okay=False, path_type=Path)
 
 
 @click.command()

@@ -17,7 +17,8 @@ from limpet.model import JSON, ScopeKey
 from limpet.protocol import Backend, Target
 from limpet.server.access import Access, Grant, Refused, forbidden
 from limpet.server.answers import JSON_TYPE, LINES_TYPE, PROBLEM_TYPE, Answer, Listing, Stream
-from limpet.server.bodies import LARGE, Bodies, Receive, busy
+from limpet.server.bodies import LARGE, Bodies, busy
+from limpet.server.bodies import Receive as Receive
 from limpet.server.call import Call, read_params
 from limpet.server.metrics import TEXT_TYPE, Metrics
 from limpet.server.openapi import document

@@ -7,7 +7,11 @@ The head of a request must be complete in 10 seconds. A client must take what wa
 import asyncio
 from typing import Any, cast
 
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import (
+    STATUS_LINE,
+    HttpToolsProtocol,
+    RequestResponseCycle,
+)
 
 from limpet.core import codec, limits
 from limpet.server.answers import PROBLEM_TYPE
@@ -23,6 +27,7 @@ class Connection(HttpToolsProtocol):
 
     _in_head = False
     _head_bytes = 0
+    _cycles: list[RequestResponseCycle] = []  # noqa: RUF012  (replaced, never changed)
     _head_timer: asyncio.TimerHandle | None = None
     _take_timer: asyncio.TimerHandle | None = None
     connections_max = 1000  # what the limit on open files allows
@@ -36,6 +41,10 @@ class Connection(HttpToolsProtocol):
             self._await_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        for each in self._under_way():
+            # uvicorn does this for the last request only; an earlier one would go on writing.
+            each.disconnected = True
+            each.message_event.set()
         super().connection_lost(exc)
         self._api.metrics.connections -= 1
         self._stop_head_timer()
@@ -63,6 +72,7 @@ class Connection(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._in_head = False
         super().on_headers_complete()
+        self._cycles = [*self._under_way(), self.cycle]
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -75,6 +85,9 @@ class Connection(HttpToolsProtocol):
 
     def send_400_response(self, msg: str) -> None:
         self._refuse(400, "this is not a request of HTTP/1.1")
+
+    def _under_way(self) -> list[RequestResponseCycle]:
+        return [each for each in self._cycles if not each.response_complete]
 
     @property
     def _api(self) -> App:
