@@ -260,14 +260,14 @@ SELECT s.pk FROM sessions AS x JOIN scopes AS s ON s.session_pk = x.pk WHERE x.s
 SELECT n.on_id, n.name, n.rev, n.nonce, n.updated_at, n.value, n.checksum, n.scope_pk
   FROM notes AS i
   LEFT JOIN notes AS n ON n.pk = i.pk
- WHERE i.scope_pk = :pk AND i.on_id = :on AND i.name = :name;
+ WHERE i.scope_pk = :pk AND i.on_id = +:on AND i.name = :name;
 
 -- name: note_in_scope
 -- The same by the name of its scope, and the key of that.
 SELECT n.on_id, n.name, n.rev, n.nonce, n.updated_at, n.value, n.checksum, s.pk
   FROM sessions AS x
  CROSS JOIN scopes AS s ON s.session_pk = x.pk AND s.kind = :kind AND s.scope_id = :scope_id
- CROSS JOIN notes AS i ON i.scope_pk = s.pk AND i.on_id = :on AND i.name = :name
+ CROSS JOIN notes AS i ON i.scope_pk = s.pk AND i.on_id = +:on AND i.name = :name
   LEFT JOIN notes AS n ON n.pk = i.pk
  WHERE x.session_id = :session_id;
 
@@ -277,7 +277,7 @@ SELECT n.on_id, n.name, n.rev, n.nonce, n.updated_at, n.value, n.checksum, s.pk
   FROM sessions AS x
  CROSS JOIN scopes AS s ON s.session_pk = x.pk AND s.kind = :kind AND s.scope_id = :scope_id
  CROSS JOIN json_each(:names) AS a
- CROSS JOIN notes AS i ON i.scope_pk = s.pk AND i.on_id = :on AND i.name = a.value
+ CROSS JOIN notes AS i ON i.scope_pk = s.pk AND i.on_id = +:on AND i.name = a.value
   LEFT JOIN notes AS n ON n.pk = i.pk
  WHERE x.session_id = :session_id;
 
@@ -297,7 +297,7 @@ SELECT s.pk, :on, :name, :rev, :nonce, :updated_at, :value, :checksum
     ON CONFLICT (scope_pk, on_id, name) DO NOTHING;
 
 -- name: remove_note
-DELETE FROM notes WHERE scope_pk = :pk AND on_id = :on AND name = :name;
+DELETE FROM notes WHERE scope_pk = :pk AND on_id = +:on AND name = :name;
 
 -- name: remove_notes_on
-DELETE FROM notes WHERE scope_pk = :pk AND on_id = :on;
+DELETE FROM notes WHERE scope_pk = :pk AND on_id = +:on;
