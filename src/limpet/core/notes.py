@@ -77,8 +77,10 @@ def written_note(write: NoteWrite, existing: NoteRow | None) -> NoteRow:
 
 def check_expect(change: NoteChange, existing: NoteRow | None) -> None:
     """Raise Conflict if a note is not at `expect`."""
+    if change.expect is ANY:
+        return
     found = None if existing is None else existing.revision
-    if change.expect is not ANY and change.expect != found:
+    if change.expect != found:
         on = "" if change.on is None else f" on=`{change.on}`"
         raise Conflict(
             f"the note has changed. name=`{change.name}`{on} found=`{found}`",

@@ -156,11 +156,30 @@ def _change_unchanged(items: Sequence[Sequence[NoteChange]], backend: Backend) -
     return count
 
 
-# Reading
+# One operation, as by `get` and `put`: the same as `run` does, in less time
 
 
-def get(context: StoreContext, op: GetOp) -> Work[list[Result]]:
-    """Read one item: what `run` does for this operation alone, in less time."""
+def single(context: StoreContext, ops: Sequence[Op]) -> Work[list[Result]] | None:
+    """Return what runs these operations if it is only one that needs no `run`, else None."""
+    if len(ops) == 1:
+        if isinstance(ops[0], GetOp):
+            return _get(context, ops[0])
+        if isinstance(ops[0], PutOp) and context.semantic is None:
+            return _put(context, ops[0])
+    return None
+
+
+def _put(context: StoreContext, op: PutOp) -> Work[list[Result]]:
+    changes = records.changes_of(op, None, context.tools)
+
+    def work(backend: Backend) -> list[Result]:
+        backend.write_notes(changes)
+        return [None]
+
+    return work
+
+
+def _get(context: StoreContext, op: GetOp) -> Work[list[Result]]:
     scope, key = records.scope_of(tuple(op.namespace)), records.key_of(op.key)
 
     def work(backend: Backend) -> list[Result]:
@@ -173,6 +192,9 @@ def get(context: StoreContext, op: GetOp) -> Work[list[Result]]:
         return [None]
 
     return work
+
+
+# Reading
 
 
 def _read(
