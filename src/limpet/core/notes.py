@@ -37,7 +37,7 @@ def squeezed(value: bytes) -> bytes:
     """Return the value of a note as a SQL engine stores it: compressed if that is shorter."""
     if len(value) < _SQUEEZED_MIN:
         return value
-    frame = zstandard.ZstdCompressor(level=1).compress(value)
+    frame = codec.compress(value, level=1)
     return frame if len(frame) < len(value) else value
 
 
