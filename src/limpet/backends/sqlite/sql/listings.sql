@@ -192,7 +192,7 @@ SELECT n.on_id, n.name, n.rev, n.nonce, n.updated_at, CASE WHEN :values THEN n.v
  CROSS JOIN scopes AS s ON s.session_pk = x.pk AND s.kind = :kind AND s.scope_id = :scope_id
  CROSS JOIN notes AS n
          ON +n.scope_pk = s.pk AND +n.on_id = ''  -- not by these: by its key
-        AND n.pk IN (SELECT i.pk FROM notes AS i
+        AND n.pk IN (SELECT i.pk FROM notes AS i INDEXED BY notes_by_time
                       WHERE i.scope_pk = s.pk AND i.on_id = ''
                         AND CASE WHEN :test IS NULL OR substr(i.value, 1, 4) = x'28b52ffd' THEN 1
                                  WHEN :test = 'contains' THEN instr(i.value, :bound)

@@ -58,13 +58,14 @@ def run(context: StoreContext, ops: Iterable[Op], embed: Embed | None) -> Steps[
     given = list(ops)
     now = _clock(context.tools)
     reads: dict[int, GetOp | Search | ListNamespacesOp] = {}
-    puts: dict[tuple[tuple[str, ...], str], PutOp] = {}
+    puts: dict[tuple[ScopeKey, str], PutOp] = {}
     for at, op in enumerate(given):
         if isinstance(op, PutOp):
-            puts[tuple(op.namespace), op.key] = op  # the last one of a key counts
+            # The last one of a key counts.
+            puts[records.scope_of(op.namespace), records.key_of(op.key)] = op
         elif isinstance(op, GetOp):
             reads[at] = op
-            records.scope_of(tuple(op.namespace))
+            records.scope_of(op.namespace)
             records.key_of(op.key)
         elif isinstance(op, SearchOp):
             reads[at] = yield from _search_of(context, op, embed)
@@ -180,7 +181,7 @@ def _put(context: StoreContext, op: PutOp) -> Work[list[Result]]:
 
 
 def _get(context: StoreContext, op: GetOp) -> Work[list[Result]]:
-    scope, key = records.scope_of(tuple(op.namespace)), records.key_of(op.key)
+    scope, key = records.scope_of(op.namespace), records.key_of(op.key)
 
     def work(backend: Backend) -> list[Result]:
         for note in backend.read_notes(scope, [key]):
@@ -208,7 +209,7 @@ def _read(
     touched: dict[tuple[ScopeKey, str], Stored] = {}
     for at, op in reads.items():
         if isinstance(op, GetOp):
-            gets.setdefault(records.scope_of(tuple(op.namespace)), {})[at] = op
+            gets.setdefault(records.scope_of(op.namespace), {})[at] = op
         elif isinstance(op, Search):
             scored = _found(context, backend, op, now)
             results[at] = [each.search_item(score) for score, each in scored]
