@@ -14,10 +14,10 @@ import pytest
 
 import limpet
 from limpet import InvalidInput, LimpetError, Store, Unavailable, Unsupported
+from limpet.protocol import NoteQuery
 from tests.concurrency.pg_tools import WRITES, Background, everything, fill, opened, outage
 from tests.servers.pg_proxy import PgProxy
 from tests.servers.pooler import Pooler
-from limpet.protocol import NoteQuery
 from tests.servers.postgres import Connection, Postgres, PrivatePostgres, Schemas, one, with_option
 
 SECRET = "p@ss'w\\or%d-7c1f"
