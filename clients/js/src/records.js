@@ -79,9 +79,18 @@ export function labelsOf(labels) {
 }
 
 export function timeOf(moment) {
-  const time = moment instanceof Date ? moment : new Date(moment);
-  if (Number.isNaN(time.getTime())) throw new InvalidInput("createdAt must be a time");
-  return time.toISOString();
+  return moment instanceof Date && !Number.isNaN(moment.getTime()) ? moment.toISOString() : moment;
+}
+
+const ISO = /^(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d(?::\d\d)?)(?:[.,](\d+))?(Z|[+-]\d\d(?::?\d\d)?)?)?$/;
+
+/** Return a time in ISO 8601 as microseconds, null if it cannot be read. Without a zone it is UTC, as in Python. */
+export function microseconds(text) {
+  const found = typeof text === "string" && ISO.exec(text);
+  if (!found) return null;
+  const [, day, time = "00:00", fraction = "", zone = "Z"] = found;
+  const ms = Date.parse(`${day}T${time}${/^.\d\d$/.test(zone) ? `${zone}:00` : zone}`);
+  return Number.isNaN(ms) ? null : ms * 1_000 + Number(fraction.slice(0, 6).padEnd(6, "0"));
 }
 
 /** Return 32 hex digits. `crypto.randomUUID` is missing on pages that were not loaded over https. */
