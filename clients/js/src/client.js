@@ -29,14 +29,14 @@ export class Client {
   }
 
   /** Yield the items of a listing. Nothing is held between two pages. */
-  pages(path, query, { limit, cursor, method = "GET", map = (item) => item } = {}) {
-    return this.#walk(path, query, { left: checkCount("limit", limit) ?? Infinity, cursor, method, map });
+  pages(path, query, { limit, cursor, cursorName = "after", method = "GET", map = (item) => item } = {}) {
+    return this.#walk(path, query, { left: checkCount("limit", limit) ?? Infinity, cursor, cursorName, method, map });
   }
 
-  async *#walk(path, query, { left, cursor, method, map }) {
+  async *#walk(path, query, { left, cursor, cursorName, method, map }) {
     let after = await cursor?.();
     while (left > 0) {
-      const asked = { ...query, after, limit: Math.min(left, PAGE_ITEMS_MAX) };
+      const asked = { ...query, [cursorName]: after, limit: Math.min(left, PAGE_ITEMS_MAX) };
       const { items, next } = await this.json(method, path, { query: asked, repeatable: true });
       yield* items.map(map);
       if (next === null) return;

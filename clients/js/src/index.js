@@ -186,7 +186,7 @@ class Scope {
   }
 
   ancestors(id) {
-    return this.#pages("/ancestors", { id: this.#idOf(id) }, { map: infoOf });
+    return this.#pages("/ancestors", {}, { cursor: () => this.#idOf(id), cursorName: "id", map: infoOf });
   }
 
   leaves() {
