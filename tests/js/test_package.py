@@ -3,6 +3,7 @@
 import json
 import subprocess
 import tarfile
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -36,10 +37,12 @@ def project(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_the_examples_print_what_they_show(page: Path, project: Path, served: Served) -> None:
     found = blocks(page)
-    for block, after in zip(found, found[1:], strict=False):
+    for block, after in pairwise(found):
         if (block.language, after.language) != ("js", "text"):
             continue
-        (project / "example.mjs").write_text(block.text.replace("http://127.0.0.1:7420", served.url))
+        (project / "example.mjs").write_text(
+            block.text.replace("http://127.0.0.1:7420", served.url)
+        )
         command = [node.find_runtime().node, "example.mjs"]
         done = subprocess.run(command, cwd=project, capture_output=True, text=True, timeout=100)
         assert (done.stderr, done.stdout) == ("", after.text)
