@@ -7,7 +7,7 @@ import click
 
 import limpet
 from limpet.cli import _exits
-from limpet.cli._shared import url_here
+from limpet.cli._shared import echo_json, json_option, url_here
 from limpet.opening import environment
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
@@ -34,6 +34,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
     "--allow-origin", multiple=True, metavar="URL", help="A web site whose pages may use the API."
 )
 @click.option("--no-access-log", is_flag=True, help="Log no line for each request.")
+@json_option
 def serve(
     url: str | None,
     host: str,
@@ -44,12 +45,16 @@ def serve(
     allow_host: tuple[str, ...],
     allow_origin: tuple[str, ...],
     no_access_log: bool,
+    as_json: bool,
 ) -> int:
     """Serve a store over HTTP.
 
     Programs open it with limpet.open("http://127.0.0.1:7420"), from any machine that may connect;
     /openapi.json describes the API. On 127.0.0.1 no token is needed. Elsewhere give tokens, in a
     file or in $LIMPET_TOKENS, and use TLS, here or in a proxy.
+
+    \b
+    --json: {"url": where it is served}, once requests are accepted
 
     \b
     Examples:
@@ -76,7 +81,10 @@ def serve(
 
     def started(address: str) -> None:
         _log_to_stderr(access=not no_access_log)
-        click.echo(f"limpet: {store!r} is served on {address}")
+        if as_json:
+            echo_json({"url": address})
+        else:
+            click.echo(f"limpet: {store!r} is served on {address}")
 
     run(
         store,
