@@ -82,7 +82,7 @@ def serve(
     def started(address: str) -> None:
         _log_to_stderr(access=not no_access_log)
         if as_json:
-            echo_json({"url": address})
+            echo_json({"url": address}, indent=None)
         else:
             click.echo(f"limpet: {store!r} is served on {address}")
 
