@@ -17,14 +17,16 @@ class Repeats(Generic[T]):
     """The writes under way, and the answers of the last ones.
 
     A repetition waits for the first request, if that is still under way: otherwise it could find
-    nothing yet, store its state, and the first would store it once more. After a restart nothing is
-    remembered; a save is then found by its nonce in the store.
+    nothing yet, store its state, and the first would store it once more. For the same reason a
+    first request that arrives after its repetition gets the answer of that. After a restart nothing
+    is remembered; a save is then found by its nonce in the store.
     """
 
     def __init__(self, size: Callable[[T], int]) -> None:
-        self._under_way: dict[Hashable, asyncio.Event] = {}
-        self._answers: Recent[Hashable, T] = Recent(
-            _BYTES_MAX, lambda answer: max(size(answer), _BYTES_MAX // _ANSWERS_MAX)
+        # With whether it is of a repetition.
+        self._under_way: dict[Hashable, tuple[asyncio.Event, bool]] = {}
+        self._answers: Recent[Hashable, tuple[T, bool]] = Recent(
+            _BYTES_MAX, lambda known: max(size(known[0]), _BYTES_MAX // _ANSWERS_MAX)
         )
 
     async def run(
@@ -39,19 +41,20 @@ class Repeats(Generic[T]):
 
         Answers that are not final (the storage did not answer) are not remembered.
         """
-        while again:
-            if (answer := self._answers.get(key)) is not None:
-                return answer
-            if (before := self._under_way.get(key)) is None:
-                break
-            await before.wait()
-        mine = self._under_way[key] = asyncio.Event()
+        while (before := self._answers.get(key) or self._under_way.get(key)) is not None:
+            found, is_repetition = before
+            if not again and not is_repetition:
+                break  # another write, with the same stamp
+            if not isinstance(found, asyncio.Event):
+                return found
+            await found.wait()
+        mine = self._under_way[key] = asyncio.Event(), again
         try:
             answer = await act()
             if is_final(answer):
-                self._answers.put(key, answer)
+                self._answers.put(key, (answer, again))
             return answer
         finally:
             if self._under_way.get(key) is mine:
                 del self._under_way[key]
-            mine.set()
+            mine[0].set()
