@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from limpet.core import limits
 from limpet.errors import InvalidInput, LimpetError, Unavailable
-from limpet.model import ScopeKey, SnapshotInfo
+from limpet.model import SnapshotInfo
 
 log = logging.getLogger("limpet.server")
 _TOKEN = re.compile(r"[!-~]{16,512}")
@@ -55,10 +55,6 @@ class Grant(NamedTuple):
         if not session_id.startswith(self.prefix):
             raise forbidden("this token is bound to other sessions")
         return session_id
-
-    def check_scope(self, scope: ScopeKey) -> ScopeKey:
-        self.check_session(scope.session_id)
-        return scope
 
     def within(self, prefix: str) -> str:
         """Return the prefix of what is both asked for and allowed."""

@@ -79,10 +79,15 @@ class Call:
     @property
     def scope(self) -> ScopeKey:
         given = self.params
-        scope = limits.check_scope(
+        return self.allowed(
             given["session_id"], given.get("scope_id", "main"), given.get("kind", "agent")
         )
-        return self.grant.check_scope(scope)
+
+    def allowed(self, session_id: str, scope_id: str, kind: str) -> ScopeKey:
+        """Return a scope that the token may use, or raise InvalidInput or Refused."""
+        scope = limits.check_scope(session_id, scope_id, kind)
+        self.grant.check_session(scope.session_id)
+        return scope
 
     @property
     def id(self) -> str | None:

@@ -71,7 +71,7 @@ async def save(call: Call) -> Result:
         raise InvalidInput("give a state, or copy: true with forked_from")
     source = wire.ref_of(given.get("forked_from"))
     if source is not None:
-        call.grant.check_scope(limits.check_scope(*source.scope))
+        call.allowed(*source.scope)
     options = {name: given[name] for name in ("id", "keep", "head", "overwrite") if name in given}
     encode = partial(
         prepare.save,

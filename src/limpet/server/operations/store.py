@@ -165,8 +165,7 @@ _TARGET = record({"session_id": ID, "scope_id": ID, "kind": KIND}, {"id": nullab
 async def revisions(call: Call) -> Result:
     """The revision of each head or snapshot, null where there is none."""
     targets = [
-        Target(call.grant.check_scope(limits.check_scope(*wire.scope_of(each))), each.get("id"))
-        for each in call.body["targets"]
+        Target(call.allowed(*wire.scope_of(each)), each.get("id")) for each in call.body["targets"]
     ]
     found = await call.driver.run(lambda backend: backend.read_revisions(targets))
     return {"revisions": found}

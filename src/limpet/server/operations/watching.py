@@ -1,7 +1,6 @@
 """Operations that go on: being told of changes."""
 
 from limpet.api import verbs
-from limpet.core import limits
 from limpet.errors import InvalidInput
 from limpet.protocol import Target, Topic
 from limpet.server import schema, streams
@@ -72,7 +71,7 @@ def _topic(call: Call, given: dict[str, str]) -> Topic:
     if "scope_id" in given:
         if session_id is None:
             raise InvalidInput("a topic with a scope_id needs its session_id")
-        scope = limits.check_scope(session_id, given["scope_id"], given.get("kind", "agent"))
+        scope = call.allowed(session_id, given["scope_id"], given.get("kind", "agent"))
         return Topic(Target(scope, given.get("id")))
     prefix = call.grant.within(given.get("prefix", ""))
     return Topic(session_id=session_id, prefix=prefix, id=given.get("id"))
