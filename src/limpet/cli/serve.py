@@ -97,9 +97,21 @@ def serve(
     return _exits.FINE
 
 
+class _Lines(logging.Formatter):
+    """A line with its time, which is formatted once a second: that takes longest."""
+
+    _second, _text = 0, ""
+
+    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: N802
+        if int(record.created) != self._second:
+            self._second = int(record.created)
+            self._text = super().formatTime(record, "%Y-%m-%dT%H:%M:%S%z")
+        return self._text
+
+
 def _log_to_stderr(*, access: bool) -> None:
     handler = logging.StreamHandler()
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    handler.setFormatter(_Lines("%(asctime)s %(levelname)s %(message)s"))
     for name in ("limpet", "uvicorn.error"):
         logging.getLogger(name).addHandler(handler)
     logging.getLogger("limpet").setLevel(logging.INFO)

@@ -14,6 +14,7 @@ import re
 import stat
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import lru_cache
 from ipaddress import ip_address
 from pathlib import Path
 from typing import NamedTuple
@@ -171,6 +172,7 @@ def _read_tokens(text: str, where: str) -> dict[bytes, Grant]:
     return found
 
 
+@lru_cache(maxsize=256)  # each request has a host
 def is_loopback(host: str) -> bool:
     try:
         return host == "localhost" or ip_address(host).is_loopback

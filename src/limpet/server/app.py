@@ -5,6 +5,7 @@ import gzip
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, MutableMapping
 from contextlib import aclosing
+from functools import lru_cache
 from typing import Any, TypeAlias
 from urllib.parse import parse_qsl
 
@@ -146,7 +147,7 @@ class App:
         receive: Receive,
     ) -> Response:
         try:
-            _check_head(scope)
+            _check_head(scope, headers)
             if path in ("/healthz", "/readyz"):
                 _check_method(method, ("GET",))
                 return await self._health(path)
@@ -168,7 +169,11 @@ class App:
             _check_condition(operation, headers)
             if operation.body is None:
                 return await self._run(call, operation, scope)
-            async with self._bodies.read(receive, headers, operation.body) as call.body:
+            body = await self._bodies.read(receive, headers)
+            if body.is_small:
+                call.body = body.parsed(operation.body)
+                return await self._run(call, operation, scope)
+            async with self._bodies.rest(body, operation.body) as call.body:
                 return await self._run(call, operation, scope)
         except LimpetError as error:
             return problem(error)
@@ -316,14 +321,15 @@ class App:
             more["content-length"] = str(len(body))
         await send(_start(response, more))
         size = 0 if method == "HEAD" else len(body)
+        if size <= LARGE:
+            await send({"type": "http.response.body", "body": body[:size]})
+            return size
         self._sending_bytes += size
         try:
             # In pieces: the server's buffer would take all of it at once.
-            for at in range(0, size - LARGE, LARGE):
-                piece = body[at : at + LARGE]
-                await send({"type": "http.response.body", "body": piece, "more_body": True})
-            rest = body[(size - 1) // LARGE * LARGE : size] if size else b""
-            await send({"type": "http.response.body", "body": rest})
+            for at in range(0, size, LARGE):
+                message = {"type": "http.response.body", "body": body[at : at + LARGE]}
+                await send({**message, "more_body": at + LARGE < size})
         finally:
             self._sending_bytes -= size
         return size
@@ -394,12 +400,12 @@ def _headers(scope: Scope) -> dict[str, str]:
     return found
 
 
-def _check_head(scope: Scope) -> None:
+def _check_head(scope: Scope, headers: Mapping[str, str]) -> None:
     close = {"connection": "close"}
     if len(scope["query_string"]) + len(scope["path"]) > _URL_BYTES_MAX:
         why = f"the address is too long. max=`{_URL_BYTES_MAX}`"
         raise Refused(414, "InvalidInput", why, close)
-    if sum(len(name) + len(value) for name, value in scope["headers"]) > _HEADERS_BYTES_MAX:
+    if sum(map(len, headers)) + sum(map(len, headers.values())) > _HEADERS_BYTES_MAX:
         why = f"the headers are too large. max=`{_HEADERS_BYTES_MAX}`"
         raise Refused(431, "InvalidInput", why, close)
 
@@ -449,6 +455,7 @@ def _query(text: bytes) -> list[tuple[str, str]]:
         raise InvalidInput("the query is not UTF-8, percent-encoded") from None
 
 
+@lru_cache(maxsize=256)  # few clients differ
 def _encoding(accepted: str) -> str | None:
     """Return the compression that a client understands and this server prefers."""
     offered = {}

@@ -87,80 +87,84 @@ class Bodies:
         self._reading = 0
         self.received_bytes = 0
 
-    @asynccontextmanager
-    async def read(
-        self, receive: Receive, headers: Mapping[str, str], schema: Schema
-    ) -> AsyncIterator[JSON]:
-        """Yield a body that fits a schema; its memory is reserved until the context ends."""
+    async def read(self, receive: Receive, headers: Mapping[str, str]) -> "Body":
+        """Read a body: all of it if it is small, else its begin; raise Refused."""
         if headers.get("content-type", "").partition(";")[0].strip().lower() != JSON_TYPE:
             raise Refused(415, "InvalidInput", f"the body must be {JSON_TYPE}")
         encoding = headers.get("content-encoding", "identity").strip().lower()
         if encoding not in ("identity", "gzip", "zstd"):
             why = "send the body as it is, or as gzip or zstd"
             raise Refused(415, "InvalidInput", f"this Content-Encoding is not known: {why}")
-        reader = _Reader(receive, headers.get("content-length"), self._bytes_max)
-        await self._read_small(reader)
-        if reader.is_complete:
-            raw = reader.raw()
-            size = _unpacked_size(raw, encoding, self._bytes_max)
-            if size <= LARGE:
-                yield _parse(raw, encoding, size, schema)
-                return
-        else:
-            size = self._bytes_max
-            if reader.length is not None and encoding == "identity":
-                size = reader.length
-        async with self._memory.reserved(size):
-            before = reader.size
-            try:
-                await reader.read(self._bytes_max)
-            finally:
-                self.received_bytes += reader.size - before
-            raw = reader.raw()
-            if encoding != "identity":
-                size = _unpacked_size(raw, encoding, self._bytes_max)
-            del reader
-            if size <= LARGE:
-                yield _parse(raw, encoding, size, schema)
-            else:
-                yield await self._driver.in_pool(_parse, raw, encoding, size, schema)
-
-    async def _read_small(self, reader: "_Reader") -> None:
         if self._reading >= _READING_MAX:
             raise busy("too many requests are being received")
+        body = Body(receive, headers.get("content-length"), encoding, self._bytes_max)
         self._reading += 1
         try:
-            await reader.read(_SMALL)
+            await body.read(_SMALL)
         finally:
             self._reading -= 1
-            self.received_bytes += reader.size
+            self.received_bytes += body.received_bytes
+        return body
+
+    @asynccontextmanager
+    async def rest(self, body: "Body", schema: Schema) -> AsyncIterator[JSON]:
+        """Read on and yield what fits a schema; its memory is reserved until the context ends."""
+        async with self._memory.reserved(body.size):
+            before = body.received_bytes
+            try:
+                await body.read(self._bytes_max)
+            finally:
+                self.received_bytes += body.received_bytes - before
+            yield await self._driver.in_pool(body.parsed, schema)
 
 
-class _Reader:
+class Body:
     """The body of one request, as far as it has arrived."""
 
-    def __init__(self, receive: Receive, length: str | None, bytes_max: int) -> None:
-        is_known = length is not None and length.isascii() and length.isdigit()
-        self.length = int(length) if length is not None and is_known else None
-        self.is_complete = False
+    def __init__(self, receive: Receive, length: str | None, encoding: str, bytes_max: int) -> None:
+        self.received_bytes = 0
         self._receive = receive
+        self._encoding = encoding
         self._bytes_max = bytes_max
         self._parts: list[bytes] = []
-        self.size = 0
-        self._check_size(self.length or 0)
+        self._is_complete = False
+        is_known = length is not None and length.isascii() and length.isdigit()
+        self._length = int(length) if length is not None and is_known else None
+        self._check_size(self._length or 0)
 
-    def raw(self) -> bytes:
-        return self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
+    @property
+    def size(self) -> int:
+        """How large it is when unpacked, as it says; else how large it may be."""
+        if self._is_complete:
+            return _unpacked_size(self._raw(), self._encoding, self._bytes_max)
+        if self._length is None or self._encoding != "identity":
+            return self._bytes_max
+        return self._length
+
+    @property
+    def is_small(self) -> bool:
+        return self._is_complete and self.size <= LARGE
+
+    def parsed(self, schema: Schema) -> JSON:
+        """Return what it says, or raise InvalidInput."""
+        raw, size = self._raw(), self.size
+        self._parts = []
+        try:
+            found = codec.decode_foreign(_unpacked(raw, self._encoding, size))
+        except Corrupt:
+            raise InvalidInput("the body is not JSON in UTF-8") from None
+        check(found, schema)
+        return found
 
     async def read(self, bytes_max: int) -> None:
         """Read on until all is there, or more than so many bytes; raise Refused if it is slow."""
-        now, before = running_loop().time, self.size
+        now, before = running_loop().time, self.received_bytes
         began = now()
         try:
             async with asyncio.timeout(_STALL_S_MAX) as limit:
-                while not self.is_complete and self.size <= bytes_max:
+                while not self._is_complete and self.received_bytes <= bytes_max:
                     await self._next()
-                    due = began + (self.size - before) / _BYTES_PER_S_MIN
+                    due = began + (self.received_bytes - before) / _BYTES_PER_S_MIN
                     limit.reschedule(min(due, now()) + _STALL_S_MAX)
         except TimeoutError:
             why = "the body did not arrive in time"
@@ -172,9 +176,14 @@ class _Reader:
             raise Refused(400, "InvalidInput", "the body ended too early")
         if part := message.get("body", b""):
             self._parts.append(part)
-        self.size += len(part)
-        self._check_size(self.size)
-        self.is_complete = not message.get("more_body", False)
+        self.received_bytes += len(part)
+        self._check_size(self.received_bytes)
+        self._is_complete = not message.get("more_body", False)
+
+    def _raw(self) -> bytes:
+        if len(self._parts) != 1:
+            self._parts = [b"".join(self._parts)]
+        return self._parts[0]
 
     def _check_size(self, size: int) -> None:
         if size > self._bytes_max:
@@ -221,12 +230,3 @@ def _unpacked(raw: bytes, encoding: str, size: int) -> bytes:
     except (zlib.error, zstandard.ZstdError):
         pass
     raise _no_unpacking()
-
-
-def _parse(raw: bytes, encoding: str, size: int, schema: Schema) -> JSON:
-    try:
-        found = codec.decode_foreign(_unpacked(raw, encoding, size))
-    except Corrupt:
-        raise InvalidInput("the body is not JSON in UTF-8") from None
-    check(found, schema)
-    return found
