@@ -121,6 +121,16 @@ class Requests:
         return {"boolean": True, "integer": 1, "number": 1.5, "object": {}}.get(kind, "text")
 
 
+def named(value: Any) -> set[str]:
+    """Return the sessions that a body names."""
+    if isinstance(value, list):
+        return set().union(*map(named, value))
+    if not isinstance(value, dict):
+        return set()
+    here = {value[each] for each in ("session_id", "to") if isinstance(value.get(each), str)}
+    return here.union(*map(named, value.values()))
+
+
 @asynccontextmanager
 async def serving() -> AsyncIterator[tuple[App, limpet.AsyncStore, dict[str, list[Any]]]]:
     async with limpet.open_async("memory:") as store:
@@ -177,6 +187,8 @@ def test_nothing_outside_is_seen_or_changed(
                     assert answer.status in (400, 403), asked
                 if operation.name in STORE_WIDE:
                     assert answer.status == 403
+                if named(body) & {*OUTSIDE}:
+                    assert answer.status in (400, 403), asked
             assert await outside_of(store) == before
             # Else the requests prove nothing.
             if operation.name != "about":
@@ -253,6 +265,31 @@ def test_changes_outside_are_not_reported(path: str) -> None:
             await work
             assert b'"a/1"' in answer.body
             assert not any(json.dumps(each).encode() in answer.body for each in OUTSIDE)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("operation", "body"),
+    [
+        ("fork", {"id": "inside", "to": OUTSIDE[0], "scope_id": "new"}),
+        ("fork", {"id": "inside", "to": "b/new"}),
+        ("save", {"copy": True, "forked_from": {"session_id": OUTSIDE[0], "id": "outside"}}),
+        ("save", {"state": 1, "forked_from": {"session_id": OUTSIDE[0], "id": "outside"}}),
+    ],
+)
+def test_nothing_is_forked_over_the_border(operation: str, body: dict[str, Any]) -> None:
+    async def run() -> None:
+        async with limpet.open_async("memory:") as store:
+            await store.scope("a/1").save({"items": ["fine"]}, id="inside")
+            await store.scope(OUTSIDE[0]).save({"items": [SECRET]}, id="outside")
+            app = App(store, Access(Tokens(None, TOKENS)))
+            if "forked_from" in body:
+                body["forked_from"] |= {"scope_id": "main", "kind": "agent"}
+            path, query = f"/v1/scope/{operation}", {"session_id": "a/1"}
+            for token, status in ((BOUND, 403), (WHOLE, 200)):
+                answer = await ask(app, "POST", path, query, body, authorization=f"Bearer {token}")
+                assert answer.status == status, answer.body
 
     asyncio.run(run())
 

@@ -141,7 +141,8 @@ def run(
     listening = _bound(host, port)
     shown, scheme = f"[{host}]" if ":" in host else host, "http" if tls is None else "https"
     address = f"{scheme}://{shown}:{listening.getsockname()[1]}"
-    Connection.connections_max = _allowed_files() - _FILES_FREE
+    files = _allowed_files()
+    Connection.connections_max = max(files - _FILES_FREE, files // 2)
 
     async def serve() -> None:
         async with store:
