@@ -29,7 +29,7 @@ def test_a_repetition_waits_for_the_first() -> None:
         first, second = send("first", again=False), send("second", again=True)
         await asyncio.sleep(0.01)
         gate.set()
-        assert await asyncio.gather(first, second) == ["first", "first"]
+        assert [await first, await second] == ["first", "first"]
         assert await send("third", again=True) == "first"
         # Another write with the same key that says it is no repetition; then one that fails.
         assert await send("other", again=False) == "other"
