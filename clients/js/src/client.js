@@ -1,8 +1,8 @@
 // Answers as values: parsed, page by page, as lines, as changes.
 
-import { Conflict, Unavailable } from "./errors.js";
+import { Conflict, errorOf, Unavailable } from "./errors.js";
 import { encode } from "./json.js";
-import { checkCount, infoOf } from "./records.js";
+import { checkCount, infoOf, randomKey } from "./records.js";
 import { pauses } from "./transport.js";
 
 const PAGE_ITEMS_MAX = 256;
@@ -23,25 +23,37 @@ export class Client {
     return text === null || text === "" ? null : JSON.parse(text);
   }
 
+  /** Send a write with a key by which the server recognises it if it is sent again. */
+  async write(method, path, { headers, ...options }) {
+    return this.json(method, path, { ...options, headers: { ...headers, "idempotency-key": randomKey() } });
+  }
+
   async lines(method, path, options) {
     const text = await this.#transport.request(method, path, options);
-    return text.split("\n").filter(Boolean).map((line) => JSON.parse(line));
+    const found = text.split("\n").filter(Boolean).map((line) => JSON.parse(line));
+    const problem = found.find((each) => each.type?.startsWith?.("urn:limpet:")); // it is the last, if any
+    if (problem !== undefined) throw errorOf(problem, problem.status);
+    return found;
   }
 
-  /** Yield the items of a listing. Nothing is held between two pages. */
-  pages(path, query, { limit, cursor, method = "GET", map = (item) => item } = {}) {
-    return this.#walk(path, query, { left: checkCount("limit", limit) ?? Infinity, cursor, method, map });
+  /**
+   * Yield the items of a listing, one request for each page. Nothing is held between two pages.
+   *
+   * `after` returns where to begin; `cursor` is the name of that parameter.
+   */
+  pages(path, query, { limit, after, cursor = "after", map = (item) => item, method = "GET", body } = {}) {
+    return this.#walk(path, query, { left: checkCount("limit", limit) ?? Infinity, after, cursor, map, method, body });
   }
 
-  async *#walk(path, query, { left, cursor, method, map }) {
-    let after = await cursor?.();
+  async *#walk(path, query, { left, after, cursor, map, method, body }) {
+    let next = await after?.();
     while (left > 0) {
-      const asked = { ...query, after, limit: Math.min(left, PAGE_ITEMS_MAX) };
-      const { items, next } = await this.json(method, path, { query: asked, repeatable: true });
-      yield* items.map(map);
-      if (next === null) return;
-      left -= items.length;
-      after = next;
+      const asked = { ...query, [cursor]: next, limit: Math.min(left, PAGE_ITEMS_MAX) };
+      const page = await this.json(method, path, { query: asked, body, repeatable: true });
+      yield* page.items.map(map);
+      if (page.next === null) return;
+      left -= page.items.length;
+      next = page.next;
     }
   }
 

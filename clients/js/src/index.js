@@ -58,12 +58,12 @@ class Store {
   }
 
   history({ limit, after, labels, status, prefix } = {}) {
-    const cursor = () => this.#cursor(after);
-    return this.#client.pages("/history", { prefix, label: labelsOf(labels), status }, { limit, cursor, map: infoOf });
+    const from = () => this.#cursor(after);
+    return this.#client.pages("/history", { prefix, labels: labelsOf(labels), status }, { limit, after: from, map: infoOf });
   }
 
   sessions({ limit, after, prefix } = {}) {
-    return this.#client.pages("/sessions", { prefix }, { limit, cursor: () => after });
+    return this.#client.pages("/sessions", { prefix }, { limit, after: () => after });
   }
 
   scopes(sessionId, { kind, prefix } = {}) {
@@ -83,11 +83,11 @@ class Store {
 
   async deleteSession(sessionId) {
     const query = { session_id: checkId("sessionId", sessionId) };
-    return (await this.#client.json("DELETE", "/sessions", { query })).deleted;
+    return (await this.#client.write("DELETE", "/sessions", { query, repeatable: true })).deleted;
   }
 
   async compact() {
-    return (await this.#client.json("POST", "/compact")).bytes;
+    return (await this.#client.write("POST", "/compact", { repeatable: true })).bytes;
   }
 
   async stats(sessionId) {
@@ -173,20 +173,32 @@ class Scope {
   }
 
   history({ limit, after, labels, status } = {}) {
-    const cursor = () => this.#cursor(after);
-    return this.#pages("/history", { label: labelsOf(labels), status }, { limit, cursor, map: infoOf });
+    const from = () => this.#cursor(after);
+    return this.#pages("/history", { labels: labelsOf(labels), status }, { limit, after: from, map: infoOf });
   }
 
   ids({ after, limit } = {}) {
-    return this.#pages("/ids", {}, { limit, cursor: () => this.#textCursor(after) });
+    return this.#pages("/ids", {}, { limit, after: () => this.#textCursor(after) });
   }
 
   notedIds({ after, limit } = {}) {
-    return this.#pages("/noted", {}, { limit, cursor: () => this.#textCursor(after) });
+    return this.#pages("/noted", {}, { limit, after: () => this.#textCursor(after) });
   }
 
   ancestors(id) {
-    return this.#pages("/ancestors", { id: this.#idOf(id) }, { map: infoOf });
+    return this.#ancestors(this.#idOf(id));
+  }
+
+  async *#ancestors(id) {
+    let seen = 0;
+    try {
+      for await (const each of this.#pages("/ancestors", {}, { after: () => id, cursor: "id", map: infoOf })) {
+        seen += 1;
+        yield each;
+      }
+    } catch (error) {
+      if (seen === 0 || !(error instanceof NotFound)) throw error; // else the parent after a page is missing
+    }
   }
 
   leaves() {
@@ -214,12 +226,13 @@ class Scope {
     const snapshotId = this.#idOf(id);
     if (typeof patch === "function") return this.#forkBy(snapshotId, patch, { to, scopeId, labels, metadata });
     const body = bodyOf({ id: snapshotId, to, scope_id: scopeId, patch, labels, metadata });
-    const found = await this.#post("/fork", body);
+    const found = await this.#write("POST", "/fork", { body });
     return new Scope(this.#client, keyOf(found));
   }
 
   async restore(id, { labels, metadata, expect } = {}) {
-    return this.#commit("/restore", bodyOf({ id: this.#idOf(id), labels, metadata }), expect);
+    const body = bodyOf({ id: this.#idOf(id), labels, metadata });
+    return infoOf(await this.#write("POST", "/restore", { body, expect }));
   }
 
   async diff(a, b) {
@@ -228,38 +241,38 @@ class Scope {
   }
 
   async prune({ keepLast, olderThanS, dryRun } = {}) {
-    return this.#post("/prune", bodyOf({ keep_last: keepLast, older_than_s: olderThanS, dry_run: dryRun }));
+    const body = bodyOf({ keep_last: keepLast, older_than_s: olderThanS, dry_run: dryRun });
+    return this.#write("POST", "/prune", { body, repeatable: true });
   }
 
   async deleteSnapshot(id) {
-    return (await this.#post("/delete_snapshots", bodyOf({ ids: [this.#idOf(id)] }))).count;
+    const body = bodyOf({ ids: [this.#idOf(id)] });
+    return (await this.#write("POST", "/delete_snapshots", { body, repeatable: true })).count;
   }
 
   async delete({ expect } = {}) {
-    const options = { query: this.#query(), headers: this.#headers(expect) };
-    return (await this.#client.json("DELETE", "/scope", options)).deleted;
+    return (await this.#write("DELETE", "", { expect, repeatable: expect === undefined })).deleted;
   }
 
   async note(name, { on } = {}) {
-    const query = { ...this.#query(), name: checkId("name", name), on: this.#optionalId(on), limit: 1 };
-    const { items } = await this.#client.json("GET", "/scope/notes", { query });
-    return items.length ? noteOf(items[0]) : null;
+    const query = { ...this.#query(), name: checkId("name", name), on: this.#optionalId(on) };
+    const found = await this.#client.json("GET", "/scope/note", { query, orNull: true });
+    return found && noteOf(found);
   }
 
   notes({ on } = {}) {
-    const one = on === undefined || on === null || typeof on === "string" || "id" in on;
-    const asked = one ? this.#optionalId(on) : Array.from(on, (each) => this.#idOf(each));
-    // No snapshots at all: without `on` the notes of the scope itself would be listed.
-    if (Array.isArray(asked) && asked.length === 0) return (async function* () {})();
-    return this.#pages("/notes", { on: asked }, { map: noteOf });
+    if (on === undefined || on === null || typeof on === "string" || "id" in on) {
+      return this.#pages("/notes", { on: this.#optionalId(on) }, { map: noteOf });
+    }
+    const body = { on: Array.from(on, (each) => this.#idOf(each)) };
+    return this.#pages("/notes/list", {}, { method: "POST", body, map: noteOf });
   }
 
   async setNote(name, valueOrFn, { on, expect } = {}) {
-    const query = { ...this.#query(), name: checkId("name", name), on: this.#optionalId(on) };
+    const query = { name: checkId("name", name), on: this.#optionalId(on) };
     const write = async (value, at) => {
-      const headers = this.#headers(at);
-      const body = encode(value, "the note");
-      return noteOf(await this.#client.json("PUT", "/scope/note", { query, headers, body, repeatable: at === undefined }));
+      const options = { query, body: encode(value, "the note"), expect: at, repeatable: at === undefined };
+      return noteOf(await this.#write("PUT", "/note", options));
     };
     if (typeof valueOrFn !== "function") return write(valueOrFn, expect);
     let seen;
@@ -278,8 +291,8 @@ class Scope {
   }
 
   async deleteNote(name, { on } = {}) {
-    const query = { ...this.#query(), name: checkId("name", name), on: this.#optionalId(on) };
-    return (await this.#client.json("DELETE", "/scope/note", { query, headers: this.#headers() })).deleted;
+    const query = { name: checkId("name", name), on: this.#optionalId(on) };
+    return (await this.#write("DELETE", "/note", { query, repeatable: true })).deleted;
   }
 
   watch(id, { timeoutS } = {}) {
@@ -350,16 +363,17 @@ class Scope {
     return this.#client.json("GET", `/scope${path}`, { query, orNull: true });
   }
 
-  /** Send a commit. With its key it is safe to repeat, whether or not it has taken effect. */
+  /** Send a commit, which the store itself recognises by its key: it may always be sent again. */
   async #commit(path, body, expect) {
-    const headers = { ...this.#headers(expect), "idempotency-key": randomKey() };
-    const options = { query: this.#query(), headers, body, repeatable: true };
-    return infoOf(await this.#client.json("POST", `/scope${path}`, options));
+    return infoOf(await this.#write("POST", path, { body, expect, repeatable: true }));
   }
 
-  async #post(path, body) {
-    const options = { query: this.#query(), headers: this.#headers(), body };
-    return this.#client.json("POST", `/scope${path}`, options);
+  async #write(method, path, { query, expect, ...options }) {
+    return this.#client.write(method, `/scope${path}`, {
+      ...options,
+      query: { ...this.#query(), ...query },
+      headers: this.#headers(expect),
+    });
   }
 
   #pages(path, query, options) {

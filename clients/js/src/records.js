@@ -75,7 +75,7 @@ export function refOf(snapshot) {
 }
 
 export function labelsOf(labels) {
-  return labels && Object.entries(labels).map(([name, value]) => `${name}=${value}`);
+  return labels && encode(labels, "labels");
 }
 
 export function timeOf(moment) {
