@@ -4,14 +4,16 @@
 // graph in the session of its run, and stays there. Its labels say to which run and graph it belongs
 // now, so that a move to another one is a single overwrite.
 
-import { InvalidInput, keyOf, NotFound } from "./errors.js";
+import { InvalidInput, NotFound } from "./errors.js";
 import { encode } from "./json.js";
+import { infoOf, randomKey } from "./records.js";
 
 const KIND = "graph";
 const FACADE = "agentos"; // in the metadata: the fields that are neither state nor label
 const PARTITIONS = ["input", "scratch", "artifacts", "diagnostics"];
 const NO_NODE = "__fork__"; // the node of a fork of a snapshot that has none
-const NAME_CHARS_MAX = 256;
+const ID_CHARS_MAX = 512;
+const NAME_CHARS_MAX = 256; // of a label
 const TIME_MS_MAX = 253_402_300_799_999; // the year 9999
 const TIME_MS_MIN = -62_135_596_800_000; // the year 1
 
@@ -67,10 +69,10 @@ export class CheckpointStore {
     if (source === null) throw new NotFound(`the checkpoint was not found. checkpointId=\`${checkpointId}\``, { id: checkpointId });
     const before = checkpointOf(source);
     // The fork stays with the tenant of its source.
-    const runId = source.scope.sessionId.replace(/[^/]*$/, crypto.randomUUID());
+    const runId = source.scope.sessionId.replace(/[^/]*$/, randomKey());
     const fork = {
       ...before,
-      id: crypto.randomUUID(),
+      id: randomKey(),
       runId,
       nodeId: before.nodeId || NO_NODE,
       timestamp: Date.now(),
@@ -100,9 +102,15 @@ export class CheckpointStore {
 
   /** Return the snapshots of an id in all scopes, the last saved first: ids are unique in a scope only. */
   async #named(id) {
-    checkName("id", id, 2 * NAME_CHARS_MAX);
-    const map = (found) => ({ scope: keyOf(found), metadata: found.metadata });
-    return gathered(this.#store.pages("/history", { id }, { map }));
+    checkName("id", id, ID_CHARS_MAX);
+    const found = [];
+    let after;
+    do {
+      const page = await this.#store.request("GET", "/history", { query: { id, after } });
+      found.push(...page.items.map(infoOf));
+      after = page.next;
+    } while (after !== null);
+    return found;
   }
 
   /** Return the checkpoint of an id, else the last snapshot of that id by another program. */
@@ -114,17 +122,12 @@ export class CheckpointStore {
 
   /** Return the checkpoints with these labels: the greatest timestamp first, of equal ones the last saved. */
   async #newest(labels, isAsked) {
-    const found = await gathered(this.#store.history({ labels }));
-    return found
-      .filter((info) => isCheckpoint(info) && isAsked(info))
-      .sort((a, b) => factsOf(b).timestamp - factsOf(a).timestamp);
+    const found = [];
+    for await (const info of this.#store.history({ labels })) {
+      if (isCheckpoint(info) && isAsked(info)) found.push(info);
+    }
+    return found.sort((a, b) => factsOf(b).timestamp - factsOf(a).timestamp);
   }
-}
-
-async function gathered(iterator) {
-  const found = [];
-  for await (const each of iterator) found.push(each);
-  return found;
 }
 
 function isObject(value) {
@@ -137,7 +140,7 @@ function isCheckpoint({ scope, metadata }) {
 }
 
 function checked(checkpoint) {
-  checkName("id", checkpoint.id, 2 * NAME_CHARS_MAX);
+  checkName("id", checkpoint.id, ID_CHARS_MAX);
   for (const name of ["graphId", "runId", "nodeId"]) checkName(name, checkpoint[name], NAME_CHARS_MAX);
   if (typeof checkpoint.timestamp !== "number") {
     throw new InvalidInput(`the timestamp must be a number of milliseconds. type=\`${typeof checkpoint.timestamp}\``);

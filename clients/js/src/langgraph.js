@@ -13,8 +13,8 @@ import {
   TASKS,
   WRITES_IDX_MAP,
 } from "@langchain/langgraph-checkpoint";
+import { contend } from "./client.js";
 import { Conflict, Corrupt, InvalidInput } from "./errors.js";
-import { pauses } from "./transport.js";
 
 const KIND = "thread";
 const FACADE = "langgraph"; // in the metadata of a snapshot: the metadata of the checkpoint
@@ -22,7 +22,6 @@ const RUN = "run_id";
 const LABEL_CHARS_MAX = 256;
 const PAGE_STATES = 16;
 const HEADS_MAX = 4096;
-const CONTENTION_WAIT_MS = 30_000;
 const FIRST_VERSION = `${"1".padStart(32, "0")}.${"0".repeat(16)}`;
 
 export class LimpetSaver extends BaseCheckpointSaver {
@@ -124,21 +123,15 @@ export class LimpetSaver extends BaseCheckpointSaver {
 
   /** Save or replace a checkpoint. It becomes the head unless the head has a greater id. */
   async #commit(scope, state, options) {
-    const pause = pauses(CONTENTION_WAIT_MS, { firstMs: 2, longestMs: 100 });
-    for (;;) {
-      const known = this.#heads.get(nameOf(scope));
-      const head = known === undefined ? this.#remember(scope, await scope.info()) : known;
+    let seen;
+    const attempt = async () => {
+      const head = this.#heads.get(nameOf(scope)) ?? this.#remember(scope, await scope.info());
+      seen = head.revision;
       const becomesHead = head.id === null || options.id >= head.id;
-      try {
-        const stored = await scope.save(state, { ...options, head: becomesHead, expect: head.revision });
-        if (becomesHead) this.#remember(scope, stored);
-        return;
-      } catch (error) {
-        this.#heads.delete(nameOf(scope));
-        const isOutOfDate = error instanceof Conflict && (known !== undefined || (await pause()));
-        if (!isOutOfDate) throw error;
-      }
-    }
+      const stored = await scope.save(state, { ...options, head: becomesHead, expect: seen });
+      if (becomesHead) this.#remember(scope, stored);
+    };
+    await contend(attempt, async () => this.#remember(scope, await scope.info()).revision !== seen);
   }
 
   #remember(scope, info) {
@@ -416,7 +409,9 @@ function hasExactly(tree, names) {
 function toStored(tree) {
   if (Array.isArray(tree)) return tree.map(toStored);
   if (typeof tree !== "object" || tree === null) return tree;
-  if (tree.lc === 1 && tree.type === "constructor" && isMessageId(tree.id)) return storedMessage(tree);
+  if (tree.lc === 1 && tree.type === "constructor") {
+    return isMessageId(tree.id) ? storedMessage(tree) : { $js: mapped(tree, toStored) };
+  }
   if (tree.lc === 2) return storedRecord(tree);
   const members = mapped(tree, toStored);
   return tagOf(members).length ? { $plain: members } : members;
