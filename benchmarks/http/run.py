@@ -6,7 +6,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -132,28 +132,30 @@ def _limpet(folder: Path, name: str) -> AbstractContextManager[Server]:
 
 def _direct(folder: Path, sizes: Sizes, judged: bool) -> Iterator[Result]:
     """The same calls over HTTP and directly."""
-    with _limpet(folder, "served") as server, limpet.open(server.url) as far:
-        with limpet.open(f"sqlite:///{folder / 'direct.db'}") as near:
-            scopes = {"http": far.scope("chat"), "direct": near.scope("chat")}
+    with ExitStack() as stack:
+        server = stack.enter_context(_limpet(folder, "served"))
+        far = stack.enter_context(limpet.open(server.url))
+        near = stack.enter_context(limpet.open(f"sqlite:///{folder / 'direct.db'}"))
+        scopes = {"http": far.scope("chat"), "direct": near.scope("chat")}
 
-            def save(scope: limpet.Scope, number: int) -> None:
-                scope.save(state_of(number, size_bytes=STATE_BYTES))
+        def save(scope: limpet.Scope, number: int) -> None:
+            scope.save(state_of(number, size_bytes=STATE_BYTES))
 
-            def load_head(scope: limpet.Scope, number: int) -> None:
-                scope.load()
+        def load_head(scope: limpet.Scope, number: int) -> None:
+            scope.load()
 
-            for name, act in (("save", save), ("load", load_head)):
-                sides = {side: partial(act, scope) for side, scope in scopes.items()}
-                run = take_turns(sides, calls=sizes.calls, repetitions=sizes.repetitions)
-                ratios = run.ratios("http", "direct", "wall")
-                yield Result(
-                    f"{name} of 10 KB, 1 client, wall: HTTP against directly",
-                    f"{milliseconds(run.seconds('http', 'wall'))} against "
-                    f"{milliseconds(run.seconds('direct', 'wall'))}",
-                    goal=f"<= {DIRECT_MAX:g} {TIMES}",
-                    ratio=spread(ratios),
-                    met=median(ratios) <= DIRECT_MAX if judged else None,
-                )
+        for name, act in (("save", save), ("load", load_head)):
+            sides = {side: partial(act, scope) for side, scope in scopes.items()}
+            run = take_turns(sides, calls=sizes.calls, repetitions=sizes.repetitions)
+            ratios = run.ratios("http", "direct", "wall")
+            yield Result(
+                f"{name} of 10 KB, 1 client, wall: HTTP against directly",
+                f"{milliseconds(run.seconds('http', 'wall'))} against "
+                f"{milliseconds(run.seconds('direct', 'wall'))}",
+                goal=f"<= {DIRECT_MAX:g} {TIMES}",
+                ratio=spread(ratios),
+                met=median(ratios) <= DIRECT_MAX if judged else None,
+            )
 
 
 def _clients(folder: Path, sizes: Sizes, judged: bool) -> Iterator[Result]:

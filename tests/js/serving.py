@@ -55,17 +55,20 @@ def install(name: str, project: Path) -> Path:
         pytest.fail(str(missing), pytrace=False)
 
 
-def run_tests(name: str, url: str, **environment: str) -> None:
+def run_tests(name: str, url: str) -> None:
     """Run a file of tests in Node against a server; fail with what it printed."""
-    command = [node.find_runtime().node, "--test", "--test-reporter=spec", str(HERE / name)]
-    done = subprocess.run(
-        command,
-        env={**os.environ, "LIMPET_TEST_URL": url, **environment},
-        capture_output=True,
+    with start_script(name, url, "--test", "--test-reporter=spec") as process:
+        told, _ = process.communicate(timeout=TESTS_S_MAX)
+    assert process.returncode == 0, told
+
+
+def start_script(name: str, url: str, *options: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [node.find_runtime().node, *options, str(HERE / name)],
+        env={**os.environ, "LIMPET_TEST_URL": url},
+        stdout=subprocess.PIPE,
         text=True,
-        timeout=TESTS_S_MAX,
     )
-    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
 
 
 class Processes(Generic[P]):

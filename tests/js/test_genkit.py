@@ -14,7 +14,10 @@ from tests.interop.genkit.test_agents import texts
 from tests.interop.genkit.test_both_ways import rows
 from tests.js.serving import Processes, Served
 
-pytestmark = pytest.mark.timeout(300)  # the first test may have to install Genkit
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(300),
+]  # the first test may have to install Genkit
 
 
 @pytest.fixture
@@ -51,9 +54,7 @@ def test_an_agent_that_is_killed_goes_on_where_it_was(
     assert ours.latest("killed") == branch
 
 
-def test_each_side_reads_what_the_other_wrote(
-    theirs: Theirs, ours: Ours, store: Store
-) -> None:
+def test_each_side_reads_what_the_other_wrote(theirs: Theirs, ours: Ours, store: Store) -> None:
     for number, (writer, reader) in enumerate([(theirs, ours), (ours, theirs)]):
         tenant = f"tenant {number}/%"
         for row in rows():

@@ -1,3 +1,5 @@
+/// <reference lib="esnext.disposable" />
+
 /** A Limpet store over HTTP, for Node and browsers. Start a server with `limpet serve URL`. */
 
 /** Any JSON value. Integers beyond 2^53 written by other languages lose digits in JavaScript. */
