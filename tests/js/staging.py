@@ -11,14 +11,16 @@ COMPILE_S_MAX = 100
 
 
 def stage(name: str, folder: Path) -> Path:
-    """Fill a folder with `limpet`, the packages of a project of ours, and its programs."""
-    project = HERE / name
-    (folder / "node_modules").symlink_to(install(name, project) / "node_modules")
-    shutil.copytree(CLIENT / "src", folder / "limpet")
-    shutil.copy(project / "package.json", folder)
-    for program in project.glob("*.m[jt]s"):
-        shutil.copy(program, folder)
-    return folder
+    """Return a copy of the client, with the packages and the programs of a project of ours.
+
+    Programs in the folder of a package can import it by its name, as its users do.
+    """
+    staged = folder / "limpet"
+    shutil.copytree(CLIENT, staged)
+    (staged / "node_modules").symlink_to(install(name, HERE / name) / "node_modules")
+    for program in (HERE / name).glob("*.m[jt]s"):
+        shutil.copy(program, staged)
+    return staged
 
 
 def check_types(staged: Path) -> None:

@@ -1,7 +1,9 @@
-"""AgentOS's `ICheckpointStore` in JavaScript: its own tests, its runtime, and Python over the same store."""
+"""AgentOS's `ICheckpointStore` in JavaScript: its own tests, its runtime, and Python."""
 
 import json
 import subprocess
+from asyncio import run
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ from limpet import Store
 from limpet.compat.agentos import CheckpointStore
 from tests.compat.agentos.kit import make_checkpoint
 from tests.interop import node
+from tests.interop.process import NodeProcess
 from tests.js.serving import HERE, Served, run_tests, serve
 from tests.js.staging import check_types, stage
 
@@ -20,13 +23,22 @@ pytestmark = pytest.mark.timeout(400)  # the first test may have to install Agen
 RUN_S_MAX = 60
 
 
-def ask(url: str, method: str, *given: Any) -> Any:
-    """Call a method of the store in JavaScript."""
-    program = str(HERE / "agentos" / "ask.mjs")
-    command = [node.find_runtime().node, program, url, method, json.dumps(given)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=RUN_S_MAX)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+class Theirs(NodeProcess):
+    """The store in JavaScript."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(node.find_runtime(), HERE / "agentos" / "driver.mjs", HERE, RuntimeError)
+        self._url = url
+
+    def call(self, method: str, *given: Any) -> Any:
+        return self.ask(method, {"url": self._url}, {"given": given})
+
+
+@pytest.fixture
+def theirs(shared: Served) -> Iterator[Theirs]:
+    theirs = Theirs(shared.url)
+    yield theirs
+    theirs.end()
 
 
 def test_its_own_tests(served: Served) -> None:
@@ -39,18 +51,16 @@ def test_its_own_tests_on_sqlite(tmp_path: Path) -> None:
         run_tests("agentos.test.mjs", served.url)
 
 
-async def test_what_python_saved_is_read_and_forked_in_javascript(
-    shared: Served, store: Store
-) -> None:
+def test_what_python_saved_is_read_and_forked_in_javascript(theirs: Theirs, store: Store) -> None:
     saved = make_checkpoint(state={"input": {"q": "é😀"}, "scratch": {"a": 1, "b": 2}})
     ours = CheckpointStore(store)
-    await ours.save(saved)
-    assert ask(shared.url, "latest", saved.run_id) == saved.to_json()
-    assert ask(shared.url, "list", saved.graph_id) == [
-        each.to_json() for each in await ours.list(saved.graph_id)
+    run(ours.save(saved))
+    assert theirs.call("latest", saved.run_id) == saved.to_json()
+    assert theirs.call("list", saved.graph_id) == [
+        each.to_json() for each in run(ours.list(saved.graph_id))
     ]
-    run_id = ask(shared.url, "fork", saved.id, {"scratch": {"a": 9}})
-    fork = await ours.latest(run_id)
+    run_id = theirs.call("fork", saved.id, {"scratch": {"a": 9}})
+    fork = run(ours.latest(run_id))
     assert fork is not None
     assert fork.state == {"input": {"q": "é😀"}, "scratch": {"a": 9, "b": 2}}
     origin = {"checkpointId": saved.id, "runId": saved.run_id, "patchState": {"scratch": {"a": 9}}}
@@ -61,24 +71,24 @@ async def test_what_python_saved_is_read_and_forked_in_javascript(
     assert info.forked_from.id == saved.id
 
 
-async def test_what_javascript_saved_is_read_moved_and_deleted_in_python(
-    shared: Served, store: Store
+def test_what_javascript_saved_is_read_moved_and_deleted_in_python(
+    theirs: Theirs, store: Store
 ) -> None:
     saved = make_checkpoint(extra={"later": {"field": 1.5}}, memory_snapshot={"reads": []})
-    ask(shared.url, "save", saved.to_json())
+    theirs.call("save", saved.to_json())
     ours = CheckpointStore(store)
-    assert await ours.get(saved.id) == saved
-    (listed,) = await ours.list(saved.graph_id)
-    assert [listed.to_json()] == ask(shared.url, "list", saved.graph_id)
+    assert run(ours.get(saved.id)) == saved
+    (listed,) = run(ours.list(saved.graph_id))
+    assert [listed.to_json()] == theirs.call("list", saved.graph_id)
     assert listed.has_memory_snapshot
 
     moved = replace(saved, run_id=f"{saved.run_id}-2")
-    ask(shared.url, "save", moved.to_json())
-    assert await ours.latest(saved.run_id) is None
-    await ours.save(replace(moved, node_id="b"))
-    assert ask(shared.url, "load", moved.run_id, "b")["runId"] == moved.run_id
-    await ours.delete(saved.id)
-    assert ask(shared.url, "get", saved.id) is None
+    theirs.call("save", moved.to_json())
+    assert run(ours.latest(saved.run_id)) is None
+    run(ours.save(replace(moved, node_id="b")))
+    assert theirs.call("load", moved.run_id, "b")["runId"] == moved.run_id
+    run(ours.delete(saved.id))
+    assert theirs.call("get", saved.id) is None
 
 
 # The real runtime

@@ -1,4 +1,4 @@
-"""`LimpetSaver` in LangGraph.js: its validation suite, crashes, and threads that Python continues."""
+"""`LimpetSaver` in LangGraph.js: its validation suite, a crash, and Python on one thread."""
 
 import json
 import operator
@@ -164,13 +164,16 @@ def test_each_language_continues_the_conversation_of_the_other(
         "ToolMessage",
         "AIMessage",
     ]
-    lengths = [len(each.values.get("messages", ())) for each in graph.get_state_history(config("both"))]
+    lengths = [
+        len(each.values.get("messages", ())) for each in graph.get_state_history(config("both"))
+    ]
     assert lengths == [12, 9, 8, 8, 5, 4, 4, 1, 0]
     assert ask(staged, shared.url, "history", "both") == lengths
     state = store.scope("both", "main", "thread").load().state
     assert {next(iter(each)) for each in state["channel_values"]["messages"]} == {"$message"}
 
 
+@pytest.mark.slow
 def test_each_language_answers_the_question_of_the_other(
     staged: Path, shared: Served, store: Store
 ) -> None:
@@ -198,9 +201,17 @@ def test_what_only_one_language_has_is_refused_in_the_other(
     with pytest.raises(InvalidInput, match=r"a type of LangGraph.js. type=`RegExp`"):
         saver.get_tuple(config("values"))
 
-    made = {"v": 4, "id": "1", "ts": "2026-11-17T09:30:00+00:00", "channel_versions": {}, "versions_seen": {}}
+    made = {
+        "v": 4,
+        "id": "1",
+        "ts": "2026-11-17T09:30:00+00:00",
+        "channel_versions": {},
+        "versions_seen": {},
+    }
     values: dict[str, Any] = {"messages": [], "price": Decimal("1.50")}
     saver.put(config("python"), {**made, "channel_values": values}, {}, {})
     found = ask(staged, shared.url, "turn", "python", "one")
     assert found["error"] == "InvalidInput"
-    assert "read this thread in Python. tag=`$decimal` path=`channel_values/price`" in found["message"]
+    assert (
+        "read this thread in Python. tag=`$decimal` path=`channel_values/price`" in found["message"]
+    )

@@ -46,7 +46,7 @@ export class LimpetSaver extends BaseCheckpointSaver {
 
   async put(config, checkpoint, metadata, newVersions) {
     const scope = this.#scope(config);
-    const parent = config.configurable.checkpoint_id ?? null;
+    const parent = config.configurable.checkpoint_id || null;
     const [state, meta] = await Promise.all([
       this.#state(checkpoint, parent === null ? newVersions : undefined),
       this.#dumped(metadata),
@@ -154,7 +154,8 @@ export class LimpetSaver extends BaseCheckpointSaver {
     const { id: _, channel_values: values, ...rest } = checkpoint;
     const stored = Object.entries(values).filter(([name]) => newVersions === undefined || name in newVersions);
     const trees = stored.map(async ([name, value]) => [name, typedIn(name, await this.#dumped(value))]);
-    return { channel_values: Object.fromEntries(await Promise.all(trees)), ...mapped(rest, toStored) };
+    const others = mapped(rest, toStored); // before anything is awaited: the caller may change it then
+    return { channel_values: Object.fromEntries(await Promise.all(trees)), ...others };
   }
 
   async #dumped(value) {

@@ -2,8 +2,8 @@
 // `node runtime.mjs URL RUN` resumes it. Prints a line of JSON for the run and for each node that is executed.
 
 import { GraphRuntime } from "@framers/agentos/orchestration";
-import { CheckpointStore } from "./limpet/agentos.js";
-import { open } from "./limpet/index.js";
+import { CheckpointStore } from "limpet/agentos";
+import { open } from "limpet";
 
 const [url, runId] = process.argv.slice(2);
 const say = (value) => process.stdout.write(`${JSON.stringify(value)}\n`);

@@ -2,8 +2,8 @@
 
 import { AIMessage, HumanMessage, ToolMessage } from "@langchain/core/messages";
 import { Annotation, Command, END, interrupt, MessagesAnnotation, Send, START, StateGraph } from "@langchain/langgraph";
-import { open } from "./limpet/index.js";
-import { LimpetSaver } from "./limpet/langgraph.js";
+import { open } from "limpet";
+import { LimpetSaver } from "limpet/langgraph";
 
 const [url, verb, threadId, text] = process.argv.slice(2);
 const checkpointer = new LimpetSaver(open(url));

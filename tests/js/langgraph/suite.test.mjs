@@ -1,8 +1,8 @@
 // The published validation suite, with the part that savers may opt into.
 
 import { deltaChannelHistoryTests, validate } from "@langchain/langgraph-checkpoint-validation";
-import { open } from "./limpet/index.js";
-import { LimpetSaver } from "./limpet/langgraph.js";
+import { open } from "limpet";
+import { LimpetSaver } from "limpet/langgraph";
 
 const store = open(process.env.LIMPET_TEST_URL);
 

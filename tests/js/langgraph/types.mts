@@ -2,8 +2,8 @@
 
 import { MessagesAnnotation, START, StateGraph } from "@langchain/langgraph";
 import type { BaseCheckpointSaver, CheckpointTuple } from "@langchain/langgraph-checkpoint";
-import { open } from "./limpet/index.js";
-import { LimpetSaver } from "./limpet/langgraph.js";
+import { open } from "limpet";
+import { LimpetSaver } from "limpet/langgraph";
 
 const saver = new LimpetSaver(open("http://127.0.0.1:7420"));
 const base: BaseCheckpointSaver = saver;
