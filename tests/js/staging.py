@@ -25,7 +25,7 @@ def stage(name: str, folder: Path) -> Path:
 
 def check_types(staged: Path) -> None:
     """Compile the project's `types.mts` against the types of the packages."""
-    compiler = str(install("langgraph", HERE / "langgraph") / "node_modules/typescript/bin/tsc")
+    compiler = str(install("types", HERE / "types") / "node_modules/typescript/bin/tsc")
     options = ("--noEmit", "--strict", "--skipLibCheck", "--module", "nodenext")
     done = subprocess.run(
         [node.find_runtime().node, compiler, *options, "--target", "es2022", "types.mts"],

@@ -4,6 +4,7 @@ import json
 import operator
 import subprocess
 from decimal import Decimal
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
@@ -15,12 +16,14 @@ from langgraph.types import Command, Send, interrupt
 from limpet import InvalidInput, Store
 from limpet.compat.langgraph import LimpetSaver
 from tests.interop import node
-from tests.js.serving import Served, serve
+from tests.js.serving import CLIENT, Served, serve
 from tests.js.staging import check_types, stage
+from tests.snippets import blocks
 from tests.waiting import until
 
 pytestmark = pytest.mark.timeout(400)  # the first test may have to install LangGraph.js
 
+GUIDE = CLIENT.parent.parent / "docs" / "guides" / "javascript_langgraph.md"
 TESTS = 726
 RUN_S_MAX = 300
 
@@ -76,6 +79,22 @@ def check_suite(store: str, staged: Path, folder: Path) -> None:
 @pytest.mark.slow
 def test_the_types_fit(staged: Path) -> None:
     check_types(staged)
+
+
+@pytest.mark.slow
+def test_the_examples_of_the_guide(staged: Path, served: Served) -> None:
+    """Also those of AgentOS, which need no packages."""
+    found = blocks(GUIDE)
+    for block, after in pairwise(found):
+        if (block.language, after.language) != ("js", "text"):
+            continue
+        example = staged / "example.mjs"
+        example.write_text(block.text.replace("http://127.0.0.1:7420", served.url))
+        done = subprocess.run(
+            [node.find_runtime().node, str(example)], capture_output=True, text=True, timeout=60
+        )
+        assert (done.stderr, done.stdout) == ("", after.text)
+    assert [block.language for block in found] == ["js", "text"] * 2
 
 
 # Crashes
