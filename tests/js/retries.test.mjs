@@ -41,6 +41,19 @@ test("a server that cannot be reached is tried for as long as was asked", async 
   await assert.rejects(gone.scope("a").watch().next(), { name: "Unavailable" });
 });
 
+test("what is not our server is said to be another", async () => {
+  const other = createServer((request, reply) => {
+    if (request.url.includes("moved")) reply.writeHead(301, { location: "/elsewhere" });
+    reply.end("<html>");
+  }).listen(0, "127.0.0.1");
+  await once(other, "listening");
+  const { port } = other.address();
+  await assert.rejects(open(`http://127.0.0.1:${port}`).scope("a").load(), { name: "LimpetError", message: /not JSON/ });
+  await assert.rejects(open(`http://127.0.0.1:${port}/moved`).scope("a").save({}), { name: "LimpetError", status: 301 });
+  other.closeAllConnections();
+  other.close();
+});
+
 test("a server that does not answer in time is given up", async () => {
   const silent = createServer(() => {}).listen(0, "127.0.0.1");
   await once(silent, "listening");

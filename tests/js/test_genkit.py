@@ -1,12 +1,13 @@
 """Agents of Genkit that keep their sessions on a server of ours."""
 
 import asyncio
+from functools import partial
 from typing import Any
 
 import pytest
 
 from limpet import Store
-from limpet.compat.genkit import SessionStore
+from limpet.compat.genkit import SessionSnapshot, SessionStore
 from limpet.errors import Conflict, InvalidInput
 from tests.interop.genkit.peer import GenkitError, Peer, Theirs
 from tests.interop.genkit.rows import Ours, wire
@@ -55,7 +56,8 @@ def test_an_agent_that_is_killed_goes_on_where_it_was(
 
 
 def test_each_side_reads_what_the_other_wrote(theirs: Theirs, ours: Ours, store: Store) -> None:
-    for number, (writer, reader) in enumerate([(theirs, ours), (ours, theirs)]):
+    sides: list[tuple[Ours | Theirs, Ours | Theirs]] = [(theirs, ours), (ours, theirs)]
+    for number, (writer, reader) in enumerate(sides):
         tenant = f"tenant {number}/%"
         for row in rows():
             writer.save(row, tenant=tenant)
@@ -80,6 +82,10 @@ def test_a_native_state_is_a_row_with_defaults(theirs: Theirs, ours: Ours, store
     assert theirs.get("n3") == ours.get("n3")
 
 
+def patched(fields: dict[str, str], row: SessionSnapshot[Any]) -> dict[str, Any]:
+    return {**row.to_json(), **fields}
+
+
 def test_the_same_rules_hold_on_both_sides(theirs: Theirs, ours: Ours) -> None:
     ours.save(wire("r1", "rules", status="pending"))
     theirs.ask("patch", snapshotId="r1", fields={"parentId": "r1", "status": "completed"})
@@ -95,7 +101,7 @@ def test_the_same_rules_hold_on_both_sides(theirs: Theirs, ours: Ours) -> None:
             theirs.ask("patch", snapshotId="r1", fields=fields)
         assert refusal.value.name == name
         with pytest.raises((Conflict, InvalidInput)) as ours_too:
-            ours.change("r1", lambda row, fields=fields: {**row.to_json(), **fields})
+            ours.change("r1", partial(patched, fields))
         assert type(ours_too.value).__name__ == name
     with pytest.raises(GenkitError, match="a snapshot must have a session"):
         theirs.ask("save", snapshotId="r2", snapshot={"createdAt": "2026-01-01T00:00:00Z"})

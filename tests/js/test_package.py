@@ -1,6 +1,7 @@
 """What is published: the package, its types, and the example on its page."""
 
 import json
+import re
 import subprocess
 import tarfile
 from itertools import pairwise
@@ -16,6 +17,7 @@ from tests.js.serving import CLIENT, HERE, Served, install
 from tests.snippets import blocks
 
 ROOT = CLIENT.parent.parent
+CORE = ["client.js", "errors.js", "index.js", "json.js", "records.js", "transport.js"]
 PAGES = [CLIENT / "README.md", ROOT / "docs" / "guides" / "javascript.md"]
 
 
@@ -97,3 +99,16 @@ def test_the_types_are_those_of_the_frameworks(project: Path) -> None:
         "paths": {"@strands-agents/sdk": [str(strands)], "genkit/beta": [str(genkit)]},
     }
     assert errors_of_types(project, "frameworks.ts", **options) == []
+
+
+def test_only_what_browsers_have_is_used() -> None:
+    """No module or global of Node; of packages only those whose users have them anyway."""
+    sources = {path.name: path.read_text() for path in (CLIENT / "src").glob("*.js")}
+    node_only = r"\bnode:|\bprocess\.|\bBuffer\b|\brequire\(|\bsetImmediate\b|__dirname"
+    used = {name: re.findall(node_only, text) for name, text in sources.items()}
+    assert {name: found for name, found in used.items() if found} == {}
+    peers = json.loads((CLIENT / "package.json").read_text())["peerDependencies"]
+    for name, text in sources.items():
+        imported = {each for each in re.findall(r'from "([^"]+)"', text) if each[0] != "."}
+        assert imported <= set(peers), name
+    assert not any('from "' in sources[name].replace('from "./', "") for name in CORE)

@@ -59,7 +59,8 @@ def test_each_side_reads_and_replaces_what_the_other_wrote(
 ) -> None:
     theirs, ours = both(sdk, shared, store, "both", "planner", "multiAgent")
     assert theirs.load() is None
-    for number, (writer, reader) in enumerate([(theirs, ours), (ours, theirs)]):
+    sides: list[tuple[Ours | Theirs, Ours | Theirs]] = [(theirs, ours), (ours, theirs)]
+    for number, (writer, reader) in enumerate(sides):
         writer.put(None, {**RICH, "scope": "multiAgent"})
         assert reader.load() == {**RICH, "scope": "multiAgent"}
         writer.put(uuid7(number), RICH)

@@ -1,9 +1,9 @@
 // Answers as values: parsed, page by page, as lines, as changes.
 
-import { Conflict, errorOf, Unavailable } from "./errors.js";
+import { Conflict, errorOf, LimpetError, Unavailable } from "./errors.js";
 import { encode } from "./json.js";
 import { checkCount, infoOf, randomKey } from "./records.js";
-import { pauses } from "./transport.js";
+import { pauses, TIMER_MS_MAX } from "./transport.js";
 
 const PAGE_ITEMS_MAX = 256;
 const CONTENTION_WAIT_MS = 30_000;
@@ -20,7 +20,7 @@ export class Client {
       ...options,
       body: body === undefined || typeof body === "string" ? body : encode(body, "the request"),
     });
-    return text === null || text === "" ? null : JSON.parse(text);
+    return text === null ? null : parsed(text);
   }
 
   /** Send a write with a key by which the server recognises it if it is sent again. */
@@ -30,7 +30,7 @@ export class Client {
 
   async lines(method, path, options) {
     const text = await this.#transport.request(method, path, options);
-    const found = text.split("\n").filter(Boolean).map((line) => JSON.parse(line));
+    const found = text.split("\n").filter(Boolean).map(parsed);
     const problem = found.find((each) => each.type?.startsWith?.("urn:limpet:")); // it is the last, if any
     if (problem !== undefined) throw errorOf(problem, problem.status);
     return found;
@@ -69,10 +69,10 @@ export class Client {
 function watched(transport, path, query, timeoutS) {
   const controller = new AbortController();
   const changes = changesOf(transport.events(path, query, controller.signal));
-  let timer;
   return {
     next() {
-      if (timeoutS !== undefined) timer = setTimeout(() => controller.abort(), timeoutS * 1_000);
+      const stop = () => controller.abort();
+      const timer = timeoutS === undefined ? undefined : setTimeout(stop, Math.min(timeoutS * 1_000, TIMER_MS_MAX));
       return changes.next().finally(() => clearTimeout(timer));
     },
     return(value) {
@@ -85,11 +85,19 @@ function watched(transport, path, query, timeoutS) {
   };
 }
 
+function parsed(text) {
+  try {
+    return JSON.parse(text);
+  } catch (cause) {
+    throw new LimpetError("the answer is not JSON: the URL is not that of a Limpet server", { cause });
+  }
+}
+
 async function* changesOf(events) {
   const seen = new Map(); // after a new connection the server may repeat what it has said
   for await (const { event, data } of events) {
     if (event === "end") return;
-    const info = infoOf(JSON.parse(data));
+    const info = infoOf(parsed(data));
     const place = JSON.stringify([info.scope, info.id]);
     if (seen.get(place) === info.revision) continue;
     seen.set(place, info.revision);

@@ -342,13 +342,10 @@ export class Scope<State = any> {
 
   /**
    * Write a note. A function gets the current value (null if there is none) and returns the next one, or null to change
-   * nothing; it may be called again. `expect`: the revision that the note must have; null: it must not exist yet.
+   * nothing; it may be called again.
    */
-  setNote(
-    name: string,
-    valueOrFn: unknown | ((value: any) => unknown),
-    options?: { on?: SnapshotLike | null; expect?: string | null },
-  ): Promise<Note | null>;
+  setNote(name: string, fn: (value: any) => unknown, options?: NoteOptions): Promise<Note | null>;
+  setNote(name: string, value: unknown, options?: NoteOptions): Promise<Note>;
 
   /** Delete a note; return 1, or 0 if there was none. */
   deleteNote(name: string, options?: { on?: SnapshotLike | null }): Promise<number>;
@@ -372,6 +369,13 @@ export class Scope<State = any> {
    */
   claim<T>(options: ClaimOptions, fn: (lease: Lease<State>) => Promise<T> | T): Promise<T>;
   claim(options: ClaimOptions): Promise<Lease<State>>;
+}
+
+export interface NoteOptions {
+  /** The snapshot to put it on, which need not exist yet; by default the scope. */
+  on?: SnapshotLike | null;
+  /** The revision that the note must have; null: it must not exist yet. */
+  expect?: string | null;
 }
 
 export interface ClaimOptions {

@@ -428,7 +428,10 @@ class Lease extends Scope {
     const lease = new Lease(client, key, { key: randomKey(), owner, ttl_s: ttlS });
     const pause = pauses(waitS * 1_000, { firstMs: 10, longestMs: 500 });
     for (;;) {
-      const held = await lease.#ask("POST");
+      const held = await lease.#ask("POST").catch((error) => {
+        lease.release().catch(() => {}); // it may have been granted
+        throw error;
+      });
       if (held.key === lease.token) return lease;
       if (await pause()) continue;
       const expiresAt = new Date(Date.now() + Math.max(0, held.left_us / 1_000));

@@ -1,9 +1,10 @@
 // One request, its retries, and streams of server-sent events: fetch and nothing else.
 
-import { errorOf, InvalidInput, LimpetError, Unavailable } from "./errors.js";
+import { errorOf, InvalidInput, LimpetError, NotFound, Unavailable } from "./errors.js";
 
 const PAUSE_MS_FIRST = 50;
 const PAUSE_MS_MAX = 2_000;
+export const TIMER_MS_MAX = 2 ** 31 - 1; // a longer timer would fire at once
 const SILENCE_MS_MAX = 45_000; // the server sends a comment every 15 seconds
 
 // Node says that no connection was made; then nothing was sent, and any request may be repeated.
@@ -31,7 +32,7 @@ export class Transport {
     this.#base = `${parsed.origin}${parsed.pathname.replace(/\/+$/, "")}/v1`;
     this.#token = token;
     this.#fetch = fetch ?? ((...given) => globalThis.fetch(...given));
-    this.#timeoutMs = timeoutMs;
+    this.#timeoutMs = Math.min(timeoutMs, TIMER_MS_MAX);
     this.#retryMs = retryMs;
   }
 
@@ -44,18 +45,29 @@ export class Transport {
     const pause = pauses(this.#retryMs);
     for (;;) {
       try {
-        const signal = AbortSignal.timeout(this.#timeoutMs);
-        const answer = await this.#send(method, path, { query, headers, body, signal });
-        const text = await answer.text();
-        if (answer.ok) return text;
-        const error = problemOf(text, answer.status);
-        if (orNull && answer.status === 404 && error.name === "NotFound") return null;
+        const { ok, status, text } = await this.#exchange(method, path, { query, headers, body });
+        if (ok) return text;
+        const error = problemOf(text, status);
+        if (orNull && error instanceof NotFound) return null;
         throw error;
       } catch (cause) {
         const error = cause instanceof LimpetError ? cause : unanswered(cause);
         const may = error instanceof Unavailable && (repeatable || error.outcomeKnown);
         if (!may || !(await pause())) throw error;
       }
+    }
+  }
+
+  async #exchange(method, path, request) {
+    const controller = new AbortController();
+    // Not AbortSignal.timeout, whose timers would pile up.
+    const late = () => controller.abort(new DOMException("the server did not answer in time", "TimeoutError"));
+    const timer = setTimeout(late, this.#timeoutMs);
+    try {
+      const answer = await this.#send(method, path, { ...request, signal: controller.signal });
+      return { ok: answer.ok, status: answer.status, text: await answer.text() };
+    } finally {
+      clearTimeout(timer);
     }
   }
 
@@ -67,10 +79,13 @@ export class Transport {
   async *events(path, query, signal) {
     let lastId;
     let pause = pauses(this.#retryMs);
+    let isKnown = false; // the server has answered before
     while (!signal.aborted) {
       try {
         for await (const each of this.#connection(path, query, lastId, signal)) {
-          pause = pauses(Infinity);
+          // Only an event makes the pauses short again: a proxy may end each connection at once.
+          if (!isKnown || each.data !== undefined) pause = pauses(Infinity);
+          isKnown = true;
           if (each.id !== undefined) lastId = each.id;
           if (each.event === "error") throw problemOf(each.data);
           if (each.data !== undefined) yield each;
@@ -128,6 +143,7 @@ export class Transport {
       body,
       signal,
       cache: "no-store",
+      redirect: "manual", // a POST would arrive as a GET
     });
   }
 }

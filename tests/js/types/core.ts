@@ -95,7 +95,8 @@ export async function scopes(): Promise<void> {
   const note: Note | null = await chat.note("title", { on: saved });
   for await (const each of chat.notes({ on: ["a", saved] })) void each.snapshotId;
   await chat.setNote("title", "Lisbon", { expect: note?.revision ?? null });
-  await chat.setNote("seen", (count: number | null) => (count ?? 0) + 1);
+  await chat.setNote("seen", (count) => (count ?? 0) + 1);
+  const written: Note = await chat.setNote("n", { any: ["value"] });
   counts.push(await chat.deleteNote("title", { on: "a" }), diff.changes.length);
   for await (const each of chat.watch("a", { timeoutS: 1 })) void each.updatedAt;
   const seven: number = await chat.claim({ owner: "one", ttlS: 1, waitS: 1 }, async (lease) => {
@@ -103,7 +104,7 @@ export async function scopes(): Promise<void> {
     return 7;
   });
   await using lease: Lease<Chat> = await chat.claim({ owner: "two" });
-  void [lease.token, lease.expiresAt.getTime(), seven];
+  void [written, lease.token, lease.expiresAt.getTime(), seven];
 }
 
 export function errors(error: unknown): Json {
