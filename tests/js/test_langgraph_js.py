@@ -207,6 +207,36 @@ def test_each_language_answers_the_question_of_the_other(
 
 
 @pytest.mark.slow
+def test_values_that_both_languages_have(staged: Path, shared: Served, store: Store) -> None:
+    ask(staged, shared.url, "values", "from-js", "shared")
+    saver = LimpetSaver(store)
+    found = saver.get_tuple(config("from-js"))
+    assert found is not None
+    value = found.checkpoint["channel_values"]["value"]
+    tool = value.pop("tool")
+    assert isinstance(tool, ToolMessage)
+    assert tool.artifact == {"$ref": 1}
+    assert value == {
+        "$first": {"lc": "no record"},
+        "bytes": b"\0\xff",
+        "map": {"k": [1]},
+        "nothing": None,
+        "set": {1, "x"},
+    }
+    ours = {"bytes": b"\0\xff", "map": {1: ["x"]}, "pair": (1, [2]), "set": {3}}
+    saver.put(config("from-python"), made(value=ours), {}, {})
+    shown_there = [[0, 255], [[1, ["x"]]], [1, [2]], [3], True, True, True]
+    assert ask(staged, shared.url, "show", "from-python") == shown_there
+
+
+def made(**values: Any) -> Any:
+    """Return a checkpoint."""
+    versions: dict[str, Any] = {"channel_versions": {}, "versions_seen": {}}
+    ts = "2026-11-17T09:30:00+00:00"
+    return {"v": 4, "id": "1", "ts": ts, "channel_values": values, **versions}
+
+
+@pytest.mark.slow
 def test_what_only_one_language_has_is_refused_in_the_other(
     staged: Path, shared: Served, store: Store
 ) -> None:
@@ -220,15 +250,8 @@ def test_what_only_one_language_has_is_refused_in_the_other(
     with pytest.raises(InvalidInput, match=r"a type of LangGraph.js. type=`RegExp`"):
         saver.get_tuple(config("values"))
 
-    made = {
-        "v": 4,
-        "id": "1",
-        "ts": "2026-11-17T09:30:00+00:00",
-        "channel_versions": {},
-        "versions_seen": {},
-    }
-    values: dict[str, Any] = {"messages": [], "price": Decimal("1.50")}
-    saver.put(config("python"), {**made, "channel_values": values}, {}, {})
+    checkpoint = made(messages=[], price=Decimal("1.50"))
+    saver.put(config("python"), checkpoint, {}, {})
     found = ask(staged, shared.url, "turn", "python", "one")
     assert found["error"] == "InvalidInput"
     assert (

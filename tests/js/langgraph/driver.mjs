@@ -87,7 +87,7 @@ const verbs = {
       bytes: new Uint8Array([0, 255]),
       map: new Map([["k", [1]]]),
       nothing: undefined,
-      pattern: /a/g,
+      ...(text === "shared" ? {} : { pattern: /a/g }),
       set: new Set([1, "x"]),
       tool: new ToolMessage({ content: "r", tool_call_id: "c", artifact: { $ref: 1 } }),
     };
@@ -99,6 +99,11 @@ const verbs = {
       tool: [found.tool instanceof ToolMessage, found.tool.artifact],
     });
   },
+};
+
+verbs.show = async () => {
+  const { bytes, map, pair, set } = (await checkpointer.getTuple(config)).checkpoint.channel_values.value;
+  say([[...bytes], [...map], pair, [...set], bytes instanceof Uint8Array, map instanceof Map, set instanceof Set]);
 };
 
 try {
