@@ -106,8 +106,7 @@ def test_a_killed_graph_goes_on_where_it_was(staged: Path, shared: Served, store
     with start(staged, shared.url, "run", "killed", "hang") as process:
         assert process.stdout is not None
         said = {json.loads(process.stdout.readline()) for _ in range(3)}
-        head = until(lambda: scope.info())
-        until(lambda: any(note.value["writes"] for note in scope.notes(on=head.id)))
+        until(lambda: (head := scope.info()) and [*scope.notes(on=head.id)])
         process.kill()
     assert said == {"first", "left", "right"}
     with start(staged, shared.url, "run", "killed", "resume") as process:
@@ -115,6 +114,14 @@ def test_a_killed_graph_goes_on_where_it_was(staged: Path, shared: Served, store
     *ran, done = [json.loads(line) for line in said_after.splitlines()]
     assert ran == ["right", "last"]
     assert done == ["first", "left", "right", "last"]
+
+
+@pytest.mark.slow
+def test_savers_that_do_not_know_of_each_other(staged: Path, shared: Served) -> None:
+    """The greatest id stays the latest, and no write of a task is lost or replaced."""
+    found = ask(staged, shared.url, "race", "raced")
+    ids = [f"{number:02}" for number in range(20)]
+    assert found == {"latest": ids[-1], "ids": ids[::-1], "writes": [*range(8)], "error": "second"}
 
 
 # One thread, two languages
@@ -188,8 +195,10 @@ def test_each_language_continues_the_conversation_of_the_other(
     ]
     assert lengths == [12, 9, 8, 8, 5, 4, 4, 1, 0]
     assert ask(staged, shared.url, "history", "both") == lengths
-    state = store.scope("both", "main", "thread").load().state
-    assert {next(iter(each)) for each in state["channel_values"]["messages"]} == {"$message"}
+    saved = store.scope("both", "main", "thread").load()
+    assert saved is not None
+    messages = saved.state["channel_values"]["messages"]
+    assert {next(iter(each)) for each in messages} == {"$message"}
 
 
 @pytest.mark.slow

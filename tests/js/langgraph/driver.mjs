@@ -101,6 +101,23 @@ const verbs = {
   },
 };
 
+verbs.race = async () => {
+  const savers = [checkpointer, new LimpetSaver(open(url)), new LimpetSaver(open(url))];
+  const ids = Array.from({ length: 20 }, (_, at) => String(at).padStart(2, "0"));
+  const checkpoint = { v: 4, ts: new Date().toISOString(), channel_values: {}, channel_versions: {}, versions_seen: {} };
+  const put = (id, at) => savers[at % 3].put(config, { ...checkpoint, id }, { source: "loop", step: at, parents: {} }, {});
+  const shuffled = [...ids].sort((a, b) => a[1].localeCompare(b[1]));
+  await Promise.all(shuffled.map(put));
+  const on = { configurable: { ...config.configurable, checkpoint_id: ids[0] } };
+  const writes = (at) => savers[at % 3].putWrites(on, Array.from({ length: at + 1 }, (_, each) => ["c", each]), "task");
+  await Promise.all([0, 1, 2, 3, 4, 5, 6, 7].map(writes));
+  for (const error of ["first", "second"]) await savers[0].putWrites(on, [["__error__", error]], "task");
+  const listed = [];
+  for await (const each of checkpointer.list(config)) listed.push(each.checkpoint.id);
+  const [[, , error], ...values] = (await checkpointer.getTuple(on)).pendingWrites;
+  say({ latest: (await savers[1].getTuple(config)).checkpoint.id, ids: listed, writes: values.map((each) => each[2]), error });
+};
+
 verbs.show = async () => {
   const { bytes, map, pair, set } = (await checkpointer.getTuple(config)).checkpoint.channel_values.value;
   say([[...bytes], [...map], pair, [...set], bytes instanceof Uint8Array, map instanceof Map, set instanceof Set]);
