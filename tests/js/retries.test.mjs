@@ -41,6 +41,23 @@ test("a server that cannot be reached is tried for as long as was asked", async 
   await assert.rejects(gone.scope("a").watch().next(), { name: "Unavailable" });
 });
 
+test("the token is sent, and one that is not accepted is not tried again", async () => {
+  const sent = [];
+  const guard = createServer(({ headers }, reply) => {
+    sent.push(headers.authorization);
+    reply.writeHead(401, { "content-type": "application/problem+json" });
+    reply.end(JSON.stringify({ type: "urn:limpet:Unauthorized", title: "Unauthorized", status: 401, detail: "no" }));
+  }).listen(0, "127.0.0.1");
+  await once(guard, "listening");
+  const { port } = guard.address();
+  const refused = { name: "LimpetError", status: 401, message: "no" };
+  await assert.rejects(open(`http://127.0.0.1:${port}`, { token: "k3W" }).scope("a").load(), refused);
+  await assert.rejects(open(`http://127.0.0.1:${port}`).scope("a").watch().next(), refused);
+  assert.deepEqual(sent, ["Bearer k3W", undefined]);
+  guard.closeAllConnections();
+  guard.close();
+});
+
 test("what is not our server is said to be another", async () => {
   const other = createServer((request, reply) => {
     if (request.url.includes("moved")) reply.writeHead(301, { location: "/elsewhere" });

@@ -94,13 +94,13 @@ function parsed(text) {
 }
 
 async function* changesOf(events) {
-  const seen = new Map(); // after a new connection the server may repeat what it has said
+  const seen = new Map(); // of each scope: after a new connection the server may repeat what it has said
   for await (const { event, data } of events) {
     if (event === "end") return;
     const info = infoOf(parsed(data));
-    const place = JSON.stringify([info.scope, info.id]);
-    if (seen.get(place) === info.revision) continue;
-    seen.set(place, info.revision);
+    const scope = JSON.stringify(info.scope);
+    if (seen.get(scope) === info.revision) continue;
+    seen.set(scope, info.revision);
     yield info;
   }
 }

@@ -1,4 +1,9 @@
-import type { SessionStore as GenkitSessionStore, SessionSnapshot, SessionStoreOptions, SnapshotMutator } from "genkit/beta";
+import type {
+  SessionStore as GenkitSessionStore,
+  SessionSnapshot,
+  SessionStoreOptions,
+  SnapshotMutator,
+} from "genkit/beta";
 import type { Scope, Store } from "./index.js";
 
 export interface Options {
@@ -13,7 +18,7 @@ export interface Options {
 /**
  * The `SessionStore` of Genkit, in a Limpet store.
  *
- * A snapshot that has ended keeps its status (`Conflict`), and session, parent and `createdAt` of a snapshot never change.
+ * A snapshot that has ended keeps its status (`Conflict`); session, parent and `createdAt` of a snapshot never change.
  * The mutator is called again if another process was faster.
  *
  * @example
@@ -22,7 +27,9 @@ export interface Options {
  */
 export class SessionStore<S = unknown> implements GenkitSessionStore<S> {
   constructor(store: Store, options?: Options);
-  getSnapshot(options: SessionStoreOptions & { snapshotId?: string; sessionId?: string }): Promise<SessionSnapshot<S> | undefined>;
+  getSnapshot(
+    options: SessionStoreOptions & { snapshotId?: string; sessionId?: string },
+  ): Promise<SessionSnapshot<S> | undefined>;
   saveSnapshot(
     snapshotId: string | undefined,
     mutator: SnapshotMutator<S>,

@@ -1,9 +1,8 @@
 // The `SessionStore` of Genkit, in a Limpet store.
 //
 // A session is the scope `main` of kind `agent`; a tenant is a prefix, `tenant/session`, each with `%` and `/` inside
-// escaped. Id, parent, status and state of a row are those of a kept snapshot, the other fields are in
-// `metadata.genkit`. `limpet.compat.genkit` in Python has the same addresses and rules, so each reads and continues what
-// the other has written.
+// escaped. Id, parent, status and state of a row are those of a kept snapshot, the others are in `metadata.genkit`.
+// `limpet.compat.genkit` in Python has the same addresses and rules, so each continues what the other has written.
 
 import { AlreadyExists, Conflict, InvalidInput, NotFound, Unavailable } from "./errors.js";
 import { infoOf, microseconds, randomKey } from "./records.js";
@@ -264,7 +263,8 @@ function tenantIn(context) {
 function rowOf(found, tenant) {
   const given = found.metadata.genkit;
   const isObject = typeof given === "object" && given !== null && !Array.isArray(given);
-  const envelope = isObject ? Object.fromEntries(Object.entries(given).filter(([name]) => !ELSEWHERE.includes(name))) : {};
+  const members = Object.entries(isObject ? given : {}).filter(([name]) => !ELSEWHERE.includes(name));
+  const envelope = Object.fromEntries(members);
   const row = {
     snapshotId: found.id,
     sessionId: tenant.sessionOf(found.scope.sessionId) ?? found.scope.sessionId,
@@ -375,6 +375,6 @@ async function allOf(items) {
 }
 
 function checkName(name, value) {
-  if (typeof value !== "string" || value.trim() === "") throw new InvalidInput(`${name} must be text that is not blank`);
-  return value;
+  if (typeof value === "string" && value.trim() !== "") return value;
+  throw new InvalidInput(`${name} must be text that is not blank`);
 }

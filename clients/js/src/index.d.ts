@@ -117,7 +117,14 @@ export interface Change {
 /** What changed from one state to another, and the same as RFC 6902 operations. */
 export interface Diff {
   readonly changes: readonly Change[];
-  readonly patch: readonly { readonly op: string; readonly path: string; readonly from?: string; readonly value?: any }[];
+  readonly patch: readonly PatchOperation[];
+}
+
+export interface PatchOperation {
+  readonly op: "add" | "remove" | "replace" | "move";
+  readonly path: string;
+  readonly from?: string;
+  readonly value?: any;
 }
 
 /** How many snapshots were (or would be) deleted, and the bytes of their states. */
@@ -230,6 +237,8 @@ export interface Replacement<State = any> {
   metadata?: Record<string, unknown>;
 }
 
+type Replaced<State> = Replacement<State> | null | undefined;
+
 /** One line of state inside a session, with its history. Made by `Store.scope`. */
 export class Scope<State = any> {
   protected constructor();
@@ -297,7 +306,7 @@ export class Scope<State = any> {
    */
   update(
     id: SnapshotLike,
-    fn: (snapshot: Snapshot<State>) => Replacement<State> | null | undefined | Promise<Replacement<State> | null | undefined>,
+    fn: (snapshot: Snapshot<State>) => Replaced<State> | Promise<Replaced<State>>,
   ): Promise<SnapshotInfo | null>;
 
   /**

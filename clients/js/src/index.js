@@ -20,7 +20,16 @@ import {
 } from "./records.js";
 import { pauses, Transport } from "./transport.js";
 
-export { AlreadyExists, Conflict, Corrupt, InvalidInput, LimpetError, NotFound, Unavailable, Unsupported } from "./errors.js";
+export {
+  AlreadyExists,
+  Conflict,
+  Corrupt,
+  InvalidInput,
+  LimpetError,
+  NotFound,
+  Unavailable,
+  Unsupported,
+} from "./errors.js";
 export { Lease, Scope, Store };
 
 const PAGE_STATES = 16;
@@ -59,7 +68,8 @@ class Store {
 
   history({ limit, after, labels, status, prefix } = {}) {
     const from = () => this.#cursor(after);
-    return this.#client.pages("/history", { prefix, labels: labelsOf(labels), status }, { limit, after: from, map: infoOf });
+    const query = { prefix, labels: labelsOf(labels), status };
+    return this.#client.pages("/history", query, { limit, after: from, map: infoOf });
   }
 
   sessions({ limit, after, prefix } = {}) {
@@ -156,9 +166,8 @@ class Scope {
   async *loadMany(ids) {
     const page = [];
     const read = async () => {
-      const body = JSON.stringify({ ids: page.splice(0) });
-      const found = await this.#client.lines("POST", "/scope/load_many", { query: this.#query(), body, repeatable: true });
-      return found.map(snapshotOf);
+      const options = { query: this.#query(), body: bodyOf({ ids: page.splice(0) }), repeatable: true };
+      return (await this.#client.lines("POST", "/scope/load_many", options)).map(snapshotOf);
     };
     for await (const each of ids) {
       page.push(this.#idOf(each));
@@ -406,7 +415,8 @@ class Scope {
   }
 
   #missing(id) {
-    return new NotFound(`there is no such snapshot: history() lists what there is. id=\`${id}\``, { scope: this.key, id });
+    const message = `there is no such snapshot: history() lists what there is. id=\`${id}\``;
+    return new NotFound(message, { scope: this.key, id });
   }
 }
 
