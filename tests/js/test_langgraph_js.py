@@ -226,7 +226,7 @@ def test_values_that_both_languages_have(staged: Path, shared: Served, store: St
     assert isinstance(tool, ToolMessage)
     assert tool.artifact == {"$ref": 1}
     assert value == {
-        "$first": {"lc": "no record"},
+        "$first": {"lc": "no record", "more": {"lc": 2, "text": "nor this"}},
         "bytes": b"\0\xff",
         "map": {"k": [1]},
         "nothing": None,
@@ -236,6 +236,13 @@ def test_values_that_both_languages_have(staged: Path, shared: Served, store: St
     saver.put(config("from-python"), made(value=ours), {}, {})
     shown_there = [[0, 255], [[1, ["x"]]], [1, [2]], [3], True, True, True]
     assert ask(staged, shared.url, "show", "from-python") == shown_there
+    foreign = {"messages": [{"role": "user", "content": "hi", "id": "h-0"}]}
+    store.scope("foreign", "main", "thread").save(foreign)
+    assert [each["type"] for each in ask(staged, shared.url, "turn", "foreign", "x")[:3]] == [
+        "human",
+        "human",
+        "ai",
+    ]
 
 
 def made(**values: Any) -> Any:

@@ -66,7 +66,9 @@ export class CheckpointStore {
   async fork(checkpointId, patchState) {
     const patch = partitionsOf(patchState);
     const source = await this.#read(checkpointId);
-    if (source === null) throw new NotFound(`the checkpoint was not found. checkpointId=\`${checkpointId}\``, { id: checkpointId });
+    if (source === null) {
+      throw new NotFound(`the checkpoint was not found. checkpointId=\`${checkpointId}\``, { id: checkpointId });
+    }
     const before = checkpointOf(source);
     // The fork stays with the tenant of its source.
     const runId = source.scope.sessionId.replace(/[^/]*$/, randomKey());

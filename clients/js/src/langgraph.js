@@ -70,7 +70,7 @@ export class LimpetSaver extends BaseCheckpointSaver {
     if (writes.length === 0) return;
     const items = await Promise.all(
       writes.map(async ([channel, value], at) => [
-        WRITES_IDX_MAP[channel] ?? at,
+        Object.hasOwn(WRITES_IDX_MAP, channel) ? WRITES_IDX_MAP[channel] : at,
         channel,
         typedIn(channel, await this.#dumped(value)),
       ]),
@@ -99,16 +99,18 @@ export class LimpetSaver extends BaseCheckpointSaver {
   }
 
   async deleteThread(threadId) {
-    const scopes = (await gathered(this.#store.scopes(threadId))).map((each) => each.key);
+    const sessionId = String(threadId);
+    const scopes = (await gathered(this.#store.scopes(sessionId))).map((each) => each.key);
     const ours = scopes.filter((key) => namespaceOf(key) !== undefined);
     for (const key of ours) this.#heads.delete(nameOf(key));
-    if (ours.length === scopes.length) await this.#store.deleteSession(threadId);
+    if (ours.length === scopes.length) await this.#store.deleteSession(sessionId);
     else for (const key of ours) await this.#store.scope(key).delete();
   }
 
   /** A count and a random part, as in Python: no two branches of a thread share a version. */
   getNextVersion(current) {
-    const count = current === undefined || current === null ? 0 : Number.parseInt(current, 10);
+    if (typeof current === "number") return current + 1; // of a thread that began elsewhere: they must compare
+    const count = Number.parseInt(current ?? "0", 10);
     const random = Array.from(crypto.getRandomValues(new Uint8Array(16)), (each) => each % 10).join("");
     return `${String(count + 1).padStart(32, "0")}.0.${random}`;
   }
@@ -152,7 +154,8 @@ export class LimpetSaver extends BaseCheckpointSaver {
    */
   async #state(checkpoint, newVersions) {
     const { id: _, channel_values: values, ...rest } = checkpoint;
-    const stored = Object.entries(values).filter(([name]) => newVersions === undefined || name in newVersions);
+    const isStored = (name) => newVersions === undefined || Object.hasOwn(newVersions, name);
+    const stored = Object.entries(values).filter(([name]) => isStored(name));
     const trees = stored.map(async ([name, value]) => [name, typedIn(name, await this.#dumped(value))]);
     const others = mapped(rest, toStored); // before anything is awaited: the caller may change it then
     return { channel_values: Object.fromEntries(await Promise.all(trees)), ...others };
@@ -168,15 +171,15 @@ export class LimpetSaver extends BaseCheckpointSaver {
   // Reading
 
   async #loaded(tree, path) {
-    const [tag] = tagOf(tree);
+    const tag = tagOf(tree);
     if (tag === "$sealed") return this.#unsealed(tree, path);
     if (tag === "$bytes") return this.serde.loadsTyped("bytes", fromBase64(tree.$bytes));
     return this.serde.loadsTyped("json", JSON.stringify(fromStored(tree, path)));
   }
 
-  #unsealed({ $sealed: [type, body] }, path) {
+  async #unsealed({ $sealed: [type, body] }, path) {
     try {
-      return this.serde.loadsTyped(type, fromBase64(body));
+      return await this.serde.loadsTyped(type, fromBase64(body));
     } catch (cause) {
       throw new InvalidInput(`a stored value needs the serializer that it was saved with. path=\`${path}\``, { cause });
     }
@@ -201,11 +204,12 @@ export class LimpetSaver extends BaseCheckpointSaver {
       throw new Corrupt(`the state is not that of a checkpoint. id=\`${id}\``, { id });
     }
     const { channel_values: trees, v = 4, ts = createdAt.toISOString(), delta_history: _, ...rest } = state;
-    const values = Object.entries(trees).map(async ([name, tree]) => [
+    const loaded = Object.entries(trees).map(async ([name, tree]) => [
       name,
       await this.#loaded(tree, `channel_values/${name}`),
     ]);
-    return { v, id, ts, channel_values: Object.fromEntries(await Promise.all(values)), ...fromStored(rest, "checkpoint") };
+    const values = Object.fromEntries(await Promise.all(loaded));
+    return { v, id, ts, channel_values: values, ...fromStored(rest, "checkpoint") };
   }
 
   /** Before version 4 what was to be sent was not in the checkpoint but in the writes of its parent. */
@@ -213,15 +217,17 @@ export class LimpetSaver extends BaseCheckpointSaver {
     const notes = await gathered(this.#store.scope(scope).notes({ on: parentId }));
     const writes = await this.#writes(notes);
     const versions = Object.values(checkpoint.channel_versions);
+    const last = versions.length ? maxChannelVersion(...versions) : this.getNextVersion(undefined);
     checkpoint.channel_values[TASKS] = writes.filter(([, channel]) => channel === TASKS).map(([, , value]) => value);
-    checkpoint.channel_versions[TASKS] = versions.length ? maxChannelVersion(...versions) : this.getNextVersion(undefined);
+    checkpoint.channel_versions[TASKS] = last;
   }
 
   /** Return the writes of notes in the order in which LangGraph applies them. */
   async #writes(notes) {
-    const found = notes
-      .filter((note) => isWrites(note.value))
-      .flatMap(({ name, value }) => value.writes.map(([at, channel, tree]) => ({ path: value.task_path, name, at, channel, tree })));
+    const found = notes.flatMap(({ name, value }) => {
+      const writes = isWrites(value) ? value.writes : [];
+      return writes.map(([at, channel, tree]) => ({ path: value.task_path, name, at, channel, tree }));
+    });
     found.sort((a, b) => compare(a.path, b.path) || compare(a.name, b.name) || a.at - b.at);
     return Promise.all(
       found.map(async ({ name, channel, tree }) => [name, channel, await this.#loaded(tree, `writes/${channel}`)]),
@@ -230,8 +236,8 @@ export class LimpetSaver extends BaseCheckpointSaver {
 
   /** Yield pages of `{scope, id}`: of a thread by descending id; of all threads, the last saved first. */
   async *#pages(config, filter, isAsked) {
-    const { thread_id: threadId, checkpoint_ns: namespace } = config.configurable ?? {};
-    const refs = threadId === undefined ? this.#everywhere(namespace, filter, isAsked) : await this.#ofThread(config, filter, isAsked);
+    const isOfThread = (config.configurable?.thread_id ?? null) !== null;
+    const refs = isOfThread ? await this.#ofThread(config, filter, isAsked) : this.#everywhere(config, filter, isAsked);
     let page = [];
     for await (const ref of refs) {
       page.push(ref);
@@ -242,21 +248,23 @@ export class LimpetSaver extends BaseCheckpointSaver {
     if (page.length) yield page;
   }
 
-  async *#everywhere(namespace, filter, isAsked) {
+  async *#everywhere(config, filter, isAsked) {
+    const wanted = config.configurable?.checkpoint_ns;
     for await (const info of this.#store.history({ labels: labelsOf(filter) })) {
       const found = namespaceOf(info.scope);
-      if (found === undefined || (namespace !== undefined && found !== namespace) || !isAsked(info.id)) continue;
+      if (found === undefined || found !== (wanted ?? found) || !isAsked(info.id)) continue;
       if (await this.#matches(info, filter)) yield info;
     }
   }
 
   async #ofThread(config, filter, isAsked) {
     const one = this.#scope(config);
-    const listed = config.configurable.checkpoint_ns === undefined ? await gathered(this.#store.scopes(one.sessionId, { kind: KIND })) : [one];
+    const isOne = (config.configurable.checkpoint_ns ?? null) !== null;
+    const listed = isOne ? [one] : await gathered(this.#store.scopes(one.sessionId, { kind: KIND }));
     const refs = [];
     for (const { key } of listed.filter((each) => namespaceOf(each.key) !== undefined)) {
       const scope = this.#store.scope(key);
-      if (filter === undefined || Object.keys(filter).length === 0) {
+      if (Object.keys(filter ?? {}).length === 0) {
         for await (const id of scope.ids()) if (isAsked(id)) refs.push({ scope: key, id });
         continue;
       }
@@ -343,7 +351,8 @@ function foreignCheckpoint({ id, state, createdAt }) {
   const isObject = typeof state === "object" && state !== null && !Array.isArray(state);
   const values = isObject ? state : { __root__: state };
   const versions = Object.fromEntries(Object.keys(values).map((name) => [name, FIRST_VERSION]));
-  return { v: 4, id, ts: createdAt.toISOString(), channel_values: values, channel_versions: versions, versions_seen: {} };
+  const ts = createdAt.toISOString();
+  return { v: 4, id, ts, channel_values: values, channel_versions: versions, versions_seen: {} };
 }
 
 // Pending writes
@@ -379,17 +388,17 @@ function parsed(data) {
   }
 }
 
-/** Return the tag of a tree, and the first key if that is one; else nothing. */
+/** Return the tag of a tree: its first key, if that is one. */
 function tagOf(tree) {
-  if (typeof tree !== "object" || tree === null || Array.isArray(tree)) return [];
+  if (typeof tree !== "object" || tree === null || Array.isArray(tree)) return undefined;
   const [first] = Object.keys(tree);
-  return first?.startsWith("$") ? [first] : [];
+  return first?.startsWith("$") ? first : undefined;
 }
 
 /** Return Sends and Interrupts as Python stores them: the serializer makes plain objects of them. */
 function typedIn(channel, tree) {
-  const typed = { [TASKS]: storedSend, [INTERRUPT]: storedInterrupt }[channel];
-  if (typed === undefined) return tree;
+  if (channel !== TASKS && channel !== INTERRUPT) return tree;
+  const typed = channel === TASKS ? storedSend : storedInterrupt;
   return Array.isArray(tree) ? tree.map(typed) : typed(tree);
 }
 
@@ -413,9 +422,9 @@ function toStored(tree) {
   if (tree.lc === 1 && tree.type === "constructor") {
     return isMessageId(tree.id) ? storedMessage(tree) : { $js: mapped(tree, toStored) };
   }
-  if (tree.lc === 2) return storedRecord(tree);
+  if (tree.lc === 2 && typeof tree.type === "string") return storedRecord(tree);
   const members = mapped(tree, toStored);
-  return tagOf(members).length ? { $plain: members } : members;
+  return tagOf(members) === undefined ? members : { $plain: members };
 }
 
 function mapped(tree, change) {
@@ -439,25 +448,25 @@ function isUndefined(tree) {
 }
 
 function storedRecord(tree) {
-  const [name] = tree.type === "constructor" ? tree.id : [];
-  if (name === "Set") return { $set: tree.args[0].map(toStored) };
-  if (name === "Map") return { $map: toStored(tree.args[0]) };
-  if (name === "Uint8Array") return { $bytes: toBase64(Uint8Array.from(tree.args[0])) };
+  const items = tree.args?.[0];
+  const name = Array.isArray(items) ? tree.id?.[0] : undefined; // not a RegExp or an Error
+  if (name === "Set") return { $set: items.map(toStored) };
+  if (name === "Map") return { $map: items.map(toStored) };
+  if (name === "Uint8Array") return { $bytes: toBase64(Uint8Array.from(items)) };
   return { $js: mapped(tree, toStored) };
 }
 
 function fromStored(tree, path) {
   if (Array.isArray(tree)) return tree.map((each, at) => fromStored(each, `${path}/${at}`));
   if (typeof tree !== "object" || tree === null) return tree;
-  const [tag] = tagOf(tree);
+  const tag = tagOf(tree);
   const members = (each) => mapped(each, (inner, name) => fromStored(inner, `${path}/${name}`));
   if (tag === undefined) return members(tree);
   const { [tag]: inner, ...rest } = tree;
   const made = READERS[tag]?.(inner, rest, path, members);
   if (made !== undefined) return made;
-  throw new InvalidInput(
-    `a stored value is of a type that JavaScript does not have: read this thread in Python. tag=\`${tag}\` path=\`${path}\``,
-  );
+  const fact = "a stored value is of a type that JavaScript does not have: read this thread in Python";
+  throw new InvalidInput(`${fact}. tag=\`${tag}\` path=\`${path}\``, { path });
 }
 
 const READERS = {
@@ -477,19 +486,17 @@ const READERS = {
   },
   $object: (name, { fields }, path, members) => {
     if (name !== SEND && name !== INTERRUPTION) return undefined;
-    const { arg, ...rest } = members(fields);
-    return withoutNulls(name === SEND ? { ...rest, args: arg } : rest);
+    const { node, arg, timeout, id, value } = members(fields);
+    if (name === INTERRUPTION) return { value, id };
+    return { node, args: arg, ...(timeout === null ? {} : { timeout }) };
   },
 };
 
 function messageOf(name, fields) {
   const { type: _, ...rest } = fields;
-  return { lc: 1, type: "constructor", id: [...MESSAGES, name], kwargs: withoutNulls(rest) };
-}
-
-/** Python stores a field without a value as null. */
-function withoutNulls(fields) {
-  return Object.fromEntries(Object.entries(fields).filter(([, each]) => each !== null));
+  // Python stores a field without a value as null.
+  const kwargs = Object.fromEntries(Object.entries(rest).filter(([, each]) => each !== null));
+  return { lc: 1, type: "constructor", id: [...MESSAGES, name], kwargs };
 }
 
 function recordOf(name, args, method = null) {

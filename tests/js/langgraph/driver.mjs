@@ -83,7 +83,7 @@ const verbs = {
     const Any = Annotation.Root({ value: Annotation() });
     const graph = new StateGraph(Any).addNode("same", () => ({})).addEdge(START, "same").compile({ checkpointer });
     const value = {
-      $first: { lc: "no record" },
+      $first: { lc: "no record", more: { lc: 2, text: "nor this" } },
       bytes: new Uint8Array([0, 255]),
       map: new Map([["k", [1]]]),
       nothing: undefined,
