@@ -18,6 +18,7 @@ from limpet.compat.langgraph import LimpetSaver
 from tests.interop import node
 from tests.js.serving import CLIENT, Served, serve
 from tests.js.staging import check_types, stage
+from tests.servers.proxy import Proxy
 from tests.snippets import blocks
 from tests.waiting import until
 
@@ -122,6 +123,17 @@ def test_savers_that_do_not_know_of_each_other(staged: Path, shared: Served) -> 
     found = ask(staged, shared.url, "race", "raced")
     ids = [f"{number:02}" for number in range(20)]
     assert found == {"latest": ids[-1], "ids": ids[::-1], "writes": [*range(8)], "error": "second"}
+
+
+@pytest.mark.slow
+def test_lost_requests_and_answers(staged: Path, shared: Served) -> None:
+    with Proxy(shared.port) as proxy:
+        proxy.drop_replies(2, method="PUT")
+        proxy.drop_replies(2, method="POST")
+        proxy.drop_requests(1, method="GET")
+        found = ask(staged, proxy.url, "run", "lossy")
+    assert found == ["first", "left", "right", "last"]
+    assert ask(staged, shared.url, "run", "lossy", "resume") == found
 
 
 # One thread, two languages

@@ -14,7 +14,7 @@ import {
   WRITES_IDX_MAP,
 } from "@langchain/langgraph-checkpoint";
 import { contend } from "./client.js";
-import { Conflict, Corrupt, InvalidInput } from "./errors.js";
+import { Conflict, Corrupt, InvalidInput, Unavailable } from "./errors.js";
 
 const KIND = "thread";
 const FACADE = "langgraph"; // in the metadata of a snapshot: the metadata of the checkpoint
@@ -80,7 +80,9 @@ export class LimpetSaver extends BaseCheckpointSaver {
       // Nearly always these are the first writes of the task.
       await scope.setNote(taskId, { task_path: "", writes: first }, { on, expect: null });
     } catch (error) {
-      if (!(error instanceof Conflict)) throw error;
+      // If the answer was lost, they may be there already: then there is nothing to merge.
+      const isLost = error instanceof Unavailable && !error.outcomeKnown;
+      if (!isLost && !(error instanceof Conflict)) throw error;
       await scope.setNote(taskId, (before) => withWrites(before, items), { on });
     }
   }
@@ -404,7 +406,8 @@ function typedIn(channel, tree) {
 
 function storedSend(tree) {
   if (!hasExactly(tree, ["args", "node"])) return tree;
-  return { $object: SEND, fields: { node: tree.node, arg: tree.args, timeout: null } };
+  const { node, args: arg } = tree;
+  return { $object: SEND, fields: { node, arg, timeout: null } };
 }
 
 function storedInterrupt(tree) {
