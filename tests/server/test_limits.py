@@ -311,7 +311,7 @@ def cpu_s(pid: int) -> float:
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_memory_stays_flat(own: Server) -> None:
-    """10,000 good and bad requests, streams, and clients that leave."""
+    """8,000 good and bad requests, streams, and clients that leave."""
     bomb = b'{"state": ' + b"[" * 50_000
     connection = HTTPConnection("127.0.0.1", own.port)
     good = b'{"state": {"text": "' + b"x" * 2000 + b'"}, "id": "same", "overwrite": true}'
