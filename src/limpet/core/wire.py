@@ -199,7 +199,9 @@ def stamp_text(stamp: Stamp) -> str:
 def stamp_of(text: str) -> Stamp:
     match = re.fullmatch(r"(\d{1,17})\.([0-9a-f]{16})\.([0-9a-f]{1,20})", text)
     if match is None:
-        raise InvalidInput("the stamp must be `<microseconds>.<16 hex digits>.<up to 20 hex digits>`")
+        raise InvalidInput(
+            "the stamp must be `<microseconds>.<16 hex digits>.<up to 20 hex digits>`"
+        )
     return Stamp(int(match[1]), match[2], int(match[3], 16))
 
 

@@ -73,7 +73,6 @@ class HttpBackend:
         if not isinstance(about, dict) or not isinstance(about.get("capabilities"), list):
             raise InvalidInput(f"this is not a limpet server. url=`{settings.url}`")
         self.capabilities = frozenset(about["capabilities"])
-        self._prefix: str = about.get("prefix", "")
 
     def close(self) -> None:
         self._client.close()
@@ -326,7 +325,7 @@ class HttpBackend:
         return found
 
     def listen(self) -> Listener[Topic]:
-        return HttpListener(self._client, self._prefix)
+        return HttpListener(self._client)
 
     # Upkeep
 

@@ -5,11 +5,12 @@ write whose answer was lost is repeated with the same stamp and its nonce as `Id
 server waits for the first one if it is still running, and finds what that has stored.
 """
 
+import re
 import ssl
 import weakref
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeVar
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, urlencode, urlsplit
 
 import urllib3
 from urllib3.connection import HTTPConnection, HTTPSConnection
@@ -36,6 +37,7 @@ _SILENCE_S_MAX = 45.0  # of a stream: the server writes a line every 15 seconds
 _FIRST_PAUSE_S = 0.05
 _LONGEST_PAUSE_S = 2.0
 _TRANSIENT = (408, 429, 502, 503, 504)  # from a proxy, or a server that cannot do it now
+_TOKEN = re.compile(r"[!-~]+")
 _TOKEN_ADVICE = "give token=, token_file= or $LIMPET_TOKEN"  # noqa: S105
 
 
@@ -67,6 +69,24 @@ class Settings(NamedTuple):
         host = f"[{self.host}]" if ":" in self.host else self.host
         port = "" if self.port is None else f":{self.port}"
         return f"{self.scheme}://{host}{port}{self.path}"
+
+
+def settings_of(scheme: str, address: str, *, token: str | None, **options: Any) -> Settings:
+    """Return how to reach the server of a URL, or raise InvalidInput."""
+    netloc, _, path = address.removeprefix("//").partition("/")
+    if "@" in netloc:
+        raise InvalidInput(f"a URL does not hold a password: {_TOKEN_ADVICE}")
+    try:
+        parts = urlsplit(f"//{netloc}")
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host, port = None, None
+    if not address.startswith("//") or not host:
+        raise InvalidInput(f"write {scheme}://host:7420, the address of a limpet server")
+    if token is not None and not _TOKEN.fullmatch(token):
+        raise InvalidInput("a token has printable characters of ASCII only, and no spaces")
+    path = quote(f"/{path}".rstrip("/"))
+    return Settings(scheme, host, port, path, token, **options)
 
 
 class NotOurs(Unavailable):
@@ -309,8 +329,3 @@ def _unknown() -> Unavailable:
         "stored. Read, and decide",
         outcome_known=False,
     )
-
-
-def quoted(path: str) -> str:
-    """Return the path of a URL, which `opening.py` has decoded."""
-    return quote(path.rstrip("/"))

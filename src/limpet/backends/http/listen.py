@@ -6,6 +6,7 @@ lost, `wait` raises Unavailable: whoever listens calls `listen` again, and reads
 
 import threading
 from collections.abc import Collection
+from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import TypeAlias
 
@@ -18,20 +19,17 @@ from limpet.core import codec, wire
 from limpet.errors import LimpetError, Unavailable
 from limpet.protocol import Topic
 
-_TOPICS_MAX = 64  # of one request: more are watched as all sessions
 _READ_BYTES_MAX = 65_536
 
-_Reported: TypeAlias = str | None | Unavailable
+_Reported: TypeAlias = str | Unavailable | None
 _WOKEN = ""  # no session has this id
 
 
 class HttpListener:
     """Follows topics by one request, which is made again when there are others."""
 
-    def __init__(self, client: Client, prefix: str) -> None:
-        """Without topics nothing is reported; `prefix` is that of all sessions allowed."""
+    def __init__(self, client: Client) -> None:
         self._client = client
-        self._all = Topic(prefix=prefix)
         self._followed: frozenset[Topic] = frozenset()
         self._stream: urllib3.BaseHTTPResponse | None = None
         self._reported: SimpleQueue[_Reported] = SimpleQueue()
@@ -45,10 +43,8 @@ class HttpListener:
 
     def follow(self, topics: Collection[Topic]) -> None:
         wanted = frozenset(topics)
-        if self._all in self._followed or wanted <= self._followed:
+        if wanted <= self._followed:
             return  # too much is reported, which is allowed
-        if len(wanted) > _TOPICS_MAX:
-            wanted = frozenset([self._all])
         body = codec.encode({"topics": [wire.topic_json(each) for each in wanted]})
         stream = self._client.stream(Request("POST", "/v1/changes", (), body))
         try:
@@ -80,8 +76,9 @@ class HttpListener:
             while True:
                 *lines, found = found.split(b"\n")
                 for line in lines:
-                    if line:
-                        self._reported.put(codec.decode_foreign(line)["session_id"])
+                    known = codec.decode_foreign(line)
+                    if known:  # an empty object says that the server is there
+                        self._reported.put(known["session_id"])
                 found += self._read_some(stream)
         except (LimpetError, KeyError, TypeError) as error:
             if stream is self._stream:
@@ -116,7 +113,5 @@ class HttpListener:
         """End the thread that reads, which then closes the connection."""
         stream, self._stream = self._stream, None
         if stream is not None:
-            try:
+            with suppress(OSError, RuntimeError):  # it has ended already
                 stream.shutdown()
-            except (OSError, RuntimeError):
-                pass  # it has ended already
