@@ -183,6 +183,16 @@ class AsyncDriver:
         return self._changes(topic, timeout_s)
 
     async def _changes(self, topic: Topic, timeout_s: float | None) -> AsyncIterator[SnapshotInfo]:
+        async for batch in self.batches(topic, timeout_s):
+            for info in batch:
+                yield info
+            if not batch:
+                return
+
+    async def batches(
+        self, topic: Topic, timeout_s: float | None
+    ) -> AsyncIterator[list[SnapshotInfo]]:
+        """Yield what is new in a topic until it is deleted; [] after `timeout_s` of silence."""
         import asyncio
 
         dispatcher = self.opened.service(Dispatcher)
@@ -193,16 +203,17 @@ class AsyncDriver:
             while True:
                 notified.clear()
                 changes, is_over = subscription.take()
-                for info in changes:
-                    yield info
+                if changes:
+                    yield changes
                 if is_over:
                     return
                 if not changes:
-                    # Not `wait_for`, which may swallow a cancellation.
-                    async with asyncio.timeout(subscription.wait_s(timeout_s)):
-                        await notified.wait()
-        except TimeoutError:
-            return
+                    try:
+                        # Not `wait_for`, which may swallow a cancellation.
+                        async with asyncio.timeout(subscription.wait_s(timeout_s)):
+                            await notified.wait()
+                    except TimeoutError:
+                        yield []
         finally:
             dispatcher.remove(subscription)
 

@@ -42,6 +42,9 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
         "import": "Import an export, or the data of other tools.",
         "copy": "Copy a store to another one, of any engine.",
     },
+    "Share": {
+        "serve": "Serve a store over HTTP, for other programs and machines.",
+    },
     "Set up": {
         "doctor": "Show what is installed, and whether the storage works.",
         "schema": "Print the SQL that creates an engine's tables.",

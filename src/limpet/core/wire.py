@@ -124,7 +124,7 @@ def note_of(found: Mapping[str, Any]) -> Note:
 
 
 def found_note_json(note: FoundNote) -> dict[str, JSON]:
-    """Return a note with its scope; `updated_at` stays microseconds, which are what it is sorted by."""
+    """Return a note with its scope; `updated_at` stays microseconds, by which it is sorted."""
     return {**note._asdict(), "scope": scope_json(note.scope)}
 
 
@@ -174,17 +174,20 @@ def topic_json(topic: Topic) -> dict[str, JSON]:
 # Cursors and stamps, which a client returns as it got them
 
 
-def scope_cursor(scope: ScopeKey) -> str:
-    """Return where a listing of scopes goes on, as text without meaning to the client."""
-    return urlsafe_b64encode(codec.encode(list(scope))).decode().rstrip("=")
+def cursor_text(*parts: str) -> str:
+    """Return where a listing goes on, as text that has no meaning to the client."""
+    return urlsafe_b64encode(codec.encode(list(parts))).decode().rstrip("=")
 
 
-def scope_of_cursor(text: str) -> ScopeKey:
+def cursor_parts(text: str, count: int) -> list[str]:
+    """Undo `cursor_text`, or raise InvalidInput."""
     try:
-        session_id, scope_id, kind = codec.decode(urlsafe_b64decode(text + "=" * (-len(text) % 4)))
-        return ScopeKey(session_id + "", scope_id + "", kind + "")
-    except (ValueError, TypeError, Corrupt):
-        raise InvalidInput("after must be the `next` of the page before") from None
+        found = codec.decode(urlsafe_b64decode(text + "=" * (-len(text) % 4)))
+    except (ValueError, Corrupt):
+        found = None
+    if not isinstance(found, list) or [type(each) for each in found] != [str] * count:
+        raise InvalidInput("after must be the `next` of the page before")
+    return found
 
 
 def seq_cursor(seq: int) -> str:
@@ -199,9 +202,7 @@ def stamp_text(stamp: Stamp) -> str:
 def stamp_of(text: str) -> Stamp:
     match = re.fullmatch(r"(\d{1,17})\.([0-9a-f]{16})\.([0-9a-f]{1,20})", text)
     if match is None:
-        raise InvalidInput(
-            "the stamp must be `<microseconds>.<16 hex digits>.<up to 20 hex digits>`"
-        )
+        raise InvalidInput("a stamp is `<microseconds>.<16 hex digits>.<up to 20 hex digits>`")
     return Stamp(int(match[1]), match[2], int(match[3], 16))
 
 
@@ -248,15 +249,12 @@ def error_of(problem: Mapping[str, Any]) -> LimpetError | None:
         return InvalidInput(message, path=problem.get("path"))
     if kind is Unavailable:
         return Unavailable(message, outcome_known=bool(problem.get("outcome_known", False)))
-    if kind is errors.Unsupported or kind is Corrupt:
-        error = kind(message)
-    else:
-        more: dict[str, Any] = {}
-        if kind is Conflict:
-            moment = problem.get("expires_at")
-            more = {name: problem.get(name) for name in ("expected", "found", "owner")}
-            more["expires_at"] = None if moment is None else datetime.fromisoformat(moment)
-        error = kind(message, **more)
+    error = kind(message)
+    if isinstance(error, Conflict):
+        moment = problem.get("expires_at")
+        error.expires_at = None if moment is None else datetime.fromisoformat(moment)
+        for name in ("expected", "found", "owner"):
+            setattr(error, name, problem.get(name))
     scope = problem.get("scope")
     error.scope = None if scope is None else scope_of(scope)
     error.id = problem.get("id")

@@ -181,7 +181,7 @@ class HttpBackend:
         limit: int,
     ) -> list[ScopeInfo]:
         query = _query(session_id=session_id, kind=kind, prefix=prefix)
-        cursor = None if after is None else wire.scope_cursor(after)
+        cursor = None if after is None else wire.cursor_text(*after)
         return self._pages("/v1/scopes", query, cursor, limit, wire.scope_info_of)
 
     # Deleting

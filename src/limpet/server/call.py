@@ -1,0 +1,158 @@
+"""One request, checked: its parameters, its conditions, and what its token allows."""
+
+import hashlib
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from limpet.api.driver import AsyncDriver
+from limpet.core import ids, limits, wire
+from limpet.errors import InvalidInput
+from limpet.model import ANY, JSON, Expect, ScopeKey
+from limpet.protocol import Stamp
+from limpet.server.access import Grant
+from limpet.server.schema import Schema, check
+from limpet.server.streams import Flights
+
+_ETAG = re.compile(r'"([\x21\x23-\x7e]{1,128})"')
+_KEY_CHARS_MAX = 255
+LIMIT_DEFAULT = 100
+
+
+class Param(NamedTuple):
+    """A parameter in the query of a request."""
+
+    name: str
+    schema: Schema
+    what: str
+    required: bool = False
+    many: bool = False
+
+
+def read_params(params: Mapping[str, Param], given: list[tuple[str, str]]) -> dict[str, Any]:
+    """Return the checked parameters of a query, or raise InvalidInput."""
+    found: dict[str, Any] = {name: [] for name, each in params.items() if each.many}
+    for name, text in given:
+        param = params.get(name)
+        if param is None:
+            known = ", ".join(sorted(params)) or "none"
+            raise InvalidInput(f"there is no such parameter here. name=`{name!a}` known=`{known}`")
+        value = _parsed(param, text)
+        check(value, param.schema, f"/{name}")
+        if param.many:
+            found[name].append(value)
+        elif name in found:
+            raise InvalidInput(f"the parameter is given twice. name=`{name}`")
+        else:
+            found[name] = value
+    for name, param in params.items():
+        if param.required and name not in found:
+            raise InvalidInput(f"the parameter is missing: {param.what}. name=`{name}`")
+    return found
+
+
+def _parsed(param: Param, text: str) -> JSON:
+    kind = param.schema.get("type")
+    if kind == "integer" and re.fullmatch(r"-?[0-9]{1,18}", text):
+        return int(text)
+    if kind == "boolean" and text in ("true", "false"):
+        return text == "true"
+    return text
+
+
+class Call:
+    """A request as an operation gets it."""
+
+    def __init__(
+        self,
+        driver: AsyncDriver,
+        grant: Grant,
+        params: dict[str, Any],
+        headers: Mapping[str, str],
+        flights: Flights,
+    ) -> None:
+        self.driver = driver
+        self.grant = grant
+        self.params = params
+        self.headers = headers
+        self.flights = flights
+        self.body: Any = None
+
+    @property
+    def scope(self) -> ScopeKey:
+        given = self.params
+        scope = limits.check_scope(
+            given["session_id"], given.get("scope_id", "main"), given.get("kind", "agent")
+        )
+        return self.grant.check_scope(scope)
+
+    @property
+    def id(self) -> str | None:
+        """The snapshot, None for the head."""
+        return self.params.get("id")
+
+    @property
+    def prefix(self) -> str:
+        return self.grant.within(self.params.get("prefix", ""))
+
+    @property
+    def page_limit(self) -> int:
+        """The length of a page."""
+        asked: int = self.params.get("limit", LIMIT_DEFAULT)
+        return min(asked, limits.PAGE_ITEMS_MAX)
+
+    @property
+    def labels(self) -> tuple[tuple[str, str], ...]:
+        pairs = (each.partition("=") for each in self.params["label"])
+        return tuple(limits.check_labels({name: value for name, _, value in pairs}).items())
+
+    @property
+    def expect(self) -> Expect:
+        """What `If-Match` or `If-None-Match` compare; ANY without them."""
+        match, none = self.headers.get("if-match"), self.headers.get("if-none-match")
+        if match is not None and none is not None:
+            raise InvalidInput("give If-Match or If-None-Match, not both")
+        if none is not None:
+            if none.strip() != "*":
+                raise InvalidInput("a write takes `If-None-Match: *`: there must be none yet")
+            return None
+        return ANY if match is None else etag_of(match)
+
+    @property
+    def fence(self) -> str | None:
+        """The key of the lease that the scope must still carry."""
+        return self.headers.get("limpet-lease")
+
+    @property
+    def is_repeatable(self) -> bool:
+        return "idempotency-key" in self.headers
+
+    def stamp(self) -> Stamp:
+        """Return the time and the random bits of a write: the client's, or drawn here."""
+        given, key = self.headers.get("limpet-stamp"), self.headers.get("idempotency-key")
+        drawn = self.driver.tools.draw()
+        if given is not None:
+            stamp = wire.stamp_of(given)
+            return stamp._replace(now=min(stamp.now, drawn.now))
+        if key is None:
+            return drawn
+        if not 1 <= len(key) <= _KEY_CHARS_MAX:
+            raise InvalidInput(f"an Idempotency-Key has 1 to {_KEY_CHARS_MAX} characters")
+        return drawn._replace(nonce=hashlib.sha256(key.encode()).hexdigest()[:16])
+
+    def has_current(self, revision: str) -> bool:
+        """Return whether a reader already has this revision."""
+        given = self.headers.get("if-none-match", "")
+        return given.strip() == "*" or revision in _ETAG.findall(given)
+
+
+def etag_of(text: str) -> str:
+    found = _ETAG.fullmatch(text.strip())
+    if found is None:
+        raise InvalidInput('If-Match takes one revision in quotes, as in `If-Match: "5.0.9f3a"`')
+    return found[1]
+
+
+def seq_after(revision: str | None) -> int | None:
+    """Return the place in history after which a listing goes on."""
+    return None if revision is None else ids.seq_of(revision)

@@ -1,0 +1,131 @@
+"""The OpenAPI document, generated from the operations."""
+
+from functools import cache
+from typing import Any
+
+import orjson
+
+from limpet.server import answers
+from limpet.server.answers import EVENTS_TYPE, JSON_TYPE, LINES_TYPE, PROBLEM_TYPE
+from limpet.server.call import Param
+from limpet.server.operations import OPERATIONS, Operation
+from limpet.server.schema import Schema
+
+_LINES = ("load_many", "changes")
+_EVENTS = ("watch", "scope_watch")
+_ERRORS = {
+    "400": "the request is not valid",
+    "401": "a token is needed",
+    "403": "the token does not allow it",
+    "404": "there is nothing at this address",
+    "409": "the id exists with another body, or a lease has passed to another holder",
+    "412": "another revision was found than If-Match or If-None-Match expect",
+    "413": "the body is too large",
+    "415": "the body must be JSON",
+    "500": "stored data is damaged, or the server failed",
+    "501": "this engine cannot do it",
+    "503": "the storage does not answer, or the server is busy",
+}
+_NAMES = {id(each): name for name, each in answers.COMPONENTS.items()}
+
+
+@cache
+def document() -> bytes:
+    """Return the document as JSON."""
+    return orjson.dumps(build(), option=orjson.OPT_INDENT_2)
+
+
+def build() -> dict[str, Any]:
+    from limpet import __version__
+
+    paths: dict[str, dict[str, Any]] = {}
+    for each in OPERATIONS:
+        paths.setdefault(each.path, {})[each.method.lower()] = _operation(each)
+    parts = {name: _inside(each) for name, each in answers.COMPONENTS.items()}
+    problem = {PROBLEM_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
+    errors = {each: {"description": what, "content": problem} for each, what in _ERRORS.items()}
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Limpet",
+            "version": __version__,
+            "summary": "Keeps the state of AI agents safe.",
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "security": [{}, {"token": []}],
+        "paths": paths,
+        "components": {
+            "schemas": parts,
+            "responses": errors,
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+    }
+
+
+def _operation(operation: Operation) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "operationId": operation.name,
+        "summary": operation.what,
+        "parameters": [_param(each) for each in operation.params.values()],
+        "responses": _responses(operation),
+    }
+    if operation.writes:
+        found["parameters"] += [_header("Limpet-Lease", "the key of the lease to write under")]
+    if operation.conditional:
+        found["parameters"] += [
+            _header("If-Match", "the revision that must be found, in quotes"),
+            _header("If-None-Match", "`*`: there must be none yet; in reads, what you have"),
+        ]
+    if operation.name in ("save", "append"):
+        found["parameters"] += [_header("Idempotency-Key", "makes repeating the request harmless")]
+    if operation.body is not None:
+        content = {JSON_TYPE: {"schema": _ref(operation.body)}}
+        found["requestBody"] = {"required": True, "content": content}
+    return found
+
+
+def _responses(operation: Operation) -> dict[str, Any]:
+    content: dict[str, Any] = {JSON_TYPE: {"schema": _ref(operation.answer)}}
+    if operation.name in _LINES:
+        content = {LINES_TYPE: {"schema": _ref(operation.answer)}}
+    elif operation.name in _EVENTS:
+        content = {EVENTS_TYPE: {"schema": _ref(operation.answer)}}
+    elif "after" in operation.params and operation.name not in ("check", "repair"):
+        item = operation.answer["properties"]["items"]["items"]
+        content[LINES_TYPE] = {"schema": _ref(item)}
+    found: dict[str, Any] = {"200": {"description": "done", "content": content}}
+    if operation.conditional and operation.method == "GET":
+        found["304"] = {"description": "you have the current revision"}
+    return found | {each: {"$ref": f"#/components/responses/{each}"} for each in _ERRORS}
+
+
+def _param(param: Param) -> dict[str, Any]:
+    kind = _ref(param.schema)
+    if param.many:
+        kind = {"type": "array", "items": kind}
+    return {
+        "name": param.name,
+        "in": "query",
+        "required": param.required,
+        "description": param.what,
+        "schema": kind,
+    }
+
+
+def _header(name: str, what: str) -> dict[str, Any]:
+    schema = {"type": "string"}
+    return {"name": name, "in": "header", "required": False, "description": what, "schema": schema}
+
+
+def _ref(schema: Schema) -> dict[str, Any]:
+    name = _NAMES.get(id(schema))
+    return _inside(schema) if name is None else {"$ref": f"#/components/schemas/{name}"}
+
+
+def _inside(schema: Schema) -> dict[str, Any]:
+    found: dict[str, Any] = dict(schema)
+    if "properties" in found:
+        found["properties"] = {name: _ref(each) for name, each in found["properties"].items()}
+    if "items" in found:
+        found["items"] = _ref(found["items"])
+    return found

@@ -1,0 +1,90 @@
+"""How an operation is declared: its address, its parameters, its schemas, and what it does.
+
+An operation checks, asks the backend once (or drives a verb of `limpet.api`), and returns a record.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import NamedTuple, TypeAlias
+
+from limpet.core import codec, wire
+from limpet.model import JSON, SnapshotInfo
+from limpet.server.answers import Answer, Listing, Stream
+from limpet.server.call import Call, Param
+from limpet.server.schema import COUNT, ID, KIND, PREFIX, STATUS, TEXT, Schema
+
+Result: TypeAlias = JSON | Answer | Listing | Stream | None
+Handler: TypeAlias = Callable[[Call], Awaitable[Result]]
+
+
+class Operation(NamedTuple):
+    """One operation. `writes` says what a read-only token may not do."""
+
+    method: str
+    path: str
+    handler: Handler
+    params: Mapping[str, Param]
+    body: Schema | None
+    answer: Schema
+    writes: bool
+    conditional: bool
+
+    @property
+    def name(self) -> str:
+        """Its name in the OpenAPI document."""
+        return self.handler.__name__
+
+    @property
+    def what(self) -> str:
+        """What it does, in a sentence."""
+        return self.handler.__doc__ or ""
+
+
+OPERATIONS: list[Operation] = []
+
+SESSION = Param("session_id", ID, "the session", required=True)
+ANY_SESSION = SESSION._replace(required=False, what="only this session")
+SCOPE_PARAMS = (
+    SESSION,
+    Param("scope_id", ID, "the scope in the session, `main` by default"),
+    Param("kind", KIND, "the kind of the scope, `agent` by default"),
+)
+SNAPSHOT = Param("id", ID, "the snapshot; without it, the head")
+ONE = SNAPSHOT._replace(required=True, what="the snapshot")
+PREFIX_PARAM = Param("prefix", PREFIX, "only sessions whose ids begin with this")
+AFTER = Param("after", TEXT, "`next` of the page before")
+LIMIT = Param("limit", COUNT, "how many at most")
+PAGE = (AFTER, LIMIT)
+LABEL = Param("label", TEXT, "`name=value`, may be repeated: all must match", many=True)
+STATUS_PARAM = Param("status", STATUS, "only with this status")
+NAME = Param("name", ID, "the name of the note", required=True)
+ON = Param("on", ID, "the id of the snapshot that the note is on; without it, the scope's own")
+
+
+def operation(
+    method: str,
+    path: str,
+    *params: Param,
+    answer: Schema,
+    body: Schema | None = None,
+    writes: bool | None = None,
+    conditional: bool = False,
+) -> Callable[[Handler], Handler]:
+    """Declare an operation, described by the docstring of its handler.
+
+    With `conditional` it compares If-Match and If-None-Match; by default all but GET write.
+    """
+
+    def declare(handler: Handler) -> Handler:
+        known = {each.name: each for each in params}
+        is_write = method != "GET" if writes is None else writes
+        OPERATIONS.append(
+            Operation(method, path, handler, known, body, answer, is_write, conditional)
+        )
+        return handler
+
+    return declare
+
+
+def stored(info: SnapshotInfo) -> Answer:
+    """Return the answer of a write."""
+    return Answer(codec.encode(wire.info_json(info)), info.revision)

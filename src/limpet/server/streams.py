@@ -1,0 +1,135 @@
+"""Answers that go on: snapshots as lines, events of a watch, changes for an engine."""
+
+import asyncio
+from collections.abc import AsyncIterator, Hashable, MutableMapping, Sequence
+from contextlib import asynccontextmanager
+from typing import TypeAlias
+
+from limpet.api.driver import AsyncDriver, running_loop
+from limpet.api.watching import Dispatcher, Subscription
+from limpet.core import codec, limits, wire
+from limpet.errors import LimpetError
+from limpet.model import JSON, ScopeKey
+from limpet.protocol import Backend, Topic
+from limpet.server.answers import EVENTS_TYPE, LINES_TYPE, Stream
+
+HEARTBEAT_S = 15.0
+_MANY = 100  # sessions that changed at once: a client reads everything again instead
+_RETRY_S = 1.0  # before a topic that cannot be read is read again
+
+Flights: TypeAlias = MutableMapping[Hashable, asyncio.Event]
+
+
+@asynccontextmanager
+async def alone(flights: Flights, key: Hashable, *, wait: bool) -> AsyncIterator[None]:
+    """Note that a write is under way; a repetition waits until the first has ended.
+
+    Otherwise a client that lost its connection and asks again could find nothing yet, store its
+    state, and the first request would store it once more.
+    """
+    while wait and (before := flights.get(key)) is not None:
+        await before.wait()
+    done = flights[key] = asyncio.Event()
+    try:
+        yield
+    finally:
+        if flights.get(key) is done:
+            del flights[key]
+        done.set()
+
+
+def snapshots(driver: AsyncDriver, scope: ScopeKey, ids: Sequence[str | None]) -> Stream:
+    """Return snapshots with their states, a bounded number of them in memory."""
+
+    async def parts() -> AsyncIterator[bytes]:
+        for at in range(0, len(ids), limits.PAGE_STATES_MAX):
+            page = ids[at : at + limits.PAGE_STATES_MAX]
+
+            def work(backend: Backend, page: Sequence[str | None] = page) -> bytes:
+                found = backend.read_snapshots(scope, page)
+                return b"".join(wire.encode_found(each) + b"\n" for each in found)
+
+            yield await driver.run(work)
+
+    return Stream(parts(), LINES_TYPE)
+
+
+def events(driver: AsyncDriver, topic: Topic, last_seen: str | None) -> Stream:
+    """Return the changes of a topic as server-sent events."""
+
+    async def parts() -> AsyncIterator[bytes]:
+        seen = last_seen
+        yield b": watching\n\n"
+        try:
+            async for batch in driver.batches(topic, HEARTBEAT_S):
+                new = [info for info in batch if info.revision != seen]
+                for info in new:
+                    yield _event("change", wire.info_json(info), info.revision)
+                if not new:
+                    yield b":\n\n"
+                seen = None
+            yield _event("end", {})
+        except LimpetError as error:
+            yield _event("error", wire.problem_json(error))
+
+    return Stream(parts(), EVENTS_TYPE)
+
+
+def _event(name: str, data: JSON, revision: str | None = None) -> bytes:
+    mark = b"" if revision is None else b"id: %b\n" % revision.encode()
+    return b"%bevent: %b\ndata: %b\n\n" % (mark, name.encode(), codec.encode(data).strip())
+
+
+def changes(driver: AsyncDriver, topics: Sequence[Topic]) -> Stream:
+    """Return the sessions in which a topic has changed; null stands for all of them."""
+    return Stream(_Changes(driver, topics).parts(), LINES_TYPE)
+
+
+class _Changes:
+    """Many subscriptions with one waiting task."""
+
+    def __init__(self, driver: AsyncDriver, topics: Sequence[Topic]) -> None:
+        self._dispatcher = driver.opened.service(Dispatcher)
+        self._loop, self._notified = running_loop(), asyncio.Event()
+        self._subscriptions = {topic: self._subscribe(topic) for topic in topics}
+
+    def _subscribe(self, topic: Topic) -> Subscription:
+        return Subscription(topic, lambda: self._loop.call_soon_threadsafe(self._notified.set))
+
+    async def parts(self) -> AsyncIterator[bytes]:
+        try:
+            for subscription in self._subscriptions.values():
+                self._dispatcher.add(subscription)
+            yield b"{}\n"
+            while True:
+                self._notified.clear()
+                sessions = await self._take()
+                if len(sessions) > _MANY:
+                    sessions = {None}
+                yield b"".join(codec.encode({"session_id": each}) + b"\n" for each in sessions)
+                try:
+                    async with asyncio.timeout(HEARTBEAT_S):
+                        await self._notified.wait()
+                except TimeoutError:
+                    yield b"{}\n"
+        finally:
+            for subscription in self._subscriptions.values():
+                self._dispatcher.remove(subscription)
+
+    async def _take(self) -> set[str | None]:
+        sessions: set[str | None] = set()
+        for topic, subscription in list(self._subscriptions.items()):
+            try:
+                found, is_over = subscription.take()
+            except LimpetError:
+                found, is_over = [], True
+                await asyncio.sleep(_RETRY_S)
+            sessions |= {info.session_id for info in found}
+            if is_over:
+                # It was deleted, or cannot be read: the client finds out, and may go on.
+                target = topic.target
+                sessions.add(topic.session_id if target is None else target.scope.session_id)
+                self._dispatcher.remove(subscription)
+                self._subscriptions[topic] = self._subscribe(topic)
+                self._dispatcher.add(self._subscriptions[topic])
+        return sessions
