@@ -1,0 +1,37 @@
+"""The suite over HTTP: a server in this process, with stores of SQLite or PostgreSQL behind it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from limpet import opening
+from limpet.protocol import Backend
+from limpet.testing import conformance
+from tests.conformance.parts import Sync
+from tests.servers.http import Http
+
+
+class OverHttp(conformance.Kit):
+    """Serves each place by a store of its own, opened again by each `open_backend`."""
+
+    @pytest.fixture(autouse=True)
+    def _served(self, http: Http) -> Iterator[None]:
+        self.http = http
+        self.urls: list[str] = []
+        yield
+        for url in self.urls:
+            http.unmount(url)
+
+    def store_url(self, place: Path) -> str:
+        # What a power cut does is not tested here.
+        return f"sqlite:///{place / 'limpet.db'}?synchronous=off"
+
+    def open_backend(self, place: Path) -> Backend:
+        url = self.http.mount(self.store_url(place))
+        self.urls.append(url)
+        return opening.open_backend(url)
+
+
+class TestHttp(Sync, OverHttp, conformance.Suite):
+    """Every chapter."""
