@@ -1,6 +1,6 @@
 """What operations return, and the records of the API as schemas."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from typing import Any, NamedTuple
 
 from limpet.core import limits
@@ -48,7 +48,7 @@ class Listing(NamedTuple):
 class Stream(NamedTuple):
     """An answer that goes on: its parts as they come."""
 
-    parts: AsyncIterator[bytes]
+    parts: AsyncGenerator[bytes, None]
     media_type: str
 
 

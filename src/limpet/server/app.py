@@ -4,7 +4,8 @@ import asyncio
 import gzip
 import logging
 import zlib
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, MutableMapping
+from contextlib import aclosing
 from typing import Any, TypeAlias
 from urllib.parse import parse_qsl
 
@@ -19,7 +20,7 @@ from limpet.server.answers import JSON_TYPE, LINES_TYPE, PROBLEM_TYPE, Answer, L
 from limpet.server.call import Call, read_params
 from limpet.server.openapi import document
 from limpet.server.operations import OPERATIONS, Operation
-from limpet.server.streams import Flights
+from limpet.server.repeats import Repeats
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -74,7 +75,7 @@ class App:
         self._store = store
         self._driver = store.driver
         self._access = access
-        self._flights: Flights = {}
+        self._repeats: Repeats[Response] = Repeats()
         self._streams: set[asyncio.Task[Any]] = set()
         self._routes: dict[str, dict[str, Operation]] = {}
         for each in OPERATIONS:
@@ -86,11 +87,7 @@ class App:
         method, path = scope["method"], scope["path"].removeprefix(scope.get("root_path", ""))
         headers = {k.decode("latin-1").lower(): v.decode("latin-1") for k, v in scope["headers"]}
         response = await self._respond(method, path, scope["query_string"], headers, receive)
-        try:
-            await self._send(response, headers, method, receive, send)
-        except LimpetError as error:
-            # The status is sent already: the answer is cut off, so that the client notices.
-            log.warning("a stream was cut off: %s", error)
+        await self._send(response, headers, method, receive, send)
 
     def end_streams(self) -> None:
         """End all answers that go on: the server stops, and the clients come back later."""
@@ -100,7 +97,6 @@ class App:
     async def _respond(
         self, method: str, path: str, query: bytes, headers: dict[str, str], receive: Receive
     ) -> Response:
-        compared = "if-match" in headers or "if-none-match" in headers
         try:
             if path == "/healthz":
                 return Response(200, b"{}")
@@ -111,15 +107,30 @@ class App:
             if operation.writes and not grant.write:
                 raise Refused(403, "Forbidden", "this token may only read: use another token")
             params = read_params(operation.params, _query(query))
-            call = Call(self._driver, grant, params, headers, flights=self._flights)
+            call = Call(self._driver, grant, params, headers)
             if operation.body is not None:
                 call.body = await self._body(operation, headers, receive)
-            return await self._answer(call, operation, await operation.handler(call))
+            key = call.repeat_key if operation.writes else None
+            if key is None:
+                return await self._act(call, operation)
+            return await self._repeats.run(
+                (grant, method, path, query, key),
+                lambda: self._act(call, operation),
+                again=call.again,
+                is_final=lambda response: response.status < 500,
+            )
         except LimpetError as error:
-            return problem(error, compared=compared)
+            return problem(error)
         except Exception:
             log.exception("an operation failed. path=`%s`", path)
             return problem(LimpetError("the server failed: its log says why"))
+
+    async def _act(self, call: Call, operation: Operation) -> Response:
+        try:
+            return await self._answer(call, operation, await operation.handler(call))
+        except LimpetError as error:
+            compared = "if-match" in call.headers or "if-none-match" in call.headers
+            return problem(error, compared=compared)
 
     def _operation(self, method: str, path: str) -> Operation:
         found = self._routes.get(path)
@@ -153,7 +164,8 @@ class App:
         if result is None:
             raise NotFound("there is nothing at this address")
         if isinstance(result, Stream):
-            return Response(200, result)
+            # An error before the first part has a status of its own.
+            return Response(200, await _begun(result))
         if isinstance(result, Listing):
             return await self._listed(call, result)
         if not isinstance(result, Answer):
@@ -169,7 +181,7 @@ class App:
         after, limit = call.params.get("after"), call.params.get("limit")
         if LINES_TYPE in call.headers.get("accept", ""):
             lines = self._lines(call, listing, after, limit)
-            return Response(200, Stream(lines, LINES_TYPE))
+            return Response(200, await _begun(Stream(lines, LINES_TYPE)))
         wanted = call.page_limit
         found = await self._page(listing, after, wanted) if wanted else []
         following = listing.cursor(found[-1]) if found and len(found) == wanted else None
@@ -181,7 +193,7 @@ class App:
 
     async def _lines(
         self, call: Call, listing: Listing, after: str | None, limit: int | None
-    ) -> Any:
+    ) -> AsyncGenerator[bytes, None]:
         left = limit
         while left is None or left > 0:
             wanted = limits.PAGE_ITEMS_MAX if left is None else min(left, limits.PAGE_ITEMS_MAX)
@@ -219,27 +231,43 @@ class App:
         task = asyncio.current_task()
         if task is None:
             return
+
+        def stop(_: object) -> None:
+            task.cancel()
+
         gone = asyncio.ensure_future(_gone(receive))
-        gone.add_done_callback(lambda _: task.cancel())
+        gone.add_done_callback(stop)
         self._streams.add(task)
-        parts = stream.parts
         try:
-            started = False
-            async for part in parts:
-                if not started:
-                    await send(_start(response))
-                    started = True
-                if part:
-                    await send({"type": "http.response.body", "body": part, "more_body": True})
-            if not started:
-                await send(_start(response))
+            await send(_start(response))
+            async with aclosing(stream.parts) as parts:
+                async for part in parts:
+                    if part:
+                        await send({"type": "http.response.body", "body": part, "more_body": True})
         except asyncio.CancelledError:
             pass  # the client left, or the server stops
         finally:
             self._streams.discard(task)
+            gone.remove_done_callback(stop)
             gone.cancel()
-            await parts.aclose()  # type: ignore[attr-defined]  # all are generators
         await send({"type": "http.response.body", "body": b""})
+
+
+async def _begun(stream: Stream) -> Stream:
+    """Return a stream whose first part was already awaited; a later error is its last line."""
+    first = await anext(stream.parts, b"")
+
+    async def parts() -> AsyncGenerator[bytes, None]:
+        async with aclosing(stream.parts) as rest:
+            yield first
+            try:
+                async for part in rest:
+                    yield part
+            except LimpetError as error:
+                log.warning("a stream was cut off: %s", error)
+                yield codec.encode(wire.problem_json(error)) + b"\n"
+
+    return Stream(parts(), stream.media_type)
 
 
 def _start(response: Response) -> dict[str, Any]:

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from limpet.api.driver import AsyncDriver
-from limpet.core import ids, limits, wire
-from limpet.errors import InvalidInput
+from limpet.api.opened import Tools
+from limpet.core import codec, ids, limits, wire
+from limpet.errors import Corrupt, InvalidInput
 from limpet.model import ANY, JSON, Expect, ScopeKey
 from limpet.protocol import Stamp
 from limpet.server.access import Grant
 from limpet.server.schema import Schema, check
-from limpet.server.streams import Flights
 
 _ETAG = re.compile(r'"([\x21\x23-\x7e]{1,128})"')
 _KEY_CHARS_MAX = 255
@@ -69,13 +69,11 @@ class Call:
         grant: Grant,
         params: dict[str, Any],
         headers: Mapping[str, str],
-        flights: Flights,
     ) -> None:
         self.driver = driver
         self.grant = grant
         self.params = params
         self.headers = headers
-        self.flights = flights
         self.body: Any = None
 
     @property
@@ -103,8 +101,11 @@ class Call:
 
     @property
     def labels(self) -> tuple[tuple[str, str], ...]:
-        pairs = (each.partition("=") for each in self.params["label"])
-        return tuple(limits.check_labels({name: value for name, _, value in pairs}).items())
+        try:
+            found = codec.decode(self.params.get("labels", "{}").encode())
+        except Corrupt:
+            raise InvalidInput('labels is a JSON object, as in {"run_id": "r-7"}') from None
+        return tuple(limits.check_labels(found).items())
 
     @property
     def expect(self) -> Expect:
@@ -124,8 +125,20 @@ class Call:
         return self.headers.get("limpet-lease")
 
     @property
-    def is_repeatable(self) -> bool:
+    def again(self) -> bool:
+        """Whether the same write may already be stored, its answer lost."""
         return "idempotency-key" in self.headers
+
+    @property
+    def repeat_key(self) -> str | None:
+        """What is the same in a request that is sent again."""
+        stamp = self.headers.get("limpet-stamp")
+        return self.headers.get("idempotency-key") if stamp is None else wire.stamp_of(stamp).nonce
+
+    @property
+    def tools(self) -> Tools:
+        """What a verb draws from; the stamp is the client's, if it sent one."""
+        return self.driver.tools._replace(draw=self.stamp)
 
     def stamp(self) -> Stamp:
         """Return the time and the random bits of a write: the client's, or drawn here."""

@@ -1,9 +1,8 @@
 """Answers that go on: snapshots as lines, events of a watch, changes for an engine."""
 
 import asyncio
-from collections.abc import AsyncIterator, Hashable, MutableMapping, Sequence
-from contextlib import asynccontextmanager
-from typing import TypeAlias
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import suppress
 
 from limpet.api.driver import AsyncDriver, running_loop
 from limpet.api.watching import Dispatcher, Subscription
@@ -15,33 +14,14 @@ from limpet.server.answers import EVENTS_TYPE, LINES_TYPE, Stream
 
 HEARTBEAT_S = 15.0
 _MANY = 100  # sessions that changed at once: a client reads everything again instead
+_FIRST_POLL_S_MAX = 10.0
 _RETRY_S = 1.0  # before a topic that cannot be read is read again
-
-Flights: TypeAlias = MutableMapping[Hashable, asyncio.Event]
-
-
-@asynccontextmanager
-async def alone(flights: Flights, key: Hashable, *, wait: bool) -> AsyncIterator[None]:
-    """Note that a write is under way; a repetition waits until the first has ended.
-
-    Otherwise a client that lost its connection and asks again could find nothing yet, store its
-    state, and the first request would store it once more.
-    """
-    while wait and (before := flights.get(key)) is not None:
-        await before.wait()
-    done = flights[key] = asyncio.Event()
-    try:
-        yield
-    finally:
-        if flights.get(key) is done:
-            del flights[key]
-        done.set()
 
 
 def snapshots(driver: AsyncDriver, scope: ScopeKey, ids: Sequence[str | None]) -> Stream:
     """Return snapshots with their states, a bounded number of them in memory."""
 
-    async def parts() -> AsyncIterator[bytes]:
+    async def parts() -> AsyncGenerator[bytes, None]:
         for at in range(0, len(ids), limits.PAGE_STATES_MAX):
             page = ids[at : at + limits.PAGE_STATES_MAX]
 
@@ -57,7 +37,7 @@ def snapshots(driver: AsyncDriver, scope: ScopeKey, ids: Sequence[str | None]) -
 def events(driver: AsyncDriver, topic: Topic, last_seen: str | None) -> Stream:
     """Return the changes of a topic as server-sent events."""
 
-    async def parts() -> AsyncIterator[bytes]:
+    async def parts() -> AsyncGenerator[bytes, None]:
         seen = last_seen
         yield b": watching\n\n"
         try:
@@ -96,10 +76,11 @@ class _Changes:
     def _subscribe(self, topic: Topic) -> Subscription:
         return Subscription(topic, lambda: self._loop.call_soon_threadsafe(self._notified.set))
 
-    async def parts(self) -> AsyncIterator[bytes]:
+    async def parts(self) -> AsyncGenerator[bytes, None]:
         try:
             for subscription in self._subscriptions.values():
                 self._dispatcher.add(subscription)
+            await self._first_poll()
             yield b"{}\n"
             while True:
                 self._notified.clear()
@@ -115,6 +96,15 @@ class _Changes:
         finally:
             for subscription in self._subscriptions.values():
                 self._dispatcher.remove(subscription)
+
+    async def _first_poll(self) -> None:
+        """Wait until all topics were polled: only then is a deletion noticed."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_FIRST_POLL_S_MAX):
+                while any(each.is_new for each in self._subscriptions.values()):
+                    self._notified.clear()
+                    await self._notified.wait()
+        await self._take()  # which the client reads by itself from now on
 
     async def _take(self) -> set[str | None]:
         sessions: set[str | None] = set()

@@ -54,7 +54,7 @@ PREFIX_PARAM = Param("prefix", PREFIX, "only sessions whose ids begin with this"
 AFTER = Param("after", TEXT, "`next` of the page before")
 LIMIT = Param("limit", COUNT, "how many at most")
 PAGE = (AFTER, LIMIT)
-LABEL = Param("label", TEXT, "`name=value`, may be repeated: all must match", many=True)
+LABELS = Param("labels", TEXT, 'a JSON object, as in `{"run_id": "r-7"}`: all must match')
 STATUS_PARAM = Param("status", STATUS, "only with this status")
 NAME = Param("name", ID, "the name of the note", required=True)
 ON = Param("on", ID, "the id of the snapshot that the note is on; without it, the scope's own")

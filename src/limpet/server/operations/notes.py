@@ -1,5 +1,6 @@
 """Operations on the notes and the lease of one scope."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from limpet.core import limits, prepare, wire
@@ -34,8 +35,25 @@ _ON_SCOPE = ""  # in a query, the notes of the scope itself
 )
 async def list_notes(call: Call) -> Result:
     """The notes of a scope, or on snapshot ids, ordered by name."""
-    scope, name = call.scope, call.params.get("name")
-    owners = [each or None for each in dict.fromkeys(call.params["on"] or [_ON_SCOPE])]
+    return _listed(call, call.params["on"] or [_ON_SCOPE], call.params.get("name"))
+
+
+@operation(
+    "POST",
+    "/v1/scope/notes/list",
+    *SCOPE_PARAMS,
+    *PAGE,
+    body=record({"on": array(nullable(ID), maxItems=limits.PRUNED_ITEMS_MAX)}, {"name": ID}),
+    answer=answers.page_of(answers.NOTE),
+    writes=False,
+)
+async def list_many_notes(call: Call) -> Result:
+    """The same for more snapshot ids than an address can hold; null: the scope itself."""
+    return _listed(call, call.body["on"], call.body.get("name"))
+
+
+def _listed(call: Call, on: Sequence[str | None], name: str | None) -> Listing:
+    scope, owners = call.scope, [each or None for each in dict.fromkeys(on)]
 
     def fetch(backend: Backend, after: str | None, limit: int) -> list[Note]:
         rest, last = owners, ""
@@ -126,6 +144,7 @@ _CHANGE = record(
         "delete": BOOLEAN,
         "expect": nullable(TEXT),
         "keep": record({"key": TEXT, "value": schema.ANYTHING}),
+        "stamp": TEXT,
     },
 )
 
@@ -151,6 +170,8 @@ def _change(call: Call, given: dict[str, Any]) -> NoteChange:
     if "value" not in given:
         raise InvalidInput(f"a change has a value, or delete: true. name=`{name}`")
     write, keep = _write(call, name, on, given["value"], expect), given.get("keep")
+    if "stamp" in given:
+        write = write._replace(stamp=wire.stamp_of(given["stamp"]))
     if keep is None:
         return write
     if not isinstance(given["value"], dict) or keep["key"] in given["value"]:
@@ -192,7 +213,7 @@ async def noted(call: Call) -> Result:
 
 # Leases
 
-_CLAIM = {"owner": ID, "ttl_s": {"type": "number", "minimum": 0.05, "maximum": limits.WAIT_S_MAX}}
+_CLAIM = {"owner": ID, "ttl_s": {"type": "number", "minimum": 0, "maximum": limits.WAIT_S_MAX}}
 _KEY = {"type": "string", "minLength": 1, "maxLength": 128, "pattern": "^[!-~]+$"}
 
 

@@ -14,7 +14,7 @@ from limpet.server import answers, schema, streams
 from limpet.server.answers import Answer, Listing
 from limpet.server.call import Call, Param
 from limpet.server.operations.declare import (
-    LABEL,
+    LABELS,
     LIMIT,
     ONE,
     PAGE,
@@ -109,13 +109,16 @@ def _time(text: str | None) -> datetime | None:
     "POST",
     "/v1/scope/append",
     *SCOPE_PARAMS,
-    body=record({"key": TEXT, "items": array(schema.ANYTHING)}, {"keep": BOOLEAN, **_FACTS}),
+    body=record(
+        {"key": TEXT, "items": array(schema.ANYTHING)},
+        {"keep": BOOLEAN, **_FACTS, "state_bytes_max": COUNT},
+    ),
     answer=answers.INFO,
     conditional=True,
 )
 async def append(call: Call) -> Result:
     """Add items to a list at the top level of the head's state."""
-    given = call.body
+    given, bytes_max = call.body, call.driver.tools.state_bytes_max
     commit = prepare.append(
         call.scope,
         given["key"],
@@ -127,17 +130,13 @@ async def append(call: Call) -> Result:
         expect=ANY,
         fence=call.fence,
         stamp=call.stamp(),
-        state_bytes_max=call.driver.tools.state_bytes_max,
+        state_bytes_max=min(bytes_max, given.get("state_bytes_max", bytes_max)),
     )
     return await _commit(call, commit._replace(expect=call.expect))
 
 
 async def _commit(call: Call, commit: Commit) -> Answer:
-    """Store a snapshot. A repeated request waits for the first one, and finds what that stored."""
-    again = call.is_repeatable
-    async with streams.alone(call.flights, (commit.scope, commit.stamp.nonce), wait=again):
-        work = verbs.save(commit._replace(again=again))
-        return stored(await call.driver.run(work))
+    return stored(await call.driver.run(verbs.save(commit._replace(again=call.again))))
 
 
 # Reading snapshots
@@ -195,7 +194,7 @@ async def load_many(call: Call) -> Result:
     "/v1/scope/history",
     *SCOPE_PARAMS,
     SNAPSHOT._replace(what="only this one"),
-    LABEL,
+    LABELS,
     STATUS_PARAM,
     Param("leaves", BOOLEAN, "without the parents of kept snapshots"),
     *PAGE,
@@ -309,7 +308,7 @@ async def fork(call: Call) -> Result:
         call.grant.check_session(to)
     options = {name: given.get(name) for name in ("to", "scope_id", "patch", "labels", "metadata")}
     key: ScopeKey = await call.driver.drive(
-        branching.fork(call.driver.tools, call.scope, given["id"], JSON_MODEL, **options)
+        branching.fork(call.tools, call.scope, given["id"], JSON_MODEL, **options)
     )
     head = await call.driver.run(lambda backend: backend.read_info(key, None))
     return {**wire.scope_json(key), "head": None if head is None else wire.info_json(head)}
@@ -327,7 +326,7 @@ async def restore(call: Call) -> Result:
     """Save an earlier state as the new head."""
     given = call.body
     work = branching.restore(
-        call.driver.tools,
+        call.tools,
         call.scope,
         given["id"],
         labels=given.get("labels"),

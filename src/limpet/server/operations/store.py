@@ -11,7 +11,7 @@ from limpet.server.answers import Listing
 from limpet.server.call import Call, Param, seq_after
 from limpet.server.operations.declare import (
     ANY_SESSION,
-    LABEL,
+    LABELS,
     LIMIT,
     PAGE,
     PREFIX_PARAM,
@@ -23,12 +23,15 @@ from limpet.server.operations.declare import (
 )
 from limpet.server.schema import BOOLEAN, COUNT, ID, KIND, PREFIX, TEXT, array, nullable, record
 
+_REFS_MAX = 1000
+
 
 @operation(
     "GET",
     "/v1",
     answer=record(
         {
+            "server": TEXT,
             "version": TEXT,
             "capabilities": array(TEXT),
             "state_bytes_max": COUNT,
@@ -43,6 +46,7 @@ async def about(call: Call) -> Result:
 
     capabilities = await call.driver.run(lambda backend: sorted(backend.capabilities))
     return {
+        "server": "limpet",
         "version": __version__,
         "capabilities": capabilities,
         "state_bytes_max": call.driver.tools.state_bytes_max,
@@ -112,7 +116,7 @@ def history_of(query: Query) -> Listing:
     "/v1/history",
     PREFIX_PARAM,
     SNAPSHOT._replace(what="only with this id"),
-    LABEL,
+    LABELS,
     STATUS_PARAM,
     *PAGE,
     answer=answers.page_of(answers.INFO),
@@ -133,7 +137,7 @@ async def history(call: Call) -> Result:
 async def refs(call: Call) -> Result:
     """The addresses of kept snapshots whose ids begin with a text."""
     call.grant.check_whole()
-    begin, limit = call.params["id_prefix"], call.page_limit
+    begin, limit = call.params["id_prefix"], min(call.params.get("limit", 100), _REFS_MAX)
     found = await call.driver.run(lambda backend: backend.find_refs(begin, limit=limit))
     return {"items": [wire.ref_json(each) for each in found]}
 
@@ -182,7 +186,13 @@ async def find_notes(call: Call) -> Result:
     return {"items": [wire.found_note_json(each) for each in found]}
 
 
-@operation("GET", "/v1/stats", ANY_SESSION, answer=answers.STATS)
+@operation(
+    "GET",
+    "/v1/stats",
+    ANY_SESSION,
+    LIMIT._replace(what="of `largest`; then a session's largest keys are left out"),
+    answer=answers.STATS,
+)
 async def stats(call: Call) -> Result:
     """The size of the store or a session."""
     session_id = call.params.get("session_id")
@@ -190,7 +200,11 @@ async def stats(call: Call) -> Result:
         call.grant.check_whole()
     else:
         call.grant.check_session(session_id)
-    return wire.stats_json(await call.driver.run(upkeep.stats(session_id)))
+    limit = call.params.get("limit")
+    if limit is None:
+        return wire.stats_json(await call.driver.run(upkeep.stats(session_id)))
+    found = await call.driver.run(lambda backend: backend.read_stats(session_id, limit=limit))
+    return wire.stats_json(found)
 
 
 @operation(
