@@ -1,9 +1,9 @@
 """Servers of the HTTP API: many stores behind one port in this process, or `limpet serve`.
 
-    with start_http() as http:
-        url = http.mount("sqlite:///file.db")   # each store has a path of its own
-        backend = opening.open_backend(url)
-        http.unmount(url)
+with start_http() as http:
+    url = http.mount("sqlite:///file.db")   # each store has a path of its own
+    backend = opening.open_backend(url)
+    http.unmount(url)
 """
 
 import asyncio

@@ -70,7 +70,7 @@ class HttpBackend:
         except BaseException:
             self._client.close()
             raise
-        if not isinstance(about, dict) or not isinstance(about.get("capabilities"), list):
+        if not isinstance(about, dict) or about.get("server") != "limpet":
             raise InvalidInput(f"this is not a limpet server. url=`{settings.url}`")
         self.capabilities = frozenset(about["capabilities"])
 
@@ -90,14 +90,14 @@ class HttpBackend:
         return [decode(each) for each in self._json(request)["items"]]
 
     def _pages(
-        self, path: str, query: _Query, after: str | None, limit: int, decode: Callable[[Any], T]
+        self, request: Request, after: str | None, limit: int, decode: Callable[[Any], T]
     ) -> list[T]:
         """Return a page; one that is longer than the server's pages takes several requests."""
         found: list[T] = []
         while len(found) < limit:
             wanted = min(limit - len(found), limits.PAGE_ITEMS_MAX)
-            more = (("limit", str(wanted)), *(() if not after else (("after", after),)))
-            page = self._json(Request("GET", path, (*query, *more)))
+            more = _query(limit=str(wanted), after=after or None)
+            page = self._json(request._replace(query=request.query + more))
             found += map(decode, page["items"])
             after = page["next"]
             if after is None:
@@ -157,19 +157,19 @@ class HttpBackend:
         after = None if query.after is None else wire.seq_cursor(query.after)
         if query.scope is None:
             given += _query(prefix=query.prefix)
-            return self._pages("/v1/history", given, after, limit, wire.info_of)
+            return self._pages(Request("GET", "/v1/history", given), after, limit, wire.info_of)
         given += _scope(query.scope) + _query(leaves="true" if query.leaves else None)
-        return self._pages("/v1/scope/history", given, after, limit, wire.info_of)
+        return self._pages(Request("GET", "/v1/scope/history", given), after, limit, wire.info_of)
 
     def list_ids(self, scope: ScopeKey, *, after: str, limit: int) -> list[str]:
-        return self._pages("/v1/scope/ids", _scope(scope), after, limit, str)
+        return self._pages(Request("GET", "/v1/scope/ids", _scope(scope)), after, limit, str)
 
     def find_refs(self, id_prefix: str, *, limit: int) -> list[SnapshotRef]:
         query = _query(id_prefix=id_prefix, limit=str(limit))
         return self._items(Request("GET", "/v1/refs", query), wire.some_ref_of)
 
     def list_sessions(self, *, prefix: str, after: str, limit: int) -> list[str]:
-        return self._pages("/v1/sessions", _query(prefix=prefix), after, limit, str)
+        return self._pages(Request("GET", "/v1/sessions", _query(prefix=prefix)), after, limit, str)
 
     def list_scopes(
         self,
@@ -182,7 +182,7 @@ class HttpBackend:
     ) -> list[ScopeInfo]:
         query = _query(session_id=session_id, kind=kind, prefix=prefix)
         cursor = None if after is None else wire.cursor_text(*after)
-        return self._pages("/v1/scopes", query, cursor, limit, wire.scope_info_of)
+        return self._pages(Request("GET", "/v1/scopes", query), cursor, limit, wire.scope_info_of)
 
     # Deleting
 
@@ -220,26 +220,29 @@ class HttpBackend:
         after: str,
         limit: int,
     ) -> list[Note]:
-        asked: dict[str, JSON] = {"on": list(on), "after": after, "limit": limit}
-        if name is not None:
-            asked["name"] = name
-        return self._post("/v1/scope/notes/list", asked, wire.note_of, _scope(scope))
+        named = {} if name is None else {"name": name}
+        found: list[Note] = []
+        for at in range(0, len(on), limits.PRUNED_ITEMS_MAX):
+            some = list(on[at : at + limits.PRUNED_ITEMS_MAX])
+            begin = wire.cursor_text(some[0] or "", after) if after and not at else None
+            page = Request("POST", "/v1/scope/notes/list", _scope(scope))
+            page = page._replace(body=codec.encode({"on": some, **named}))
+            found += self._pages(page, begin, limit - len(found), wire.note_of)
+        return found
 
     def read_notes(self, scope: ScopeKey, names: Sequence[str]) -> list[FoundNote]:
-        asked = {"names": list(names)}
-        return self._post("/v1/scope/notes/read", asked, wire.found_note_of, _scope(scope))
+        if not names:
+            return []
+        body = codec.encode({"names": list(names)})
+        request = Request("POST", "/v1/scope/notes/read", _scope(scope), body)
+        return self._items(request, wire.found_note_of)
 
     def find_notes(self, query: NoteQuery, *, limit: int) -> list[FoundNote]:
-        asked = {**query._asdict(), "limit": min(limit, _COUNT_MAX)}
-        return self._post("/v1/notes/find", asked, wire.found_note_of)
-
-    def _post(
-        self, path: str, asked: JSON, decode: Callable[[Any], T], query: _Query = ()
-    ) -> list[T]:
-        return self._items(Request("POST", path, query, codec.encode(asked)), decode)
+        body = codec.encode({**query._asdict(), "limit": min(limit, _COUNT_MAX)})
+        return self._items(Request("POST", "/v1/notes/find", (), body), wire.found_note_of)
 
     def list_noted(self, scope: ScopeKey, *, after: str, limit: int) -> list[str]:
-        return self._pages("/v1/scope/noted", _scope(scope), after, limit, str)
+        return self._pages(Request("GET", "/v1/scope/noted", _scope(scope)), after, limit, str)
 
     def write_note(self, write: NoteWrite) -> Note:
         scope, name, on = write.scope, write.name, write.on
