@@ -4,10 +4,8 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
-from datetime import datetime
 from typing import Any, TypeVar
 from urllib.parse import quote
 
@@ -185,37 +183,3 @@ def parse_json(text: bytes) -> limpet.JSON:
 
 def echo_json(value: Any, *, indent: int | None = 2) -> None:
     click.echo(json.dumps(value, indent=indent))
-
-
-def time_json(moment: datetime) -> str:
-    return moment.isoformat().replace("+00:00", "Z")
-
-
-def ref_json(ref: limpet.SnapshotRef | None) -> dict[str, str] | None:
-    return None if ref is None else {**ref.scope._asdict(), "id": ref.id}
-
-
-def snapshot_json(info: limpet.SnapshotInfo) -> dict[str, Any]:
-    return {
-        **info.scope._asdict(),
-        "id": info.id,
-        "parent_id": info.parent_id,
-        "forked_from": ref_json(info.forked_from),
-        "status": info.status,
-        "labels": info.labels,
-        "metadata": info.metadata,
-        "created_at": time_json(info.created_at),
-        "updated_at": time_json(info.updated_at),
-        "kept": info.kept,
-        "size": info.size,
-        "revision": info.revision,
-    }
-
-
-def finding_json(finding: limpet.Finding) -> dict[str, object]:
-    scope = None if finding.scope is None else finding.scope._asdict()
-    return {**asdict(finding), "scope": scope}
-
-
-def findings_json(findings: Iterable[limpet.Finding]) -> list[dict[str, object]]:
-    return [finding_json(each) for each in findings]

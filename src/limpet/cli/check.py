@@ -8,8 +8,9 @@ from rich.text import Text
 
 import limpet
 from limpet.cli import _exits
-from limpet.cli._shared import echo_json, existing_store, finding_json, store_options
+from limpet.cli._shared import echo_json, existing_store, store_options
 from limpet.cli._terminal import make_console
+from limpet.core.wire import finding_json
 from limpet.views.format import count_text, visible
 
 _STYLES = {"error": "bad", "warning": "odd", "info": "accent"}

@@ -9,9 +9,10 @@ from rich.text import Text
 import limpet
 from limpet import portable
 from limpet.cli import _exits
-from limpet.cli._shared import echo_json, existing_store, findings_json, json_option, session_option
+from limpet.cli._shared import echo_json, existing_store, json_option, session_option
 from limpet.cli._terminal import make_console
 from limpet.cli._transfer import code_of_skipped, draw_skipped, progress, snapshots_in
+from limpet.core.wire import finding_json
 from limpet.opening import file_of
 from limpet.views.format import count_text, masked_url, size_text, visible
 from limpet.views.refs import find_session
@@ -93,8 +94,8 @@ def _shape(
     return {
         **asdict(done),
         "verified": verified,
-        "conflicts": findings_json(conflicts),
-        "skipped": findings_json(done.skipped),
+        "conflicts": [finding_json(each) for each in conflicts],
+        "skipped": [finding_json(each) for each in done.skipped],
     }
 
 

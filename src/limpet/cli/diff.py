@@ -14,12 +14,12 @@ from limpet.cli._shared import (
     echo_json,
     existing_store,
     load_snapshot,
-    snapshot_json,
     store_options,
 )
 from limpet.cli._tables import now
 from limpet.cli._terminal import output
 from limpet.core.diff import diff as compare
+from limpet.core.wire import info_json
 from limpet.views.diff import MARKS, Group, Messages, brief, dotted, groups, text_lines, value_lines
 from limpet.views.format import (
     address_text,
@@ -124,7 +124,7 @@ def _shape(
     found: limpet.Diff,
     by_key: list[Group] | None,
 ) -> dict[str, object]:
-    heads = {"a": None if old is None else snapshot_json(old), "b": snapshot_json(new)}
+    heads = {"a": None if old is None else info_json(old), "b": info_json(new)}
     if by_key is not None:
         none = dict.fromkeys(("added", "changed", "removed", "moved"), 0)
         return {**heads, "stat": [{"key": each.key, **none, **each.counts} for each in by_key]}

@@ -17,7 +17,6 @@ from limpet.cli._shared import (
     complete_session,
     echo_json,
     existing_store,
-    findings_json,
     store_options,
 )
 from limpet.cli._terminal import make_console
@@ -29,6 +28,7 @@ from limpet.cli._transfer import (
     progress,
     snapshots_in,
 )
+from limpet.core.wire import finding_json
 from limpet.model import Finding, Note, ScopeKey
 from limpet.views.document import ScopePage
 from limpet.views.format import count_text, size_text, visible
@@ -99,7 +99,7 @@ def export(
         else:
             done = _document(store, session_id, form, output, images=images)
     if output is not None and as_json:
-        counts = {**done._asdict(), "skipped": findings_json(done.skipped)}
+        counts = {**done._asdict(), "skipped": [finding_json(each) for each in done.skipped]}
         echo_json({"path": output, "format": form, **counts})
     else:
         draw_skipped(done.skipped)

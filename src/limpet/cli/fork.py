@@ -12,10 +12,10 @@ from limpet.cli._shared import (
     echo_json,
     existing_store,
     parse_json,
-    snapshot_json,
     store_options,
 )
 from limpet.cli._terminal import make_console
+from limpet.core.wire import info_json
 from limpet.views.format import address_text, short_id, visible
 from limpet.views.refs import find_snapshot
 
@@ -66,7 +66,7 @@ def fork(
         key = made.key
         head = made.info() if as_json else None
     if as_json:
-        first = None if head is None else snapshot_json(head)
+        first = None if head is None else info_json(head)
         echo_json({"scope": key._asdict(), "head": first})
         return _exits.FINE
     console = make_console()

@@ -13,10 +13,11 @@ import click
 import limpet
 from limpet import portable
 from limpet.cli import _exits
-from limpet.cli._shared import echo_json, findings_json, store_options
+from limpet.cli._shared import echo_json, store_options
 from limpet.cli._terminal import make_console
 from limpet.cli._transfer import draw_skipped, progress
 from limpet.compat import genkit, runs, strands
+from limpet.core.wire import finding_json
 from limpet.views.format import count_text, masked_url, visible
 
 _FOLDERS = ("strands", "genkit", "go-runs")
@@ -98,7 +99,7 @@ class _Imported(NamedTuple):
 def _report(form: str, url: str, done: _Imported, as_json: bool) -> None:
     if as_json:
         facts = {"format": form, "snapshots": done.snapshots, "written": done.written}
-        echo_json({**facts, "skipped": findings_json(done.skipped)})
+        echo_json({**facts, "skipped": [finding_json(each) for each in done.skipped]})
         return
     draw_skipped(done.skipped)
     some = f"{done.written:,} written" if done.written else "nothing new"

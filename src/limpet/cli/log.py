@@ -19,11 +19,11 @@ from limpet.cli._shared import (
     complete_session,
     echo_json,
     existing_store,
-    snapshot_json,
     store_options,
 )
 from limpet.cli._tables import Column, now, print_line, source_text, status_text, table
 from limpet.cli._terminal import make_console, output
+from limpet.core.wire import info_json
 from limpet.model import ScopeInfo, ScopeKey, SnapshotInfo, SnapshotRef
 from limpet.views.chat import ChatTurn, read_chat, turn_text
 from limpet.views.format import age_text, moment_text, short_id, size_text, visible
@@ -191,7 +191,7 @@ def _write_json(
     for each in found:
         head_id = None if each.head is None else each.head.id
         for info in _listed(store, each, wanted):
-            shape = {**snapshot_json(info), "is_head": info.id == head_id}
+            shape = {**info_json(info), "is_head": info.id == head_id}
             if messages:
                 turn = _last_turn(store, info)
                 shape["message"] = None if turn is None else turn_text(turn)

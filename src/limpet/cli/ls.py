@@ -16,13 +16,11 @@ from limpet.cli._shared import (
     complete_session,
     echo_json,
     existing_store,
-    ref_json,
-    snapshot_json,
     store_options,
-    time_json,
 )
 from limpet.cli._tables import Column, now, print_line, print_table, source_text, status_text
 from limpet.cli._terminal import output
+from limpet.core.wire import info_json, ref_json, time_json
 from limpet.model import ScopeKey
 from limpet.views import overview
 from limpet.views.format import age_text, bar, ratio, short_id, size_text, visible
@@ -312,7 +310,7 @@ def _scope_json(each: ScopeOverview) -> dict[str, object]:
         **each.key._asdict(),
         **_about_json(each.about),
         "damaged": each.damaged,
-        "head": None if each.head is None else snapshot_json(each.head),
+        "head": None if each.head is None else info_json(each.head),
     }
     if each.counts is not None:
         snapshots, branches, logical_bytes, _ = each.counts

@@ -11,11 +11,11 @@ from limpet.cli._shared import (
     confirm,
     echo_json,
     existing_store,
-    snapshot_json,
     store_options,
     yes_option,
 )
 from limpet.cli._terminal import make_console
+from limpet.core.wire import info_json
 from limpet.views.format import address_text, short_id, visible
 from limpet.views.refs import find_snapshot
 
@@ -63,8 +63,8 @@ def restore(
             head = scope.restore(source.id, expect=seen)
     changed = head.revision != seen
     if as_json:
-        old = None if before is None else snapshot_json(before)
-        shape = {"restored": snapshot_json(source), "before": old, "head": snapshot_json(head)}
+        old = None if before is None else info_json(before)
+        shape = {"restored": info_json(source), "before": old, "head": info_json(head)}
         echo_json({**shape, "changed": changed})
     else:
         _report(source, before, head if changed else None)

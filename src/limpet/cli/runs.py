@@ -26,11 +26,11 @@ from limpet.cli._shared import (
     existing_store,
     parse_json,
     store_options,
-    time_json,
     url_here,
 )
 from limpet.cli._tables import Column, now, print_table, status_text
 from limpet.cli._terminal import make_console, output
+from limpet.core.wire import time_json
 from limpet.opening import environment
 from limpet.runs import RunInfo, abort, get
 from limpet.runs import list as list_runs

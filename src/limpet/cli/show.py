@@ -17,11 +17,11 @@ from limpet.cli._shared import (
     echo_json,
     existing_store,
     load_snapshot,
-    snapshot_json,
     store_options,
 )
 from limpet.cli._tables import now, status_text
 from limpet.cli._terminal import output
+from limpet.core.wire import info_json
 from limpet.model import JSON, Snapshot
 from limpet.views.chat import Chat, other_values, read_chat, value_text
 from limpet.views.format import address_text, age_text, clipped, moment_text, size_text, visible
@@ -74,7 +74,7 @@ def show(
         snapshot = load_snapshot(store, info)
     value = snapshot.state if path is None else value_at(snapshot.state, path)
     if as_json:
-        echo_json({**snapshot_json(snapshot), "state": value})
+        echo_json({**info_json(snapshot), "state": value})
         return _exits.FINE
     with output() as console:
         if raw:

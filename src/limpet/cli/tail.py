@@ -16,11 +16,11 @@ from limpet.cli._shared import (
     echo_json,
     echo_skipped,
     existing_store,
-    snapshot_json,
     store_options,
 )
 from limpet.cli._tables import status_text
 from limpet.cli._terminal import make_console
+from limpet.core.wire import info_json
 from limpet.model import ScopeKey, Snapshot, SnapshotInfo
 from limpet.views.chat import ChatTurn, News, chat_news, read_chat, turn_text
 from limpet.views.format import address_text, moment_text, short_id, size_text, visible
@@ -97,12 +97,12 @@ def tail(
 class _JsonOutput:
     def talk(self, snapshot: Snapshot, news: News) -> None:
         turns = [turn_json(turn) for turn in news.turns]
-        shape = {**snapshot_json(snapshot), "replaced": news.is_replaced, "turns": turns}
+        shape = {**info_json(snapshot), "replaced": news.is_replaced, "turns": turns}
         echo_json(shape, indent=None)
 
     def line(self, info: SnapshotInfo, last: ChatTurn | None = None) -> None:
         turns = [] if last is None else [turn_json(last)]
-        echo_json({**snapshot_json(info), "replaced": False, "turns": turns}, indent=None)
+        echo_json({**info_json(info), "replaced": False, "turns": turns}, indent=None)
 
     def end(self) -> None:
         pass

@@ -21,7 +21,6 @@ it, `address_body` adds a checksum. `unpack` is their exact inverse.
 import gc
 import json
 import operator
-import re
 from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from itertools import accumulate, islice, starmap
@@ -55,7 +54,10 @@ _PART_NS = 300  # to check and encode one part; a character takes less than one
 _LARGE_NS = 5_000_000
 _UNBOUNDED = 2**62
 _WIDE = b" "
-_MAYBE_WIDE = re.compile(rb"\d{19}")
+# Every digit as 0, all else as a space: to find a long number in it is ten times as fast as with a
+# regular expression.
+_DIGITS = bytes(48 if 48 <= each <= 57 else 32 for each in range(256))
+_LONG = b"0" * 19  # digits: perhaps an integer beyond 64 bits
 _SHORT_CHARS = 1024
 _TRIMMED_BYTES_MAX = 64 * 1024
 _MEMBERS_MAX = 64  # whose offsets are remembered: an agent's state has a handful
@@ -287,7 +289,7 @@ def decode_foreign(encoded: bytes) -> JSON:
         Corrupt: the bytes are not JSON.
     """
     # The fast parser would round such integers.
-    return decode(_WIDE + encoded if _MAYBE_WIDE.search(encoded) else encoded)
+    return decode(_WIDE + encoded if _LONG in encoded.translate(_DIGITS) else encoded)
 
 
 def _refuse_constant(name: str) -> None:

@@ -12,7 +12,6 @@ from limpet.server.access import Access
 from limpet.server.app import App
 
 _STOP_S_MAX = 30  # for what was accepted to finish
-_BACKLOG = 2048
 
 
 class _Server(uvicorn.Server):
@@ -60,12 +59,18 @@ def run(
         async with store:
             await _Server(config, app, lambda: started(address)).serve([listening])
 
-    asyncio.run(serve())
+    with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
+        runner.run(serve())
 
 
 def _bound(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # asyncio sends small answers at once only where the protocol is stated.
+    found = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        return socket.create_server((host, port), family=family, backlog=_BACKLOG)
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        found.bind((host, port))
     except OSError as cause:
+        found.close()
         raise Unavailable(f"cannot listen: {cause.strerror}. host=`{host}` port=`{port}`") from None
+    return found

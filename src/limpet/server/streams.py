@@ -12,7 +12,7 @@ from limpet.model import JSON, ScopeKey
 from limpet.protocol import Backend, Topic
 from limpet.server.answers import EVENTS_TYPE, LINES_TYPE, Stream
 
-HEARTBEAT_S = 15.0
+HEARTBEAT_S = 30.0
 _MANY = 100  # sessions that changed at once: a client reads everything again instead
 _FIRST_POLL_S_MAX = 10.0
 _RETRY_S = 1.0  # before a topic that cannot be read is read again
