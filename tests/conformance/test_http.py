@@ -8,8 +8,15 @@ import pytest
 from limpet import opening
 from limpet.protocol import Backend
 from limpet.testing import conformance
-from tests.conformance.parts import Sync
+from limpet.testing.conformance.backend import BackendPromises
+from limpet.testing.conformance.damage import Damage
+from limpet.testing.conformance.exactness import Exactness
+from limpet.testing.conformance.watching import Watching
+from tests.conformance.parts import Async, InBoth, Stored, Sync
+from tests.conformance.test_postgres import OnReusedPostgres, reused
 from tests.servers.http import Http
+
+__all__ = ["reused"]  # a fixture
 
 
 class OverHttp(conformance.Kit):
@@ -33,5 +40,21 @@ class OverHttp(conformance.Kit):
         return opening.open_backend(url)
 
 
-class TestHttp(Sync, OverHttp, conformance.Suite):
+class TestHttp(Sync, OverHttp, BackendPromises, Exactness, Damage, Watching):
+    """The chapters that depend on what travels; the server's engine is tested elsewhere."""
+
+
+@pytest.mark.slow
+class TestHttpAtLength(Sync, OverHttp, conformance.Suite):
     """Every chapter."""
+
+
+@pytest.mark.slow
+class TestHttpAsync(Async, OverHttp, InBoth):
+    pass
+
+
+@pytest.mark.slow
+class TestHttpOnPostgres(Sync, OverHttp, OnReusedPostgres, Stored):
+    def store_url(self, place: Path) -> str:
+        return self.schemas.url(self.schema_of(place))

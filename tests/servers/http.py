@@ -65,7 +65,9 @@ class Http:
 
 @contextmanager
 def start_http() -> Iterator[Http]:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
+    # asyncio sends small answers at once only where the protocol is stated.
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listening:
+        listening.bind(("127.0.0.1", 0))
         http = Http(listening.getsockname()[1])
         server = uvicorn.Server(uvicorn.Config(http, lifespan="off", log_level="error"))
         thread = threading.Thread(
