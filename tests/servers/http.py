@@ -17,7 +17,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import pytest
 
@@ -42,12 +42,18 @@ class Http:
         self.loop: asyncio.AbstractEventLoop | None = None
         self._names = itertools.count()
         self._mounted: dict[str, tuple[App, limpet.AsyncStore]] = {}
+        self._forgetful: set[str] = set()
 
-    def mount(self, url: str, **options: Any) -> str:
-        """Serve a store; return the URL by which it is opened."""
+    def mount(self, url: str, *, is_forgetful: bool = False) -> str:
+        """Serve a store; return the URL by which it is opened.
+
+        A forgetful server remembers no answers: as if each request came to another server.
+        """
         name = f"store-{next(self._names)}"
-        store = limpet.open_async(url, **options)
+        store = limpet.open_async(url)
         self._mounted[name] = App(store, Access()), store
+        if is_forgetful:
+            self._forgetful.add(name)
         return f"http://127.0.0.1:{self.port}/{name}"
 
     def unmount(self, url: str) -> None:
@@ -59,7 +65,9 @@ class Http:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.loop = asyncio.get_running_loop()
         name = scope["path"].split("/")[1]
-        app, _ = self._mounted[name]
+        app, store = self._mounted[name]
+        if name in self._forgetful:
+            app = App(store, Access())
         await app({**scope, "root_path": f"/{name}"}, receive, send)
 
 

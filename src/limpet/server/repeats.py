@@ -1,6 +1,7 @@
 """Requests that are sent again because the first answer was lost: they get the first answer."""
 
 import asyncio
+import weakref
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Generic, TypeVar
@@ -14,12 +15,14 @@ class Repeats(Generic[T]):
     """The writes under way, and the answers of the last ones.
 
     A repetition waits for the first request, if that is still under way: otherwise it could find
-    nothing yet, store its state, and the first would store it once more. After a restart nothing is
-    remembered; a save is then found by its nonce in the store.
+    nothing yet, store its state, and the first would store it once more. For the same reason a
+    first request that arrives after its repetition gets the answer of that. After a restart nothing
+    is remembered; a save is then found by its nonce in the store.
     """
 
     def __init__(self) -> None:
         self._answers: OrderedDict[Hashable, asyncio.Future[T]] = OrderedDict()
+        self._repetitions: weakref.WeakSet[asyncio.Future[T]] = weakref.WeakSet()
 
     async def run(
         self,
@@ -33,7 +36,9 @@ class Repeats(Generic[T]):
 
         Answers that are not final (the storage did not answer) are not remembered.
         """
-        while again and (before := self._answers.get(key)) is not None:
+        while (before := self._answers.get(key)) is not None:
+            if not again and before not in self._repetitions:
+                break  # another write, with the same stamp
             answer = await asyncio.shield(before)
             if is_final(answer):
                 return answer
@@ -41,6 +46,8 @@ class Repeats(Generic[T]):
                 break
         mine = self._answers[key] = asyncio.get_running_loop().create_future()
         self._answers.move_to_end(key)
+        if again:
+            self._repetitions.add(mine)
         try:
             answer = await act()
         except BaseException:
