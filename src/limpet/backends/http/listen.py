@@ -113,5 +113,5 @@ class HttpListener:
         """End the thread that reads, which then closes the connection."""
         stream, self._stream = self._stream, None
         if stream is not None:
-            with suppress(OSError, RuntimeError):  # it has ended already
+            with suppress(OSError, RuntimeError, ValueError):  # it has ended already
                 stream.shutdown()
