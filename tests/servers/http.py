@@ -14,10 +14,10 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Self
+from typing import Any, Self, TypeAlias
 
 import pytest
 
@@ -34,6 +34,9 @@ except ImportError:
     pytest.fail("these tests need the extras `http` and `server`: pip install 'limpet[all]'")
 
 
+Application: TypeAlias = "Callable[[Scope, Receive, Send], Awaitable[None]]"
+
+
 class Http:
     """An application that passes each request to the store whose name begins its path."""
 
@@ -43,6 +46,7 @@ class Http:
         self._names = itertools.count()
         self._mounted: dict[str, tuple[App, limpet.AsyncStore]] = {}
         self._forgetful: set[str] = set()
+        self._others: dict[str, Application] = {}
 
     def mount(self, url: str, *, is_forgetful: bool = False) -> str:
         """Serve a store; return the URL by which it is opened.
@@ -56,6 +60,12 @@ class Http:
             self._forgetful.add(name)
         return f"http://127.0.0.1:{self.port}/{name}"
 
+    def mount_app(self, app: Application) -> str:
+        """Answer with another application."""
+        name = f"app-{next(self._names)}"
+        self._others[name] = app
+        return f"http://127.0.0.1:{self.port}/{name}"
+
     def unmount(self, url: str) -> None:
         app, store = self._mounted.pop(url.rpartition("/")[2])
         assert self.loop is not None
@@ -65,6 +75,9 @@ class Http:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.loop = asyncio.get_running_loop()
         name = scope["path"].split("/")[1]
+        if name in self._others:
+            await self._others[name](scope, receive, send)
+            return
         app, store = self._mounted[name]
         if name in self._forgetful:
             app = App(store, Access())
@@ -72,12 +85,13 @@ class Http:
 
 
 @contextmanager
-def start_http() -> Iterator[Http]:
+def start_http(**options: Any) -> Iterator[Http]:
+    """Start a server in a thread; the options are uvicorn's."""
     # asyncio sends small answers at once only where the protocol is stated.
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listening:
         listening.bind(("127.0.0.1", 0))
         http = Http(listening.getsockname()[1])
-        server = uvicorn.Server(uvicorn.Config(http, lifespan="off", log_level="error"))
+        server = uvicorn.Server(uvicorn.Config(http, lifespan="off", log_level="error", **options))
         thread = threading.Thread(
             target=lambda: asyncio.run(server.serve([listening])), name="http", daemon=True
         )

@@ -64,15 +64,16 @@ class HttpBackend:
         self._client = Client(settings, clock)
         self._draw = draw
         try:
-            about = self._json(Request("GET", "/v1"))
+            about = codec.decode_foreign(self._client.send_once(Request("GET", "/v1")))
+            if not isinstance(about, dict) or about.get("server") != "limpet":
+                raise InvalidInput(f"this is not a limpet server. url=`{settings.url}`")
+            self.capabilities = frozenset[str](about["capabilities"])
         except NotOurs as error:
+            self._client.close()
             raise InvalidInput(str(error)) from error
         except BaseException:
             self._client.close()
             raise
-        if not isinstance(about, dict) or about.get("server") != "limpet":
-            raise InvalidInput(f"this is not a limpet server. url=`{settings.url}`")
-        self.capabilities = frozenset(about["capabilities"])
 
     def close(self) -> None:
         self._client.close()

@@ -211,6 +211,13 @@ class Client:
                 headers = {**request.headers, "Idempotency-Key": nonce}
                 request = request._replace(headers=headers)
 
+    def send_once(self, request: Request) -> bytes:
+        """Return the answer of a request that changes nothing, without trying again."""
+        try:
+            return self._once(request)
+        except _NoAnswer as failure:
+            raise self._unavailable(failure) from failure.__cause__
+
     def stream(self, request: Request) -> urllib3.BaseHTTPResponse:
         """Return an answer that goes on; the caller closes it."""
         try:
