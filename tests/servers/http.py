@@ -107,6 +107,7 @@ class Served:
 
     def __init__(self, url: str, *args: str, folder: Path) -> None:
         self._command = [sys.executable, "-m", "limpet", "serve", url, *args]
+        self._folder = folder
         self._log = folder / "serve.log"
         with socket.create_server(("127.0.0.1", 0)) as free:
             self.port: int = free.getsockname()[1]
@@ -119,6 +120,7 @@ class Served:
                 [*self._command, "--port", str(self.port)],
                 stdout=log,
                 stderr=log,
+                cwd=self._folder,
                 env={**os.environ, "PYTHONUNBUFFERED": "1"},
             )
         process = self._process
