@@ -14,6 +14,7 @@ import pytest
 
 import limpet
 from limpet import InvalidInput, LimpetError, Store, Unavailable, Unsupported
+from limpet.protocol import NoteQuery
 from tests.concurrency.pg_tools import WRITES, Background, everything, fill, opened, outage
 from tests.servers.pg_proxy import PgProxy
 from tests.servers.pooler import Pooler
@@ -354,6 +355,24 @@ def test_tables_of_a_newer_version(postgres: Postgres, schemas: Schemas, postgre
     for setup in (True, False):
         with pytest.raises(Unsupported, match="999"):
             limpet.open(postgres_url, setup=setup)
+
+
+def test_tables_of_the_first_version_get_the_index_of_notes(
+    postgres: Postgres, schemas: Schemas, postgres_url: str
+) -> None:
+    with opened(postgres, postgres_url) as store, postgres.connect() as conn:
+        store.scope("a").set_note("n", 1)
+        conn.execute(f"DROP INDEX {schemas.name()}.notes_by_time")
+        conn.execute(f"DELETE FROM {schemas.name()}.schema_migrations WHERE version > 1")
+    with pytest.raises(Unavailable, match="found=`1` needed=`2`"):
+        limpet.open(postgres_url, setup=False)
+    with opened(postgres, postgres_url) as store, postgres.connect() as conn:
+        query = NoteQuery("main", "agent", "a")
+        found = store.driver.opened.backend.find_notes(query, limit=9)
+        assert [(each.name, each.value) for each in found] == [("n", 1)]
+        name = f"{schemas.name()}.notes_by_time"
+        assert conn.execute("SELECT to_regclass(%s)", (name,)).fetchone() != (None,)
+        assert list(store.check()) == []
 
 
 # Many at once

@@ -106,7 +106,11 @@ CASES = {
         HIT | {(S, "id-2")},
     ),
     "column added": stays("schema_differs", run("ALTER TABLE notes ADD COLUMN x INTEGER"), set()),
-    "table missing": Case(run("DROP TABLE notes"), {"table_missing"}, {"table_missing"}),
+    "table missing": Case(
+        run("DROP TABLE notes"),
+        {"table_missing", "index_missing"},
+        {"table_missing", "index_missing"},
+    ),
     "application id": stays("application_id_wrong", run("PRAGMA application_id = 7"), set()),
     "user version": stays("user_version_wrong", run("PRAGMA user_version = 0"), set()),
     "newer version": stays("user_version_wrong", run("PRAGMA user_version = 9999"), set()),

@@ -20,6 +20,7 @@ from limpet.backends.sql.transaction import load_migrations
 from limpet.backends.sqlite.errors import APPLICATION_ID
 from limpet.cli._app import run as code_of_command
 from limpet.cli._exits import CORRUPT
+from limpet.protocol import NoteQuery
 
 
 @pytest.fixture
@@ -130,6 +131,22 @@ def test_a_newer_version_is_not_touched(path: Path) -> None:
     execute(path, f"PRAGMA user_version = {newest}")
     with limpet.open(url_of(path)) as store:
         assert len(list(store.sessions())) == 4
+
+
+def test_a_file_of_the_first_version_gets_the_index_of_notes(path: Path) -> None:
+    fill(path)
+    with limpet.open(url_of(path)) as store:
+        store.scope("a").set_note("n", 1)
+    execute(path, "DROP INDEX notes_by_time", "DELETE FROM schema_migrations WHERE version > 1")
+    execute(path, "PRAGMA user_version = 1")
+
+    with limpet.open(url_of(path)) as store:
+        note = store.scope("a").note("n")
+        assert note is not None
+        assert note.value == 1
+        found = store.driver.opened.backend.find_notes(NoteQuery("main", "agent", "a"), limit=9)
+        assert [each.name for each in found] == ["n"]
+        assert list(store.check()) == []
 
 
 # Damaged files.

@@ -103,6 +103,19 @@ def test_what_walks_by_place_uses_no_index(conn: sqlite3.Connection, name: str) 
     assert not any(step.startswith("SCAN") for step in rest)
 
 
+def test_notes_are_found_by_their_time(conn: sqlite3.Connection) -> None:
+    """Of each scope only as many as are wanted are read, and those by their key."""
+    plan = plan_of(conn, "find_notes")
+    assert "SEARCH i USING INDEX notes_by_time (scope_pk=?)" in plan
+    assert "SEARCH n USING INTEGER PRIMARY KEY (rowid=?)" in plan
+
+
+def test_no_statement_is_planned_again_for_its_values() -> None:
+    """SQLite does so if a value may make a partial index usable; that takes longer than to run."""
+    bare = re.compile(r"\bon_id = [:?]")
+    assert [name for name, text in STATEMENTS.items() if bare.search(text)] == []
+
+
 def test_no_placeholder_has_a_number() -> None:
     """With a sequence of values `?1` is a warning from Python 3.12 on, and an error in 3.14."""
     assert [name for name, text in STATEMENTS.items() if re.search(r"\?\d", text)] == []

@@ -498,6 +498,23 @@ def read_summed(stored: bytes, *, what: str) -> bytes:
     return rest[2:]
 
 
+# Compressors that nobody uses. To make one takes longer than to compress a small payload, since its
+# memory comes from the operating system each time. One must not be used by two threads at once.
+_idle_compressors: dict[int, list[zstandard.ZstdCompressor]] = {}
+
+
+def compress(payload: bytes, level: int) -> bytes:
+    """Return a zstd frame."""
+    idle = _idle_compressors.setdefault(level, [])
+    try:
+        compressor = idle.pop()
+    except IndexError:
+        compressor = zstandard.ZstdCompressor(level=level)
+    frame = compressor.compress(payload)
+    idle.append(compressor)
+    return frame
+
+
 def squeeze(
     payload: bytes, form: int = WHOLE, *, pack: bool = False, seal: Seal = NO_SEAL
 ) -> tuple[int, bytes]:
@@ -508,7 +525,7 @@ def squeeze(
     encoding, body = form, payload
     if len(payload) >= _COMPRESSED_MIN[form]:
         level = _LEVEL_PACK if pack else _LEVEL[form]
-        frame = zstandard.ZstdCompressor(level=level).compress(payload)
+        frame = compress(payload, level)
         if len(frame) < len(payload):
             encoding, body = form + ZSTD, frame
     return encoding, seal.seal(body)

@@ -37,7 +37,7 @@ def squeezed(value: bytes) -> bytes:
     """Return the value of a note as a SQL engine stores it: compressed if that is shorter."""
     if len(value) < _SQUEEZED_MIN:
         return value
-    frame = zstandard.ZstdCompressor(level=1).compress(value)
+    frame = codec.compress(value, level=1)
     return frame if len(frame) < len(value) else value
 
 
@@ -77,8 +77,10 @@ def written_note(write: NoteWrite, existing: NoteRow | None) -> NoteRow:
 
 def check_expect(change: NoteChange, existing: NoteRow | None) -> None:
     """Raise Conflict if a note is not at `expect`."""
+    if change.expect is ANY:
+        return
     found = None if existing is None else existing.revision
-    if change.expect is not ANY and change.expect != found:
+    if change.expect != found:
         on = "" if change.on is None else f" on=`{change.on}`"
         raise Conflict(
             f"the note has changed. name=`{change.name}`{on} found=`{found}`",

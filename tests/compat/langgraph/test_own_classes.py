@@ -42,6 +42,9 @@ class Shop:
     class Order(BaseModel):
         to: Address | None = None
 
+    class Shape(NamedTuple):
+        sides: int
+
 
 class Page(BaseModel, Generic[T]):
     items: list[T]
@@ -315,6 +318,18 @@ def test_what_is_stored_is_refused_with_the_line_to_paste() -> None:
     # A name that is no name of a class is not pasted anywhere.
     with pytest.raises(InvalidInput, match=r"list it in `allow`. class=`os:x; y`"):
         decoded(codec.encode({"$object": "os:x; y", "fields": {}}))
+
+
+def test_a_listed_name_is_no_other_class_of_that_name() -> None:
+    """LangGraph lists an inner class without the outer one: only if it is no class at the top."""
+    listed = Allowed([(__name__, "Order"), (__name__, "Shape")])
+    assert listed.class_of(f"{__name__}:Shop.Order") is Shop.Order
+    assert listed.name_of(Shop.Order) == f"{__name__}:Shop.Order"
+    assert listed.class_of(f"{__name__}:Shape") is Shape
+    assert listed.class_of(f"{__name__}:Shop.Shape") is None
+    assert listed.name_of(Shop.Shape) is None
+    # Nor one of another module that is imported there.
+    assert Allowed([(__name__, "ndarray")]).class_of(f"{__name__}:np.ndarray") is None
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from datetime import timedelta
 from enum import Enum
 from typing import Any, cast
 
+import numpy as np
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.base import WRITES_IDX_MAP
@@ -69,6 +70,15 @@ def test_metadata_comes_back_exactly_and_is_found(saver: LimpetSaver) -> None:
     assert ids(saver.list(config(), filter={"absent": None})) == []
     saver.delete_for_runs(["r" * 300])
     assert saver.get_tuple(config()) is None
+
+
+def test_metadata_is_found_by_an_array(saver: LimpetSaver) -> None:
+    metadata: Any = {"source": "input", "mask": np.array([1, 2])}
+    saver.put(config(), checkpoint(1), metadata, {})
+    assert ids(saver.list(config(), filter={"mask": np.array([1, 2])})) == [1]
+    for other in (np.array([1, 3]), np.array([1, 2, 3]), [1, 2], 1):
+        assert ids(saver.list(config(), filter={"mask": other})) == []
+    assert ids(saver.list(config(), filter={"source": np.array([1, 2])})) == []
 
 
 def test_a_channel_that_was_not_written_is_left_alone(memory: LimpetSaver) -> None:

@@ -223,11 +223,17 @@ def test_bad_input_is_refused_and_writes_nothing(memory: Store, api: str) -> Non
         ListNamespacesOp(offset=-1),
         ListNamespacesOp(match_conditions=(MatchCondition("infix", ("a",)),)),  # type: ignore
         "get",
+        GetOp((["a"],), "k"),  # type: ignore[arg-type]
+        PutOp((["a"],), "k", {}),  # type: ignore[arg-type]
+        PutOp(("a",), ["k"], {}),  # type: ignore[arg-type]
+        GetOp(None, "k"),  # type: ignore[arg-type]
     ]
     items.put(("there",), "k", {})
     for op in bad:
         with pytest.raises(InvalidInput):
             run(items, PutOp(DOCS, "ok", {}), op)
+        with pytest.raises(InvalidInput):
+            run(items, op)
     assert items.list_namespaces() == [("there",)]
     with pytest.raises(InvalidInput):
         LimpetStore("sqlite:///x.db")  # type: ignore[arg-type]

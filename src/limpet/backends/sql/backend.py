@@ -94,6 +94,10 @@ class SqlBackend:
         """Run an action of which one statement alone decides what is found."""
         return self._query(action)
 
+    def _first_row(self, name: str, values: Any) -> Any:
+        """Return the first row of one statement that reads."""
+        return self._one_by_one(lambda tables: tables.transaction.one(name, values))
+
     def _write(self, action: Callable[[Tables], T]) -> T:
         """Run an action as one step, durable when this returns, or not at all."""
         raise NotImplementedError
@@ -355,7 +359,7 @@ class SqlBackend:
         asked = {"session_id": session_id, "scope_id": scope_id, "kind": kind, "on": ""}
         if len(names) == 1:
             one = {**asked, "name": names[0]}
-            row = self._one_by_one(lambda tables: tables.transaction.one("note_in_scope", one))
+            row = self._first_row("note_in_scope", one)
             return [] if row is None else [found_note(scope, verified_note(row))]
 
         def read(tables: Tables) -> list[Any]:

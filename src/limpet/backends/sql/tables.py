@@ -131,16 +131,32 @@ class Tables:
         self, key: ScopeKey, places: Sequence[NotePlace]
     ) -> tuple[ScopeRow | None, list[NoteRow | None]]:
         """Return such a scope, and the notes that are to be changed, None where there is none."""
+        if len(places) == 1:
+            scope, note = self._scope_and_note(key, *places[0])
+            return scope, [note]
         scope = self.scope_to_note(key)
         if scope is None:
             return None, [None] * len(places)
-        if len(places) == 1 or len({on for on, _ in places}) > 1:
+        if len({on for on, _ in places}) > 1:
             return scope, [self.note(scope, *each) for each in places]
         names = self.transaction.many(name for _, name in places)
         asked = {**key._asdict(), "on": places[0][0], "names": names}
         rows = map(verified_note, self.transaction.all("notes_in_scope", asked))
         found = {row.name: row for row in rows}
         return scope, [found.get(name) for _, name in places]
+
+    def _scope_and_note(
+        self, key: ScopeKey, on: str, name: str
+    ) -> tuple[ScopeRow | None, NoteRow | None]:
+        asked = {**key._asdict(), "on": on, "name": name}
+        found = self.transaction.one("scope_and_note", asked)
+        if found is None:
+            return None, None
+        pk, fence, is_there, *columns = found
+        if type(pk) is not int or not isinstance(fence, str | None):
+            raise Corrupt(f"the row of a scope is damaged: run `limpet check`. pk=`{pk}`")
+        note = _note_named(on, name, (*columns, pk)) if is_there else None
+        return ScopeRow(pk, fence=fence), note
 
     def scope_to_fork(self, key: ScopeKey) -> ScopeRow | None:
         """Return a scope from which a fork may begin: its states stay until it has."""
@@ -330,12 +346,7 @@ class Tables:
 
     def note(self, scope: ScopeRow, on: str, name: str) -> NoteRow | None:
         found = self.transaction.one("note", {"pk": scope.pk, "on": on, "name": name})
-        if found is None:
-            return None
-        row = verified_note((*found[:-1], scope.pk))
-        if (row.on, row.name) != (on, name):
-            raise Corrupt(f"an index leads to another note: run `limpet check`. name=`{name}`")
-        return row
+        return None if found is None else _note_named(on, name, (*found[:-1], scope.pk))
 
     def add_note(self, scope: ScopeRow, key: ScopeKey, row: NoteRow) -> bool:
         """Store a note, unless there is one, or the scope is another by now."""
@@ -358,9 +369,27 @@ class Tables:
         self.transaction.do("remove_notes_on", {"pk": scope.pk, "on": on})
 
 
+def _note_named(on: str, name: str, columns: tuple[Any, ...]) -> NoteRow:
+    row = verified_note(columns)
+    if (row.on, row.name) != (on, name):
+        raise Corrupt(f"an index leads to another note: run `limpet check`. name=`{name}`")
+    return row
+
+
 def _note_values(scope: ScopeRow, row: NoteRow) -> dict[str, Any]:
-    stored = row._replace(value=squeezed(row.value))
-    return {"pk": scope.pk, **stored._asdict(), "checksum": note_checksum(stored, scope.pk)}
+    on, name, rev, nonce, updated_at, given = row
+    value = squeezed(given)
+    stored = row if value is given else row._replace(value=value)
+    return {
+        "pk": scope.pk,
+        "on": on,
+        "name": name,
+        "rev": rev,
+        "nonce": nonce,
+        "updated_at": updated_at,
+        "value": value,
+        "checksum": note_checksum(stored, scope.pk),
+    }
 
 
 def snapshot_values(scope: ScopeRow, row: Row, head: Row | None) -> tuple[Any, ...]:

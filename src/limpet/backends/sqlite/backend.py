@@ -81,6 +81,11 @@ class SqliteBackend(SqlBackend):
         with self._file.transaction(several=False) as transaction:
             return action(Tables(transaction))
 
+    def _first_row(self, name: str, values: Any) -> Any:
+        if isinstance(self._file, ReadOnlyFile):
+            return super()._first_row(name, values)
+        return self._file.one(name, values)
+
     def _note_rows(self, tables: Tables, asked: dict[str, Any]) -> list[Any]:
         try:
             return super()._note_rows(tables, asked)

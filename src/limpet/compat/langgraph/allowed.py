@@ -136,8 +136,8 @@ class Allowed:
         name = shown(kind)
         if name in self._classes:
             return name if self._classes[name] is kind else None
-        names = {(kind.__module__, kind.__qualname__), (kind.__module__, kind.__name__)}
-        return name if names & self._names and "<locals>" not in name else None
+        is_listed = self._is_listed(kind.__module__, kind.__qualname__)
+        return name if is_listed and "<locals>" not in name else None
 
     def class_of(self, name: Any) -> type | None:
         """Return the class of a name; None if it is not allowed.
@@ -154,8 +154,7 @@ class Allowed:
 
     def _found(self, name: str) -> type | None:
         module, _, qualname = name.partition(":")
-        listed = {(module, qualname), (module, qualname.rpartition(".")[2])} & self._names
-        if not listed or not qualname:
+        if not qualname or not self._is_listed(module, qualname):
             return None
         try:
             found: Any = attrgetter(qualname)(importlib.import_module(module))
@@ -166,8 +165,21 @@ class Allowed:
         # An allowed name may mean something else by now.
         if not isinstance(found, type) or issubclass(found, type):
             raise InvalidInput(f"a stored value names something that is not a class. name=`{name}`")
+        is_exact = (module, qualname) in self._names
+        if not is_exact and (shown(found) != name or not self._is_listed(module, qualname)):
+            return None
         self._classes[name] = found
         return found
+
+    def _is_listed(self, module: str, qualname: str) -> bool:
+        """Return whether a name is listed; LangGraph lists an inner class without the outer one.
+
+        Then a class of that name at the top level of the module is the one that is meant.
+        """
+        if (module, qualname) in self._names:
+            return True
+        _, inner, last = qualname.rpartition(".")
+        return bool(inner) and (module, last) in self._names and _found_at(module, last) is None
 
     def refusal(self, name: str) -> InvalidInput:
         """Return the error for a stored value of a class that is not allowed."""

@@ -206,10 +206,11 @@ def save(
             head = context.remember_head(scope, info)
             if not fits(head):
                 return None
+        stamp = context.tools.draw() if seen else draft.stamp
         seen[:] = [head.revision]
         becomes_head = continues or head.id is None or (draft.id or "") >= head.id
         commit = draft._replace(
-            stamp=context.tools.draw(), head=becomes_head, overwrite=True, expect=head.revision
+            stamp=stamp, head=becomes_head, overwrite=True, expect=head.revision
         )
         stored: SnapshotInfo = yield lambda backend: backend.commit(commit)
         if becomes_head:
@@ -248,10 +249,10 @@ def put_writes(
     replace = bool(writes) and all(channel in WRITES_IDX_MAP for channel, _ in writes)
     items, wide = _encoded_items(context.codec, writes, context.tools.state_bytes_max)
 
-    def write(value: list[bytes], wide: bool, expect: str | None) -> Work[Note]:
+    def write(value: list[bytes], wide: bool, expect: str | None) -> Work[None]:
         body = records.joined(value, wide, "what a task wrote", context.tools.state_bytes_max)
         draft = NoteWrite(scope, name, on, body, context.tools.draw(), expect)
-        return lambda backend: backend.write_note(draft)
+        return lambda backend: backend.write_notes([draft])
 
     def read(backend: Backend) -> Note | None:
         found = backend.list_notes(scope, on=[on], name=name, after="", limit=1)

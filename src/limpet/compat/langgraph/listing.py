@@ -21,6 +21,7 @@ from limpet.api import verbs
 from limpet.api.verbs import Walk
 from limpet.compat.langgraph import records
 from limpet.compat.langgraph.checkpoints import SaverContext, bound, notes_on
+from limpet.compat.langgraph.encode import ValueEncoder
 from limpet.compat.langgraph.messages import MessageRun
 from limpet.compat.langgraph.records import Config, SplitCheckpoint, ValueCodec
 from limpet.core import ids, limits
@@ -296,7 +297,24 @@ def _matches(context: SaverContext, info: SnapshotInfo, wanted: Mapping[str, Any
     if not wanted:
         return True
     meta = records.read_metadata(context.codec, info)
-    return all(key in meta and meta[key] == value for key, value in wanted.items())
+    return all(
+        key in meta and _is_equal(context, meta[key], value) for key, value in wanted.items()
+    )
+
+
+def _is_equal(context: SaverContext, found: Any, value: Any) -> bool:
+    try:
+        return bool(found == value)
+    except ValueError:  # arrays compare item by item
+        if type(found) is not type(value):
+            return False
+        return _encoded(context, found) == _encoded(context, value)
+
+
+def _encoded(context: SaverContext, value: Any) -> list[bytes]:
+    parts: list[bytes] = []
+    ValueEncoder(context.codec.rules, context.codec.cache, ["filter"]).write_open(value, parts)
+    return parts
 
 
 def _tuple_of(

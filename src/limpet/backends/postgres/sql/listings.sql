@@ -216,14 +216,17 @@ SELECT a.at - 1, n.seq, n.rev, n.nonce
         LIMIT 1) AS n;
 
 -- name: find_notes
--- Of a session and those below it, the last written first.
+-- Of a session and those below it, the last written first: of each scope only as many as are wanted,
+-- by their time.
 SELECT n.on_id, n.name, n.rev, n.nonce, n.updated_at, CASE WHEN %(values)s THEN n.value END,
        n.checksum, n.scope_pk, x.session_id, s.scope_id, s.kind
   FROM limpet.sessions AS x
   JOIN limpet.scopes AS s ON s.session_pk = x.pk
-  JOIN limpet.notes AS n
-    ON n.scope_pk = s.pk AND hashtextextended(n.on_id, 0) = hashtextextended('' COLLATE "C", 0)
-   AND n.on_id = ''
+ CROSS JOIN LATERAL (SELECT i.*
+                       FROM limpet.notes AS i
+                      WHERE i.scope_pk = s.pk AND i.on_id = ''
+                      ORDER BY i.updated_at DESC, i.pk
+                      LIMIT %(limit)s) AS n
  WHERE (x.session_id = %(under)s
         OR x.session_id >= %(low)s
            AND x.session_id < coalesce(%(high)s::text, repeat(U&'\+10FFFF', 513)))

@@ -176,33 +176,37 @@ SELECT on_id, name, rev, nonce, updated_at, value, checksum, :pk
 
 -- name: list_notes
 SELECT on_id, name, rev, nonce, updated_at, value, checksum, :pk
-  FROM notes WHERE scope_pk = :pk AND on_id = :on AND name > :after ORDER BY name;
+  FROM notes WHERE scope_pk = :pk AND on_id = +:on AND name > :after ORDER BY name;
 
 -- name: find_notes
--- Of a session and those below it, the last written first. Only keys and times are sorted. A test of
--- one member leaves out most values that do not match; compressed ones pass.
+-- Of a session and those below it, the last written first: of each scope only as many as are wanted,
+-- by their time. A test of one member leaves out most values that do not match; compressed ones pass.
 SELECT n.on_id, n.name, n.rev, n.nonce, n.updated_at, CASE WHEN :values THEN n.value END, n.checksum,
        n.scope_pk,
        z.session_id, :scope_id, :kind
-  FROM (SELECT i.pk
-          FROM (SELECT y.pk FROM sessions AS y WHERE y.session_id = :under
-                 UNION ALL
-                SELECT y.pk FROM sessions AS y
-                 WHERE y.session_id >= :low AND (:high IS NULL OR y.session_id < :high)) AS x
-         CROSS JOIN scopes AS s
-                 ON s.session_pk = x.pk AND s.kind = :kind AND s.scope_id = :scope_id
-         CROSS JOIN notes AS i ON i.scope_pk = s.pk AND i.on_id = ''
-         WHERE CASE WHEN :test IS NULL OR substr(i.value, 1, 4) = x'28b52ffd' THEN 1
-                    WHEN :test = 'contains' THEN instr(i.value, :bound)
-                    WHEN :test = 'eq' THEN json_extract(CAST(i.value AS TEXT), :path) = :bound
-                    WHEN :test = 'ge' THEN json_extract(CAST(i.value AS TEXT), :path) >= :bound
-                    WHEN :test = 'le' THEN json_extract(CAST(i.value AS TEXT), :path) <= :bound
-                    WHEN :test = 'ge number'
-                    THEN CAST(json_extract(CAST(i.value AS TEXT), :path) AS NUMERIC) >= :bound
-                    ELSE CAST(json_extract(CAST(i.value AS TEXT), :path) AS NUMERIC) <= :bound
-                END
-         ORDER BY i.updated_at DESC, i.pk
-         LIMIT :limit) AS o
- CROSS JOIN notes AS n ON n.pk = o.pk
- CROSS JOIN scopes AS w ON w.pk = n.scope_pk
- CROSS JOIN sessions AS z ON z.pk = w.session_pk;
+  FROM (SELECT y.pk, y.session_id FROM sessions AS y WHERE y.session_id = :under
+         UNION ALL
+        SELECT y.pk, y.session_id FROM sessions AS y
+         WHERE y.session_id >= :low AND (:high IS NULL OR y.session_id < :high)) AS x
+ CROSS JOIN sessions AS z ON z.pk = x.pk AND z.session_id = x.session_id
+ CROSS JOIN scopes AS s ON s.session_pk = x.pk AND s.kind = :kind AND s.scope_id = :scope_id
+ CROSS JOIN notes AS n
+         ON +n.scope_pk = s.pk AND +n.on_id = ''  -- not by these: by its key
+        AND n.pk IN (SELECT i.pk FROM notes AS i INDEXED BY notes_by_time
+                      WHERE i.scope_pk = s.pk AND i.on_id = ''
+                        AND CASE WHEN :test IS NULL OR substr(i.value, 1, 4) = x'28b52ffd' THEN 1
+                                 WHEN :test = 'contains' THEN instr(i.value, :bound)
+                                 WHEN :test = 'eq'
+                                 THEN json_extract(CAST(i.value AS TEXT), :path) = :bound
+                                 WHEN :test = 'ge'
+                                 THEN json_extract(CAST(i.value AS TEXT), :path) >= :bound
+                                 WHEN :test = 'le'
+                                 THEN json_extract(CAST(i.value AS TEXT), :path) <= :bound
+                                 WHEN :test = 'ge number'
+                                 THEN CAST(json_extract(CAST(i.value AS TEXT), :path) AS NUMERIC) >= :bound
+                                 ELSE CAST(json_extract(CAST(i.value AS TEXT), :path) AS NUMERIC) <= :bound
+                             END
+                      ORDER BY i.updated_at DESC, i.pk
+                      LIMIT :limit)
+ ORDER BY n.updated_at DESC, n.pk
+ LIMIT :limit;

@@ -255,19 +255,35 @@ DELETE FROM sessions
 -- name: session_scopes
 SELECT s.pk FROM sessions AS x JOIN scopes AS s ON s.session_pk = x.pk WHERE x.session_id = ?;
 
+-- A parameter for `on_id` has a plus: else SQLite would plan the statement again each time it runs,
+-- since some of its values would permit the index notes_by_time.
+
 -- name: note
 -- A row without values means that it is in the index alone.
 SELECT n.on_id, n.name, n.rev, n.nonce, n.updated_at, n.value, n.checksum, n.scope_pk
   FROM notes AS i
   LEFT JOIN notes AS n ON n.pk = i.pk
- WHERE i.scope_pk = :pk AND i.on_id = :on AND i.name = :name;
+ WHERE i.scope_pk = :pk AND i.on_id = +:on AND i.name = :name;
+
+-- name: scope_and_note
+-- The same with its scope, which has no key if an index led to the row of another name.
+SELECT CASE WHEN t.session_id = :session_id AND s.session_pk = x.pk
+             AND s.scope_id = :scope_id AND s.kind = :kind THEN s.pk END, s.fence, o.pk IS NOT NULL,
+       n.on_id, n.name, n.rev, n.nonce, n.updated_at, n.value, n.checksum
+  FROM sessions AS x
+ CROSS JOIN scopes AS i ON i.session_pk = x.pk AND i.kind = :kind AND i.scope_id = :scope_id
+  LEFT JOIN sessions AS t ON t.pk = x.pk
+  LEFT JOIN scopes AS s ON s.pk = i.pk
+  LEFT JOIN notes AS o ON o.scope_pk = i.pk AND o.on_id = +:on AND o.name = :name
+  LEFT JOIN notes AS n ON n.pk = o.pk
+ WHERE x.session_id = :session_id;
 
 -- name: note_in_scope
 -- The same by the name of its scope, and the key of that.
 SELECT n.on_id, n.name, n.rev, n.nonce, n.updated_at, n.value, n.checksum, s.pk
   FROM sessions AS x
  CROSS JOIN scopes AS s ON s.session_pk = x.pk AND s.kind = :kind AND s.scope_id = :scope_id
- CROSS JOIN notes AS i ON i.scope_pk = s.pk AND i.on_id = :on AND i.name = :name
+ CROSS JOIN notes AS i ON i.scope_pk = s.pk AND i.on_id = +:on AND i.name = :name
   LEFT JOIN notes AS n ON n.pk = i.pk
  WHERE x.session_id = :session_id;
 
@@ -277,7 +293,7 @@ SELECT n.on_id, n.name, n.rev, n.nonce, n.updated_at, n.value, n.checksum, s.pk
   FROM sessions AS x
  CROSS JOIN scopes AS s ON s.session_pk = x.pk AND s.kind = :kind AND s.scope_id = :scope_id
  CROSS JOIN json_each(:names) AS a
- CROSS JOIN notes AS i ON i.scope_pk = s.pk AND i.on_id = :on AND i.name = a.value
+ CROSS JOIN notes AS i ON i.scope_pk = s.pk AND i.on_id = +:on AND i.name = a.value
   LEFT JOIN notes AS n ON n.pk = i.pk
  WHERE x.session_id = :session_id;
 
@@ -297,7 +313,7 @@ SELECT s.pk, :on, :name, :rev, :nonce, :updated_at, :value, :checksum
     ON CONFLICT (scope_pk, on_id, name) DO NOTHING;
 
 -- name: remove_note
-DELETE FROM notes WHERE scope_pk = :pk AND on_id = :on AND name = :name;
+DELETE FROM notes WHERE scope_pk = :pk AND on_id = +:on AND name = :name;
 
 -- name: remove_notes_on
-DELETE FROM notes WHERE scope_pk = :pk AND on_id = :on;
+DELETE FROM notes WHERE scope_pk = :pk AND on_id = +:on;

@@ -58,13 +58,14 @@ def run(context: StoreContext, ops: Iterable[Op], embed: Embed | None) -> Steps[
     given = list(ops)
     now = _clock(context.tools)
     reads: dict[int, GetOp | Search | ListNamespacesOp] = {}
-    puts: dict[tuple[tuple[str, ...], str], PutOp] = {}
+    puts: dict[tuple[ScopeKey, str], PutOp] = {}
     for at, op in enumerate(given):
         if isinstance(op, PutOp):
-            puts[tuple(op.namespace), op.key] = op  # the last one of a key counts
+            # The last one of a key counts.
+            puts[records.scope_of(op.namespace), records.key_of(op.key)] = op
         elif isinstance(op, GetOp):
             reads[at] = op
-            records.scope_of(tuple(op.namespace))
+            records.scope_of(op.namespace)
             records.key_of(op.key)
         elif isinstance(op, SearchOp):
             reads[at] = yield from _search_of(context, op, embed)
@@ -156,12 +157,31 @@ def _change_unchanged(items: Sequence[Sequence[NoteChange]], backend: Backend) -
     return count
 
 
-# Reading
+# One operation, as by `get` and `put`: the same as `run` does, in less time
 
 
-def get(context: StoreContext, op: GetOp) -> Work[list[Result]]:
-    """Read one item: what `run` does for this operation alone, in less time."""
-    scope, key = records.scope_of(tuple(op.namespace)), records.key_of(op.key)
+def single(context: StoreContext, ops: Sequence[Op]) -> Work[list[Result]] | None:
+    """Return what runs these operations if it is only one that needs no `run`, else None."""
+    if len(ops) == 1:
+        if isinstance(ops[0], GetOp):
+            return _get(context, ops[0])
+        if isinstance(ops[0], PutOp) and context.semantic is None:
+            return _put(context, ops[0])
+    return None
+
+
+def _put(context: StoreContext, op: PutOp) -> Work[list[Result]]:
+    changes = records.changes_of(op, None, context.tools)
+
+    def work(backend: Backend) -> list[Result]:
+        backend.write_notes(changes)
+        return [None]
+
+    return work
+
+
+def _get(context: StoreContext, op: GetOp) -> Work[list[Result]]:
+    scope, key = records.scope_of(op.namespace), records.key_of(op.key)
 
     def work(backend: Backend) -> list[Result]:
         for note in backend.read_notes(scope, [key]):
@@ -175,6 +195,9 @@ def get(context: StoreContext, op: GetOp) -> Work[list[Result]]:
     return work
 
 
+# Reading
+
+
 def _read(
     context: StoreContext,
     reads: dict[int, GetOp | Search | ListNamespacesOp],
@@ -186,7 +209,7 @@ def _read(
     touched: dict[tuple[ScopeKey, str], Stored] = {}
     for at, op in reads.items():
         if isinstance(op, GetOp):
-            gets.setdefault(records.scope_of(tuple(op.namespace)), {})[at] = op
+            gets.setdefault(records.scope_of(op.namespace), {})[at] = op
         elif isinstance(op, Search):
             scored = _found(context, backend, op, now)
             results[at] = [each.search_item(score) for score, each in scored]

@@ -95,9 +95,18 @@ def namespace_of(session_id: str) -> tuple[str, ...] | None:
     return namespace if all(labels) and session_id_of(namespace) == session_id else None
 
 
-@lru_cache(maxsize=4096)
-def scope_of(namespace: tuple[str, ...]) -> ScopeKey:
+def scope_of(namespace: Sequence[str]) -> ScopeKey:
     """Return where the items of a namespace are."""
+    try:
+        return _scope(tuple(namespace))
+    except TypeError:  # a label cannot be hashed, or there are none
+        raise InvalidInput(
+            f"a namespace must be a tuple of text. type=`{type(namespace).__name__}`"
+        ) from None
+
+
+@lru_cache(maxsize=4096)
+def _scope(namespace: tuple[str, ...]) -> ScopeKey:
     session_id = session_id_of(namespace)
     if not 0 < len(session_id) <= limits.ID_CHARS_MAX:
         raise InvalidInput(
@@ -132,7 +141,7 @@ def changes_of(op: PutOp, vectors: Mapping[str, str] | None, tools: Tools) -> li
 
     `vectors` is None if there is no index: then old ones stay, and no longer count.
     """
-    scope, key = scope_of(tuple(op.namespace)), key_of(op.key)
+    scope, key = scope_of(op.namespace), key_of(op.key)
     if op.value is None:
         return deletes_of(scope, key)
     if not isinstance(op.value, Mapping):

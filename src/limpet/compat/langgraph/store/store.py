@@ -5,7 +5,7 @@ import threading
 from collections.abc import Iterable
 from concurrent.futures import Future
 
-from langgraph.store.base import BaseStore, GetOp, IndexConfig, Op, Result, TTLConfig
+from langgraph.store.base import BaseStore, IndexConfig, Op, Result, TTLConfig
 
 from limpet.api.opened import start_thread
 from limpet.api.store import AsyncStore, Store
@@ -76,8 +76,9 @@ class LimpetStore(BaseStore):
             InvalidInput: a namespace, key, value or filter is not acceptable; nothing was written.
         """
         given = list(ops)
-        if len(given) == 1 and isinstance(given[0], GetOp):
-            return self._sync.driver.run(batch.get(self._context, given[0]))
+        work = batch.single(self._context, given)
+        if work is not None:
+            return self._sync.driver.run(work)
         one = self.embeddings
         embed = None if one is None else Embed(one.embed_documents, one.embed_query)
         return self._sync.driver.drive(batch.run(self._context, given, embed))
@@ -85,8 +86,9 @@ class LimpetStore(BaseStore):
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
         """Async twin of `batch`."""
         given = list(ops)
-        if len(given) == 1 and isinstance(given[0], GetOp):
-            return await self._aio.driver.run(batch.get(self._context, given[0]))
+        work = batch.single(self._context, given)
+        if work is not None:
+            return await self._aio.driver.run(work)
         one = self.embeddings
         embed = None if one is None else Embed(one.aembed_documents, one.aembed_query)
         return await self._aio.driver.drive(batch.run(self._context, given, embed))
