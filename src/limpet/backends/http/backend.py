@@ -222,14 +222,10 @@ class HttpBackend:
         limit: int,
     ) -> list[Note]:
         named = {} if name is None else {"name": name}
-        found: list[Note] = []
-        for at in range(0, len(on), limits.PRUNED_ITEMS_MAX):
-            some = list(on[at : at + limits.PRUNED_ITEMS_MAX])
-            begin = wire.cursor_text(some[0] or "", after) if after and not at else None
-            page = Request("POST", "/v1/scope/notes/list", _scope(scope))
-            page = page._replace(body=codec.encode({"on": some, **named}))
-            found += self._pages(page, begin, limit - len(found), wire.note_of)
-        return found
+        body = codec.encode({"on": list(on), **named})
+        begin = wire.cursor_text(on[0] or "", after) if after else None
+        request = Request("POST", "/v1/scope/notes/list", _scope(scope), body)
+        return self._pages(request, begin, limit, wire.note_of)
 
     def read_notes(self, scope: ScopeKey, names: Sequence[str]) -> list[FoundNote]:
         if not names:
