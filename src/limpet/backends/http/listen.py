@@ -20,6 +20,7 @@ from limpet.errors import LimpetError, Unavailable
 from limpet.protocol import Topic
 
 _READ_BYTES_MAX = 65_536
+_JOIN_S_MAX = 5.0
 
 _Reported: TypeAlias = str | Unavailable | None
 _WOKEN = ""  # no session has this id
@@ -32,6 +33,7 @@ class HttpListener:
         self._client = client
         self._followed: frozenset[Topic] = frozenset()
         self._stream: urllib3.BaseHTTPResponse | None = None
+        self._reader: threading.Thread | None = None
         self._reported: SimpleQueue[_Reported] = SimpleQueue()
         renew_after_fork(self)
 
@@ -56,10 +58,10 @@ class HttpListener:
         self._stream, self._followed = stream, wanted
         # Whatever changed between the two answers is found by reading everything.
         self._reported.put(None)
-        reader = threading.Thread(
+        self._reader = threading.Thread(
             target=self._read, args=(stream, begun), name="limpet-listen", daemon=True
         )
-        reader.start()
+        self._reader.start()
 
     def _read_some(self, stream: urllib3.BaseHTTPResponse) -> bytes:
         try:
@@ -115,3 +117,5 @@ class HttpListener:
         if stream is not None:
             with suppress(OSError, RuntimeError, ValueError):  # it has ended already
                 stream.shutdown()
+            if self._reader is not None:
+                self._reader.join(_JOIN_S_MAX)
