@@ -491,7 +491,7 @@ _POSTGRES = _Scheme(
 _TOKENS: Options = {"token": text, "token_file": text}
 _HTTP: Options = {
     **_TOKENS,
-    "timeout_s": seconds,
+    "timeout_s": interval,
     "retry_s": seconds,
     "connections": positive_int,
     "ca_file": text,

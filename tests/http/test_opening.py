@@ -96,6 +96,8 @@ REFUSED = {"title": "Unauthorized", "detail": "no"}
         (Answering(401, REFUSED, PROBLEM), InvalidInput, "token_file= or $LIMPET_TOKEN"),
         (Answering(403, {"title": "Forbidden", "detail": "b"}, PROBLEM), Unsupported, "b"),
         (Answering(502, b"", "text/plain"), Unavailable, "status 502"),
+        (Answering(503, {"title": "Unavailable", "detail": "full"}, PROBLEM), Unavailable, "full"),
+        (Answering(500, {"title": "LimpetError", "detail": "bug"}, PROBLEM), Unavailable, "bug"),
         (Answering(500, b"", "text/plain"), InvalidInput, "not that of a limpet server"),
     ],
 )

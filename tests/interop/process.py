@@ -48,6 +48,11 @@ class NodeProcess:
             raise self._error(**answer["error"])
         return answer["value"]
 
+    def kill(self) -> None:
+        """End it by SIGKILL, whatever it is doing."""
+        self._process.kill()
+        self.end()
+
     def end(self) -> None:
         """Close its input, which ends it, and wait."""
         assert self._process.stdin is not None

@@ -33,6 +33,7 @@ INDEX = GUIDES / "README.md"
 CONCEPTS = GUIDES / "concepts.md"
 POSTGRES = GUIDES / "postgres.md"
 HTTP, SERVING = GUIDES / "http.md", GUIDES / "server.md"
+JAVASCRIPT = GUIDES / "javascript.md"  # tests/js runs its examples
 PAGES = sorted(set(GUIDES.glob("*.md")) - {INDEX})
 START = ROOT / "docs" / "README.md"
 TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
@@ -112,7 +113,8 @@ json.dump(printed, sys.stdout)
 """
 
 
-ALONE = [page for page in [*PAGES, *RECIPES, *SINGLE] if page not in (POSTGRES, HTTP, SERVING)]
+ELSEWHERE = (POSTGRES, HTTP, SERVING, JAVASCRIPT)
+ALONE = [page for page in [*PAGES, *RECIPES, *SINGLE] if page not in ELSEWHERE]
 
 
 @pytest.mark.parametrize("page", ALONE, ids=names(ALONE))

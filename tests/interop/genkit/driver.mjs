@@ -1,7 +1,7 @@
 // The real Genkit as a process: a line of JSON in, a line of JSON out, in the order asked.
 //
-// A request is {"do": <verb>, "on": {"folder", "options"}, "with": <parameters>}; an answer is
-// {"value": …} or {"error": {"name", "status", "message"}}.
+// A request is {"do": <verb>, "on": {"folder" or "url", "options"}, "with": <parameters>}; an answer
+// is {"value": …} or {"error": {"name", "status", "message"}}. A URL is that of a server of ours.
 //
 // Usage: node driver.mjs <folder that holds node_modules>
 
@@ -13,6 +13,9 @@ import { pathToFileURL } from 'node:url'
 const resolver = createRequire(pathToFileURL(`${process.argv[2]}/package.json`))
 const { genkit, FileSessionStore } = await import(pathToFileURL(resolver.resolve('genkit/beta')))
 
+const { open } = await import('../../../clients/js/src/index.js')
+const { SessionStore } = await import('../../../clients/js/src/genkit.js')
+
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms))
 
 // A tenant is who is signed in.
@@ -20,10 +23,13 @@ const snapshotPathPrefix = (given) => given?.context?.auth?.uid ?? 'global'
 
 const stores = new Map()
 
-function storeOf({ folder, options = {} }) {
-  const key = JSON.stringify([folder, options])
+function storeOf({ folder, url, options = {} }) {
+  const key = JSON.stringify([folder ?? url, options])
   if (!stores.has(key)) {
-    stores.set(key, new FileSessionStore(folder, { snapshotPathPrefix, ...options }))
+    const store = url
+      ? new SessionStore(open(url), options)
+      : new FileSessionStore(folder, { snapshotPathPrefix, ...options })
+    stores.set(key, store)
   }
   return stores.get(key)
 }
@@ -32,16 +38,17 @@ const agents = new Map()
 
 // An agent that repeats what it hears.
 function agentOf(spec) {
-  if (!agents.has(spec.folder)) {
+  const key = spec.folder ?? spec.url
+  if (!agents.has(key)) {
     const ai = genkit({})
     const model = ai.defineModel({ name: 'echo' }, async ({ messages }) => {
       const said = messages.at(-1).content[0].text
       const message = { role: 'model', content: [{ text: `echo: ${said}` }] }
       return { message, finishReason: 'stop' }
     })
-    agents.set(spec.folder, ai.defineAgent({ name: 'parrot', model, store: storeOf(spec) }))
+    agents.set(key, ai.defineAgent({ name: 'parrot', model, store: storeOf(spec) }))
   }
-  return agents.get(spec.folder)
+  return agents.get(key)
 }
 
 const counted = (current) => ({

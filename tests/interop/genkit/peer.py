@@ -27,11 +27,15 @@ class Peer(NodeProcess):
 
 
 class Theirs:
-    """A folder, as the `FileSessionStore` of JavaScript sees it. Its tenants are who signed in."""
+    """A folder, as the `FileSessionStore` of JavaScript sees it. Its tenants are who signed in.
 
-    def __init__(self, peer: Peer, folder: Path, **options: Any) -> None:
+    Or, given its URL, a server of ours, as the `SessionStore` of the client for JavaScript sees it.
+    """
+
+    def __init__(self, peer: Peer, where: Path | str, **options: Any) -> None:
         self.peer = peer
-        self.spec = {"folder": str(folder), "options": options}
+        kind = "folder" if isinstance(where, Path) else "url"
+        self.spec = {kind: str(where), "options": options}
 
     def ask(self, verb: str, *, tenant: str | None = None, **parameters: Any) -> Any:
         context = {} if tenant is None else {"context": {"auth": {"uid": tenant}}}

@@ -16,6 +16,8 @@ const { Agent, FileStorage, Graph, Model, SessionManager, tool } = await load('@
 const { S3Storage: SnapshotS3Storage } = await load('@strands-agents/sdk/session/s3-storage')
 const { LocalFileStorage, S3Storage } = await load('@strands-agents/sdk/storage')
 const { S3Client } = await load('@aws-sdk/client-s3')
+const { open } = await import('../../../clients/js/src/index.js')
+const { StoreStorage } = await import('../../../clients/js/src/strands.js')
 
 const clients = new Map()
 
@@ -29,8 +31,9 @@ function s3Client({ endpoint, region, accessKeyId, secretAccessKey }) {
 
 // What the session manager is configured with. "classic" storages write snapshots below the folder
 // or prefix itself. "unified" ones keep any bytes; the session manager puts its own below
-// `session/`, unless it is given a namespace.
-function storageOf({ family, folder, namespace, s3 }) {
+// `session/`, unless it is given a namespace. "limpet" is a server of ours.
+function storageOf({ family, folder, namespace, s3, url, retryMs }) {
+  if (family === 'limpet') return { snapshot: new StoreStorage(open(url, { retryMs })) }
   if (family === 'classic') {
     const snapshot = s3
       ? new SnapshotS3Storage({ bucket: s3.bucket, prefix: s3.prefix, s3Client: s3Client(s3) })

@@ -227,6 +227,8 @@ class Client:
             return response
         except _NoAnswer as failure:
             raise self._unavailable(failure) from failure.__cause__
+        except HTTPError as cause:
+            raise Unavailable(f"the connection is lost. {self._where()}") from cause
 
     def _backoff(self) -> Backoff:
         wait_s = self._settings.retry_s
@@ -241,7 +243,8 @@ class Client:
             self._raise(response, body)
         kind = response.headers.get("content-type", "")
         if not kind.startswith(("application/json", "application/jsonl")):
-            raise NotOurs(f"the answer is not that of a limpet server. {self._where()}")
+            fact = "the answer is not that of a limpet server"
+            raise NotOurs(f"{fact}. {self._where()}", outcome_known=False)
         return body
 
     def _send(
@@ -300,13 +303,16 @@ class Client:
             raise NotOurs(f"the server redirects: open the address it names. location=`{other}`")
         if 400 <= status < 500 and (problem is not None or status == 413):
             raise InvalidInput(said or f"the request is refused. status=`{status}`")
+        if said:
+            raise Unavailable(said, outcome_known=False)
         fact = f"the answer is not that of a limpet server. status=`{status}`"
         raise NotOurs(f"{fact} {self._where()}", outcome_known=status < 500)
 
-    def _unavailable(self, why: Exception, *, outcome_known: bool = True) -> Unavailable:
-        return Unavailable(
-            f"the server does not answer: {why}. {self._where()}", outcome_known=outcome_known
-        )
+    def _unavailable(self, failure: _NoAnswer, *, outcome_known: bool = True) -> Unavailable:
+        message = f"the server does not answer: {failure}. {self._where()}"
+        if isinstance(failure.__cause__, Unavailable):
+            message = str(failure.__cause__)  # what the server says of its storage
+        return Unavailable(message, outcome_known=outcome_known)
 
     def _where(self) -> str:
         return f"url=`{self._settings.url}`"

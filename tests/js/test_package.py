@@ -1,0 +1,114 @@
+"""What is published: the package, its types, and the example on its page."""
+
+import json
+import re
+import subprocess
+import tarfile
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.interop import node
+from tests.interop.conftest import PROJECT as STRANDS
+from tests.interop.genkit.peer import PROJECT as GENKIT
+from tests.js.serving import CLIENT, HERE, Served, install
+from tests.snippets import blocks
+
+ROOT = CLIENT.parent.parent
+CORE = ["client.js", "errors.js", "index.js", "json.js", "records.js", "transport.js"]
+PAGES = [CLIENT / "README.md", ROOT / "docs" / "guides" / "javascript.md"]
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A folder in which the package is installed."""
+    npm = node.find_runtime().npm
+    command = [*npm, "pack", "--loglevel=error", "--pack-destination", str(tmp_path)]
+    subprocess.run(command, cwd=CLIENT, check=True, capture_output=True, timeout=100)
+    (packed,) = tmp_path.glob("limpet-*.tgz")
+    with tarfile.open(packed) as archive:
+        archive.extractall(tmp_path, filter="data")
+    (tmp_path / "node_modules").mkdir()
+    (tmp_path / "package").rename(tmp_path / "node_modules" / "limpet")
+    return tmp_path
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_the_examples_print_what_they_show(page: Path, project: Path, served: Served) -> None:
+    found = blocks(page)
+    for block, after in pairwise(found):
+        if (block.language, after.language) != ("js", "text"):
+            continue
+        (project / "example.mjs").write_text(
+            block.text.replace("http://127.0.0.1:7420", served.url)
+        )
+        command = [node.find_runtime().node, "example.mjs"]
+        done = subprocess.run(command, cwd=project, capture_output=True, text=True, timeout=100)
+        assert (done.stderr, done.stdout) == ("", after.text)
+    assert any(block.language == "text" for block in found)
+
+
+@pytest.mark.slow
+def test_the_package_holds_what_it_needs(project: Path) -> None:
+    package = project / "node_modules" / "limpet"
+    held = {path.relative_to(package).as_posix() for path in package.rglob("*") if path.is_file()}
+    sources = {f"src/{path.name}" for path in (CLIENT / "src").iterdir()}
+    assert held == {"LICENSE", "README.md", "package.json", *sources}
+    assert (package / "LICENSE").read_text() == (ROOT / "LICENSE").read_text()
+    assert "dependencies" not in json.loads((package / "package.json").read_text())
+
+
+def errors_of_types(project: Path, name: str, **options: Any) -> list[str]:
+    """Compile a file that uses the package, and return what the compiler says."""
+    compiler = install("types", HERE / "types")
+    given = {
+        "strict": True,
+        "noEmit": True,
+        "target": "es2022",
+        "lib": ["es2023", "dom", "dom.asynciterable"],
+        "module": "nodenext",
+        "types": [],
+        **options,
+    }
+    (project / "use.mts").write_text((HERE / "types" / name).read_text())
+    config = {"compilerOptions": given, "files": ["use.mts"]}
+    (project / "tsconfig.json").write_text(json.dumps(config))
+    tsc = compiler / "node_modules/typescript/bin/tsc"
+    command = [node.find_runtime().node, str(tsc), "-p", str(project)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=250)
+    return done.stdout.splitlines()
+
+
+@pytest.mark.slow
+def test_the_types(project: Path) -> None:
+    assert errors_of_types(project, "core.ts") == []
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_the_types_are_those_of_the_frameworks(project: Path) -> None:
+    strands = install("strands", STRANDS) / "node_modules/@strands-agents/sdk/dist/src/index.d.ts"
+    genkit = install("genkit", GENKIT) / "node_modules/genkit/lib/beta.d.ts"
+    options = {
+        "skipLibCheck": True,  # the types of the frameworks have errors of their own
+        "types": ["node"],
+        "typeRoots": [str(install("types", HERE / "types") / "node_modules/@types")],
+        "paths": {"@strands-agents/sdk": [str(strands)], "genkit/beta": [str(genkit)]},
+    }
+    assert errors_of_types(project, "frameworks.ts", **options) == []
+
+
+def test_only_what_browsers_have_is_used() -> None:
+    """No module or global of Node; of packages only those whose users have them anyway."""
+    sources = {path.name: path.read_text() for path in (CLIENT / "src").glob("*.js")}
+    node_only = r"\bnode:|\bprocess\.|\bBuffer\b|\brequire\(|\bsetImmediate\b|__dirname"
+    used = {name: re.findall(node_only, text) for name, text in sources.items()}
+    assert {name: found for name, found in used.items() if found} == {}
+    peers = json.loads((CLIENT / "package.json").read_text())["peerDependencies"]
+    for name, text in sources.items():
+        imported = {each for each in re.findall(r'from "([^"]+)"', text) if each[0] != "."}
+        assert imported <= set(peers), name
+    assert not any('from "' in sources[name].replace('from "./', "") for name in CORE)
