@@ -28,7 +28,7 @@ def proxy(http: Http) -> Iterator[Proxy]:
         yield proxy
 
 
-@pytest.fixture(params=["one server", "another server"])
+@pytest.fixture(params=[pytest.param("one server", marks=pytest.mark.slow), "another server"])
 def served(http: Http, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[str]:
     """The URL of a store; a repeated request comes to the same server, or to another one."""
     database = f"sqlite:///{tmp_path / 'limpet.db'}?synchronous=off"
