@@ -54,14 +54,18 @@ class HttpListener:
         except BaseException:
             stream.close()
             raise
+        reader = threading.Thread(
+            target=self._read, args=(stream, begun), name="limpet-listen", daemon=True
+        )
         self._end_stream()
         self._stream, self._followed = stream, wanted
         # Whatever changed between the two answers is found by reading everything.
         self._reported.put(None)
-        self._reader = threading.Thread(
-            target=self._read, args=(stream, begun), name="limpet-listen", daemon=True
-        )
-        self._reader.start()
+        try:
+            reader.start()
+        except RuntimeError as cause:
+            raise Unavailable("no thread can be started. name=`limpet-listen`") from cause
+        self._reader = reader
 
     def _read_some(self, stream: urllib3.BaseHTTPResponse) -> bytes:
         try:
