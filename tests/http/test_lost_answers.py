@@ -16,8 +16,10 @@ import pytest
 import limpet
 from limpet import Conflict, Scope, Snapshot, Store, Unavailable, opening
 from limpet.protocol import NoteDelete, NoteWrite
+from tests.concurrency.pg_tools import Background
 from tests.servers.http import Http
 from tests.servers.proxy import Proxy
+from tests.waiting import until
 
 REQUESTS_MAX = 8
 
@@ -168,6 +170,23 @@ def test_what_nobody_can_know_is_said(http: Http, tmp_path: Path, proxy: Proxy) 
         proxy.drop_replies(method="DELETE")
         assert scope.delete() == 0  # what the answer that was lost had counted
         assert list(store.sessions()) == []
+    http.unmount(url)
+
+
+def test_a_note_that_others_have_overwritten_since_is_in_doubt(
+    http: Http, tmp_path: Path, proxy: Proxy
+) -> None:
+    url = http.mount(f"sqlite:///{tmp_path / 'limpet.db'}", is_forgetful=True)
+    with limpet.open(proxied(url, proxy)) as store, limpet.open(url) as direct:
+        proxy.drop_replies(method="PUT")
+        proxy.delay(1.0, method="POST")  # the search for it
+        writer = Background(lambda: store.scope("s").set_note("n", 1, expect=None))
+        until(lambda: direct.scope("s").note("n"))
+        theirs = direct.scope("s").set_note("n", 2)
+        with pytest.raises(Unavailable) as caught:
+            writer.result()
+        assert not caught.value.outcome_known
+        assert direct.scope("s").note("n") == theirs
     http.unmount(url)
 
 
