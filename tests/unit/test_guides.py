@@ -33,7 +33,7 @@ INDEX = GUIDES / "README.md"
 CONCEPTS = GUIDES / "concepts.md"
 POSTGRES = GUIDES / "postgres.md"
 HTTP, SERVING = GUIDES / "http.md", GUIDES / "server.md"
-JAVASCRIPT = GUIDES / "javascript.md"  # tests/js runs its examples
+JAVASCRIPT = set(GUIDES.glob("javascript*.md"))  # tests/js runs their examples
 PAGES = sorted(set(GUIDES.glob("*.md")) - {INDEX})
 START = ROOT / "docs" / "README.md"
 TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
@@ -113,7 +113,7 @@ json.dump(printed, sys.stdout)
 """
 
 
-ELSEWHERE = (POSTGRES, HTTP, SERVING, JAVASCRIPT)
+ELSEWHERE = {POSTGRES, HTTP, SERVING, *JAVASCRIPT}
 ALONE = [page for page in [*PAGES, *RECIPES, *SINGLE] if page not in ELSEWHERE]
 
 

@@ -43,6 +43,7 @@ class ValueDecoder:
             tags.SERDE: self._serialized,
             tags.SEALED: self._sealed,
             tags.LANGCHAIN: lambda tree, inner: langchain.loaded(self.read(inner)),
+            tags.JAVASCRIPT: _javascript,
             **{tag: self._sequence(kind) for tag, kind in tags.SEQUENCE_OF.items()},
             tags.DEQUE: lambda tree, inner: deque(self.read(inner), tree.get("maxlen")),
             **{tag: _moment(tag) for tag in tags.MOMENTS},
@@ -232,6 +233,13 @@ def _misfit(kind: type) -> InvalidInput:
 
 def _extra(kind: Any, extra: dict[str, Any]) -> dict[str, Any] | None:
     return extra if kind.model_config.get("extra") == "allow" else None
+
+
+def _javascript(tree: dict[str, Any], inner: Any) -> None:
+    kind = inner["type"]
+    if kind != "undefined":
+        named = ".".join(inner.get("id", [kind]))
+        raise InvalidInput(f"a stored value is of a type of LangGraph.js. type=`{named}`")
 
 
 def _moment(tag: str) -> Decode:

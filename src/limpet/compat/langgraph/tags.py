@@ -20,6 +20,7 @@
 | dataclass, pydantic model, ...          | `{"$object": "module:Name", "fields": {...}}`        |
 | prompts, ... of langchain-core          | `{"$langchain": <as LangChain writes it>}`           |
 | anything else                           | `{"$serde": ["msgpack", "<base64>", "module:Name"]}` |
+| what only LangGraph.js has              | `{"$js": {"lc": 2, ...}}`: `undefined` is None here  |
 
 With a serializer that is not LangGraph's own, such as one that encrypts, each value is
 `{"$sealed": [type, "<base64>"]}`, lists item by item.
@@ -55,6 +56,7 @@ DECIMAL = "$decimal"
 EXTRA = "$extra"
 LANGCHAIN = "$langchain"
 DEQUE = "$deque"
+JAVASCRIPT = "$js"
 
 SEQUENCES: dict[type, str] = {
     tuple: "$tuple",
