@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests import effort
+from tests.servers.http import Http, start_http
 from tests.servers.moto import start_moto
 from tests.servers.pg_proxy import PgProxy
 from tests.servers.pooler import Pooler
@@ -47,6 +48,13 @@ def moto() -> Iterator[Service]:
     """Moto. Its bucket is shared, so give each test a prefix of its own."""
     with start_moto() as service:
         yield service
+
+
+@pytest.fixture(scope="session")
+def http() -> Iterator[Http]:
+    """A server of the HTTP API: `http.mount(url)` serves a store."""
+    with start_http() as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

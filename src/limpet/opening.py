@@ -8,7 +8,7 @@ import os
 import random
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -17,6 +17,20 @@ from limpet.api.driver import Driver
 from limpet.api.opened import Opened, Tools
 from limpet.api.store import AsyncStore, Store
 from limpet.core import limits
+from limpet.core.options import (
+    COMMON,
+    Options,
+    check_schema,
+    checked,
+    flag,
+    interval,
+    nearest,
+    no_option,
+    one_of,
+    positive_int,
+    seconds,
+    text,
+)
 from limpet.errors import InvalidInput, Unavailable, Unsupported
 from limpet.protocol import Backend, Clock, Stamp
 
@@ -27,8 +41,6 @@ DEFAULT_URL = "sqlite:///limpet.db"
 DEFAULT_SCHEMA = "limpet"
 CLOCK = Clock(time.monotonic, time.sleep, random.random)
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
-_SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,62}")  # needs no quotes anywhere
-_INTERVAL_S_MIN = 0.01
 _SQLITE_ENDS = (".db", ".sqlite", ".sqlite3")
 _PASSWORD = re.compile(r"(//[^:/?@]*:)[^?]*@")
 _SECRET_OPTION = re.compile(r"([?&][^=&]*(?:key|secret|token|pass)[^=&]*=)[^&]*", re.IGNORECASE)
@@ -43,8 +55,9 @@ def open(url: str | None = None, **options: Any) -> Store:
 
     Args:
         url: `sqlite:///file.db` or `file.db`, a folder (`./folder` or `file:///folder`),
-            `postgresql://…`, `s3://bucket/prefix`, `gs://…`, `az://…` or `memory:`. By default
-            `$LIMPET_URL`, else `sqlite:///limpet.db`.
+            `postgresql://…`, `s3://bucket/prefix`, `gs://…`, `az://…`, `https://…` (what
+            `limpet serve` serves) or `memory:`. By default `$LIMPET_URL`, else
+            `sqlite:///limpet.db`.
         options: may be given here or in the query of the URL. For every engine: `state_bytes_max`,
             `workers` (threads of the async API), `default` (a function that makes JSON of each
             value that is not, as in `json.dumps`: `default=limpet.jsonable`). SQLite:
@@ -52,7 +65,8 @@ def open(url: str | None = None, **options: Any) -> Store:
             `cache_bytes_max`. Folders: `poll_s`, `compress` (`zstd` or `none`), `sync`,
             `lock_wait_s`. Object stores: `poll_s`, `compress`, `timeout_s`, `retry_s`, `parallel`,
             and for S3 `endpoint_url`, `region`, `profile`, `path_style` and keys. PostgreSQL:
-            `schema`, `setup`, `connections`, `pooler`, and what libpq knows. The guide "Opening a
+            `schema`, `setup`, `connections`, `pooler`, and what libpq knows. HTTP: `token`,
+            `token_file`, `timeout_s`, `retry_s`, `connections`, `ca_file`. The guide "Opening a
             store" explains all of them.
 
     Raises:
@@ -107,9 +121,9 @@ def open_client(client: Any, *, name: str, prefix: str = "") -> "Bucket":
 
 def store_over(backend: Backend, **options: Any) -> Store:
     """Return a store over a backend of your own."""
-    common, rest = _split(options, _COMMON)
+    common, rest = _split(options, COMMON)
     if rest:
-        raise _no_option(min(rest), _COMMON)
+        raise no_option(min(rest), COMMON)
     opened = Opened(lambda: backend, _tools(common), type(backend).__name__)
     opened.open()
     return Store(Driver(opened))
@@ -194,7 +208,7 @@ def _now_us() -> int:
 
 
 def _tools(common: Mapping[str, Any]) -> Tools:
-    found = checked(common, _COMMON)
+    found = checked(common, COMMON)
     return Tools(
         draw=draw,
         clock=CLOCK,
@@ -206,7 +220,7 @@ def _tools(common: Mapping[str, Any]) -> Tools:
 
 def _opened(url: str | None, options: Mapping[str, Any]) -> Opened:
     scheme, address, given = _read_url(url)
-    common, own = _split(_merged(given, options), _COMMON)
+    common, own = _split(_merged(given, options), COMMON)
     tools = _tools(common)
     with _ours():
         opener = scheme.opener(address, checked(own, scheme.options))
@@ -252,7 +266,7 @@ def _read_url(url: str | None) -> tuple["_Scheme", str, list[tuple[str, str]]]:
     if scheme is None:
         # The rest of the URL is not shown: it may hold a password.
         known = ", ".join(f"{name}:" for name in _SCHEMES)
-        near = _nearest(name, _SCHEMES, ":")
+        near = nearest(name, _SCHEMES, ":")
         raise InvalidInput(f"the URL's scheme is not known{near}. scheme=`{name}` known=`{known}`")
     # The path is everything up to the query, so that no `#` or `;` in it is lost.
     path, _, query = url[found.end() :].partition("?")
@@ -265,7 +279,7 @@ def _read_url(url: str | None) -> tuple["_Scheme", str, list[tuple[str, str]]]:
     if not scheme.shares_query:
         return scheme, address, given
     # The driver's own URL, in which only the options that we know are ours.
-    ours = {*scheme.options, *_COMMON}
+    ours = {*scheme.options, *COMMON}
     others = [each for each in given if each[0] not in ours]
     if others:
         from urllib.parse import quote, urlencode
@@ -289,13 +303,6 @@ def _url_or_default(url: str | None) -> str:
 def _shown(url: str) -> str:
     """Return a URL without its secrets: the password, and options that are named like one."""
     return _SECRET_OPTION.sub(r"\1***", _PASSWORD.sub(r"\1***@", url))
-
-
-def _nearest(name: str, known: Iterable[str], end: str = "") -> str:
-    from difflib import get_close_matches
-
-    near = get_close_matches(name.lower(), known, n=1)
-    return f": did you mean `{near[0]}{end}`" if near else ""
 
 
 def _merged(given: list[tuple[str, str]], options: Mapping[str, Any]) -> dict[str, Any]:
@@ -353,6 +360,34 @@ def _open_postgres(address: str, options: Mapping[str, Any]) -> Callable[[], Bac
         raise InvalidInput("write postgresql://user@host/database")
     url = check_url(f"postgresql:{address}")
     return lambda: PostgresBackend(url, clock=CLOCK, draw=draw, **options)
+
+
+def _open_http(scheme: str) -> "_Opener":
+    def opener(address: str, options: Mapping[str, Any]) -> Callable[[], Backend]:
+        try:
+            from limpet.backends.http.backend import HttpBackend
+            from limpet.backends.http.client import settings_of
+        except ImportError:
+            raise Unsupported("a URL of HTTP needs an extra: pip install 'limpet[http]'") from None
+        tokens, others = _split(options, _TOKENS)
+        settings = settings_of(scheme, address, token=_token(**tokens), **others)
+        return lambda: HttpBackend(settings, clock=CLOCK, draw=draw)
+
+    return opener
+
+
+def _token(token: str | None = None, token_file: str | None = None) -> str | None:
+    """Return the token that is given, that of a file, or that of the environment."""
+    if token is not None and token_file is not None:
+        raise InvalidInput("give token or token_file, not both")
+    if token_file is not None:
+        from pathlib import Path
+
+        try:
+            token = Path(token_file).read_text("ascii").strip()
+        except (OSError, UnicodeDecodeError) as cause:
+            raise InvalidInput(f"the token cannot be read. path=`{token_file}`") from cause
+    return os.environ.get("LIMPET_TOKEN") or None if token is None else token
 
 
 def _directory_bucket(address: str, options: Mapping[str, Any]) -> Callable[[], "Bucket"]:
@@ -414,131 +449,24 @@ def _object_backend(bucket: "Bucket", *, compress: str, **options: Any) -> Backe
     return ObjectBackend(bucket, clock=CLOCK, draw=draw, compress=compress == "zstd", **options)
 
 
-# Options: each check returns the value as the engine takes it, or raises ValueError.
-
-
-def checked(
-    options: Mapping[str, Any], known: Mapping[str, Callable[[Any], Any]]
-) -> dict[str, Any]:
-    """Return checked options, or raise InvalidInput for one that is not known or not valid."""
-    found: dict[str, Any] = {}
-    for name, value in options.items():
-        if name not in known:
-            raise _no_option(name, {**known, **_COMMON})
-        check = known[name]
-        try:
-            found[name] = check(value)
-        except (TypeError, ValueError, OverflowError):
-            # The value is not shown: it may be a secret in the wrong place.
-            must = f"it must be {_ACCEPTED.get(check) or check.__doc__}"
-            raise InvalidInput(
-                f"the option's value is not acceptable: {must}. option=`{name}`"
-            ) from None
-    return found
-
-
-def _no_option(name: str, known: Iterable[str]) -> InvalidInput:
-    near = _nearest(name, known)
-    options = "" if near else f" known=`{', '.join(sorted(known))}`"
-    return InvalidInput(f"there is no such option{near}. option=`{name}`{options}")
-
-
-def one_of(*values: str) -> Callable[[Any], str]:
-    """Return a check for one of these texts."""
-
-    def check(value: Any) -> str:
-        if value not in values:
-            raise ValueError
-        return str(value)
-
-    check.__doc__ = "one of " + ", ".join(f"`{each}`" for each in values)
-    return check
-
-
-def flag(value: Any) -> bool:
-    """Check True or False, which a URL writes as `true`, `1`, `false` or `0`."""
-    if value in (True, "true", "1"):
-        return True
-    if value in (False, "false", "0"):
-        return False
-    raise ValueError
-
-
-def positive_int(value: Any) -> int:
-    """Check a whole number, at least 1."""
-    number = int(value)
-    if number < 1 or isinstance(value, bool | float):
-        raise ValueError
-    return number
-
-
-def seconds(value: Any) -> float:
-    """Check seconds, at least 0."""
-    number = float(value)
-    if not 0 <= number <= limits.WAIT_S_MAX or isinstance(value, bool):
-        raise ValueError
-    return number
-
-
-def interval(value: Any) -> float:
-    """Check the seconds between two polls."""
-    return max(_INTERVAL_S_MIN, seconds(value))
-
-
-def text(value: Any) -> str:
-    """Check a text that is not empty."""
-    if not isinstance(value, str) or not value:
-        raise ValueError
-    return value
-
-
-def function(value: Any) -> Callable[[Any], Any] | None:
-    """Check a function, or None. A URL cannot name one."""
-    if value is not None and not callable(value):
-        raise ValueError
-    return value  # type: ignore[no-any-return]
-
-
-def check_schema(value: Any) -> str:
-    """Return the name of a PostgreSQL schema, or raise InvalidInput."""
-    if not isinstance(value, str) or not _SCHEMA.fullmatch(value):
-        raise InvalidInput("the name of a schema has up to 63 of a-z, 0-9 and _, no digit first")
-    return value
-
-
-_ACCEPTED: Mapping[Callable[[Any], Any], str] = {
-    flag: "true or false",
-    positive_int: "a whole number from 1 on",
-    seconds: f"a number of seconds from 0 to {limits.WAIT_S_MAX:g}",
-    interval: f"a number of seconds from 0 to {limits.WAIT_S_MAX:g}",
-    text: "a text that is not empty",
-    function: "a function, given by name and not in the URL",
-}
-
 _BucketOpener: TypeAlias = Callable[[str, Mapping[str, Any]], Callable[[], "Bucket"]]
 _Opener: TypeAlias = Callable[[str, Mapping[str, Any]], Callable[[], Backend]]
-_Options: TypeAlias = Mapping[str, Callable[[Any], Any]]
 
 
 class _Scheme(NamedTuple):
     opener: _Opener
-    options: _Options
+    options: Options
     blocks: bool = True  # False: it is opened at once, also for the async API
     path: Callable[[str], str] | None = None  # from an address to a file or folder
     shares_query: bool = False  # with options of the driver
     bucket: _BucketOpener | None = None  # what the object engine is over
 
 
-_COMMON: _Options = {
-    "state_bytes_max": positive_int,
-    "workers": positive_int,
-    "default": function,
-}
-_OBJECTS: _Options = {
+_OBJECTS: Options = {
     "poll_s": interval,
     "compress": one_of("zstd", "none"),
 }
-_REMOTE: _Options = {
+_REMOTE: Options = {
     **_OBJECTS,
     "timeout_s": seconds,
     "retry_s": seconds,
@@ -560,6 +488,14 @@ _POSTGRES = _Scheme(
     },
     shares_query=True,
 )
+_TOKENS: Options = {"token": text, "token_file": text}
+_HTTP: Options = {
+    **_TOKENS,
+    "timeout_s": interval,
+    "retry_s": seconds,
+    "connections": positive_int,
+    "ca_file": text,
+}
 _S3, _GS, _AZ = map(_remote_bucket, ("s3", "gs", "az"))
 _SCHEMES: Mapping[str, _Scheme] = {
     "memory": _Scheme(_open_memory, {}, blocks=False),
@@ -581,6 +517,8 @@ _SCHEMES: Mapping[str, _Scheme] = {
     ),
     "postgresql": _POSTGRES,
     "postgres": _POSTGRES,
+    "http": _Scheme(_open_http("http"), _HTTP),
+    "https": _Scheme(_open_http("https"), _HTTP),
     "s3": _Scheme(
         _over(_S3, compress="zstd"),
         {

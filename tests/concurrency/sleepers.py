@@ -28,8 +28,8 @@ def stop_between_writes(worker: Worker, url: str, *scope: str, **options: Any) -
     It renews its lease in the background. Stopped in that very transaction it would keep everybody
     out until it wakes, however long ago its lease has ended.
     """
-    if url.startswith("s3:"):
-        stop(worker)  # there are no locks
+    if url.startswith(("s3:", "http:")):
+        stop(worker)  # a client holds no locks
         return
 
     def is_stopped() -> bool:

@@ -1,9 +1,9 @@
 """Servers of the HTTP API: many stores behind one port in this process, or `limpet serve`.
 
-    with start_http() as http:
-        url = http.mount("sqlite:///file.db")   # each store has a path of its own
-        backend = opening.open_backend(url)
-        http.unmount(url)
+with start_http() as http:
+    url = http.mount("sqlite:///file.db")   # each store has a path of its own
+    backend = opening.open_backend(url)
+    http.unmount(url)
 """
 
 import asyncio
@@ -14,10 +14,10 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 import pytest
 
@@ -34,6 +34,9 @@ except ImportError:
     pytest.fail("these tests need the extras `http` and `server`: pip install 'limpet[all]'")
 
 
+Application: TypeAlias = "Callable[[Scope, Receive, Send], Awaitable[None]]"
+
+
 class Http:
     """An application that passes each request to the store whose name begins its path."""
 
@@ -42,12 +45,25 @@ class Http:
         self.loop: asyncio.AbstractEventLoop | None = None
         self._names = itertools.count()
         self._mounted: dict[str, tuple[App, limpet.AsyncStore]] = {}
+        self._forgetful: set[str] = set()
+        self._others: dict[str, Application] = {}
 
-    def mount(self, url: str, **options: Any) -> str:
-        """Serve a store; return the URL by which it is opened."""
+    def mount(self, url: str, *, is_forgetful: bool = False) -> str:
+        """Serve a store; return the URL by which it is opened.
+
+        A forgetful server remembers no answers: as if each request came to another server.
+        """
         name = f"store-{next(self._names)}"
-        store = limpet.open_async(url, **options)
+        store = limpet.open_async(url)
         self._mounted[name] = App(store, Access()), store
+        if is_forgetful:
+            self._forgetful.add(name)
+        return f"http://127.0.0.1:{self.port}/{name}"
+
+    def mount_app(self, app: Application) -> str:
+        """Answer with another application."""
+        name = f"app-{next(self._names)}"
+        self._others[name] = app
         return f"http://127.0.0.1:{self.port}/{name}"
 
     def unmount(self, url: str) -> None:
@@ -59,15 +75,23 @@ class Http:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.loop = asyncio.get_running_loop()
         name = scope["path"].split("/")[1]
-        app, _ = self._mounted[name]
+        if name in self._others:
+            await self._others[name](scope, receive, send)
+            return
+        app, store = self._mounted[name]
+        if name in self._forgetful:
+            app = App(store, Access())
         await app({**scope, "root_path": f"/{name}"}, receive, send)
 
 
 @contextmanager
-def start_http() -> Iterator[Http]:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
+def start_http(**options: Any) -> Iterator[Http]:
+    """Start a server in a thread; the options are uvicorn's."""
+    # asyncio sends small answers at once only where the protocol is stated.
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listening:
+        listening.bind(("127.0.0.1", 0))
         http = Http(listening.getsockname()[1])
-        server = uvicorn.Server(uvicorn.Config(http, lifespan="off", log_level="error"))
+        server = uvicorn.Server(uvicorn.Config(http, lifespan="off", log_level="error", **options))
         thread = threading.Thread(
             target=lambda: asyncio.run(server.serve([listening])), name="http", daemon=True
         )
@@ -83,6 +107,7 @@ class Served:
 
     def __init__(self, url: str, *args: str, folder: Path) -> None:
         self._command = [sys.executable, "-m", "limpet", "serve", url, *args]
+        self._folder = folder
         self._log = folder / "serve.log"
         with socket.create_server(("127.0.0.1", 0)) as free:
             self.port: int = free.getsockname()[1]
@@ -95,6 +120,7 @@ class Served:
                 [*self._command, "--port", str(self.port)],
                 stdout=log,
                 stderr=log,
+                cwd=self._folder,
                 env={**os.environ, "PYTHONUNBUFFERED": "1"},
             )
         process = self._process

@@ -35,6 +35,7 @@ POSTGRES, BUCKET = "postgresql://me@localhost/agents", "s3://bucket/agents"
     ("package", "extra", "program"),
     [
         ("psycopg", "postgres", OPEN.format(url=POSTGRES)),
+        ("urllib3", "http", OPEN.format(url="http://localhost:7420")),
         ("obstore", "s3", OPEN.format(url=BUCKET)),
         ("obstore", "s3", OPEN.format(url="gs://bucket/agents")),
         ("obstore", "s3", OPEN.format(url="az://bucket/agents")),
@@ -69,6 +70,7 @@ def test_each_extra_brings_its_package() -> None:
     for extra, package in (
         ("cli", "click>"),
         ("cli", "rich>"),
+        ("http", "urllib3>"),
         ("langgraph", "langgraph>"),
         ("postgres", "psycopg["),
         ("s3", "obstore>"),

@@ -22,6 +22,7 @@ from limpet import AsyncScope, AsyncStore, Scope, Store, Unavailable
 from limpet.cli._app import run
 from tests import snippets
 from tests.concurrency.pg_verbs import claim, release, renew
+from tests.servers.http import Served
 from tests.servers.pg_proxy import PgProxy
 from tests.servers.postgres import Connection, Postgres
 from tests.snippets import Block, blocks
@@ -31,6 +32,7 @@ GUIDES = ROOT / "docs" / "guides"
 INDEX = GUIDES / "README.md"
 CONCEPTS = GUIDES / "concepts.md"
 POSTGRES = GUIDES / "postgres.md"
+HTTP, SERVING = GUIDES / "http.md", GUIDES / "server.md"
 JAVASCRIPT = set(GUIDES.glob("javascript*.md"))  # tests/js runs their examples
 PAGES = sorted(set(GUIDES.glob("*.md")) - {INDEX})
 START = ROOT / "docs" / "README.md"
@@ -111,7 +113,8 @@ json.dump(printed, sys.stdout)
 """
 
 
-ALONE = [page for page in [*PAGES, *RECIPES, *SINGLE] if page not in {POSTGRES, *JAVASCRIPT}]
+ELSEWHERE = {POSTGRES, HTTP, SERVING, *JAVASCRIPT}
+ALONE = [page for page in [*PAGES, *RECIPES, *SINGLE] if page not in ELSEWHERE]
 
 
 @pytest.mark.parametrize("page", ALONE, ids=names(ALONE))
@@ -153,6 +156,17 @@ def test_the_tutorials_run_one_after_the_other_in_one_folder(database: str, tmp_
     for page in TUTORIALS:
         made = tmp_path / "travel"  # by the first of them
         snippets.run(page, made if made.exists() else tmp_path, {SERVER: database})
+
+
+def test_the_examples_over_http_run(tmp_path: Path) -> None:
+    """With a server in a process of its own."""
+    with Served("sqlite:///agents.db", folder=tmp_path) as served:
+        address = "http://127.0.0.1:7420"
+        there = [
+            each._replace(text=each.text.replace(address, served.url)) for each in blocks(HTTP)
+        ]
+        assert there != blocks(HTTP)
+        check_examples(HTTP, there, tmp_path)
 
 
 # PostgreSQL: the examples of its page need a server, and so does what it says.

@@ -60,7 +60,7 @@ def use(store: Store) -> None:
     [
         ("mysql://host/db", "mysql"),
         ("sqlite3:///x.db", "sqlite3"),
-        ("http://host/", "http"),
+        ("ftp://host/", "ftp"),
         ("x:", "x"),
         ("", ""),
         (":", ""),

@@ -11,7 +11,10 @@ from tests.watching.scenes import SCENES
 
 @pytest.mark.parametrize(
     "url",
-    ["sqlite", *(pytest.param(each, marks=pytest.mark.slow) for each in ("directory", "postgres"))],
+    [
+        "sqlite",
+        *(pytest.param(each, marks=pytest.mark.slow) for each in ("directory", "postgres", "http")),
+    ],
     indirect=True,
 )
 @pytest.mark.parametrize("scene", SCENES)

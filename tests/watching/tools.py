@@ -15,7 +15,7 @@ from limpet.api.watching import Dispatcher
 from tests.concurrency.crew import Worker
 from tests.waiting import until
 
-ENGINES = ("sqlite", "directory", "postgres", "s3")
+ENGINES = ("sqlite", "directory", "postgres", "s3", "http")
 APIS = ("sync", "async")
 WAIT_S_MAX = 30.0
 
@@ -26,7 +26,7 @@ Watch = Callable[[Any], Any]
 def on(*engines: str) -> pytest.MarkDecorator:
     """Run a test on these engines: `-k postgres` chooses one."""
     named = [
-        pytest.param(each, marks=pytest.mark.slow) if each in ("directory", "s3") else each
+        pytest.param(each, marks=pytest.mark.slow) if each in ("directory", "s3", "http") else each
         for each in engines or ENGINES
     ]
     return pytest.mark.parametrize("url", named, indirect=True)

@@ -20,6 +20,7 @@ from limpet.views.format import masked_url, visible, without_secrets
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+_REMOTE = ("s3", "gs", "az", "http", "https")
 _RETRY_S = 5.0
 _COMPLETIONS_MAX = 50
 _STORES_SHOWN = 6
@@ -137,7 +138,10 @@ def existing_store(url: str, *, read_only: bool = False) -> Iterator[limpet.Stor
         fact = f"there is no such {what}; name one with --url or $LIMPET_URL"
         raise limpet.NotFound(f"{fact}. path=`{masked_url(path or url)}`")  # it may be mistyped
     options: dict[str, Any] = without_setup(url)
-    if scheme_of(url) in ("s3", "gs", "az") and "retry_s=" not in url.partition("?")[2]:
+    if (
+        scheme_of(url) in ("s3", "gs", "az", "http", "https")
+        and "retry_s=" not in url.partition("?")[2]
+    ):
         options["retry_s"] = _RETRY_S  # a person should not wait a minute for an absent service
     if read_only and scheme_of(url) == "sqlite" and "mode=" not in url.partition("?")[2]:
         options["mode"] = "ro"

@@ -25,9 +25,11 @@ from limpet.views.format import masked_url, visible, without_secrets
 
 EXTRAS = {
     "cli": ("click", "rich"),
+    "http": ("urllib3",),
     "langgraph": ("langgraph",),
     "postgres": ("psycopg",),
     "s3": ("obstore",),
+    "server": ("uvicorn", "httptools"),
     "testing": ("pytest", "hypothesis"),
     "watch": ("watchfiles",),
 }
@@ -111,7 +113,7 @@ def _temporary_store(url: str) -> Iterator[tuple[limpet.Store, limpet.Store, str
             return
         name = f".limpet-doctor-{draw().nonce}"
         options = without_setup(url)
-        on_server = scheme_of(url) == "postgresql"
+        on_server = scheme_of(url) in ("postgresql", "http", "https")
         temporary = url if on_server else f"{address.rstrip('/')}/{name}{mark}{rest}"
         with limpet.open(temporary, **options) as one, limpet.open(temporary, **options) as other:
             try:

@@ -25,7 +25,7 @@ from limpet.model import (
     SnapshotRef,
     Stats,
 )
-from limpet.protocol import Found, FoundNote, Hold, Stamp
+from limpet.protocol import Found, FoundNote, Hold, Stamp, Target, Topic
 
 _SIZE = re.compile(rb' ?\{"size":(\d+),')
 _STATE = b',"state":'
@@ -49,7 +49,11 @@ def ref_json(ref: SnapshotRef | None) -> dict[str, str] | None:
 
 
 def ref_of(found: Mapping[str, Any] | None) -> SnapshotRef | None:
-    return None if found is None else SnapshotRef(scope_of(found), found["id"])
+    return None if found is None else some_ref_of(found)
+
+
+def some_ref_of(found: Mapping[str, Any]) -> SnapshotRef:
+    return SnapshotRef(scope_of(found), found["id"])
 
 
 def info_json(info: SnapshotInfo) -> dict[str, JSON]:
@@ -152,7 +156,20 @@ def hold_json(hold: Hold) -> dict[str, JSON]:
 
 
 def hold_of(found: Mapping[str, Any]) -> Hold:
-    return Hold(**found)
+    return Hold(found["key"], found["owner"], found["left_us"])
+
+
+def target_json(target: Target) -> dict[str, JSON]:
+    named = {} if target.id is None else {"id": target.id}
+    return {**scope_json(target.scope), **named}
+
+
+def topic_json(topic: Topic) -> dict[str, JSON]:
+    """Return a topic as members side by side: with a scope id it is a target."""
+    if topic.target is not None:
+        return target_json(topic.target)
+    given = {"session_id": topic.session_id, "prefix": topic.prefix, "id": topic.id}
+    return {name: value for name, value in given.items() if value}
 
 
 # Cursors and stamps, which a client returns as it got them
@@ -172,6 +189,11 @@ def cursor_parts(text: str, count: int) -> list[str]:
     if not isinstance(found, list) or [type(each) for each in found] != [str] * count:
         raise InvalidInput("after must be the `next` of the page before")
     return found
+
+
+def seq_cursor(seq: int) -> str:
+    """Return where a history goes on: a revision, of which only this place counts."""
+    return f"{seq:x}.0."
 
 
 def stamp_text(stamp: Stamp) -> str:

@@ -3,7 +3,6 @@
 from collections.abc import AsyncGenerator, Callable
 from typing import Any, NamedTuple
 
-from limpet.core import limits
 from limpet.model import JSON
 from limpet.protocol import Backend
 from limpet.server import schema
@@ -28,6 +27,7 @@ JSON_TYPE = "application/json"
 LINES_TYPE = "application/jsonl"
 EVENTS_TYPE = "text/event-stream"
 PROBLEM_TYPE = "application/problem+json"
+LIST_ITEMS_MAX = 65_536  # of one request: a thread of LangGraph is deleted by one
 
 
 class Answer(NamedTuple):
@@ -174,4 +174,4 @@ def page_of(item: Schema) -> Schema:
     return record({"items": array(item), "next": nullable(TEXT)})
 
 
-IDS = array(ID, maxItems=limits.PRUNED_ITEMS_MAX)
+IDS = array(ID, maxItems=LIST_ITEMS_MAX)

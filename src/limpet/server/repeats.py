@@ -48,6 +48,7 @@ class Repeats(Generic[T]):
             if not isinstance(found, asyncio.Event):
                 return found
             await found.wait()
+        self._answers.pop(key)
         mine = self._under_way[key] = asyncio.Event(), again
         try:
             answer = await act()

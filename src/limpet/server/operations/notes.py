@@ -43,7 +43,7 @@ async def list_notes(call: Call) -> Result:
     "/v1/scope/notes/list",
     *SCOPE_PARAMS,
     *PAGE,
-    body=record({"on": array(nullable(ID), maxItems=limits.PRUNED_ITEMS_MAX)}, {"name": ID}),
+    body=record({"on": array(nullable(ID), maxItems=answers.LIST_ITEMS_MAX)}, {"name": ID}),
     answer=answers.page_of(answers.NOTE),
     writes=False,
 )
@@ -153,7 +153,7 @@ _CHANGE = record(
     "POST",
     "/v1/scope/notes",
     *SCOPE_PARAMS,
-    body=record({"changes": array(_CHANGE, maxItems=limits.PRUNED_ITEMS_MAX)}),
+    body=record({"changes": array(_CHANGE, maxItems=answers.LIST_ITEMS_MAX)}),
     answer=record({}),
 )
 async def write_notes(call: Call) -> Result:

@@ -6,7 +6,7 @@ from functools import partial
 
 from limpet.api import branching, upkeep, verbs
 from limpet.api.opened import JSON_MODEL
-from limpet.core import limits, prepare, wire
+from limpet.core import prepare, wire
 from limpet.errors import InvalidInput
 from limpet.model import ANY, HEAD, ScopeKey
 from limpet.protocol import Backend, Commit, Copy, Query
@@ -184,7 +184,7 @@ async def info(call: Call) -> Result:
     "POST",
     "/v1/scope/load_many",
     *SCOPE_PARAMS,
-    body=record({"ids": array(nullable(ID), maxItems=limits.PRUNED_ITEMS_MAX)}),
+    body=record({"ids": array(nullable(ID), maxItems=answers.LIST_ITEMS_MAX)}),
     answer=answers.SNAPSHOT,
     writes=False,
 )

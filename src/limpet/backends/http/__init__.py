@@ -1,0 +1,1 @@
+"""The engine `http`: a store behind `limpet serve`."""

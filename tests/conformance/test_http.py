@@ -1,0 +1,60 @@
+"""The suite over HTTP: a server in this process, with stores of SQLite or PostgreSQL behind it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from limpet import opening
+from limpet.protocol import Backend
+from limpet.testing import conformance
+from limpet.testing.conformance.backend import BackendPromises
+from limpet.testing.conformance.damage import Damage
+from limpet.testing.conformance.exactness import Exactness
+from limpet.testing.conformance.watching import Watching
+from tests.conformance.parts import Async, InBoth, Stored, Sync
+from tests.conformance.test_postgres import OnReusedPostgres, reused
+from tests.servers.http import Http
+
+__all__ = ["reused"]  # a fixture
+
+
+class OverHttp(conformance.Kit):
+    """Serves each place by a store of its own, opened again by each `open_backend`."""
+
+    @pytest.fixture(autouse=True)
+    def _served(self, http: Http) -> Iterator[None]:
+        self.http = http
+        self.urls: list[str] = []
+        yield
+        for url in self.urls:
+            http.unmount(url)
+
+    def store_url(self, place: Path) -> str:
+        # What a power cut does is not tested here.
+        return f"sqlite:///{place / 'limpet.db'}?synchronous=off"
+
+    def open_backend(self, place: Path) -> Backend:
+        url = self.http.mount(self.store_url(place))
+        self.urls.append(url)
+        return opening.open_backend(url)
+
+
+class TestHttp(Sync, OverHttp, BackendPromises, Exactness, Damage, Watching):
+    """The chapters that depend on what travels; the server's engine is tested elsewhere."""
+
+
+@pytest.mark.slow
+class TestHttpAtLength(Sync, OverHttp, conformance.Suite):
+    """Every chapter."""
+
+
+@pytest.mark.slow
+class TestHttpAsync(Async, OverHttp, InBoth):
+    pass
+
+
+@pytest.mark.slow
+class TestHttpOnPostgres(Sync, OverHttp, OnReusedPostgres, Stored):
+    def store_url(self, place: Path) -> str:
+        return self.schemas.url(self.schema_of(place))
