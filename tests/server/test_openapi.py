@@ -51,9 +51,7 @@ def test_what_schemathesis_finds(server: Server, tmp_path: Path) -> None:
     command += ["--no-color", "--warnings", "off", "--continue-on-failure"]
     for each in ENDLESS:
         command += ["--exclude-operation-id", each]
-    found = subprocess.run(
-        command, cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+    found = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert found.returncode == 0, found.stdout
     assert "Traceback" not in server.log
     assert server.ask("GET", "/readyz").status == 200
