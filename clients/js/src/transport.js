@@ -43,9 +43,10 @@ export class Transport {
    */
   async request(method, path, { query, headers, body, repeatable = method === "GET", orNull = false } = {}) {
     const pause = pauses(this.#retryMs);
-    for (;;) {
+    for (let attempt = 1; ; attempt++) {
       try {
-        const { ok, status, text } = await this.#exchange(method, path, { query, headers, body });
+        const numbered = headers?.["idempotency-key"] ? { ...headers, "limpet-attempt": String(attempt) } : headers;
+        const { ok, status, text } = await this.#exchange(method, path, { query, headers: numbered, body });
         if (ok) return text;
         const error = problemOf(text, status);
         if (orNull && error instanceof NotFound) return null;

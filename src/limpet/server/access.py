@@ -30,7 +30,7 @@ _WRITES = {"read": False, "write": True}
 _METHODS = "GET, POST, PUT, DELETE"
 _HEADERS = (
     "accept, authorization, content-encoding, content-type, idempotency-key, if-match,"
-    " if-none-match, last-event-id, limpet-lease, limpet-stamp"
+    " if-none-match, last-event-id, limpet-attempt, limpet-lease, limpet-stamp"
 )
 
 

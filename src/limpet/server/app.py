@@ -159,7 +159,8 @@ class App:
                 _check_method(method, ("GET",))
                 return self._page_about(path, grant)
             if path not in self._routes:
-                raise NotFound("there is no such operation: /openapi.json lists what there is")
+                why = "there is no such operation: /openapi.json lists what there is"
+                raise Refused(404, "InvalidInput", why)
             if operation is None:
                 raise _no_method(self._routes[path])
             if operation.writes and not grant.write:

@@ -132,7 +132,7 @@ class Call:
     @property
     def again(self) -> bool:
         """Whether the same write may already be stored, its answer lost."""
-        return "idempotency-key" in self.headers
+        return "idempotency-key" in self.headers and self.headers.get("limpet-attempt") != "1"
 
     @property
     def repeat_key(self) -> str | None:
