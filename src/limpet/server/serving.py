@@ -7,7 +7,7 @@ import signal
 import socket
 import ssl
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import NamedTuple
@@ -171,6 +171,7 @@ def _allowed_files() -> int:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _FILES_MAX if hard == resource.RLIM_INFINITY else min(hard, _FILES_MAX)
     if soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-        return wanted
+        with suppress(OSError, ValueError):  # macOS has yet another limit
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+            return wanted
     return soft
