@@ -236,7 +236,9 @@ def _watchers(folder: Path, sizes: Sizes, judged: bool) -> Iterator[Result]:
 def _memory(folder: Path, sizes: Sizes, judged: bool) -> Iterator[Result]:
     """Memory after a tenth of the requests, and after all of them."""
     with _limpet(folder, "memory") as server:
-        requests = [*_saves(server.port, 8), *_loads(server.port, 8)]
+        saves = _saves(server.port, 8)
+        load.run(server.port, saves, seconds=0.5)
+        requests = [*saves, *_loads(server.port, 8)]
         seen: list[tuple[int, float]] = []
         done = 0
         while done < sizes.requests:
