@@ -43,7 +43,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
         "copy": "Copy a store to another one, of any engine.",
     },
     "Share": {
-        "serve": "Serve a store over HTTP, for other programs and machines.",
+        "serve": "Serve a store over HTTP.",
     },
     "Set up": {
         "doctor": "Show what is installed, and whether the storage works.",
