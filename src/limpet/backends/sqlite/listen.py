@@ -7,7 +7,8 @@ from limpet.backends.sqlite.file import SqliteFile
 from limpet.backends.support.polling import Poller
 from limpet.protocol import Clock
 
-_POLL_S = 0.02
+_POLL_S = 0.02  # after a change
+_IDLE_POLL_S = 0.035
 _FULL_POLL_S = 5.0  # everything is reported as changed this often, whatever the version says
 _REST = 4  # times as long as the caller took to react: a busy file must not keep it busy
 
@@ -16,7 +17,7 @@ class SqliteListener(Poller):
     """Reports everything as changed when the version of the file is another."""
 
     def __init__(self, file: SqliteFile, clock: Clock) -> None:
-        super().__init__(first_s=_POLL_S, poll_s=_POLL_S, clock=clock)
+        super().__init__(first_s=_POLL_S, poll_s=_IDLE_POLL_S, clock=clock)
         self._file = file
         self._version = file.version()
         self._reported_s: float | None = None
