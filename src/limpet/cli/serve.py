@@ -84,7 +84,7 @@ def serve(
         if as_json:
             echo_json({"url": address}, indent=None)
         else:
-            click.echo(f"limpet: {store!r} is served on {address}")
+            click.echo(f"limpet: {store.driver.opened.url} is served on {address}")
 
     run(
         store,
