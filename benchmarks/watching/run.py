@@ -61,8 +61,8 @@ Written by `make bench` (`python -m benchmarks.watching --write`).
   process; its latency is that of another thread, and too small to be a row.
 - PostgreSQL uses NOTIFY, directories inotify (`limpet[watch]`), and on SQLite a counter that every
   commit changes is polled 30 to 50 times per second. On S3, and in directories without the extra,
-  every watched scope is polled, at least every `poll_s` ({poll_s:g} s here): one conditional request for
-  each, so the cost grows with the number of watched scopes.
+  every watched scope is polled, at least every `poll_s` ({poll_s:g} s here): one conditional
+  request for each, so the cost grows with the number of watched scopes.
 - A goal that is missed stays in the table, marked **no**.
 
 Machine: {machine}.
