@@ -4,18 +4,21 @@ A server is started when a test first asks for it; tests of one process share on
 """
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from tests import effort
-from tests.servers.http import Http, start_http
 from tests.servers.moto import start_moto
 from tests.servers.pg_proxy import PgProxy
 from tests.servers.pooler import Pooler
 from tests.servers.postgres import Postgres, Schemas, start_postgres
 from tests.servers.seaweedfs import start_seaweedfs
 from tests.servers.service import Service
+
+if TYPE_CHECKING:
+    from tests.servers.http import Http
 
 # On a busy machine everything is slow.
 settings.register_profile(
@@ -51,8 +54,11 @@ def moto() -> Iterator[Service]:
 
 
 @pytest.fixture(scope="session")
-def http() -> Iterator[Http]:
+def http() -> "Iterator[Http]":
     """A server of the HTTP API: `http.mount(url)` serves a store."""
+    # Here, since integrations are also tested where the extra `server` is not installed.
+    from tests.servers.http import start_http
+
     with start_http() as server:
         yield server
 
