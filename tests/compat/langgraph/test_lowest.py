@@ -19,6 +19,7 @@ RUN_S_MAX = 600
 BESIDE = (
     "langgraph-checkpoint-conformance==0.0.2",
     "hypothesis>=6.100",
+    "numpy>=1.26",
     "pytest>=9",
     "pytest-timeout>=2.3",
 )
