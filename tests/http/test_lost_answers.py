@@ -190,6 +190,30 @@ def test_a_note_that_others_have_overwritten_since_is_in_doubt(
     http.unmount(url)
 
 
+def test_an_update_that_others_have_changed_since_is_not_applied_twice(
+    http: Http, tmp_path: Path, proxy: Proxy
+) -> None:
+    url = http.mount(f"sqlite:///{tmp_path / 'limpet.db'}", is_forgetful=True)
+    with limpet.open(proxied(url, proxy)) as store, limpet.open(url) as direct:
+        direct.scope("s").save({"n": 0}, id="a")
+
+        def add(count: int, scope: Scope) -> object:
+            return scope.update(
+                "a", lambda found: found.with_(state={"n": found.state["n"] + count})
+            )
+
+        proxy.drop_replies(method="POST")
+        proxy.delay(1.0, method="POST")  # the repetition
+        writer = Background(lambda: add(1, store.scope("s")))
+        until(lambda: direct.scope("s").load().state["n"])  # type: ignore[union-attr]
+        add(10, direct.scope("s"))
+        with pytest.raises(Unavailable) as caught:
+            writer.result()
+        assert not caught.value.outcome_known
+        assert direct.scope("s").load().state == {"n": 11}  # type: ignore[union-attr]
+    http.unmount(url)
+
+
 def test_one_server_answers_as_it_did_the_first_time(
     http: Http, tmp_path: Path, proxy: Proxy
 ) -> None:

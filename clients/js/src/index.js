@@ -150,12 +150,12 @@ class Scope {
       created_at: createdAt === undefined ? undefined : timeOf(createdAt),
       forked_from: forkedFrom === undefined || forkedFrom === null ? undefined : wireRef(refOf(forkedFrom)),
     };
-    return this.#commit("/save", bodyOf(given, { state }), expect);
+    return this.#commit("/save", bodyOf(given, { state }), expect, options.keep === false || options.overwrite === true);
   }
 
   async append(key, items, { keep, status, labels, metadata, expect } = {}) {
     const body = bodyOf({ keep, status, labels, metadata }, { key, items });
-    return this.#commit("/append", body, expect);
+    return this.#commit("/append", body, expect, keep === false);
   }
 
   async load(id) {
@@ -226,7 +226,7 @@ class Scope {
       if (after === null || after === undefined) return null;
       const { state, status, labels, metadata } = { ...before, ...after };
       const given = { id: snapshotId, replaces: before.revision, status, labels, metadata };
-      return this.#commit("/save", bodyOf(given, { state }));
+      return this.#commit("/save", bodyOf(given, { state }), undefined, true);
     };
     return contend(attempt, async () => (await this.info(snapshotId))?.revision !== seen);
   }
@@ -373,8 +373,8 @@ class Scope {
   }
 
   /** Send a commit, which the store itself recognises by its key: it may always be sent again. */
-  async #commit(path, body, expect) {
-    return infoOf(await this.#write("POST", path, { body, expect, repeatable: true }));
+  async #commit(path, body, expect, passing = false) {
+    return infoOf(await this.#write("POST", path, { body, expect, repeatable: true, passing }));
   }
 
   async #write(method, path, { query, expect, ...options }) {

@@ -1,11 +1,11 @@
 // One request, its retries, and streams of server-sent events: fetch and nothing else.
 
-import { errorOf, InvalidInput, LimpetError, NotFound, Unavailable } from "./errors.js";
+import { Conflict, errorOf, InvalidInput, LimpetError, NotFound, Unavailable } from "./errors.js";
 
 const PAUSE_MS_FIRST = 50;
 const PAUSE_MS_MAX = 2_000;
 export const TIMER_MS_MAX = 2 ** 31 - 1; // a longer timer would fire at once
-const SILENCE_MS_MAX = 45_000; // the server sends a comment every 15 seconds
+const SILENCE_MS_MAX = 75_000; // the server sends a comment every 30 seconds
 
 // Node says that no connection was made; then nothing was sent, and any request may be repeated.
 const NOT_SENT = new Set(["ECONNREFUSED", "ENOTFOUND", "EAI_AGAIN", "UND_ERR_CONNECT_TIMEOUT"]);
@@ -39,10 +39,13 @@ export class Transport {
   /**
    * Return the text of an answer; null for 404 if `orNull`.
    *
-   * `repeatable`: the request may be sent again though it may have taken effect.
+   * `repeatable`: the request may be sent again though it may have taken effect. `passing`: what it
+   * writes may be replaced by others, so that a conflict after a lost answer does not say whether it
+   * took effect.
    */
-  async request(method, path, { query, headers, body, repeatable = method === "GET", orNull = false } = {}) {
+  async request(method, path, { query, headers, body, repeatable = method === "GET", passing, orNull = false } = {}) {
     const pause = pauses(this.#retryMs);
+    let isLost = false;
     for (let attempt = 1; ; attempt++) {
       try {
         const numbered = headers?.["idempotency-key"] ? { ...headers, "limpet-attempt": String(attempt) } : headers;
@@ -53,6 +56,10 @@ export class Transport {
         throw error;
       } catch (cause) {
         const error = cause instanceof LimpetError ? cause : unanswered(cause);
+        if (isLost && passing && error instanceof Conflict) {
+          throw new Unavailable("an answer was lost, and others have written since: read, and decide", { outcomeKnown: false });
+        }
+        isLost ||= error instanceof Unavailable && !error.outcomeKnown;
         const may = error instanceof Unavailable && (repeatable || error.outcomeKnown);
         if (!may || !(await pause())) throw error;
       }

@@ -16,7 +16,13 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 @click.command()
 @click.argument("url", required=False, envvar="LIMPET_URL")
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
-@click.option("--port", default=7420, show_default=True, help="The port; 0 takes a free one.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=7420,
+    show_default=True,
+    help="The port; 0 takes a free one.",
+)
 @click.option(
     "--token-file",
     type=_FILE,

@@ -107,11 +107,6 @@ def decode_found(line: bytes) -> Found:
     return info_of(record), codec.encode(record["state"])
 
 
-def scope_info_json(info: ScopeInfo) -> dict[str, JSON]:
-    head = None if info.head is None else info_json(info.head)
-    return {**scope_json(info.key), "head": head}
-
-
 def scope_info_of(found: Mapping[str, Any]) -> ScopeInfo:
     return ScopeInfo(scope_of(found), None if found["head"] is None else info_of(found["head"]))
 

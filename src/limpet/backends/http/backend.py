@@ -132,7 +132,11 @@ class HttpBackend:
             _joined(_members(commit)),
             headers,
         )
-        return wire.info_of(self._written(request, commit.stamp))
+        # A kept snapshot is found by its nonce for good. Others may have been replaced since, and
+        # then a conflict of the repetition does not say whether the first attempt was stored.
+        is_lasting = commit.keep and commit.replaces is None and not commit.overwrite
+        stored = None if is_lasting else lambda: None
+        return wire.info_of(self._written(request, commit.stamp, stored))
 
     def read_snapshots(self, scope: ScopeKey, ids: Sequence[str | None]) -> list[Found]:
         if len(ids) == 1:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from limpet.core import limits, prepare, wire
+from limpet.core import prepare, wire
 from limpet.core.codec import encode
 from limpet.errors import InvalidInput
 from limpet.model import ANY, Expect, Note
@@ -171,7 +171,8 @@ def _change(call: Call, given: dict[str, Any]) -> NoteChange:
         raise InvalidInput(f"a change has a value, or delete: true. name=`{name}`")
     write, keep = _write(call, name, on, given["value"], expect), given.get("keep")
     if "stamp" in given:
-        write = write._replace(stamp=wire.stamp_of(given["stamp"]))
+        stamp = wire.stamp_of(given["stamp"])
+        write = write._replace(stamp=stamp._replace(now=min(stamp.now, write.stamp.now)))
     if keep is None:
         return write
     if not isinstance(given["value"], dict) or keep["key"] in given["value"]:
@@ -213,7 +214,7 @@ async def noted(call: Call) -> Result:
 
 # Leases
 
-_CLAIM = {"owner": ID, "ttl_s": {"type": "number", "minimum": 0, "maximum": limits.WAIT_S_MAX}}
+_CLAIM = {"owner": ID, "ttl_s": schema.SECONDS}
 _KEY = {"type": "string", "minLength": 1, "maxLength": 128, "pattern": "^[!-~]+$"}
 
 

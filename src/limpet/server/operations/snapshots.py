@@ -68,10 +68,12 @@ async def save(call: Call) -> Result:
     """Save a state: kept, and the head, unless asked otherwise."""
     scope, given = call.scope, call.body
     if ("state" in given) == given.get("copy", False):
-        raise InvalidInput("give a state, or copy: true with forked_from")
+        raise InvalidInput("give a state, or copy: true")
     source = wire.ref_of(given.get("forked_from"))
     if source is not None:
         call.allowed(*source.scope)
+    if given.get("copy") and not {"forked_from", "source"} <= given.keys():
+        raise InvalidInput("a copy needs forked_from, and its revision as source")
     options = {name: given[name] for name in ("id", "keep", "head", "overwrite") if name in given}
     encode = partial(
         prepare.save,
