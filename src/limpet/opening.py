@@ -192,6 +192,11 @@ def schema_migrations(engine: str, schema: str = DEFAULT_SCHEMA) -> list[Migrati
     return found
 
 
+def random_token() -> str:
+    """Return a token that nobody can guess."""
+    return os.urandom(16).hex()
+
+
 def environment(**more: str) -> dict[str, str]:
     """Return the environment of this process and `more`, for a child process."""
     return {**os.environ, **more}

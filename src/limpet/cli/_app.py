@@ -43,6 +43,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
         "copy": "Copy a store to another one, of any engine.",
     },
     "Share": {
+        "ui": "Show a store in a browser.",
         "serve": "Serve a store over HTTP.",
     },
     "Set up": {

@@ -126,7 +126,13 @@ def complete_session(
 
 @contextmanager
 def existing_store(url: str, *, read_only: bool = False) -> Iterator[limpet.Store]:
-    """Open a store, without creating one: NotFound if there is no file.
+    """Open a store, without creating one; see `existing_options`."""
+    with limpet.open(url, **existing_options(url, read_only=read_only)) as store:
+        yield store
+
+
+def existing_options(url: str, *, read_only: bool = False) -> dict[str, Any]:
+    """Return the options that open a store and do not create one: NotFound if there is no file.
 
     With `read_only` a SQLite file is opened with mode=ro, unless the URL says something else.
     """
@@ -145,8 +151,7 @@ def existing_store(url: str, *, read_only: bool = False) -> Iterator[limpet.Stor
         options["retry_s"] = _RETRY_S  # a person should not wait a minute for an absent service
     if read_only and scheme_of(url) == "sqlite" and "mode=" not in url.partition("?")[2]:
         options["mode"] = "ro"
-    with limpet.open(url, **options) as store:
-        yield store
+    return options
 
 
 def load_snapshot(store: limpet.Store, info: limpet.SnapshotInfo) -> limpet.Snapshot:

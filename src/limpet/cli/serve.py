@@ -2,6 +2,7 @@
 
 import logging
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -9,6 +10,9 @@ import limpet
 from limpet.cli import _exits
 from limpet.cli._shared import echo_json, json_option, url_here
 from limpet.opening import environment
+
+if TYPE_CHECKING:
+    from limpet.server.app import Pages
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
@@ -39,6 +43,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 @click.option(
     "--allow-origin", multiple=True, metavar="URL", help="A web site whose pages may use the API."
 )
+@click.option("--ui", is_flag=True, help="Show the pages of the inspector too, at /ui.")
 @click.option("--no-access-log", is_flag=True, help="Log no line for each request.")
 @json_option
 def serve(
@@ -50,6 +55,7 @@ def serve(
     tls_key: Path | None,
     allow_host: tuple[str, ...],
     allow_origin: tuple[str, ...],
+    ui: bool,
     no_access_log: bool,
     as_json: bool,
 ) -> int:
@@ -65,7 +71,7 @@ def serve(
     \b
     Examples:
       limpet serve
-      limpet serve sqlite:///agents.db --port 8000
+      limpet serve sqlite:///agents.db --port 8000 --ui
       limpet serve --host 0.0.0.0 --token-file tokens --tls-cert cert.pem --tls-key key.pem
     """
     try:
@@ -73,6 +79,7 @@ def serve(
         from limpet.server.serving import Tls, run
     except ImportError:
         raise limpet.Unsupported("serve needs an extra: pip install 'limpet[server]'") from None
+    pages = inspector_pages() if ui else None
     if (tls_cert is None) != (tls_key is None):
         raise click.UsageError("give both --tls-cert and --tls-key")
     given = environment().get("LIMPET_TOKENS", "")
@@ -86,7 +93,7 @@ def serve(
     store = limpet.open_async(url_here() if url is None else url)
 
     def started(address: str) -> None:
-        _log_to_stderr(access=not no_access_log)
+        log_to_stderr(access=not no_access_log)
         if as_json:
             echo_json({"url": address}, indent=None)
         else:
@@ -99,8 +106,19 @@ def serve(
         port=port,
         started=started,
         tls=None if tls_cert is None or tls_key is None else Tls(tls_cert, tls_key),
+        pages=pages,
     )
     return _exits.FINE
+
+
+def inspector_pages() -> "Pages":
+    """Return the pages of the inspector, or raise Unsupported."""
+    try:
+        from limpet.inspector.site import PAGES
+    except ImportError:
+        hint = "pip install 'limpet[inspector]'"
+        raise limpet.Unsupported(f"the inspector needs an extra: {hint}") from None
+    return PAGES
 
 
 class _Lines(logging.Formatter):
@@ -115,7 +133,7 @@ class _Lines(logging.Formatter):
         return self._text
 
 
-def _log_to_stderr(*, access: bool) -> None:
+def log_to_stderr(*, access: bool) -> None:
     handler = logging.StreamHandler()
     handler.setFormatter(_Lines("%(asctime)s %(levelname)s %(message)s"))
     for name in ("limpet", "uvicorn.error"):

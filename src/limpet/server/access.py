@@ -18,6 +18,7 @@ from functools import lru_cache
 from ipaddress import ip_address
 from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import unquote
 
 from limpet.core import limits
 from limpet.errors import InvalidInput, LimpetError, Unavailable
@@ -189,9 +190,14 @@ class Access:
         *,
         hosts: Iterable[str] = (),
         origins: Iterable[str] = (),
+        write: bool = True,
     ) -> None:
-        """Take the host names and the origins of web pages that are allowed besides loopback."""
+        """Take the host names and the origins of web pages that are allowed besides loopback.
+
+        `write` says whether a request may write where there are no tokens.
+        """
         self.tokens = tokens
+        self._open = Grant(write)
         self._hosts = frozenset(each.rstrip(".").lower() for each in hosts)
         self._origins = frozenset(each.rstrip("/").lower() for each in origins)
         for each in self._origins:
@@ -200,11 +206,17 @@ class Access:
                     f"an origin is written as https://name or https://name:port. origin=`{each}`"
                 )
 
-    def grant(self, headers: Mapping[str, str]) -> Grant:
-        """Return what the request's token allows, or raise Refused."""
+    def grant(self, headers: Mapping[str, str], *, by_cookie: bool = False) -> Grant:
+        """Return what the request's token allows, or raise Refused.
+
+        `by_cookie`: it may be in the cookie of the pages. For the API it may not: a browser sends
+        a cookie by itself.
+        """
         if self.tokens is None:
-            return Grant()
+            return self._open
         scheme, _, token = headers.get("authorization", "").partition(" ")
+        if by_cookie and not scheme:
+            scheme, token = "bearer", cookie_of(headers)
         found = self.tokens.grant(token.strip())
         if found is None or scheme.lower() != "bearer":
             why = "this server needs a token: send `Authorization: Bearer <token>`"
@@ -223,9 +235,13 @@ class Access:
             why = "web pages of this origin are not served: allow it with --allow-origin"
             raise Refused(403, "Forbidden", why)
 
+    def check_form(self, headers: Mapping[str, str]) -> None:
+        """Raise Refused unless a page of this server sent the form; browsers say so."""
+        if not _is_own(headers.get("origin", ""), headers.get("host", "")):
+            raise Refused(403, "Forbidden", "a form must be sent by a page of this server")
+
     def _allows(self, origin: str, host: str) -> bool:
-        own = host != "" and origin.partition("://")[2].lower() == host.lower()
-        return own or origin.lower() in self._origins
+        return _is_own(origin, host) or origin.lower() in self._origins
 
     def cors(self, headers: Mapping[str, str]) -> dict[str, str]:
         """Return the headers that let a web page of an allowed origin read the answer."""
@@ -245,6 +261,25 @@ class Access:
             "access-control-allow-headers": _HEADERS,
             "access-control-max-age": "600",
         }
+
+
+def _is_own(origin: str, host: str) -> bool:
+    return host != "" and origin.partition("://")[2].lower() == host.lower()
+
+
+def cookie_name(headers: Mapping[str, str]) -> str:
+    """Return the name of the cookie; browsers share cookies between the ports of a host."""
+    return f"limpet-{headers.get('host', '').rpartition(':')[2] or 'token'}"
+
+
+def cookie_of(headers: Mapping[str, str]) -> str:
+    """Return the token in the cookie of the pages, or an empty text."""
+    wanted = cookie_name(headers)
+    for each in headers.get("cookie", "").split(";"):
+        name, _, value = each.strip().partition("=")
+        if name == wanted:
+            return unquote(value, "latin-1")
+    return ""
 
 
 def _name_of(host: str) -> str:

@@ -1,6 +1,6 @@
 """What operations return, and the records of the API as schemas."""
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import Any, NamedTuple
 
 from limpet.model import JSON
@@ -24,6 +24,7 @@ from limpet.server.schema import (
 )
 
 JSON_TYPE = "application/json"
+FORM_TYPE = "application/x-www-form-urlencoded"
 LINES_TYPE = "application/jsonl"
 EVENTS_TYPE = "text/event-stream"
 PROBLEM_TYPE = "application/problem+json"
@@ -49,12 +50,33 @@ class Stream(NamedTuple):
     """An answer that goes on: its parts as they come.
 
     One that is `endless` ends when the server stops; `weight` is its share of what may be open.
+    Lines of JSON that are cut off end with a problem.
     """
 
     parts: AsyncGenerator[bytes, None]
     media_type: str
     endless: bool = False
     weight: int = 1
+
+
+class Response:
+    """Headers and a body, or parts that go on."""
+
+    def __init__(
+        self,
+        status: int,
+        body: bytes | Stream = b"",
+        media_type: str = JSON_TYPE,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        self.status = status
+        self.body = body
+        self.headers = {
+            "content-type": body.media_type if isinstance(body, Stream) else media_type,
+            "cache-control": "no-store",
+            "x-content-type-options": "nosniff",
+            **(headers or {}),
+        }
 
 
 _ADDRESS: dict[str, Schema] = {"session_id": ID, "scope_id": ID, "kind": KIND}

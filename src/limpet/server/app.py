@@ -3,10 +3,10 @@
 import asyncio
 import gzip
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, MutableMapping, Sequence
 from contextlib import aclosing
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import parse_qsl
 
 import zstandard
@@ -17,7 +17,7 @@ from limpet.errors import Conflict, InvalidInput, LimpetError, NotFound, Unavail
 from limpet.model import JSON, ScopeKey
 from limpet.protocol import Backend, Target
 from limpet.server.access import Access, Grant, Refused, forbidden
-from limpet.server.answers import JSON_TYPE, LINES_TYPE, PROBLEM_TYPE, Answer, Listing, Stream
+from limpet.server.answers import LINES_TYPE, PROBLEM_TYPE, Answer, Listing, Response, Stream
 from limpet.server.bodies import LARGE, Bodies, busy
 from limpet.server.bodies import Receive as Receive
 from limpet.server.call import Call, read_params
@@ -43,24 +43,11 @@ _OTHER = "other"  # in the metrics: no operation
 _TARGET = Target(ScopeKey("ready", "main", "agent"), None)  # need not exist
 
 
-class Response:
-    """Headers and a body, or parts that go on."""
+class Pages(NamedTuple):
+    """Pages for a browser: operations that answer with HTML, and what an error looks like."""
 
-    def __init__(
-        self,
-        status: int,
-        body: bytes | Stream = b"",
-        media_type: str = JSON_TYPE,
-        headers: Mapping[str, str] | None = None,
-    ) -> None:
-        self.status = status
-        self.body = body
-        self.headers = {
-            "content-type": body.media_type if isinstance(body, Stream) else media_type,
-            "cache-control": "no-store",
-            "x-content-type-options": "nosniff",
-            **(headers or {}),
-        }
+    operations: Sequence[Operation]
+    error: Callable[[LimpetError, str], Response]
 
 
 def problem(error: LimpetError, *, compared: bool = False) -> Response:
@@ -81,10 +68,11 @@ def problem(error: LimpetError, *, compared: bool = False) -> Response:
 
 
 class App:
-    """The API of one store. It keeps nothing between requests but what is under way."""
+    """The API of one store, and its pages. It keeps nothing but what is under way."""
 
-    def __init__(self, store: AsyncStore, access: Access) -> None:
+    def __init__(self, store: AsyncStore, access: Access, pages: Pages | None = None) -> None:
         self.metrics = Metrics()
+        self._store = store
         self._driver = store.driver
         self._access = access
         self._bodies = Bodies(store.driver)
@@ -96,7 +84,9 @@ class App:
         self._sending_bytes = 0
         self._probe: asyncio.Future[Any] | None = None
         self._routes: dict[str, dict[str, Operation]] = {}
-        for each in OPERATIONS:
+        self._pages = pages
+        self._page_paths = {each.path for each in pages.operations} if pages else set()
+        for each in (*OPERATIONS, *(pages.operations if pages else ())):
             self._routes.setdefault(each.path, {})[each.method] = each
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -154,7 +144,12 @@ class App:
             self._access.check_sender(headers)
             if method == "OPTIONS" and "access-control-request-method" in headers:
                 return Response(204, headers=self._access.preflight())
-            grant = self._access.grant(headers)
+            if operation is not None and operation.form:
+                self._access.check_form(headers)
+            if operation is not None and operation.public:
+                grant = Grant(write=False)
+            else:
+                grant = self._access.grant(headers, by_cookie=path in self._page_paths)
             if path in ("/openapi.json", "/metrics"):
                 _check_method(method, ("GET",))
                 return self._page_about(path, grant)
@@ -166,21 +161,26 @@ class App:
             if operation.writes and not grant.write:
                 raise forbidden("this token may only read")
             params = read_params(operation.params, _query(scope["query_string"]))
-            call = Call(self._driver, grant, params, headers)
+            call = Call(self._store, grant, params, headers)
             _check_condition(operation, headers)
             if operation.body is None:
                 return await self._run(call, operation, scope)
-            body = await self._bodies.read(receive, headers)
+            body = await self._bodies.read(receive, headers, form=operation.form)
             if body.is_small:
                 call.body = body.parsed(operation.body)
                 return await self._run(call, operation, scope)
             async with self._bodies.rest(body, operation.body) as call.body:
                 return await self._run(call, operation, scope)
         except LimpetError as error:
-            return problem(error)
+            return self._problem(error, path)
         except Exception:
             log.exception("an operation failed. path=`%s`", path[:_PATH_CHARS_SHOWN])
-            return problem(LimpetError("the server failed: its log says why"))
+            return self._problem(LimpetError("the server failed: its log says why"), path)
+
+    def _problem(self, error: LimpetError, path: str, *, compared: bool = False) -> Response:
+        if self._pages is not None and path in self._page_paths:
+            return self._pages.error(error, path)
+        return problem(error, compared=compared)
 
     async def _health(self, path: str) -> Response:
         """Answer that the process lives, or that its storage answers."""
@@ -226,13 +226,17 @@ class App:
             return await self._answer(call, operation, await operation.handler(call))
         except LimpetError as error:
             compared = "if-match" in call.headers or "if-none-match" in call.headers
-            return problem(error, compared=compared)
+            return self._problem(error, operation.path, compared=compared)
 
     async def _answer(self, call: Call, operation: Operation, result: Any) -> Response:
         if result is None:
             raise NotFound("there is nothing at this address")
+        if isinstance(result, Response):
+            if isinstance(result.body, Stream):
+                result.body = await self._begun(result.body)
+            return result
         if isinstance(result, Stream):
-            return await self._begun(result)
+            return Response(200, await self._begun(result))
         if isinstance(result, Listing):
             return await self._listed(call, result)
         if not isinstance(result, Answer):
@@ -247,7 +251,8 @@ class App:
     async def _listed(self, call: Call, listing: Listing) -> Response:
         after, limit = call.params.get("after"), call.params.get("limit")
         if LINES_TYPE in call.headers.get("accept", ""):
-            return await self._begun(Stream(self._lines(listing, after, limit), LINES_TYPE))
+            lines = Stream(self._lines(listing, after, limit), LINES_TYPE)
+            return Response(200, await self._begun(lines))
         wanted = call.page_limit
 
         def work(backend: Backend) -> bytes:
@@ -278,7 +283,7 @@ class App:
                 return
             left = None if left is None else left - wanted
 
-    async def _begun(self, stream: Stream) -> Response:
+    async def _begun(self, stream: Stream) -> Stream:
         """Return a stream whose first part was already awaited: an error has its own status."""
         if self._streams_weight + stream.weight > _STREAMS_MAX:
             raise busy("too many streams are open")
@@ -292,9 +297,9 @@ class App:
                         yield part
                 except LimpetError as error:
                     log.warning("a stream was cut off: %s", error)
-                    yield _last_line(error)
+                    yield _last_line(error) if stream.media_type == LINES_TYPE else b""
 
-        return Response(200, stream._replace(parts=parts()))
+        return stream._replace(parts=parts())
 
     # Sending
 
@@ -368,7 +373,7 @@ class App:
                             sent += len(part)
         except asyncio.CancelledError:
             # The client left, or the server stops. A list must not look complete then.
-            if not stream.endless:
+            if not stream.endless and stream.media_type == LINES_TYPE:
                 last = _last_line(Unavailable("the server stops", outcome_known=True))
         finally:
             del self._streams[task]

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
 from contextlib import asynccontextmanager
 from typing import Any, TypeAlias
+from urllib.parse import parse_qsl
 
 import zstandard
 
@@ -14,7 +15,7 @@ from limpet.core import codec, limits
 from limpet.errors import Corrupt, InvalidInput, Unavailable
 from limpet.model import JSON
 from limpet.server.access import Refused
-from limpet.server.answers import JSON_TYPE
+from limpet.server.answers import FORM_TYPE, JSON_TYPE
 from limpet.server.schema import Schema, check
 
 Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -87,17 +88,20 @@ class Bodies:
         self._reading = 0
         self.received_bytes = 0
 
-    async def read(self, receive: Receive, headers: Mapping[str, str]) -> "Body":
+    async def read(
+        self, receive: Receive, headers: Mapping[str, str], *, form: bool = False
+    ) -> "Body":
         """Read a body: all of it if it is small, else its begin; raise Refused."""
-        if headers.get("content-type", "").partition(";")[0].strip().lower() != JSON_TYPE:
-            raise Refused(415, "InvalidInput", f"the body must be {JSON_TYPE}")
+        expected = FORM_TYPE if form else JSON_TYPE
+        if headers.get("content-type", "").partition(";")[0].strip().lower() != expected:
+            raise Refused(415, "InvalidInput", f"the body must be {expected}")
         encoding = headers.get("content-encoding", "identity").strip().lower()
         if encoding not in ("identity", "gzip", "zstd"):
             why = "send the body as it is, or as gzip or zstd"
             raise Refused(415, "InvalidInput", f"this Content-Encoding is not known: {why}")
         if self._reading >= _READING_MAX:
             raise busy("too many requests are being received")
-        body = Body(receive, headers.get("content-length"), encoding, self._bytes_max)
+        body = Body(receive, headers.get("content-length"), encoding, self._bytes_max, form=form)
         self._reading += 1
         try:
             await body.read(_SMALL)
@@ -121,8 +125,17 @@ class Bodies:
 class Body:
     """The body of one request, as far as it has arrived."""
 
-    def __init__(self, receive: Receive, length: str | None, encoding: str, bytes_max: int) -> None:
+    def __init__(
+        self,
+        receive: Receive,
+        length: str | None,
+        encoding: str,
+        bytes_max: int,
+        *,
+        form: bool = False,
+    ) -> None:
         self.received_bytes = 0
+        self._form = form
         self._receive = receive
         self._encoding = encoding
         self._bytes_max = bytes_max
@@ -149,8 +162,9 @@ class Body:
         """Return what it says, or raise InvalidInput."""
         raw, size = self._raw(), self.size
         self._parts = []
+        unpacked = _unpacked(raw, self._encoding, size)
         try:
-            found = codec.decode_foreign(_unpacked(raw, self._encoding, size))
+            found = _fields(unpacked) if self._form else codec.decode_foreign(unpacked)
         except Corrupt:
             raise InvalidInput("the body is not JSON in UTF-8") from None
         check(found, schema)
@@ -188,6 +202,13 @@ class Body:
     def _check_size(self, size: int) -> None:
         if size > self._bytes_max:
             raise _too_large(self._bytes_max)
+
+
+def _fields(raw: bytes) -> JSON:
+    try:
+        return dict(parse_qsl(raw.decode("ascii"), keep_blank_values=True, errors="strict"))
+    except ValueError:
+        raise InvalidInput("the form is not UTF-8, percent-encoded") from None
 
 
 def _too_large(bytes_max: int) -> Refused:

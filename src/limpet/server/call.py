@@ -5,8 +5,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from limpet.api.driver import AsyncDriver
 from limpet.api.opened import Tools
+from limpet.api.store import AsyncStore
 from limpet.core import codec, ids, limits, wire
 from limpet.errors import Corrupt, InvalidInput
 from limpet.model import ANY, JSON, Expect, ScopeKey
@@ -65,12 +65,13 @@ class Call:
 
     def __init__(
         self,
-        driver: AsyncDriver,
+        store: AsyncStore,
         grant: Grant,
         params: dict[str, Any],
         headers: Mapping[str, str],
     ) -> None:
-        self.driver = driver
+        self.store = store
+        self.driver = store.driver
         self.grant = grant
         self.params = params
         self.headers = headers

@@ -17,7 +17,7 @@ import uvicorn
 from limpet.api.store import AsyncStore
 from limpet.errors import InvalidInput, Unavailable
 from limpet.server.access import Access
-from limpet.server.app import App, log
+from limpet.server.app import App, Pages, log
 from limpet.server.connection import Connection
 
 _STOP_S_MAX = 30  # for what was accepted to finish
@@ -110,12 +110,13 @@ def run(
     port: int,
     started: Callable[[str], None],
     tls: Tls | None = None,
+    pages: Pages | None = None,
 ) -> None:
     """Serve a store until a signal ends it; what was accepted is finished first.
 
     `started` is called with the address once requests are accepted.
     """
-    app = App(store, access)
+    app = App(store, access, pages)
     config = uvicorn.Config(
         app,
         http=Connection,

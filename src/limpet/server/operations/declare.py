@@ -8,16 +8,19 @@ from typing import NamedTuple, TypeAlias
 
 from limpet.core import codec, wire
 from limpet.model import JSON, SnapshotInfo
-from limpet.server.answers import Answer, Listing, Stream
+from limpet.server.answers import Answer, Listing, Response, Stream
 from limpet.server.call import Call, Param
 from limpet.server.schema import COUNT, ID, KIND, PREFIX, STATUS, TEXT, Schema
 
-Result: TypeAlias = JSON | Answer | Listing | Stream | None
+Result: TypeAlias = JSON | Answer | Listing | Stream | Response | None
 Handler: TypeAlias = Callable[[Call], Awaitable[Result]]
 
 
 class Operation(NamedTuple):
-    """One operation. `writes` says what a read-only token may not do."""
+    """One operation. `writes` says what a read-only token may not do.
+
+    A `public` one needs no token. One that takes a `form` is sent by a page of this server.
+    """
 
     method: str
     path: str
@@ -26,7 +29,9 @@ class Operation(NamedTuple):
     body: Schema | None
     answer: Schema
     writes: bool
-    conditional: bool
+    conditional: bool = False
+    form: bool = False
+    public: bool = False
 
     @property
     def name(self) -> str:

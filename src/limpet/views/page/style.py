@@ -4,20 +4,19 @@ from typing import Final
 
 STYLE: Final = """
 :root {
-  --paper: #faf9f6; --card: #ffffff; --ink: #22262b; --quiet: #69717b; --line: #e3e1da;
-  --accent: #17695e; --user: #e3efec; --user-line: #cde2dd; --code: #f4f2ec;
-  --good: #2f7a43; --bad: #b3382c; --open: #93650a; --bad-soft: #fbecea;
-  --l0: #17695e; --l1: #6a55a8; --l2: #b0682a; --l3: #2f6fab; --l4: #a8457a; --l5: #6c7a1f;
+  color-scheme: light dark;
+  --paper: light-dark(#faf9f6, #15181b); --card: light-dark(#ffffff, #1c2024);
+  --ink: light-dark(#22262b, #e4e4df); --quiet: light-dark(#5f6770, #99a2aa);
+  --line: light-dark(#e3e1da, #2e343a); --accent: light-dark(#17695e, #6fcabb);
+  --user: light-dark(#e3efec, #1d3532); --user-line: light-dark(#cde2dd, #29504a);
+  --code: light-dark(#f4f2ec, #14171a); --good: light-dark(#2b713e, #7ccb8f);
+  --bad: light-dark(#b3382c, #f08f83); --open: light-dark(#825908, #e0b45c);
+  --bad-soft: light-dark(#fbecea, #33201e);
+  --l0: light-dark(#17695e, #6fcabb); --l1: light-dark(#6a55a8, #b3a1ec);
+  --l2: light-dark(#b0682a, #e5a86f); --l3: light-dark(#2f6fab, #82b8ea);
+  --l4: light-dark(#a8457a, #e795c0); --l5: light-dark(#6c7a1f, #bac96a);
   --sans: system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", "Noto Sans", sans-serif;
   --mono: "SF Mono", SFMono-Regular, "Cascadia Mono", Menlo, Consolas, monospace;
-}
-@media (prefers-color-scheme: dark) {
-  :root {
-    --paper: #15181b; --card: #1c2024; --ink: #e4e4df; --quiet: #99a2aa; --line: #2e343a;
-    --accent: #6fcabb; --user: #1d3532; --user-line: #29504a; --code: #14171a;
-    --good: #7ccb8f; --bad: #f08f83; --open: #e0b45c; --bad-soft: #33201e;
-    --l0: #6fcabb; --l1: #b3a1ec; --l2: #e5a86f; --l3: #82b8ea; --l4: #e795c0; --l5: #bac96a;
-  }
 }
 * { box-sizing: border-box; }
 html { scroll-behavior: smooth; -webkit-text-size-adjust: 100%; }

@@ -1,0 +1,62 @@
+"""`limpet ui`: the pages of the inspector in a browser."""
+
+import webbrowser
+
+import click
+
+import limpet
+from limpet.cli import _exits
+from limpet.cli._shared import echo_json, existing_options, json_option, url_here
+from limpet.cli.serve import inspector_pages, log_to_stderr
+from limpet.opening import random_token
+
+
+@click.command()
+@click.argument("url", required=False, envvar="LIMPET_URL")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=7421,
+    show_default=True,
+    help="The port; 0 takes a free one.",
+)
+@click.option("--write", is_flag=True, help="Allow to fork and restore.")
+@click.option("--no-open", is_flag=True, help="Open no browser.")
+@json_option
+def ui(url: str | None, port: int, write: bool, no_open: bool, as_json: bool) -> int:
+    """Show a store in a browser.
+
+    The pages are served on 127.0.0.1, to this machine alone, and load nothing from elsewhere. They
+    only read, unless --write is given: then the address that is printed contains a token, and
+    other programs on this machine cannot use the pages without it.
+
+    \b
+    --json: {"url": where the pages are}, once requests are accepted
+
+    \b
+    Examples:
+      limpet ui
+      limpet ui sqlite:///agents.db
+      limpet ui s3://bucket/agents --write
+    """
+    pages = inspector_pages()
+    from limpet.server.access import Access, Tokens
+    from limpet.server.serving import run
+
+    token = random_token()
+    access = Access(Tokens(None, token)) if write else Access(write=False)
+    place = url_here() if url is None else url
+    store = limpet.open_async(place, **existing_options(place, read_only=not write))
+
+    def started(address: str) -> None:
+        log_to_stderr(access=False)
+        page = f"{address}/ui/login?token={token}" if write else f"{address}/ui"
+        if as_json:
+            echo_json({"url": page}, indent=None)
+        else:
+            click.echo(f"limpet: {store.driver.opened.url} is shown at {page} (Ctrl+C stops)")
+        if not no_open:
+            webbrowser.open(page)
+
+    run(store, access, host="127.0.0.1", port=port, started=started, pages=pages)
+    return _exits.FINE

@@ -1,0 +1,147 @@
+"""How a page is declared and rendered."""
+
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from functools import cache
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from limpet.core.times import from_us
+from limpet.errors import LimpetError
+from limpet.inspector import links, static
+from limpet.server.access import Refused
+from limpet.server.answers import Response, Stream
+from limpet.server.app import problem
+from limpet.server.call import Call, Param
+from limpet.server.operations import Operation
+from limpet.server.operations.declare import Handler
+from limpet.server.schema import TEXT, Schema
+from limpet.views.document import labels_text, scope_name
+from limpet.views.format import age_text, count_text, masked_url, moment_text, short_id, size_text
+from limpet.views.format import visible as shown
+from limpet.views.page.history import status_html
+
+HTML_TYPE = "text/html; charset=utf-8"
+OPERATIONS: list[Operation] = []
+HEADERS: Mapping[str, str] = {
+    "content-security-policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:;"
+        " connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    ),
+    # Not `no-referrer`: a form would then be sent without its origin.
+    "referrer-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+}
+
+
+def page(path: str, *params: Param, public: bool = False) -> Callable[[Handler], Handler]:
+    """Declare a page, or a part of one that a script fetches."""
+    return _declare("GET", path, params, public=public)
+
+
+def form(
+    path: str, body: Schema, *params: Param, public: bool = False
+) -> Callable[[Handler], Handler]:
+    """Declare what a form of a page does. It needs a token that may write, unless it is public."""
+    return _declare("POST", path, params, body, public=public)
+
+
+def _declare(
+    method: str,
+    path: str,
+    params: Iterable[Param],
+    body: Schema | None = None,
+    *,
+    public: bool,
+) -> Callable[[Handler], Handler]:
+    def declare(handler: Handler) -> Handler:
+        known = {each.name: each for each in params}
+        is_form = body is not None
+        writes = is_form and not public
+        OPERATIONS.append(
+            Operation(method, path, handler, known, body, TEXT, writes, form=is_form, public=public)
+        )
+        return handler
+
+    return declare
+
+
+def render(call: Call, template: str, **values: Any) -> Response:
+    """Return a page. `command` is what to type in a terminal for the same (see `links`)."""
+    return html(_text(template, {**_about(call), **values}))
+
+
+def stream(parts: AsyncGenerator[str, None]) -> Response:
+    """Return a page whose parts are sent as they come. It must handle its own errors."""
+
+    async def encoded() -> AsyncGenerator[bytes, None]:
+        async for part in parts:
+            yield part.encode()
+
+    return Response(200, Stream(encoded(), HTML_TYPE), headers=HEADERS)
+
+
+def rendered(call: Call, template: str, **values: Any) -> str:
+    """Return a template as text, such as a part of a stream."""
+    return _text(template, {**_about(call), **values})
+
+
+def html(text: str, status: int = 200) -> Response:
+    return Response(status, text.encode(), HTML_TYPE, HEADERS)
+
+
+def redirect(where: str, headers: Mapping[str, str] | None = None) -> Response:
+    return Response(303, b"", HTML_TYPE, {**HEADERS, "location": where, **(headers or {})})
+
+
+def error_page(error: LimpetError, path: str) -> Response:
+    """Return an error as a page; without a token it asks for one."""
+    found = problem(error)
+    template = "login.html" if isinstance(error, Refused) and error.status == 401 else "error.html"
+    values = {"store_url": "", "writes": False, "now": None, "command": None}
+    text = _text(template, {**values, "message": str(error), "status": found.status})
+    return html(text, found.status)
+
+
+def _about(call: Call) -> dict[str, Any]:
+    """Return what every page shows, and what its links need."""
+    return {
+        "store_url": masked_url(call.driver.opened.url),
+        "writes": call.grant.write,
+        "now": from_us(call.driver.tools.draw().now),
+        "command": None,
+    }
+
+
+def _text(template: str, values: Mapping[str, Any]) -> str:
+    return _templates().get_template(template).render(values)
+
+
+@cache
+def _templates() -> Environment:
+    found = Environment(
+        loader=PackageLoader("limpet.inspector"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    found.globals |= {
+        "url": links.url,
+        "address": links.address,
+        "asset": static.asset,
+        "scope_name": scope_name,
+        "labels_text": labels_text,
+    }
+    found.filters |= {
+        "age": age_text,
+        "count": count_text,
+        "moment": moment_text,
+        "short": short_id,
+        "shown": shown,
+        "size": size_text,
+        "status": lambda status: Markup(status_html(status)),  # noqa: S704  (it escapes)
+    }
+    return found

@@ -1,0 +1,1 @@
+"""Fork and restore, each with a preview, and what `prune` would delete."""

@@ -1,0 +1,1 @@
+"""Downloads of what a page shows."""

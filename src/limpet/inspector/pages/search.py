@@ -1,0 +1,1 @@
+"""Search in a session, or in the whole store."""

@@ -1,0 +1,62 @@
+"""Styles, scripts and the icon of the pages."""
+
+import hashlib
+from functools import cache
+from importlib.resources import files
+
+from limpet.inspector.links import url
+from limpet.server.answers import Response
+from limpet.server.call import Call, Param
+from limpet.server.operations import Operation
+from limpet.server.schema import TEXT
+from limpet.views.page.style import STYLE
+
+_TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+_VERSION = Param("v", TEXT, "the version of the file")
+_STYLES = ("base.css", "sessions.css", "session.css", "snapshot.css", "search.css", "actions.css")
+NAMES = (
+    "inspector.css",
+    "icon.svg",
+    "theme.js",
+    "base.js",
+    "sessions.js",
+    "session.js",
+    "snapshot.js",
+    "search.js",
+)
+
+
+def asset(name: str) -> str:
+    """Return the address of a file, which changes with its content."""
+    return url(f"/static/{name}", v=_version(name))
+
+
+def operations() -> list[Operation]:
+    """Return an operation for each file: there is no path to escape from."""
+    return [_operation(name) for name in NAMES]
+
+
+def _operation(name: str) -> Operation:
+    async def file(call: Call) -> Response:
+        """A file of the pages."""
+        kept = {"cache-control": "max-age=31536000, immutable"}
+        media_type = f"{_TYPES[name.rpartition('.')[2]]}; charset=utf-8"
+        return Response(200, _content(name), media_type, kept)
+
+    return Operation(
+        "GET", f"/ui/static/{name}", file, {"v": _VERSION}, None, TEXT, False, public=True
+    )
+
+
+@cache
+def _content(name: str) -> bytes:
+    folder = files("limpet.inspector") / "static"
+    if name == "inspector.css":
+        parts = [STYLE.encode(), *((folder / each).read_bytes() for each in _STYLES)]
+        return b"\n".join(parts)
+    return (folder / name).read_bytes()
+
+
+@cache
+def _version(name: str) -> str:
+    return hashlib.sha256(_content(name)).hexdigest()[:10]
