@@ -24,9 +24,12 @@ document.getElementById("help-open").addEventListener("click", () => help.showMo
 const keys = new Map();
 
 /** Run a function when a key is pressed outside of a field. */
-export function onKey(key, run) {
+function onKey(key, run) {
   keys.set(key, run);
 }
+
+// Other scripts have no address to import this from: it changes with the content.
+document.addEventListener("limpet-key", ({ detail }) => onKey(detail.key, detail.run));
 
 document.addEventListener("keydown", (event) => {
   const isTyping = event.target.closest("input, textarea, select, dialog[open]");
