@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from limpet.views.diff import parts
-from limpet.views.search import Match, excerpt, matches
+from limpet.views.search import Match, excerpt, finder, matches
 
 STATE = {
     "title": "a plan",
@@ -19,7 +19,7 @@ STATE = {
 
 
 def found(state: Any, pattern: str, **options: bool) -> list[Match]:
-    return list(matches(state, re.compile(pattern), **options))
+    return list(matches(state, finder(re.compile(pattern)), **options))
 
 
 def test_each_line_that_matches_is_found_in_order() -> None:

@@ -1,10 +1,7 @@
 """`limpet grep`: search the texts of states."""
 
-import re
-import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
-from hashlib import blake2b
 from itertools import islice
 from typing import Any
 
@@ -23,23 +20,12 @@ from limpet.cli._shared import (
     store_options,
 )
 from limpet.cli._terminal import output
-from limpet.core.limits import PAGE_STATES_MAX
 from limpet.views.diff import dotted
 from limpet.views.format import address_text, short_id, visible
 from limpet.views.refs import find_session
-from limpet.views.search import Match, excerpt, matches
+from limpet.views.search import Match, StateSearch, Where, compiled, excerpt, finder
 
 _EXCERPT_CHARS_MAX = 160
-_DIGEST_BYTES = 16
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Wanted:
-    keys: bool
-    history: bool
-    kind: str | None
-    status: str | None
-    prefix: str
 
 
 @click.command()
@@ -61,6 +47,7 @@ def grep(
     session: str | None,
     fixed: bool,
     ignore_case: bool,
+    keys: bool,
     only_list: bool,
     only_count: bool,
     max_count: int | None,
@@ -90,104 +77,26 @@ def grep(
     """
     if (session is not None and where["prefix"]) or (only_list and only_count):
         raise click.UsageError("SESSION and --prefix cannot be combined, nor -l and -c")
-    compiled = _compiled(pattern, fixed=fixed, ignore_case=ignore_case)
+    try:
+        wanted = compiled(pattern, fixed=fixed, ignore_case=ignore_case)
+    except limpet.InvalidInput as error:
+        raise click.BadParameter(f"{error} (-F is for plain text)", param_hint="PATTERN") from None
+    damaged = 0
+
+    def skipped(key: limpet.ScopeKey, id: str | None, error: limpet.Corrupt) -> None:
+        nonlocal damaged
+        damaged += 1
+        echo_skipped(f"{address_text(key, id or '')}: {error}")
+
     with existing_store(url, read_only=True) as store:
         session_id = None if session is None else find_session(store, session)
-        search = _StateSearch(store, compiled, session_id, _Wanted(**where))
+        search = StateSearch(store, finder(wanted), keys=keys, skipped=skipped)
+        found = search.run(Where(session_id=session_id, **where))
         with output(pager=not as_json) as console:
             printer = _MatchPrinter(console, as_json, only_list, only_count)
-            printer.print_all(islice(search.run(), max_count))
-    found = _exits.FINE if printer.found else _exits.FOUND
-    return _exits.CORRUPT if search.damaged else found
-
-
-def _compiled(pattern: str, *, fixed: bool, ignore_case: bool) -> re.Pattern[str]:
-    text = re.escape(pattern) if fixed else pattern
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # FutureWarning: the syntax may change
-            return re.compile(text, re.IGNORECASE if ignore_case else 0)
-    except (re.error, OverflowError, RecursionError) as cause:
-        message = f"not a regular expression (use -F for plain text): {cause}"
-        raise click.BadParameter(message, param_hint="PATTERN") from None
-
-
-@dataclass
-class _StateSearch:
-    """Searches snapshots, holding one page of states and the ids of one scope at a time."""
-
-    store: limpet.Store
-    pattern: re.Pattern[str]
-    session_id: str | None
-    wanted: _Wanted
-    damaged: int = 0
-
-    def run(self) -> Iterator[tuple[limpet.SnapshotInfo, Match]]:
-        wanted = self.wanted
-        for each in self.store.scopes(self.session_id, kind=wanted.kind, prefix=wanted.prefix):
-            scope = self.store.scope(*each.key)
-            if wanted.history:
-                yield from self._first_of_each(self._kept(scope))
-                continue
-            fits = each.head is not None and wanted.status in (None, each.head.status)
-            if fits or each.head is None:  # it may be damaged, which loading reports
-                for snapshot in self._loaded(scope, [None]):
-                    if wanted.status in (None, snapshot.status):
-                        yield from ((snapshot, match) for match in self._in(snapshot))
-
-    def _in(self, snapshot: limpet.Snapshot) -> Iterator[Match]:
-        return matches(snapshot.state, self.pattern, keys=self.wanted.keys)
-
-    def _first_of_each(
-        self, snapshots: Iterable[limpet.Snapshot]
-    ) -> Iterator[tuple[limpet.SnapshotInfo, Match]]:
-        """Yield matches whose line is in no earlier snapshot; remembers digests of the lines."""
-        seen: set[bytes] = set()
-        for snapshot in snapshots:
-            new: set[bytes] = set()
-            for match in self._in(snapshot):
-                kind = b"key" if match.is_key else b"text"
-                line = match.text.encode(errors="surrogatepass")  # from other tools' files
-                digest = blake2b(line, digest_size=_DIGEST_BYTES, person=kind).digest()
-                if digest not in seen:
-                    new.add(digest)
-                    yield snapshot, match
-            seen |= new
-
-    def _kept(self, scope: limpet.Scope) -> Iterator[limpet.Snapshot]:
-        """Yield the snapshots of a scope, oldest first, then its draft."""
-        status = self.wanted.status
-        try:
-            ids = [info.id for info in scope.history(status=status)]
-            head = scope.info()
-        except limpet.Corrupt as error:
-            self._skip(scope, None, error)
-            return
-        if head is not None and not head.kept and status in (None, head.status):
-            ids.insert(0, head.id)
-        while ids:
-            page = [ids.pop() for _ in range(min(PAGE_STATES_MAX, len(ids)))]
-            yield from self._loaded(scope, page)
-
-    def _loaded(
-        self, scope: limpet.Scope, ids: list[str] | list[None]
-    ) -> Iterator[limpet.Snapshot]:
-        """Load snapshots; damaged ones are reported and skipped."""
-        try:
-            many = [id for id in ids if id is not None]
-            found = list(scope.load_many(many)) if len(many) > 1 else [scope.load(ids[0])]
-        except limpet.Corrupt as error:
-            if len(ids) == 1:
-                self._skip(scope, ids[0], error)
-                return
-            for id in ids:
-                yield from self._loaded(scope, [id] if id is not None else [None])
-            return
-        yield from (snapshot for snapshot in found if snapshot is not None)
-
-    def _skip(self, scope: limpet.Scope, id: str | None, error: limpet.Corrupt) -> None:
-        self.damaged += 1
-        echo_skipped(f"{address_text(scope.key, id or '')}: {error}")
+            printer.print_all(islice(found, max_count))
+    code = _exits.FINE if printer.found else _exits.FOUND
+    return _exits.CORRUPT if damaged else code
 
 
 @dataclass

@@ -1,10 +1,48 @@
-"""Finds a pattern in the texts of a state."""
+"""Finds a pattern in the texts of states: of one, of all heads, or of a session's history."""
 
 import re
-from collections.abc import Iterator
-from typing import NamedTuple
+import warnings
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import NamedTuple, TypeAlias
 
-from limpet.model import JSON
+from limpet.api.scope import Scope
+from limpet.api.store import Store
+from limpet.core import ids
+from limpet.core.limits import PAGE_ITEMS_MAX, PAGE_STATES_MAX
+from limpet.errors import Corrupt, InvalidInput
+from limpet.model import JSON, ScopeKey, Snapshot, SnapshotInfo, SnapshotRef
+from limpet.protocol import Query
+
+Find: TypeAlias = Callable[[list[str]], Sequence[tuple[int, int] | None]]
+"""Returns where each line matches first: from where to where, or None."""
+
+
+def compiled(query: str, *, fixed: bool, ignore_case: bool) -> re.Pattern[str]:
+    """Return what to search for: a plain text if `fixed`, else a regular expression.
+
+    Raises:
+        InvalidInput: it is no regular expression.
+    """
+    text = re.escape(query) if fixed else query
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # FutureWarning: the syntax may change
+            return re.compile(text, re.IGNORECASE if ignore_case else 0)
+    except (re.error, OverflowError, RecursionError) as cause:
+        raise InvalidInput(f"not a regular expression: {cause}") from None
+
+
+def finder(pattern: re.Pattern[str]) -> Find:
+    """Return a function that searches lines for a pattern, in this process."""
+
+    def find(lines: list[str]) -> list[tuple[int, int] | None]:
+        return [found and found.span() for found in map(pattern.search, lines)]
+
+    return find
 
 
 class Match(NamedTuple):
@@ -20,14 +58,14 @@ class Match(NamedTuple):
     is_key: bool = False
 
 
-def matches(state: JSON, pattern: re.Pattern[str], *, keys: bool = False) -> Iterator[Match]:
-    """Yield each line of the texts of a state that matches a pattern, in order.
+def matches(state: JSON, find: Find, *, keys: bool = False) -> Iterator[Match]:
+    """Yield each line of the texts of a state that matches, in order.
 
     With `keys` also the keys of objects, each before its value. A match never spans lines.
     """
     path: list[str | int] = []
     if isinstance(state, str):
-        yield from _in_text(state, pattern, path, is_key=False)
+        yield from _in_text(state, find, path, is_key=False)
         return
     # One iterator for each level; `path` has the key or index of every level that was entered.
     levels = [_members(state)]
@@ -40,12 +78,12 @@ def matches(state: JSON, pattern: re.Pattern[str], *, keys: bool = False) -> Ite
             continue
         path.append(key)
         if keys and isinstance(key, str):
-            yield from _in_text(key, pattern, path, is_key=True)
+            yield from _in_text(key, find, path, is_key=True)
         if isinstance(value, dict | list):
             levels.append(_members(value))
             continue
         if isinstance(value, str):
-            yield from _in_text(value, pattern, path, is_key=False)
+            yield from _in_text(value, find, path, is_key=False)
         path.pop()
 
 
@@ -59,18 +97,11 @@ def _members(value: JSON) -> Iterator[_Member]:
     return iter(enumerate(value)) if isinstance(value, list) else iter(())
 
 
-def _in_text(
-    text: str, pattern: re.Pattern[str], path: list[str | int], *, is_key: bool
-) -> Iterator[Match]:
-    start = 0
-    while start <= len(text):
-        end = text.find("\n", start)
-        line = text[start : len(text) if end < 0 else end]
-        if found := pattern.search(line):
-            yield Match(_pointer(path), line, found.start(), found.end(), is_key)
-        if end < 0:
-            return
-        start = end + 1
+def _in_text(text: str, find: Find, path: list[str | int], *, is_key: bool) -> Iterator[Match]:
+    lines = text.split("\n")
+    for line, span in zip(lines, find(lines), strict=True):
+        if span is not None:
+            yield Match(_pointer(path), line, *span, is_key)
 
 
 def _pointer(path: list[str | int]) -> str:
@@ -96,3 +127,281 @@ def excerpt(match: Match, chars_max: int) -> tuple[str, str, str]:
     if len(after) > right:
         after = after[: max(0, right - 1)] + "…"
     return before, text, after
+
+
+Skip: TypeAlias = Callable[[ScopeKey, str | None, Corrupt], None]
+_DIGEST_BYTES = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Where:
+    """Which snapshots are searched: heads, or with `history` all of them."""
+
+    session_id: str | None = None
+    prefix: str = ""
+    kind: str | None = None
+    status: str | None = None
+    history: bool = False
+
+
+class StateSearch:
+    """Searches snapshots, holding one page of states and the ids of one scope at a time.
+
+    Damaged ones are skipped, and `skipped` is called for each.
+    """
+
+    def __init__(self, store: Store, find: Find, *, keys: bool, skipped: Skip) -> None:
+        self._store = store
+        self._find = find
+        self._keys = keys
+        self._skipped = skipped
+
+    def run(self, where: Where) -> Iterator[tuple[Snapshot, Match]]:
+        """Yield matches in heads, or each line once: for the first snapshot of its scope."""
+        listed = self._store.scopes(where.session_id, kind=where.kind, prefix=where.prefix)
+        for each in listed:
+            scope = self._store.scope(*each.key)
+            if where.history:
+                yield from self._first_of_each(self._kept(scope, where.status))
+                continue
+            fits = each.head is not None and where.status in (None, each.head.status)
+            if fits or each.head is None:  # it may be damaged, which loading reports
+                for snapshot in self.loaded(scope, [None]):
+                    if where.status in (None, snapshot.status):
+                        yield from ((snapshot, match) for match in self.matches(snapshot))
+
+    def matches(self, snapshot: Snapshot) -> Iterator[Match]:
+        return matches(snapshot.state, self._find, keys=self._keys)
+
+    def _first_of_each(self, snapshots: Iterable[Snapshot]) -> Iterator[tuple[Snapshot, Match]]:
+        """Yield matches whose line is in no earlier snapshot."""
+        seen: set[bytes] = set()
+        for snapshot in snapshots:
+            new: set[bytes] = set()
+            for match in self.matches(snapshot):
+                digest = _digest(match)
+                if digest not in seen:
+                    new.add(digest)
+                    yield snapshot, match
+            seen |= new
+
+    def _kept(self, scope: Scope, status: str | None) -> Iterator[Snapshot]:
+        """Yield the snapshots of a scope, oldest first, then its draft."""
+        try:
+            found = [info.id for info in scope.history(status=status)]
+            head = scope.info()
+        except Corrupt as error:
+            self._skipped(scope.key, None, error)
+            return
+        if head is not None and not head.kept and status in (None, head.status):
+            found.insert(0, head.id)
+        while found:
+            page = [found.pop() for _ in range(min(PAGE_STATES_MAX, len(found)))]
+            yield from self.loaded(scope, page)
+
+    def loaded(self, scope: Scope, wanted: list[str] | list[None]) -> Iterator[Snapshot]:
+        """Load snapshots, or the head; what was deleted meanwhile is left out."""
+        try:
+            many = [id for id in wanted if id is not None]
+            found = list(scope.load_many(many)) if len(many) > 1 else [scope.load(wanted[0])]
+        except Corrupt as error:
+            if len(wanted) == 1:
+                self._skipped(scope.key, wanted[0], error)
+                return
+            for id in wanted:
+                yield from self.loaded(scope, [id] if id is not None else [None])
+            return
+        yield from (snapshot for snapshot in found if snapshot is not None)
+
+
+def _digest(match: Match) -> bytes:
+    """Return what stands for a line, which may be long."""
+    kind = b"key" if match.is_key else b"text"
+    line = match.text.encode(errors="surrogatepass")  # from other tools' files
+    return blake2b(line, digest_size=_DIGEST_BYTES, person=kind).digest()
+
+
+# In parts, for people who look at the first results and go on later.
+
+
+class Place(NamedTuple):
+    """Where a search goes on: at a snapshot, after so many of its hits."""
+
+    scope: ScopeKey
+    revision: str
+    seen: int
+
+
+class Hit(NamedTuple):
+    """A line that matches, cut around the match."""
+
+    pointer: str
+    before: str
+    text: str
+    after: str
+    is_key: bool
+
+
+class Searched(NamedTuple):
+    """A snapshot that was searched, and its hits that were not seen yet."""
+
+    info: SnapshotInfo
+    hits: list[Hit]
+    seen: int
+
+    def after(self, count: int) -> Place:
+        """Return where the search goes on after so many of these hits."""
+        return Place(self.info.scope, self.info.revision, self.seen + count)
+
+
+_HIT_CHARS_MAX = 240
+_HITS_MAX = 10_000  # lines of one snapshot
+_CACHED_MAX = 2 * PAGE_STATES_MAX
+_Lines: TypeAlias = dict[bytes, Hit]
+
+
+class PartedSearch:
+    """A search that can go on at a place, in another process too.
+
+    What is saved meanwhile is searched if it comes after that place.
+    """
+
+    def __init__(self, store: Store, find: Find, *, keys: bool, skipped: Skip) -> None:
+        self._store = store
+        self._states = StateSearch(store, find, keys=keys, skipped=skipped)
+        self._skipped = skipped
+        self._lines: OrderedDict[SnapshotRef, _Lines] = OrderedDict()
+
+    def heads(self, prefix: str = "", place: Place | None = None) -> Iterator[Searched]:
+        """Yield each head of the sessions in the order of their ids."""
+        after = None
+        if place is not None:
+            after = place.scope.session_id
+            yield from self._heads_of(after, place)
+        for session_id in self._store.sessions(prefix=prefix, after=after):
+            yield from self._heads_of(session_id, None)
+
+    def _heads_of(self, session_id: str, place: Place | None) -> Iterator[Searched]:
+        for key in self._scopes(session_id, place):
+            for snapshot in self._states.loaded(self._store.scope(*key), [None]):
+                hits = list(self._lines_in(snapshot).values())
+                yield _rest(snapshot, hits, place)
+
+    def history(self, session_id: str, place: Place | None = None) -> Iterator[Searched]:
+        """Yield the snapshots of a session, scope by scope, the newest first.
+
+        A line that is also in the parent, or in what a scope was forked from, is no hit.
+        """
+        for key in self._scopes(session_id, place):
+            at = place if place is not None and place.scope == key else None
+            try:
+                yield from self._scope_history(self._store.scope(*key), at)
+            except Corrupt as error:
+                self._skipped(key, None, error)
+
+    def _scope_history(self, scope: Scope, place: Place | None) -> Iterator[Searched]:
+        after = None if place is None else ids.seq_of(place.revision) + 1
+        waiting: list[SnapshotInfo] = []
+        head = scope.info()
+        if head is not None and not head.kept and (after is None or _seq(head) < after):
+            waiting.append(head)
+        while True:
+            page = self._page(Query(scope.key, after=after))
+            waiting += page
+            is_last = len(page) < PAGE_ITEMS_MAX
+            while len(waiting) > (0 if is_last else PAGE_STATES_MAX):
+                some, ahead = waiting[:PAGE_STATES_MAX], waiting[: PAGE_STATES_MAX + 1]
+                self._read(scope, ahead)
+                for info, older in zip(some, [*ahead[1:], None], strict=False):
+                    yield _rest(info, self._new_lines(info, older), place)
+                del waiting[:PAGE_STATES_MAX]
+            if is_last:
+                return
+            after = _seq(page[-1])
+
+    def _page(self, query: Query) -> list[SnapshotInfo]:
+        return self._store.driver.run(
+            lambda backend: backend.list_snapshots(query, limit=PAGE_ITEMS_MAX)
+        )
+
+    def _scopes(self, session_id: str, place: Place | None) -> list[ScopeKey]:
+        """Return the scopes of a session in a fixed order, from that of the place on."""
+        keys = sorted(each.key for each in self._store.scopes(session_id))
+        return keys if place is None else [key for key in keys if key >= place.scope]
+
+    def _new_lines(self, info: SnapshotInfo, older: SnapshotInfo | None) -> list[Hit]:
+        lines = self._lines_of(SnapshotRef(info.scope, info.id))
+        base = _base(info, older) if lines else None
+        before = {} if base is None else self._lines_of(base)
+        return [hit for digest, hit in lines.items() if digest not in before]
+
+    def _lines_of(self, ref: SnapshotRef) -> _Lines:
+        if ref not in self._lines:
+            self._read(self._store.scope(*ref.scope), [ref])
+        return self._lines[ref]
+
+    def _read(self, scope: Scope, wanted: Sequence[SnapshotInfo | SnapshotRef]) -> None:
+        """Search snapshots and remember their lines; those that are not there have none."""
+        refs = [SnapshotRef(scope.key, each.id) for each in wanted]
+        new = [ref.id for ref in refs if ref not in self._lines]
+        for id in new:
+            self._lines[SnapshotRef(scope.key, id)] = {}
+        for snapshot in self._states.loaded(scope, new) if new else ():
+            self._lines[SnapshotRef(scope.key, snapshot.id)] = self._lines_in(snapshot)
+        for ref in refs:
+            self._lines.move_to_end(ref)
+        while len(self._lines) > _CACHED_MAX:
+            self._lines.popitem(last=False)
+
+    def _lines_in(self, snapshot: Snapshot) -> _Lines:
+        """Return the lines that match, each once."""
+        found: _Lines = {}
+        for match in self._states.matches(snapshot):
+            parts = excerpt(match, _HIT_CHARS_MAX)
+            found.setdefault(_digest(match), Hit(match.pointer, *parts, match.is_key))
+            if len(found) == _HITS_MAX:
+                break
+        return found
+
+
+def _seq(info: SnapshotInfo) -> int:
+    return ids.seq_of(info.revision)
+
+
+def _base(info: SnapshotInfo, older: SnapshotInfo | None) -> SnapshotRef | None:
+    """Return what a snapshot of a session is based on; where nothing has a parent, the last one."""
+    if info.parent_id is not None:
+        return SnapshotRef(info.scope, info.parent_id)
+    source = info.forked_from
+    if source is not None:
+        return source if source.scope.session_id == info.session_id else None
+    if older is None or older.parent_id is not None:
+        return None
+    return SnapshotRef(older.scope, older.id)
+
+
+def _rest(info: SnapshotInfo, hits: list[Hit], place: Place | None) -> Searched:
+    """Leave out the hits that were seen already."""
+    seen = place.seen if place is not None and place.revision == info.revision else 0
+    return Searched(info, hits[seen:], min(seen, len(hits)))
+
+
+def messages_of(state: JSON) -> Callable[[str], int | None]:
+    """Return a function from a JSON Pointer to the index of the turn of a chat that shows it.
+
+    The result of a tool is shown in the turn of its call.
+    """
+    from limpet.views.chat import read_chat  # the command line prints no links
+
+    chat = read_chat(state)
+    indexes = [] if chat is None else sorted(turn.index for turn in chat.turns if turn.index >= 0)
+    prefix = "" if chat is None else f"{chat.path}/"
+
+    def index_of(pointer: str) -> int | None:
+        index = pointer.removeprefix(prefix).partition("/")[0]
+        if not indexes or not pointer.startswith(prefix) or not index.isdecimal():
+            return None
+        at = bisect_right(indexes, int(index))
+        return indexes[at - 1] if at else None
+
+    return index_of

@@ -1,1 +1,278 @@
-"""Search in a session, or in the whole store."""
+"""Search in a session, or in the whole store: results are sent as they are found."""
+
+import base64
+import binascii
+import json
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import NamedTuple
+
+from markupsafe import Markup
+
+from limpet.api.store import Store
+from limpet.core import limits
+from limpet.errors import Corrupt, InvalidInput, LimpetError
+from limpet.inspector import links
+from limpet.inspector.expressions import Expression
+from limpet.inspector.page import page, render, rendered, stream
+from limpet.model import ScopeKey, SnapshotInfo
+from limpet.server.answers import Response
+from limpet.server.call import Call, Param
+from limpet.server.operations.declare import AFTER, ANY_SESSION
+from limpet.server.schema import BOOLEAN, TEXT
+from limpet.views import overview
+from limpet.views.diff import dotted
+from limpet.views.search import (
+    Find,
+    Hit,
+    PartedSearch,
+    Place,
+    Searched,
+    compiled,
+    finder,
+    messages_of,
+)
+
+_PAGE_HITS_MAX = 50
+_PAGE_S_MAX = 5.0
+_PART_S_MAX = 0.2  # between two parts of the page
+_COUNTED_MAX = 100_000  # sessions, for "of so many"
+_QUERY_CHARS_MAX = 500
+_RESULTS = "<!-- results -->"  # where they are sent; escaped text cannot contain it
+
+_QUERY = Param("q", {**TEXT, "maxLength": _QUERY_CHARS_MAX}, "what to search for")
+_REGEX = Param("regex", BOOLEAN, "it is a regular expression")
+_CASE = Param("case", BOOLEAN, "upper and lower case must match")
+_KEYS = Param("keys", BOOLEAN, "search the keys of objects too")
+
+
+@page("/ui/search", ANY_SESSION, _QUERY, _REGEX, _CASE, _KEYS, AFTER)
+async def search(call: Call) -> Response:
+    """What the states say: of a session every snapshot, else the newest of each scope."""
+    asked = _Asked.of(call)
+    if not asked.query:
+        return render(call, "search.html", **asked.shown(call), problem=None, results="")
+    try:
+        pattern = compiled(asked.query, fixed=not asked.regex, ignore_case=not asked.case)
+    except InvalidInput as error:
+        values = {**asked.shown(call), "problem": str(error), "results": ""}
+        found = render(call, "search.html", **values)
+        found.status = 400
+        return found
+    find = Expression(pattern) if asked.regex else finder(pattern)
+    return stream(_sent(call, asked, find))
+
+
+class _Asked(NamedTuple):
+    query: str
+    session_id: str | None
+    prefix: str
+    regex: bool
+    case: bool
+    keys: bool
+    place: Place | None
+    sessions: int
+    """Those that were searched before the place."""
+
+    @staticmethod
+    def of(call: Call) -> "_Asked":
+        given, session_id = call.params, call.params.get("session_id")
+        if session_id is not None:
+            call.grant.check_session(session_id)
+        regex, case, keys = (given.get(name, False) for name in ("regex", "case", "keys"))
+        place, sessions = _place_of(given["after"]) if "after" in given else (None, 0)
+        if place is not None:
+            call.grant.check_session(place.scope.session_id)
+            if session_id not in (None, place.scope.session_id):
+                raise InvalidInput("`after` is of a search in another session")
+        query = given.get("q", "")
+        return _Asked(query, session_id, call.prefix, regex, case, keys, place, sessions)
+
+    def shown(self, call: Call) -> dict[str, object]:
+        """Return what the form shows, and the same search in a terminal."""
+        return {"asked": self, "command": self._command(call) if self.query else None}
+
+    def _command(self, call: Call) -> str:
+        flags = [] if self.regex else ["-F"]
+        flags += [] if self.case else ["-i"]
+        flags += ["--keys"] if self.keys else []
+        flags += ["--history"] if self.session_id else []
+        if self.prefix and not self.session_id:
+            flags += ["--prefix", self.prefix]
+        words = [self.query] + ([self.session_id] if self.session_id else [])
+        return links.command(call.driver.opened.url, "grep", *flags, *links.names(*words))
+
+    @property
+    def everywhere(self) -> str:
+        return self._replace(session_id=None).url()
+
+    def url(self, place: Place | None = None, sessions: int = 0) -> str:
+        flags = {name: "true" for name in ("regex", "case", "keys") if getattr(self, name)}
+        after = None if place is None else _cursor(place, sessions)
+        return links.url("/search", q=self.query, session_id=self.session_id, **flags, after=after)
+
+
+def _cursor(place: Place, sessions: int) -> str:
+    text = json.dumps([*place.scope, place.revision, place.seen, sessions])
+    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+
+def _place_of(cursor: str) -> tuple[Place, int]:
+    try:
+        padded = cursor.encode() + b"=" * (-len(cursor) % 4)
+        *key, revision, seen, sessions = json.loads(base64.urlsafe_b64decode(padded))
+        place = Place(limits.check_scope(*key), revision, limits.check_count("seen", seen) or 0)
+        sessions = limits.check_count("sessions", sessions) or 0
+        if not isinstance(revision, str):
+            raise TypeError
+    except (ValueError, TypeError, RecursionError, binascii.Error):
+        raise InvalidInput("`after` is not from a page of this search") from None
+    return place, sessions
+
+
+class _Line(NamedTuple):
+    """A hit as the page shows it."""
+
+    url: str
+    path: str
+    hit: Hit
+
+
+class _Group(NamedTuple):
+    """The hits of a snapshot."""
+
+    title: str | None
+    info: SnapshotInfo
+    url: str
+    lines: list[_Line]
+
+
+@dataclass
+class _Search:
+    """One page of results, which is filled in parts."""
+
+    asked: _Asked
+    found: Iterator[Searched]
+    monotonic: Callable[[], float]
+    total: int | None = None
+    sessions: int = 0
+    snapshots: int = 0
+    hits: int = 0
+    damaged: list[Corrupt] = field(default_factory=list)
+    groups: list[_Group] = field(default_factory=list)  # found, and not sent yet
+    place: Place | None = None
+    is_over: bool = False  # nothing more is to be searched
+    _session_id: str | None = None
+    _titles: dict[str, str | None] = field(default_factory=dict)
+
+    def fill(self, store: Store, until: float) -> None:
+        """Search on until the page is full, or so late."""
+        if self.total is None:
+            prefix = self.asked.prefix
+            sessions = store.sessions(prefix=prefix, limit=_COUNTED_MAX)
+            self.total = 1 if self.asked.session_id else sum(1 for _ in sessions)
+        while self.hits < _PAGE_HITS_MAX and self.monotonic() < until:
+            searched = next(self.found, None)
+            if searched is None:
+                self.is_over = True
+                break
+            self._count(searched.info)
+            shown = searched.hits[: _PAGE_HITS_MAX - self.hits]
+            self.place = searched.after(len(shown))
+            self.hits += len(shown)
+            if shown:
+                self.groups.append(self._group(store, searched.info, shown))
+
+    def _count(self, info: SnapshotInfo) -> None:
+        self.snapshots += 1
+        if info.session_id != self._session_id:
+            self._session_id = info.session_id
+            self.sessions += 1
+
+    def _group(self, store: Store, info: SnapshotInfo, hits: list[Hit]) -> _Group:
+        session_id = info.session_id
+        if session_id not in self._titles:
+            self._titles = {session_id: overview.about(store, info, ScopeKey(session_id)).title}
+        snapshot = store.scope(*info.scope).load(info.id)
+        message = messages_of(None if snapshot is None else snapshot.state)
+        lines = []
+        for hit in hits:
+            index = None if hit.is_key else message(hit.pointer)
+            lines.append(_Line(_hit_url(info, hit, index), dotted(hit.pointer), hit))
+        url = links.url("/session", **links.address(info))
+        return _Group(self._titles[session_id], info, url, lines)
+
+
+def _hit_url(info: SnapshotInfo, hit: Hit, index: int | None) -> str:
+    if index is not None:
+        return links.url("/session", **links.address(info), view="chat") + f"#m{index}"
+    return links.url("/session", **links.address(info), view="state", path=hit.pointer)
+
+
+@contextmanager
+def _closing(find: Find) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        if isinstance(find, Expression):
+            find.close()
+
+
+async def _sent(call: Call, asked: _Asked, find: Find) -> AsyncGenerator[str, None]:
+    results = Markup(_RESULTS)  # noqa: S704  (a constant)
+    values = {**asked.shown(call), "problem": None, "results": results}
+    before, _, after = rendered(call, "search.html", **values).partition(_RESULTS)
+    yield before
+    clock = call.driver.tools.clock.monotonic
+    state: _Search | None = None
+    with _closing(find):
+        try:
+            end = clock() + _PAGE_S_MAX
+            state = await call.store.run(lambda store: _begun(store, asked, find, clock))
+            is_done = False
+            while not is_done:
+                late = min(end, clock() + _PART_S_MAX)
+                await call.store.run(partial(state.fill, until=late))
+                is_done = state.is_over or state.hits >= _PAGE_HITS_MAX or clock() >= end
+                yield rendered(call, "_hits.html", **_progress(asked, state, done=is_done))
+        except LimpetError as error:
+            yield rendered(call, "_hits.html", **_progress(asked, state, problem=str(error)))
+    yield after
+
+
+def _begun(store: Store, asked: _Asked, find: Find, monotonic: Callable[[], float]) -> _Search:
+    damaged: list[Corrupt] = []
+    parted = PartedSearch(
+        store, find, keys=asked.keys, skipped=lambda *about: damaged.append(about[-1])
+    )
+    if asked.session_id is not None:
+        found = parted.history(asked.session_id, asked.place)
+    else:
+        found = parted.heads(asked.prefix, asked.place)
+    # The session of the place was counted before.
+    last = None if asked.place is None else asked.place.scope.session_id
+    return _Search(
+        asked, found, monotonic, sessions=asked.sessions, damaged=damaged, _session_id=last
+    )
+
+
+def _progress(
+    asked: _Asked, search: _Search | None, *, done: bool = False, problem: str | None = None
+) -> dict[str, object]:
+    """Return what the next part of the page shows."""
+    more, groups = None, []
+    if search is not None:
+        groups, search.groups = search.groups, []
+        if done and not search.is_over:
+            more = asked.url(search.place or asked.place, search.sessions)
+    return {
+        "asked": asked,
+        "search": search,
+        "groups": groups,
+        "more": more,
+        "done": done,
+        "problem": problem,
+        "counted_max": _COUNTED_MAX,
+    }

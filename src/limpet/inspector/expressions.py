@@ -1,0 +1,78 @@
+"""Regular expressions of strangers, in a process of their own.
+
+Python's `re` takes exponential time for some expressions, and cannot be interrupted: it would hold
+all threads of the server. A process can be killed.
+"""
+
+import json
+import re
+import select
+import subprocess
+import sys
+from contextlib import suppress
+from typing import Final
+
+from limpet.errors import InvalidInput, Unsupported
+
+TEXT_S_MAX = 1.0  # for one text: an expression that is not dangerous takes milliseconds
+_START_S_MAX = 10.0
+_CHILD: Final = """
+import json, re, sys
+pattern = re.compile(*json.loads(sys.stdin.readline()))
+print(flush=True)
+for line in sys.stdin:
+    found = map(pattern.search, json.loads(line))
+    print(json.dumps([each and each.span() for each in found]), flush=True)
+"""
+
+
+class Expression:
+    """Searches lines for an expression, as a `views.search.Find`; to be closed."""
+
+    def __init__(self, pattern: re.Pattern[str]) -> None:
+        self._pattern = pattern
+        self._process: subprocess.Popen[str] | None = None
+
+    def __call__(self, lines: list[str]) -> list[tuple[int, int] | None]:
+        """Return where each line matches; InvalidInput if that takes too long."""
+        if self._process is None:
+            self._process = _start()
+            self._answer([self._pattern.pattern, self._pattern.flags & ~re.UNICODE], _START_S_MAX)
+        found = json.loads(self._answer(lines, TEXT_S_MAX))
+        return [None if span is None else (span[0], span[1]) for span in found]
+
+    def _answer(self, question: object, s_max: float) -> str:
+        if self._process is None or not self._process.stdin or not self._process.stdout:
+            raise AssertionError("both are pipes")
+        with suppress(BrokenPipeError):
+            self._process.stdin.write(json.dumps(question) + "\n")
+            self._process.stdin.flush()
+        ready, _, _ = select.select([self._process.stdout], [], [], s_max)
+        answer = self._process.stdout.readline() if ready else ""
+        if not answer:
+            self.close()
+            raise InvalidInput(
+                "the expression takes too long: a repetition inside a repetition, as in (a+)+, may"
+                " take forever. Make it simpler, or search for plain text"
+            )
+        return answer
+
+    def close(self) -> None:
+        """End the process, also one that is at work."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.communicate()
+            self._process = None
+
+
+def _start() -> subprocess.Popen[str]:
+    if not sys.executable:
+        raise Unsupported("regular expressions need an interpreter: search for plain text")
+    return subprocess.Popen(  # noqa: S603  (nothing of the request is in it)
+        [sys.executable, "-I", "-S", "-c", _CHILD],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        encoding="ascii",
+    )

@@ -1,0 +1,276 @@
+"""Search: what is found, where the links lead, and that it ends in time."""
+
+import asyncio
+import re
+from html import unescape
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+import limpet
+from limpet.inspector.expressions import Expression
+from limpet.inspector.pages import search
+from limpet.inspector.site import PAGES
+from limpet.server.access import Access, Tokens
+from limpet.server.app import App
+from limpet.views.search import Place, compiled, finder
+from tests.cli.test_grep import damage
+from tests.server.asgi import Response, ask
+
+TOKEN = "bound-token-0123456789"
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wait for the end of a page, however slow the machine is."""
+    monkeypatch.setattr("tests.server.asgi.SILENCE_S", 30)
+
+
+def asked(store: limpet.Store, query: dict[str, Any], access: Access | None = None) -> Response:
+    headers = {} if access is None else {"authorization": f"Bearer {TOKEN}"}
+    app = App(store.aio, access or Access(), PAGES)
+    return asyncio.run(ask(app, "GET", "/ui/search", query, **headers))
+
+
+def hits(answer: Response) -> list[tuple[dict[str, str], str, str]]:
+    """Return the address of each hit, its fragment, and its line with the match in brackets."""
+    found = re.findall(
+        r'<a class="hit" href="([^"]*)"><code>.*?</code><span dir="auto">(.*?)</span></a>',
+        answer.body.decode(),
+    )
+    shown = []
+    for href, line in found:
+        url = urlsplit(unescape(href))
+        query = {name: values[0] for name, values in parse_qs(url.query).items()}
+        text = line.replace("<mark>", "[").replace("</mark>", "]")
+        shown.append((query, url.fragment, unescape(text)))
+    return shown
+
+
+def lines(answer: Response) -> list[str]:
+    return [line for _, _, line in hits(answer)]
+
+
+@pytest.fixture
+def store() -> limpet.Store:
+    return limpet.open("memory:")
+
+
+def chat(*texts: str) -> dict[str, Any]:
+    return {"messages": [{"role": "user", "content": text} for text in texts]}
+
+
+def test_heads_of_all_sessions(store: limpet.Store) -> None:
+    store.scope("a").save(chat("a red fox"))
+    store.scope("a").save(chat("a red fox", "a blue Fox & hen"))
+    store.scope("b", kind="graph").save({"queue": ["no", {"fox": "one fox"}]})
+    answer = asked(store, {"q": "fox"})
+    assert answer.status == 200
+    assert lines(answer) == ["a red [fox]", "a blue [Fox] & hen", "one [fox]"]
+    (first, m0, _), (_, m1, _), (third, no, _) = hits(answer)
+    head = store.scope("a").info()
+    assert head is not None
+    here = {"session_id": "a", "scope_id": "main", "kind": "agent", "id": head.id}
+    assert (first, m0, m1) == ({**here, "view": "chat"}, "m0", "m1")
+    assert third["view"] == "state"
+    assert (third["path"], no) == ("/queue/1/fox", "")
+    text = answer.body.decode()
+    assert "Searched 2 of 2 sessions" in text
+    assert "limpet grep -F -i fox --url memory:" in text
+    assert lines(asked(store, {"q": "Fox", "case": "true"})) == ["a blue [Fox] & hen"]
+    assert "[fox]" in lines(asked(store, {"q": "fox", "keys": "true"}))
+    assert lines(asked(store, {"q": "r.d|b[l]ue", "regex": "true"})) == [
+        "a [red] fox",
+        "a [blue] Fox & hen",
+    ]
+    assert lines(asked(store, {"q": "r.d"})) == []
+
+
+def test_a_line_of_a_session_is_found_where_it_is_new(store: limpet.Store) -> None:
+    scope = store.scope("s")
+    first = scope.save(chat("a fox"))
+    second = scope.save(chat("a fox", "two foxes"))
+    scope.save(chat("a fox", "two foxes", "nothing"))
+    again = scope.restore(first.id)
+    fork = scope.fork(second.id, scope_id="try")
+    third = fork.append("messages", [{"role": "user", "content": "three foxes"}])
+    draft = scope.save(chat("a fox", "a drafted fox"), keep=False)
+    store.scope("other").save(chat("another fox"))
+    found = hits(asked(store, {"q": "fox", "session_id": "s"}))
+    assert [(query["id"], line) for query, _, line in found] == [
+        (draft.id, "a drafted [fox]"),
+        (second.id, "two [fox]es"),
+        (first.id, "a [fox]"),
+        (third.id, "three [fox]es"),
+    ]
+    assert again.id not in {query["id"] for query, _, _ in found}
+
+
+def test_histories_without_parents_are_compared_with_what_was_saved_before(
+    store: limpet.Store,
+) -> None:
+    scope = store.scope("s")
+    first = scope.save("a fox", parent=None)
+    scope.save("a fox\nand a hen", parent=None)
+    (found,) = hits(asked(store, {"q": "fox", "session_id": "s"}))
+    assert found[0]["id"] == first.id
+
+
+def test_the_result_of_a_tool_is_in_the_turn_of_its_call(store: limpet.Store) -> None:
+    messages = [
+        {"role": "user", "content": [{"text": "look"}]},
+        {
+            "role": "assistant",
+            "content": [{"toolUse": {"toolUseId": "1", "name": "t", "input": {}}}],
+        },
+        {
+            "role": "user",
+            "content": [{"toolResult": {"toolUseId": "1", "content": [{"text": "a fox"}]}}],
+        },
+    ]
+    store.scope("s").save({"messages": messages})
+    ((query, fragment, _),) = hits(asked(store, {"q": "fox"}))
+    assert (query["view"], fragment) == ("chat", "m1")
+
+
+def test_what_is_hostile_is_escaped(store: limpet.Store) -> None:
+    store.scope("<img src=x>\u202e").save({"<b>": "<script>fox</script>\x1b[2J\u202e"})
+    text = asked(store, {"q": "fox", "keys": "true"}).body.decode()
+    assert "<script>fox" not in text
+    assert "<img src=x>" not in text
+    assert "\u202e" not in text
+    assert "\x1b" not in text
+    text = asked(store, {"q": '"><script>alert(1)</script><!-- results -->'}).body.decode()
+    assert "<script>alert" not in text
+    assert "<!-- results -->" not in text
+    assert "limpet grep -F -i -- -x --url" not in asked(store, {"q": "-x"}).body.decode()
+    assert "limpet grep -F -i --url memory: -- -x<" in asked(store, {"q": "-x"}).body.decode()
+
+
+def test_no_regular_expression(store: limpet.Store) -> None:
+    for query in ("(", "a{2,1}", "(" * 490):
+        answer = asked(store, {"q": query, "regex": "true"})
+        assert answer.status == 400
+        assert "not a regular expression" in answer.body.decode()
+        assert 'type="search"' in answer.body.decode()
+    assert asked(store, {"q": "x" * 501}).status == 400
+    assert asked(store, {}).status == 200
+
+
+def next_page(answer: Response) -> dict[str, str] | None:
+    found = re.search(r'id="more" href="([^"]*)"', answer.body.decode())
+    if found is None:
+        return None
+    query = parse_qs(urlsplit(unescape(found[1])).query)
+    return {name: values[0] for name, values in query.items()}
+
+
+@pytest.mark.parametrize("session_id", [None, "s-0"])
+def test_it_goes_on_exactly_there(
+    store: limpet.Store, monkeypatch: pytest.MonkeyPatch, session_id: str | None
+) -> None:
+    for number in range(4):
+        for scope_id in ("main", "more"):
+            scope = store.scope(f"s-{number}", scope_id)
+            for count in (1, 4, 7, 7):
+                scope.save([f"fox {number} {scope_id} {each}" for each in range(count)])
+    query: dict[str, Any] = {"q": "fox"} | (
+        {} if session_id is None else {"session_id": session_id}
+    )
+    whole = hits(asked(store, query))
+    assert len(whole) == (14 if session_id else 50)
+    for limit in (1, 2, 7, 9):
+        monkeypatch.setattr(search, "_PAGE_HITS_MAX", limit)
+        following: dict[str, str] | None = query
+        found: list[Any] = []
+        while following is not None and len(found) < 80:
+            answer = asked(store, following)
+            assert len(hits(answer)) <= limit
+            found += hits(answer)
+            following = next_page(answer)
+        assert len(found) == (14 if session_id else 56)
+        assert found[:50] == whole
+    assert following is None
+
+
+def test_it_ends_in_time_and_goes_on(store: limpet.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(20):
+        store.scope(f"s-{number:02}").save(f"fox {number}")
+    monkeypatch.setattr(search, "_PAGE_S_MAX", 0.005)
+    monkeypatch.setattr(search, "_PART_S_MAX", 0.001)
+    found: list[str] = []
+    following: dict[str, str] | None = {"q": "fox"}
+    searched = []
+    while following is not None:
+        answer = asked(store, following)
+        found += lines(answer)
+        counts = re.findall(r"Searched ([\d,]+) of 20 sessions", answer.body.decode())
+        searched += [int(each) for each in counts]
+        following = next_page(answer)
+    assert found == [f"[fox] {number}" for number in range(20)]
+    assert searched[-1] == 20
+    assert all(a <= b for a, b in pairwise(searched))
+
+
+def test_an_expression_that_takes_forever_is_ended(
+    store: limpet.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("limpet.inspector.expressions.TEXT_S_MAX", 0.2)
+    store.scope("a").save("aaa!")
+    store.scope("s").save("a" * 60 + "!")
+    answer = asked(store, {"q": "(a+)+$|aaa!", "regex": "true"})
+    assert answer.status == 200
+    assert "takes too long" in answer.body.decode()
+    assert lines(answer) == ["[aaa!]"]
+    assert answer.body.endswith(b"</html>")
+
+
+def test_an_expression_in_its_process_finds_the_same() -> None:
+    texts = ["", "a fox", "Füchse \u017f \ud800", "x" * 100_000 + "fox"]
+    for text in ("fox", "^$", r"\bf\w+", "\u017f|ü", "(?s)."):
+        for ignore_case in (False, True):
+            pattern = compiled(text, fixed=False, ignore_case=ignore_case)
+            expression = Expression(pattern)
+            try:
+                assert expression(texts) == finder(pattern)(texts)
+            finally:
+                expression.close()
+
+
+def test_a_bound_token_searches_its_sessions(store: limpet.Store) -> None:
+    store.scope("a/1").save("a fox inside")
+    store.scope("b/1").save("a fox outside")
+    access = Access(Tokens(None, f"{TOKEN} read a/"))
+    answer = asked(store, {"q": "fox"}, access)
+    assert lines(answer) == ["a [fox] inside"]
+    assert "of 1 session" in answer.body.decode()
+    assert "--prefix a/" in answer.body.decode()
+    assert asked(store, {"q": "fox", "session_id": "b/1"}, access).status == 403
+    for session_id in ("b/0", "b/1"):
+        place = search._cursor(Place(limpet.ScopeKey(session_id), "1.0.a", 0), 0)
+        assert asked(store, {"q": "fox", "after": place}, access).status == 403
+
+
+@pytest.mark.parametrize(
+    "after", ["", "x", "é", "W10", "bnVsbA", "e30", "WzEsMiwzLDQsNSw2XQ", "A" * 9000]
+)
+def test_cursors_of_nothing(store: limpet.Store, after: str) -> None:
+    assert asked(store, {"q": "fox", "after": after}).status == 400
+
+
+def test_what_is_damaged_is_counted(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'agents.db'}"
+    with limpet.open(url) as store:
+        for session in ("a", "b", "c"):
+            store.scope(session).save(f"a fox in {session}")
+    damage(url, "b")
+    with limpet.open(url) as store:
+        answer = asked(store, {"q": "fox"})
+        assert lines(answer) == ["a [fox] in a", "a [fox] in c"]
+        assert "1 snapshot could not be read" in answer.body.decode()
+        answer = asked(store, {"q": "fox", "session_id": "b"})
+        assert lines(answer) == []
+        assert "1 snapshot could not be read" in answer.body.decode()
