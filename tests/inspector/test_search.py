@@ -74,7 +74,7 @@ def test_heads_of_all_sessions(store: limpet.Store) -> None:
     head = store.scope("a").info()
     assert head is not None
     here = {"session_id": "a", "scope_id": "main", "kind": "agent", "id": head.id}
-    assert (first, m0, m1) == ({**here, "view": "chat"}, "m0", "m1")
+    assert (first, m0, m1) == ({**here, "view": "chat", "turns": "0"}, "m0", "m1")
     assert third["view"] == "state"
     assert (third["path"], no) == ("/queue/1/fox", "")
     text = answer.body.decode()

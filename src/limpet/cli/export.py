@@ -2,11 +2,8 @@
 
 import os
 import sys
-from collections import deque
 from collections.abc import Iterator
 from contextlib import nullcontext
-from datetime import UTC, datetime
-from itertools import islice
 from typing import NamedTuple
 
 import click
@@ -29,17 +26,12 @@ from limpet.cli._transfer import (
     snapshots_in,
 )
 from limpet.core.wire import finding_json
-from limpet.model import Finding, Note, ScopeKey
-from limpet.views.document import ScopePage
+from limpet.model import Finding
 from limpet.views.format import count_text, size_text, visible
-from limpet.views.markdown import session_markdown
-from limpet.views.overview import about
-from limpet.views.page.page import session_page
 from limpet.views.refs import find_session
+from limpet.views.session_document import SessionDocument
 
 _FORMATS = ("jsonl", "markdown", "html")
-_HISTORY_MAX = 1000  # snapshots of a scope that a document lists
-_NOTES_MAX = 1000
 _ENDINGS = {".md": "markdown", ".markdown": "markdown", ".html": "html", ".htm": "html"}
 
 
@@ -148,45 +140,9 @@ def _lines(
 def _document(
     store: limpet.Store, session_id: str, form: str, output: str | None, *, images: bool
 ) -> _Exported:
-    contents = sorted(store.scopes(session_id), key=lambda each: _begun_at(store, each))
-    heads = (each.head for each in contents if each.head is not None)
-    last = max(heads, key=lambda head: head.created_at, default=None)
-    title = about(store, last, ScopeKey(session_id)).title
-    snapshots = 0
-    skipped: list[Finding] = []
-
-    def page(key: ScopeKey) -> ScopePage:
-        nonlocal snapshots
-        scope = store.scope(*key)
-        history = list(islice(scope.history(), _HISTORY_MAX))
-        try:
-            head = scope.load()
-        except limpet.Corrupt as damage:
-            skipped.append(Finding("error", "damaged", str(damage), key))
-            head = None
-        snapshots += len(history) + (head is not None and not head.kept)
-        return ScopePage(key, head, history, list(islice(_notes(scope), _NOTES_MAX)))
-
-    pages = (page(each.key) for each in contents)
-    if form == "markdown":
-        parts = session_markdown(session_id, pages, contents=contents, title=title)
-    else:
-        parts = session_page(session_id, pages, contents=contents, title=title, images=images)
-    size = _write((part.encode("utf-8", "replace") for part in parts), output)
-    return _Exported(1, snapshots, size, skipped)
-
-
-def _begun_at(store: limpet.Store, each: limpet.ScopeInfo) -> datetime:
-    """Return when a scope began: a scope comes before its forks."""
-    history = islice(store.scope(*each.key).history(), _HISTORY_MAX)
-    first = next(iter(deque(history, maxlen=1)), each.head)
-    return datetime.max.replace(tzinfo=UTC) if first is None else first.created_at
-
-
-def _notes(scope: limpet.Scope) -> Iterator[Note]:
-    yield from scope.notes()
-    for id in scope.noted_ids():
-        yield from scope.notes(on=id)
+    document = SessionDocument(store, session_id, form, images)
+    size = _write((part.encode("utf-8", "replace") for part in document.parts()), output)
+    return _Exported(1, document.snapshots, size, document.skipped)
 
 
 def _write(parts: Iterator[bytes], output: str | None) -> int:

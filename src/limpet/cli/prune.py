@@ -24,6 +24,7 @@ from limpet.cli._shared import (
 from limpet.cli._terminal import make_console
 from limpet.opening import CLOCK
 from limpet.views.format import address_text, count_text, size_text, visible
+from limpet.views.preview import pruned_sum, scopes_to_prune
 
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _PIECE = re.compile(r"(\d+)([smhdw])")
@@ -90,22 +91,8 @@ def prune(
         raise click.UsageError("give --keep-last or --older-than, or both")
     with existing_store(url) as store:
         work = _Pruning(store, keep_last, older_than, as_json=as_json)
-        scopes = _scopes(store, session, scope, kind, prefix)
+        scopes = scopes_to_prune(store, session, scope, kind, prefix)
         return work.run(scopes, dry_run=dry_run, yes=yes)
-
-
-def _scopes(
-    store: limpet.Store, session_id: str | None, scope_id: str | None, kind: str | None, prefix: str
-) -> Iterator[limpet.ScopeKey]:
-    found = False
-    for each in store.scopes(session_id, kind=kind, prefix=prefix):
-        if scope_id in (None, each.key.scope_id):
-            found = True
-            yield each.key
-    if not found and session_id is not None:
-        where = f"session_id=`{session_id}`"
-        where += "" if scope_id is None else f" scope_id=`{scope_id}`"
-        raise limpet.NotFound(f"there is no such session or scope. {where}")
 
 
 @dataclass
@@ -124,7 +111,7 @@ class _Pruning:
         console = make_console()
         found, total = 0, limpet.Pruned(0, 0)
         for key, pruned in self._each(scopes, dry_run=dry_run):
-            found, total = found + 1, _sum(total, pruned)
+            found, total = found + 1, pruned_sum((total, pruned))
             if self.as_json:
                 facts = {"count": pruned.count, "bytes": pruned.bytes, "dry_run": dry_run}
                 echo_json({**key._asdict(), **facts}, indent=None)
@@ -140,7 +127,7 @@ class _Pruning:
         found, total = [], limpet.Pruned(0, 0)
         for key, pruned in self._each(scopes, dry_run=True):
             found.append(key)
-            total = _sum(total, pruned)
+            total = pruned_sum((total, pruned))
             _draw(console, key, pruned)
         if found:
             confirm(f"Delete {_amount(total)} for good?", yes=False)
@@ -165,10 +152,6 @@ class _Pruning:
                 continue
             if pruned.count:
                 yield key, pruned
-
-
-def _sum(one: limpet.Pruned, other: limpet.Pruned) -> limpet.Pruned:
-    return limpet.Pruned(one.count + other.count, one.bytes + other.bytes)
 
 
 def _amount(pruned: limpet.Pruned) -> str:

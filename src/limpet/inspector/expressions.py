@@ -42,13 +42,13 @@ class Expression:
         return [None if span is None else (span[0], span[1]) for span in found]
 
     def _answer(self, question: object, s_max: float) -> str:
-        if self._process is None or not self._process.stdin or not self._process.stdout:
-            raise AssertionError("both are pipes")
-        with suppress(BrokenPipeError):
-            self._process.stdin.write(json.dumps(question) + "\n")
-            self._process.stdin.flush()
-        ready, _, _ = select.select([self._process.stdout], [], [], s_max)
-        answer = self._process.stdout.readline() if ready else ""
+        process, answer = self._process, ""
+        if process is not None and process.stdin is not None and process.stdout is not None:
+            with suppress(BrokenPipeError):
+                process.stdin.write(json.dumps(question) + "\n")
+                process.stdin.flush()
+            ready, _, _ = select.select([process.stdout], [], [], s_max)
+            answer = process.stdout.readline() if ready else ""
         if not answer:
             self.close()
             raise InvalidInput(
@@ -59,10 +59,13 @@ class Expression:
 
     def close(self) -> None:
         """End the process, also one that is at work."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.communicate()
-            self._process = None
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()  # a thread that waits for an answer reads the end of it
+            process.wait()
+            for pipe in (process.stdin, process.stdout):
+                with suppress(OSError):
+                    pipe.close()  # type: ignore[union-attr]
 
 
 def _start() -> subprocess.Popen[str]:

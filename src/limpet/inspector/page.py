@@ -10,7 +10,7 @@ from markupsafe import Markup
 from limpet.core.times import from_us
 from limpet.errors import LimpetError
 from limpet.inspector import links, static
-from limpet.server.access import Refused
+from limpet.server.access import Refused, cookie_of
 from limpet.server.answers import Response, Stream
 from limpet.server.app import problem
 from limpet.server.call import Call, Param
@@ -31,6 +31,7 @@ HEADERS: Mapping[str, str] = {
     ),
     # Not `no-referrer`: a form would then be sent without its origin.
     "referrer-policy": "same-origin",
+    "x-frame-options": "DENY",  # browsers that do not know frame-ancestors
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
 }
@@ -88,21 +89,22 @@ def rendered(call: Call, template: str, **values: Any) -> str:
     return _text(template, {**_about(call), **values})
 
 
-def html(text: str, status: int = 200) -> Response:
-    return Response(status, text.encode(), HTML_TYPE, HEADERS)
+def html(text: str, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    return Response(status, text.encode(), HTML_TYPE, {**HEADERS, **(headers or {})})
 
 
 def redirect(where: str, headers: Mapping[str, str] | None = None) -> Response:
     return Response(303, b"", HTML_TYPE, {**HEADERS, "location": where, **(headers or {})})
 
 
-def error_page(error: LimpetError, path: str) -> Response:
-    """Return an error as a page; without a token it asks for one."""
+def error_page(error: LimpetError, path: str, *, is_wrong: bool = False) -> Response:
+    """Return an error as a page; without a token it asks for one, `is_wrong`: for another."""
     found = problem(error)
     template = "login.html" if isinstance(error, Refused) and error.status == 401 else "error.html"
-    values = {"store_url": "", "writes": False, "now": None, "command": None}
-    text = _text(template, {**values, "message": str(error), "status": found.status})
-    return html(text, found.status)
+    values = {"store_url": "", "writes": False, "now": None, "command": None, "has_token": False}
+    about = {"message": str(error), "status": found.status, "is_wrong": is_wrong}
+    more = error.headers if isinstance(error, Refused) else None
+    return html(_text(template, {**values, **about}), found.status, more)
 
 
 def _about(call: Call) -> dict[str, Any]:
@@ -112,6 +114,7 @@ def _about(call: Call) -> dict[str, Any]:
         "writes": call.grant.write,
         "now": from_us(call.driver.tools.draw().now),
         "command": None,
+        "has_token": call.access.tokens is not None and cookie_of(call.headers) != "",
     }
 
 

@@ -23,6 +23,7 @@ NAMES = (
     "session.js",
     "snapshot.js",
     "search.js",
+    "actions.js",
 )
 
 

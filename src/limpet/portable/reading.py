@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from tempfile import SpooledTemporaryFile
 from typing import IO, cast
@@ -52,9 +52,11 @@ def export_lines(
     prefix: str = "",
     skipped: OnFinding | None = None,
     report: OnProgress | None = None,
+    origins: str = "",
 ) -> Iterator[bytes]:
     """Yield a store, one session, or those of a prefix, as lines.
 
+    Forks of sessions whose id does not begin with `origins` do not say what they were forked from.
     Damaged data, snapshots whose head is lost, and links in a folder are reported to `skipped` and
     left out; without it, Corrupt is raised.
     """
@@ -65,7 +67,7 @@ def export_lines(
     for number, session in enumerate(sessions, 1):
         for scope in scopes_of(store, session):
             for record in scope_records(store.scope(*scope.key), skipped=skipped):
-                line = checks.add(line_of(record))
+                line = checks.add(line_of(_without_origin(record, origins)))
                 counts = counts.plus(record)
                 size += len(line)
                 yield line
@@ -76,6 +78,14 @@ def export_lines(
             raise Corrupt(each.message)
         skipped(each)
     yield checks.add(last_line(counts))
+
+
+def _without_origin(record: ExportRecord, prefix: str) -> ExportRecord:
+    """Leave out the origin of a fork, unless its session begins with a prefix."""
+    if not isinstance(record, SnapshotRecord) or record.forked_from is None:
+        return record
+    is_shown = record.forked_from.scope.session_id.startswith(prefix)
+    return record if is_shown else replace(record, forked_from=None)
 
 
 def unlisted(store: Store, *, session_id: str | None, prefix: str) -> list[Finding]:

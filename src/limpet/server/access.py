@@ -269,7 +269,8 @@ def _is_own(origin: str, host: str) -> bool:
 
 def cookie_name(headers: Mapping[str, str]) -> str:
     """Return the name of the cookie; browsers share cookies between the ports of a host."""
-    return f"limpet-{headers.get('host', '').rpartition(':')[2] or 'token'}"
+    port = headers.get("host", "").rpartition(":")[2]
+    return f"limpet-{port if port.isascii() and port.isdigit() else 'token'}"
 
 
 def cookie_of(headers: Mapping[str, str]) -> str:

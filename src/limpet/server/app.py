@@ -39,6 +39,7 @@ _STREAMS_MAX = 10_000  # being sent at once, by weight
 _SENDING_BYTES_MAX = 512 * limits.MIB  # of answers that clients have not taken yet
 _READY_S_MAX = 2.0
 _PATH_CHARS_SHOWN = 200
+_PAGES = "/ui/"  # what is not there is a page too
 _OTHER = "other"  # in the metrics: no operation
 _TARGET = Target(ScopeKey("ready", "main", "agent"), None)  # need not exist
 
@@ -149,19 +150,21 @@ class App:
             if operation is not None and operation.public:
                 grant = Grant(write=False)
             else:
-                grant = self._access.grant(headers, by_cookie=path in self._page_paths)
+                grant = self._access.grant(headers, by_cookie=self._is_page(path))
             if path in ("/openapi.json", "/metrics"):
                 _check_method(method, ("GET",))
                 return self._page_about(path, grant)
             if path not in self._routes:
                 why = "there is no such operation: /openapi.json lists what there is"
+                why = "there is no such page" if self._is_page(path) else why
                 raise Refused(404, "InvalidInput", why)
             if operation is None:
                 raise _no_method(self._routes[path])
             if operation.writes and not grant.write:
                 raise forbidden("this token may only read")
             params = read_params(operation.params, _query(scope["query_string"]))
-            call = Call(self._store, grant, params, headers)
+            is_secure = scope.get("scheme") == "https"
+            call = Call(self._store, grant, params, headers, self._access, is_secure=is_secure)
             _check_condition(operation, headers)
             if operation.body is None:
                 return await self._run(call, operation, scope)
@@ -177,8 +180,12 @@ class App:
             log.exception("an operation failed. path=`%s`", path[:_PATH_CHARS_SHOWN])
             return self._problem(LimpetError("the server failed: its log says why"), path)
 
+    def _is_page(self, path: str) -> bool:
+        is_below = self._pages is not None and path.startswith(_PAGES)
+        return is_below or path in self._page_paths
+
     def _problem(self, error: LimpetError, path: str, *, compared: bool = False) -> Response:
-        if self._pages is not None and path in self._page_paths:
+        if self._pages is not None and self._is_page(path):
             return self._pages.error(error, path)
         return problem(error, compared=compared)
 

@@ -11,7 +11,7 @@ from limpet.core import codec, ids, limits, wire
 from limpet.errors import Corrupt, InvalidInput
 from limpet.model import ANY, JSON, Expect, ScopeKey
 from limpet.protocol import Stamp
-from limpet.server.access import Grant
+from limpet.server.access import Access, Grant
 from limpet.server.schema import Schema, check
 
 _ETAG = re.compile(r'"([\x21\x23-\x7e]{1,128})"')
@@ -69,7 +69,12 @@ class Call:
         grant: Grant,
         params: dict[str, Any],
         headers: Mapping[str, str],
+        access: Access,
+        *,
+        is_secure: bool = False,
     ) -> None:
+        self.access = access
+        self.is_secure = is_secure  # it came over TLS, to this server
         self.store = store
         self.driver = store.driver
         self.grant = grant

@@ -1,1 +1,195 @@
 """Fork and restore, each with a preview, and what `prune` would delete."""
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+from limpet.api.store import Store
+from limpet.errors import AlreadyExists, Conflict, InvalidInput, NotFound
+from limpet.inspector import links
+from limpet.inspector.page import form, page, redirect, render
+from limpet.model import ScopeKey, Snapshot, SnapshotInfo
+from limpet.server.access import Refused
+from limpet.server.answers import Response
+from limpet.server.call import Call, Param
+from limpet.server.operations.declare import SCOPE_PARAMS, SESSION, SNAPSHOT
+from limpet.server.schema import ID, KIND, TEXT, record
+from limpet.views import overview
+from limpet.views.preview import difference, free_name, preview_prune, scopes_to_prune
+
+_FIELDS = {"session_id": ID, "scope_id": ID, "kind": KIND, "id": ID}
+_LISTED_MAX = 100  # snapshots that would be deleted
+_DAYS_MAX = 10**6
+
+
+def _check_write(call: Call) -> None:
+    if not call.grant.write:
+        raise Refused(403, "Forbidden", "these pages only read")
+
+
+class _Source:
+    """The snapshot that is forked or restored, and the head of its scope."""
+
+    def __init__(self, store: Store, key: ScopeKey, id: str | None) -> None:
+        scope = store.scope(*key)
+        snapshot = scope.load(id)
+        if snapshot is None:
+            raise NotFound("there is no such snapshot")
+        self.info: Snapshot = snapshot
+        head = scope.info()
+        self.head: SnapshotInfo | None = head
+        self.is_head = head is not None and head.id == snapshot.id
+        shown = None if head is None or self.is_head else scope.load(head.id)
+        self.difference = None if shown is None else difference(shown, snapshot)
+        self.title = overview.about(store, snapshot, ScopeKey(key.session_id)).title
+
+    def values(self) -> dict[str, Any]:
+        return {
+            "info": self.info,
+            "head": self.head,
+            "is_head": self.is_head,
+            "difference": self.difference,
+            "title": self.title,
+        }
+
+
+def _body_scope(call: Call) -> ScopeKey:
+    return call.allowed(call.body["session_id"], call.body["scope_id"], call.body["kind"])
+
+
+# Fork.
+
+
+@page("/ui/fork", *SCOPE_PARAMS, SNAPSHOT)
+async def preview_fork(call: Call) -> Response:
+    """What a fork would be."""
+    _check_write(call)
+    return await _fork_page(call, call.scope, call.id)
+
+
+@form("/ui/fork", record({**_FIELDS, "name": TEXT}))
+async def fork(call: Call) -> Response:
+    """Start a new scope from a snapshot, and show it."""
+    key, id, name = _body_scope(call), call.body["id"], call.body["name"].strip()
+    try:
+        made = await call.store.scope(*key).fork(id, scope_id=name or None)
+    except AlreadyExists:
+        problem = "This session has a scope with this name already. Choose another one."
+        return await _fork_page(call, key, id, name, problem, status=409)
+    except InvalidInput as error:
+        return await _fork_page(call, key, id, name, str(error), status=400)
+    return redirect(links.url("/session", **links.address(made.key)) + "#forked")
+
+
+async def _fork_page(
+    call: Call,
+    key: ScopeKey,
+    id: str | None,
+    name: str | None = None,
+    problem: str | None = None,
+    *,
+    status: int = 200,
+) -> Response:
+    bits = call.driver.tools.draw().bits
+
+    def read(store: Store) -> dict[str, Any]:
+        source = _Source(store, key, id)
+        return {**source.values(), "name": name or free_name(store, key, bits)}
+
+    values = await call.store.run(read)
+    words = ["fork", *links.snapshot_words(values["info"]), "--as"]
+    url = call.driver.opened.url
+    found = render(
+        call,
+        "fork.html",
+        **values,
+        problem=problem,
+        command=links.command(url, *words, values["name"]),
+        words=["limpet", *words, None, "--url", url],
+    )
+    found.status = status
+    return found
+
+
+# Restore.
+
+
+@page("/ui/restore", *SCOPE_PARAMS, SNAPSHOT)
+async def preview_restore(call: Call) -> Response:
+    """What a restore would change."""
+    _check_write(call)
+    return await _restore_page(call, call.scope, call.id)
+
+
+@form("/ui/restore", record({**_FIELDS, "revision": TEXT}))
+async def restore(call: Call) -> Response:
+    """Make a state the head again, if the head is still the one that the preview showed."""
+    key, id = _body_scope(call), call.body["id"]
+    scope, expect = call.store.scope(*key), call.body["revision"] or None
+    try:
+        head = await scope.restore(id, expect=expect)
+    except Conflict as error:
+        now = await scope.info()
+        has_moved = expect != (None if now is None else now.revision)
+        moved = "The head moved meanwhile. This is what a restore would change now."
+        problem = moved if has_moved else str(error)
+        return await _restore_page(call, key, id, problem, status=409)
+    return redirect(links.url("/session", **links.address(head)) + "#restored")
+
+
+async def _restore_page(
+    call: Call, key: ScopeKey, id: str | None, problem: str | None = None, *, status: int = 200
+) -> Response:
+    values = await call.store.run(lambda store: _Source(store, key, id).values())
+    words, head = links.snapshot_words(values["info"]), values["head"]
+    expect = [] if head is None else ["--expect", head.revision]
+    command = links.command(call.driver.opened.url, "restore", *words, *expect)
+    found = render(call, "restore.html", **values, problem=problem, command=command)
+    found.status = status
+    return found
+
+
+# Prune.
+
+_NUMBER = {**TEXT, "pattern": "^[0-9]{0,9}$"}  # an empty field of a form is sent too
+_KEEP_LAST = Param("keep_last", _NUMBER, "keep the newest so many of each scope")
+_OLDER_THAN = Param("older_than_days", _NUMBER, "keep those that are younger")
+
+
+@page("/ui/prune", SESSION, *SCOPE_PARAMS[1:], _KEEP_LAST, _OLDER_THAN)
+async def preview_pruning(call: Call) -> Response:
+    """What `limpet prune` would delete. Nothing is deleted here."""
+    given = call.params
+    session_id = call.grant.check_session(given["session_id"])
+    where = {name: given.get(name) for name in ("scope_id", "kind")}
+    keep_last, days = _number(given, "keep_last"), _number(given, "older_than_days")
+    values: dict[str, Any] = {"session_id": session_id, **where, "preview": None, "problem": None}
+    values |= {"keep_last": keep_last, "days": days, "deleting": None, "listed_max": _LISTED_MAX}
+    if keep_last is None and days is None:
+        return render(call, "prune.html", **values)
+    older_than = None if days is None else timedelta(days=min(days, _DAYS_MAX))
+    now_us = call.driver.tools.draw().now
+
+    def read(store: Store) -> Any:
+        return preview_prune(
+            store,
+            scopes_to_prune(store, session_id, where["scope_id"], where["kind"]),
+            keep_last=keep_last,
+            older_than=older_than,
+            now_us=now_us,
+            limit=_LISTED_MAX,
+        )
+
+    values["preview"] = await call.store.run(read)
+    options = [] if keep_last is None else ["--keep-last", str(keep_last)]
+    options += [] if days is None else ["--older-than", f"{days}d"]
+    options += [] if where["kind"] is None else ["--kind", where["kind"]]
+    names = links.names(*filter(None, (session_id, where["scope_id"])))
+    url = call.driver.opened.url
+    values["deleting"] = links.command(url, "prune", *options, *names)
+    values["command"] = links.command(url, "prune", "--dry-run", *options, *names)
+    return render(call, "prune.html", **values)
+
+
+def _number(given: Mapping[str, str], name: str) -> int | None:
+    return int(given[name]) if given.get(name) else None

@@ -1,1 +1,118 @@
 """Downloads of what a page shows."""
+
+import re
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import suppress
+
+from limpet import portable
+from limpet.api.store import Store
+from limpet.core import codec
+from limpet.errors import LimpetError, NotFound
+from limpet.inspector import links
+from limpet.inspector.page import HTML_TYPE, page, render
+from limpet.model import ScopeKey
+from limpet.server.answers import JSON_TYPE, LINES_TYPE, Response, Stream
+from limpet.server.call import Call, Param
+from limpet.server.operations.declare import SCOPE_PARAMS, SNAPSHOT
+from limpet.views import overview
+from limpet.views.session_document import SessionDocument
+
+_TYPES = {
+    "html": HTML_TYPE,
+    "md": "text/markdown; charset=utf-8",
+    "jsonl": LINES_TYPE,
+    "json": JSON_TYPE,
+}
+_CHUNK_BYTES = 256 * 1024
+_NAME_CHARS_MAX = 80
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
+_FORMAT = Param("format", {"type": "string", "enum": list(_TYPES)}, "of the file")
+
+
+@page("/ui/export", *SCOPE_PARAMS, SNAPSHOT, _FORMAT)
+async def export(call: Call) -> Response:
+    """A session as a file, or the state of one snapshot; without a format, the choice."""
+    key, form = call.scope, call.params.get("format")
+    if form is None:
+        return await _choices(call, key)
+    if form == "json":
+        state = await call.store.run(lambda store: _state(store, key, call.id))
+        return Response(200, state, JSON_TYPE, _headers(f"{key.session_id}-{key.scope_id}", form))
+
+    def read(store: Store) -> Iterator[bytes]:
+        _check_session(store, key.session_id)
+        if form == "jsonl":
+            origins = call.grant.prefix
+            return portable.export_lines(
+                store, session_id=key.session_id, skipped=lambda finding: None, origins=origins
+            )
+        kind = "markdown" if form == "md" else "html"
+        document = SessionDocument(store, key.session_id, kind, visible=call.grant.visible)
+        return (part.encode("utf-8", "replace") for part in document.parts())
+
+    parts = Stream(_chunks(call, read, is_text=form != "jsonl"), _TYPES[form])
+    return Response(200, parts, headers=_headers(key.session_id, form))
+
+
+async def _choices(call: Call, key: ScopeKey) -> Response:
+    def read(store: Store) -> str | None:
+        _check_session(store, key.session_id)
+        with suppress(LimpetError):
+            info = store.scope(*key).info(call.id)
+            return overview.about(store, info, ScopeKey(key.session_id)).title
+        return None
+
+    title = await call.store.run(read)
+    names = links.names(key.session_id)
+    file = f"{_safe(key.session_id)}.html"
+    command = links.command(call.driver.opened.url, "export", "-o", file, *names)
+    return render(call, "export.html", key=key, id=call.id, title=title, command=command)
+
+
+def _check_session(store: Store, session_id: str) -> None:
+    if next(iter(store.scopes(session_id)), None) is None:
+        raise NotFound("there is no such session")
+
+
+def _state(store: Store, key: ScopeKey, id: str | None) -> bytes:
+    found = store.scope(*key).load(id)
+    if found is None:
+        raise NotFound("there is no such snapshot")
+    return codec.encode(found.state) + b"\n"
+
+
+def _safe(name: str) -> str:
+    return _UNSAFE.sub("-", name)[:_NAME_CHARS_MAX].strip("-.") or "session"
+
+
+def _headers(name: str, form: str) -> dict[str, str]:
+    """Return what makes a browser save a file: nothing in it may run as a page of this server."""
+    return {
+        "content-disposition": f'attachment; filename="{_safe(name)}.{form}"',
+        "content-security-policy": "sandbox",
+    }
+
+
+async def _chunks(
+    call: Call, read: Callable[[Store], Iterator[bytes]], *, is_text: bool
+) -> AsyncGenerator[bytes, None]:
+    parts = await call.store.run(read)
+    is_begun = False
+    try:
+        while chunk := await call.store.run(lambda _: _next_chunk(parts)):
+            yield chunk
+            is_begun = True
+    except LimpetError as error:
+        if not is_begun or not is_text:
+            raise  # an error page, or a last line that says so
+        yield f"\n\nThis export is not complete: {error}\n".encode()
+
+
+def _next_chunk(parts: Iterator[bytes]) -> bytes:
+    found, size = [], 0
+    for part in parts:
+        found.append(part)
+        size += len(part)
+        if size >= _CHUNK_BYTES:
+            break
+    return b"".join(found)

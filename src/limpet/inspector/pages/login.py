@@ -2,13 +2,14 @@
 
 from urllib.parse import quote, urlsplit
 
-from limpet.inspector.page import form, page, redirect
-from limpet.server.access import cookie_name
+from limpet.inspector.page import error_page, form, page, redirect
+from limpet.server.access import Refused, cookie_name
 from limpet.server.answers import Response
 from limpet.server.call import Call, Param
 from limpet.server.schema import TEXT, record
 
 _TOKEN = Param("token", TEXT, "the token")
+_OWN = ("/ui/login", "/ui/logout")  # no pages to go back to
 
 
 @page("/", public=True)
@@ -26,14 +27,40 @@ async def open_with_token(call: Call) -> Response:
 @form("/ui/login", record({"token": TEXT}), public=True)
 async def log_in(call: Call) -> Response:
     """Keep a token that was typed, and go back to the page that asked for it."""
-    came_from = urlsplit(call.headers.get("referer", ""))
-    is_page = came_from.path.startswith("/ui") and came_from.path != "/ui/login"
-    is_here = is_page and came_from.netloc == call.headers.get("host")
-    back = f"{came_from.path}?{came_from.query}" if is_here else "/ui"
-    return _kept(call, call.body["token"].strip(), back)
+    return _kept(call, call.body["token"].strip(), _back(call))
+
+
+@form("/ui/logout", record({}), public=True)
+async def log_out(call: Call) -> Response:
+    """Forget the token."""
+    return redirect("/ui", {"set-cookie": _cookie(call, "") + "; Max-Age=0"})
+
+
+def _back(call: Call) -> str:
+    """Return the page of this server that asked for a token."""
+    try:
+        came_from = urlsplit(call.headers.get("referer", ""))
+    except ValueError:
+        return "/ui"
+    is_here = came_from.netloc == call.headers.get("host")
+    is_page = came_from.path == "/ui" or came_from.path.startswith("/ui/")
+    if not is_here or not is_page or came_from.path in _OWN:
+        return "/ui"
+    return f"{came_from.path}?{came_from.query}" if came_from.query else came_from.path
 
 
 def _kept(call: Call, token: str, where: str) -> Response:
-    secure = "; Secure" if call.headers.get("origin", "").startswith("https:") else ""
-    cookie = f"{cookie_name(call.headers)}={quote(token)}; Path=/ui; HttpOnly; SameSite=Strict"
-    return redirect(where, {"set-cookie": cookie + secure})
+    tokens = call.access.tokens
+    if tokens is None:
+        return redirect(where)
+    if not token.isascii() or tokens.grant(token) is None:
+        wrong = Refused(401, "Unauthorized", "This token is not known here.")
+        return error_page(wrong, "/ui/login", is_wrong=True)
+    return redirect(where, {"set-cookie": _cookie(call, token)})
+
+
+def _cookie(call: Call, token: str) -> str:
+    # A proxy may have ended the TLS: then only the origin of a form tells of it.
+    is_secure = call.is_secure or call.headers.get("origin", "").startswith("https:")
+    kept = f"{cookie_name(call.headers)}={quote(token)}; Path=/ui; HttpOnly; SameSite=Strict"
+    return kept + ("; Secure" if is_secure else "")

@@ -207,7 +207,8 @@ class _Search:
 
 def _hit_url(info: SnapshotInfo, hit: Hit, index: int | None) -> str:
     if index is not None:
-        return links.url("/session", **links.address(info), view="chat") + f"#m{index}"
+        at = links.url("/session", **links.address(info), view="chat", turns=index)
+        return f"{at}#m{index}"
     return links.url("/session", **links.address(info), view="state", path=hit.pointer)
 
 
