@@ -14,6 +14,10 @@ from limpet.opening import environment
 if TYPE_CHECKING:
     from limpet.server.app import Pages
 
+_OTHER_MACHINES = (
+    "other machines need a token: write one of 16 characters or more into a file, and give it with"
+    " --token-file (or in $LIMPET_TOKENS)"
+)
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
 
@@ -84,10 +88,7 @@ def serve(
         raise click.UsageError("give both --tls-cert and --tls-key")
     given = environment().get("LIMPET_TOKENS", "")
     if token_file is None and not given and not is_loopback(host):
-        raise click.UsageError(
-            "other machines need a token: write one of 16 characters or more into a file, and give"
-            " it with --token-file (or in $LIMPET_TOKENS)"
-        )
+        raise click.UsageError(_OTHER_MACHINES)
     tokens = Tokens(token_file, given) if token_file is not None or given else None
     access = Access(tokens, hosts=allow_host, origins=allow_origin)
     store = limpet.open_async(url_here() if url is None else url)
@@ -97,17 +98,11 @@ def serve(
         if as_json:
             echo_json({"url": address}, indent=None)
         else:
-            click.echo(f"limpet: {store.driver.opened.url} is served on {address}")
+            pages_at = f", its pages on {address}/ui" if ui else ""
+            click.echo(f"limpet: {store.driver.opened.url} is served on {address}{pages_at}")
 
-    run(
-        store,
-        access,
-        host=host,
-        port=port,
-        started=started,
-        tls=None if tls_cert is None or tls_key is None else Tls(tls_cert, tls_key),
-        pages=pages,
-    )
+    tls = None if tls_cert is None or tls_key is None else Tls(tls_cert, tls_key)
+    run(store, access, host=host, port=port, started=started, tls=tls, pages=pages)
     return _exits.FINE
 
 

@@ -10,20 +10,20 @@ from limpet.cli._shared import echo_json, existing_options, json_option, url_her
 from limpet.cli.serve import inspector_pages, log_to_stderr
 from limpet.opening import random_token
 
+_HOST, _PORT = "127.0.0.1", 7421
+
 
 @click.command()
 @click.argument("url", required=False, envvar="LIMPET_URL")
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
-    default=7421,
-    show_default=True,
-    help="The port; 0 takes a free one.",
+    help=f"The port; 0 takes a free one. Default: {_PORT}, or a free one if it is taken.",
 )
 @click.option("--write", is_flag=True, help="Allow to fork and restore.")
 @click.option("--no-open", is_flag=True, help="Open no browser.")
 @json_option
-def ui(url: str | None, port: int, write: bool, no_open: bool, as_json: bool) -> int:
+def ui(url: str | None, port: int | None, write: bool, no_open: bool, as_json: bool) -> int:
     """Show a store in a browser.
 
     The pages are served on 127.0.0.1, to this machine alone, and load nothing from elsewhere. They
@@ -41,7 +41,7 @@ def ui(url: str | None, port: int, write: bool, no_open: bool, as_json: bool) ->
     """
     pages = inspector_pages()
     from limpet.server.access import Access, Tokens
-    from limpet.server.serving import run
+    from limpet.server.serving import is_free, run
 
     token = random_token()
     access = Access(Tokens(None, token)) if write else Access(write=False)
@@ -58,5 +58,9 @@ def ui(url: str | None, port: int, write: bool, no_open: bool, as_json: bool) ->
         if not no_open:
             webbrowser.open(page)
 
-    run(store, access, host="127.0.0.1", port=port, started=started, pages=pages)
+    if port is None:
+        port = _PORT if is_free(_HOST, _PORT) else 0
+        if not port:
+            click.echo(f"limpet: port {_PORT} is taken, so a free one is used", err=True)
+    run(store, access, host=_HOST, port=port, started=started, pages=pages)
     return _exits.FINE

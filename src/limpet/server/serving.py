@@ -154,6 +154,15 @@ def run(
         runner.run(serve())
 
 
+def is_free(host: str, port: int) -> bool:
+    """Return whether a port can be listened on now."""
+    try:
+        _bound(host, port).close()
+    except Unavailable:
+        return False
+    return True
+
+
 def _bound(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # asyncio sends small answers at once only where the protocol is stated.

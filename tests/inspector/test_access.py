@@ -1,0 +1,239 @@
+"""Who may see the pages: tokens in a cookie, origins of forms, hosts, headers of answers."""
+
+import asyncio
+import json
+import ssl
+from http.client import HTTPSConnection
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+
+import limpet
+from limpet.inspector.site import PAGES
+from limpet.server.access import Access, Tokens, cookie_name, cookie_of
+from limpet.server.app import App
+from tests.server.asgi import Response, ask
+from tests.server.process import Server
+from tests.server.test_access import certificate
+
+TOKEN, READER = "a-token-0123456789", "r-token-0123456789"
+ODD = "%;=\"',!~()[]{}-0123"  # any visible character may be in a token
+FORM = "application/x-www-form-urlencoded"
+HOST = "localhost:7420"
+
+
+def tokens() -> Access:
+    return Access(Tokens(None, f"{TOKEN}\n{READER} read\n{ODD}"))
+
+
+def answers(access: Access, *requests: tuple[str, str, Any, dict[str, str]]) -> list[Response]:
+    async def run() -> list[Response]:
+        async with limpet.open_async("memory:") as store:
+            await store.scope("s").save({"secret": "S3CRET"})
+            app = App(store, access, PAGES)
+            return [
+                await ask(
+                    app,
+                    method,
+                    path,
+                    None if method == "POST" else given,
+                    _form(method, given),
+                    **headers,
+                )
+                for method, path, given, headers in requests
+            ]
+
+    return asyncio.run(run())
+
+
+def _form(method: str, given: Any) -> bytes | None:
+    return urlencode(given).encode() if method == "POST" else None
+
+
+def log_in(token: str, **headers: str) -> tuple[str, str, Any, dict[str, str]]:
+    given = {"content_type": FORM, "origin": f"http://{HOST}", **headers}
+    return ("POST", "/ui/login", {"token": token}, given)
+
+
+@pytest.mark.parametrize("token", [TOKEN, READER, ODD])
+def test_a_token_is_kept_for_the_pages_alone(token: str) -> None:
+    by_form, by_address = answers(
+        tokens(), log_in(f" {token} "), ("GET", "/ui/login", {"token": token}, {})
+    )
+    for answer in (by_form, by_address):
+        assert (answer.status, answer.headers["location"]) == (303, "/ui")
+        cookie, *about = answer.headers["set-cookie"].split("; ")
+        assert about == ["Path=/ui", "HttpOnly", "SameSite=Strict"]
+        assert cookie_of({"host": HOST, "cookie": f"other=1; {cookie}"}) == token
+        page, session, api, other_port = answers(
+            tokens(),
+            ("GET", "/ui", {}, {"cookie": cookie}),
+            ("GET", "/ui/export", {"session_id": "s"}, {"cookie": cookie}),
+            ("GET", "/v1/sessions", {}, {"cookie": cookie}),
+            ("GET", "/ui", {}, {"cookie": cookie, "host": "localhost:9999"}),
+        )
+        assert [page.status, session.status, api.status, other_port.status] == [200, 200, 401, 401]
+
+
+def test_a_wrong_token() -> None:
+    missing, wrong, odd, empty, address, cookie = answers(
+        tokens(),
+        ("GET", "/ui", {}, {}),
+        log_in("wrong-token-0123456789"),
+        log_in("wröng-\x00token"),
+        log_in(""),
+        ("GET", "/ui/login", {"token": TOKEN.upper()}, {}),
+        ("GET", "/ui", {}, {"cookie": "limpet-7420=wrong-token-0123456789"}),
+    )
+    for answer in (missing, wrong, odd, empty, address, cookie):
+        assert answer.status == 401
+        assert "set-cookie" not in answer.headers
+        assert b'name="token"' in answer.body
+        assert b"wrong-token" not in answer.body
+        assert b"memory:" not in answer.body
+    assert b"not known here" not in missing.body
+    # All of them look the same.
+    assert wrong.body == odd.body == empty.body == address.body
+    assert b"not known here" in wrong.body
+    assert answers(tokens(), ("POST", "/ui/login", {}, log_in("x")[3]))[0].status == 400
+
+
+def test_a_cookie_goes_over_tls_only_where_there_is_tls() -> None:
+    behind_a_proxy = log_in(TOKEN, host="store.example", origin="https://store.example")
+    (answer,) = answers(tokens(), behind_a_proxy)
+    assert answer.headers["set-cookie"].endswith("; SameSite=Strict; Secure")
+
+
+def test_log_out() -> None:
+    headers = {"content_type": FORM, "origin": f"http://{HOST}", "cookie": f"limpet-7420={TOKEN}"}
+    page, out = answers(tokens(), ("GET", "/ui", {}, headers), ("POST", "/ui/logout", {}, headers))
+    assert b'action="/ui/logout"' in page.body
+    assert out.status == 303
+    assert out.headers["set-cookie"].startswith("limpet-7420=;")
+    assert out.headers["set-cookie"].endswith("; Max-Age=0")
+    (page,) = answers(Access(), ("GET", "/ui", {}, headers))
+    assert b"/ui/logout" not in page.body
+
+
+@pytest.mark.parametrize(
+    ("referer", "expected"),
+    [
+        (f"http://{HOST}/ui/session?session_id=a%2Fb", "/ui/session?session_id=a%2Fb"),
+        (f"http://{HOST}/ui", "/ui"),
+        ("http://evil.example/ui/session", "/ui"),
+        ("http://evil.example", "/ui"),
+        (f"http://{HOST}@evil.example/ui/x", "/ui"),
+        (f"http://{HOST}//evil.example/ui/", "/ui"),
+        (f"http://{HOST}/uix/../evil", "/ui"),
+        (f"http://{HOST}/v1/sessions", "/ui"),
+        (f"http://{HOST}/ui/login?token=x", "/ui"),
+        (f"http://{HOST}/ui/logout", "/ui"),
+        ("//evil.example/ui/x", "/ui"),
+        ("javascript:alert(1)//ui/", "/ui"),
+        ("http://[", "/ui"),
+        ("", "/ui"),
+    ],
+)
+def test_where_a_log_in_leads(referer: str, expected: str) -> None:
+    (answer,) = answers(tokens(), log_in(TOKEN, referer=referer))
+    assert (answer.status, answer.headers["location"]) == (303, expected)
+
+
+@pytest.mark.parametrize(
+    "origin", ["http://evil.example", "null", "", f"http://{HOST}.evil.example", "http://localhost"]
+)
+def test_forms_of_other_origins(origin: str) -> None:
+    for access in (Access(), tokens(), Access(tokens().tokens, origins=["http://evil.example"])):
+        (answer,) = answers(access, log_in(TOKEN, origin=origin))
+        assert answer.status == 403
+        assert "set-cookie" not in answer.headers
+    without = log_in(TOKEN)
+    del without[3]["origin"]
+    assert answers(tokens(), without)[0].status == 403
+    api = {"content_type": "application/json", "origin": f"http://{HOST}"}
+    assert answers(tokens(), ("POST", "/ui/login", {"token": TOKEN}, api))[0].status == 415
+
+
+def test_names_that_a_page_of_others_may_have() -> None:
+    hosts = ("evil.example", "evil.example:7420", "127.0.0.1.evil.example", "")
+    for path in ("/", "/ui", "/ui/search", "/ui/login", "/ui/static/base.js", "/ui/nothing"):
+        found = answers(Access(), *(("GET", path, {}, {"host": host}) for host in hosts))
+        assert [each.status for each in found] == [403] * len(hosts)
+        assert all(b"S3CRET" not in each.body for each in found)
+
+
+def test_headers_of_every_page() -> None:
+    paths = ("/", "/ui", "/ui/search", "/ui/login", "/ui/nothing", "/ui/fork")
+    found = answers(Access(), *(("GET", path, {}, {}) for path in paths))
+    found += answers(tokens(), *(("GET", path, {}, {}) for path in paths))
+    for answer in found:
+        assert answer.headers["content-type"].startswith("text/html")
+        policy = answer.headers["content-security-policy"]
+        assert "default-src 'none'" in policy
+        assert "frame-ancestors 'none'" in policy
+        assert "unsafe" not in policy
+        assert answer.headers["x-frame-options"] == "DENY"
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert answer.headers["referrer-policy"] == "same-origin"
+        assert answer.headers["cache-control"] == "no-store"
+
+
+def test_what_is_not_there_is_a_page() -> None:
+    missing, method, api = answers(
+        Access(),
+        ("GET", "/ui/nothing", {}, {}),
+        ("POST", "/ui/search", {}, {"content_type": FORM, "origin": f"http://{HOST}"}),
+        ("GET", "/v1/nothing", {}, {}),
+    )
+    assert (missing.status, method.status, api.status) == (404, 405, 404)
+    assert b"There is no such page" in missing.body
+    assert method.headers["allow"] == "GET"
+    assert json.loads(api.body)["status"] == 404
+
+
+def test_without_pages_there_are_none() -> None:
+    async def run() -> None:
+        async with limpet.open_async("memory:") as store:
+            for path in ("/", "/ui", "/ui/search"):
+                answer = await ask(App(store, Access()), "GET", path)
+                assert (answer.status, answer.json["status"]) == (404, 404)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("host", "name"),
+    [
+        ("localhost:7420", "limpet-7420"),
+        ("[::1]", "limpet-token"),
+        ("a;b=c", "limpet-token"),
+        ("", "limpet-token"),
+    ],
+)
+def test_the_name_of_the_cookie(host: str, name: str) -> None:
+    assert cookie_name({"host": host}) == name
+
+
+def test_over_tls(tmp_path: Path) -> None:
+    """A server with TLS of its own keeps the token in a cookie for TLS."""
+    cert, key = certificate(tmp_path)
+    file = tmp_path / "tokens"
+    file.write_text(f"{TOKEN}\n")
+    file.chmod(0o600)
+    arguments = ["--ui", "--token-file", str(file), "--tls-cert", str(cert), "--tls-key", str(key)]
+    with Server(tmp_path, *arguments) as server:
+        context = ssl.create_default_context(cafile=str(cert))
+        connection = HTTPSConnection("localhost", server.port, context=context, timeout=20)
+        connection.request("GET", f"/ui/login?token={TOKEN}")
+        answer = connection.getresponse()
+        answer.read()
+        assert answer.status == 303
+        cookie = str(answer.getheader("set-cookie"))
+        assert cookie.endswith("; HttpOnly; SameSite=Strict; Secure")
+        connection.request("GET", "/ui", headers={"cookie": cookie.partition(";")[0]})
+        assert connection.getresponse().status == 200
+        connection.close()
+        assert TOKEN not in server.log
+        assert "its pages on https://127.0.0.1:" in server.log

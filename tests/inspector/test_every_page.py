@@ -1,0 +1,179 @@
+"""What holds for every page: bound tokens, hostile parameters, HEAD, and no error of the server."""
+
+import asyncio
+import json
+import logging
+import random
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+
+import limpet
+from limpet.inspector.site import PAGES
+from limpet.server.access import Access, Tokens
+from limpet.server.app import App
+from limpet.server.operations import Operation
+from tests.server.asgi import Response, ask
+from tests.server.test_prefix import OUTSIDE, SECRET, Requests, filled, named, outside_of
+
+BOUND, READER = "bound-token-0123456789", "reader-token-0123456789"
+TOKENS = f"{BOUND} write a/\n{READER} read\n"
+FORM = "application/x-www-form-urlencoded"
+ORIGIN = "http://localhost:7420"
+REQUESTS_EACH = 30
+ENDLESS = "/ui/events"
+OPERATIONS = [each for each in PAGES.operations if not each.path.startswith("/ui/static/")]
+PRIVATE = [each for each in OPERATIONS if not each.public]
+HOSTILE = (
+    "", "-1", "9" * 30, "true", "null", "[]", "{}", "a\x00b", "\u202e<script>", "' OR 1=1 --",
+    "../../etc/passwd", "%00", "x" * 600, "\ud800", "a,b", "~", "/", "/messages/0", "é" * 512, "0",
+)  # fmt: skip
+
+each_page = pytest.mark.parametrize(
+    "operation", OPERATIONS, ids=lambda each: f"{each.method}-{each.path}"
+)
+each_private = pytest.mark.parametrize(
+    "operation", PRIVATE, ids=lambda each: f"{each.method}-{each.path}"
+)
+
+
+def access() -> Access:
+    return Access(Tokens(None, TOKENS))
+
+
+async def sent(app: App, operation: Operation, query: Any, body: Any, **headers: str) -> Response:
+    if operation.body is None:
+        return await ask(app, operation.method, operation.path, query, **headers)
+    content = urlencode(body, errors="surrogatepass").encode()
+    given = {"content_type": FORM, "origin": ORIGIN, **headers}
+    return await ask(app, operation.method, operation.path, query, content, **given)
+
+
+class PageRequests(Requests):
+    """Requests to a page, made of its declaration and of what pages take."""
+
+    def __init__(self, names: dict[str, list[Any]], seed: int) -> None:
+        more = {
+            "q": ["fine", "S", "3CRE", "OUTSID", "items"],
+            "keep_last": ["", "0", "1"],
+            "older_than_days": ["", "0", "1"],
+            "revision": names["replaces"],
+            "path": ["", "/items", "/items/0", "/none"],
+            "base": ["@", "@~1", *names["session_id"], *names["id"]],
+            "name": ["new", "other"],
+        }
+        super().__init__({**names, **more}, seed)
+
+    def value(self, schema: Any, name: str) -> Any:
+        if "enum" in schema:
+            return self._random.choice(schema["enum"])
+        return super().value(schema, name.removeprefix("base_"))
+
+
+@each_private
+def test_a_bound_token_sees_and_changes_nothing_outside(
+    operation: Operation, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def run() -> None:
+        async with limpet.open_async("memory:") as store:
+            names = await filled(store)
+            app = App(store, access(), PAGES)
+            before, statuses = await outside_of(store), set()
+            requests = PageRequests(names, seed=7)
+            for _ in range(4 if operation.path == ENDLESS else REQUESTS_EACH):
+                query = requests.query(operation)
+                body = None if operation.body is None else requests.value(operation.body, "state")
+                answer = await sent(app, operation, query, body, cookie=f"limpet-7420={BOUND}")
+                asked = json.dumps([query, body])
+                statuses.add(answer.status)
+                assert answer.status < 500, (asked, answer.body)
+                assert SECRET.encode() not in answer.body, asked
+                for each in OUTSIDE:
+                    if "OUTSIDE" in each and each not in asked:
+                        assert each.encode() not in answer.body, asked
+                if query.get("session_id") in OUTSIDE or named(body) & {*OUTSIDE}:
+                    assert answer.status in (400, 403), asked
+            assert await outside_of(store) == before
+            assert statuses & {200, 303, 404, 409}, statuses  # else this proves nothing
+
+    caplog.set_level(logging.INFO)
+    asyncio.run(run())
+    assert BOUND not in caplog.text
+
+
+@each_private
+def test_no_token_no_page(operation: Operation) -> None:
+    async def run() -> None:
+        async with limpet.open_async("memory:") as store:
+            requests = PageRequests(await filled(store), seed=1)
+            app = App(store, access(), PAGES)
+            query = requests.query(operation)
+            body = None if operation.body is None else requests.value(operation.body, "state")
+            for given in ({}, {"cookie": "limpet-7420=no-such-token-0123"}):
+                answer = await sent(app, operation, query, body, **given)
+                assert answer.status == 401
+                assert b'name="token"' in answer.body
+            answer = await sent(app, operation, query, body, cookie=f"limpet-7420={READER}")
+            assert (answer.status == 403) == (operation.path in ("/ui/fork", "/ui/restore"))
+
+    asyncio.run(run())
+
+
+@each_page
+def test_wrong_parameters_are_an_error_page(operation: Operation) -> None:
+    chance = random.Random(3)
+
+    async def run() -> None:
+        async with limpet.open_async("memory:") as store:
+            requests = PageRequests(await filled(store), seed=3)
+            app = App(store, Access(), PAGES)
+
+            async def check(query: Any, body: Any) -> None:
+                answer = await sent(app, operation, query, body)
+                assert answer.status < 500, (query, body)
+                if answer.status >= 400:
+                    assert answer.headers["content-type"].startswith("text/html"), (query, body)
+                    assert b"<h1>" in answer.body
+                assert b"<script>\xe2" not in answer.body
+                assert b"\xe2\x80\xae" not in answer.body, (query, body)
+
+            for _ in range(4 if operation.path == ENDLESS else 20):
+                query = requests.query(operation)
+                body = None if operation.body is None else requests.value(operation.body, "state")
+                for part in (query, body or {}):
+                    for name in part:
+                        if chance.random() < 0.5:
+                            part[name] = chance.choice(HOSTILE).encode("utf-8", "surrogatepass")
+                await check(query, body)
+            body = None if operation.body is None else requests.value(operation.body, "state")
+            query = requests.query(operation)
+            await check({**query, "unknown": "1"}, body)
+            await check({name: [value, value] for name, value in query.items()}, body)
+            await check({}, {})
+            await check({**query, "session_id": "x" * 59_000}, body)
+            await check({**query, "session_id": "x" * 70_000}, body)
+            if body is not None:
+                await check(query, {**body, "unknown": "<script>\u202e"})
+                await check(query, dict.fromkeys(body, "y" * 300_000))
+
+    asyncio.run(run())
+
+
+@each_page
+def test_head(operation: Operation) -> None:
+    if operation.method != "GET":
+        return
+
+    async def run() -> None:
+        async with limpet.open_async("memory:") as store:
+            requests = PageRequests(await filled(store), seed=5)
+            app = App(store, Access(), PAGES)
+            query = requests.query(operation)
+            head = await ask(app, "HEAD", operation.path, query)
+            got = await ask(app, "GET", operation.path, query)
+            assert head.status == got.status
+            assert head.body == b""
+            assert head.headers["content-type"] == got.headers["content-type"]
+
+    asyncio.run(run())

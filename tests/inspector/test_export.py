@@ -1,0 +1,102 @@
+"""Downloads: what `limpet export` writes, under names and types that are safe."""
+
+import asyncio
+import json
+import re
+from typing import Any
+
+import pytest
+
+import limpet
+from limpet import portable
+from limpet.cli._app import run
+from limpet.inspector.site import PAGES
+from limpet.server.access import Access, Tokens
+from limpet.server.app import App
+from tests.server.asgi import Response, ask
+
+TOKEN = "bound-token-0123456789"
+ODD = '../a"b\r\nset-cookie: x=1;\u202e<script>'
+STATE = {"messages": [{"role": "user", "content": "<script>alert(1)</script>"}], "n": 2**70}
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.server.asgi.SILENCE_S", 30)
+
+
+def got(store: limpet.Store, query: dict[str, Any], access: Access | None = None) -> Response:
+    headers = {} if access is None else {"authorization": f"Bearer {TOKEN}"}
+    app = App(store.aio, access or Access(), PAGES)
+    return asyncio.run(ask(app, "GET", "/ui/export", query, **headers))
+
+
+def test_the_same_as_the_command_line(tmp_path: Any, capsysbinary: Any) -> None:
+    url = f"sqlite:///{tmp_path / 'agents.db'}"
+    with limpet.open(url) as store:
+        scope = store.scope("s")
+        first = scope.save(STATE)
+        scope.save({**STATE, "more": ["x" * 1000] * 600})
+        scope.set_note("title", "About <b>")
+        scope.fork(first.id, scope_id="try")
+        for form, name in (("html", "html"), ("md", "markdown"), ("jsonl", "jsonl")):
+            assert run(["export", "s", "--format", name, "--url", url]) == 0
+            expected = capsysbinary.readouterr().out
+            answer = got(store, {"session_id": "s", "format": form})
+            assert answer.status == 200
+            assert answer.body == expected
+        with limpet.open("memory:") as other:
+            portable.import_lines(other, answer.body.splitlines(keepends=True))
+            assert other.scope("s", "try").load().state == STATE  # type: ignore[union-attr]
+        state = got(store, {"session_id": "s", "id": first.id, "format": "json"})
+        assert json.loads(state.body) == STATE
+
+
+@pytest.mark.parametrize("form", ["html", "md", "jsonl", "json"])
+def test_nothing_runs_in_our_origin(form: str) -> None:
+    store = limpet.open("memory:")
+    store.scope(ODD).save(STATE)
+    answer = got(store, {"session_id": ODD, "format": form})
+    assert answer.status == 200
+    name = answer.headers["content-disposition"]
+    assert re.fullmatch(r'attachment; filename="[A-Za-z0-9_-][A-Za-z0-9._-]*"', name), name
+    assert name.endswith(f'.{form}"')
+    assert answer.headers["content-security-policy"] == "sandbox"
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert "set-cookie" not in answer.headers
+    assert ("html" in answer.headers["content-type"]) == (form == "html")
+
+
+@pytest.mark.parametrize("session_id", ["...", "\u202e", "a/b\\c", "x" * 512, "CON", ".htaccess"])
+def test_names_of_files(session_id: str) -> None:
+    store = limpet.open("memory:")
+    store.scope(session_id).save(1)
+    name = got(store, {"session_id": session_id, "format": "md"}).headers["content-disposition"]
+    assert re.fullmatch(r'attachment; filename="[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}"', name), name
+
+
+def test_the_choice() -> None:
+    store = limpet.open("memory:")
+    store.scope(ODD).save(STATE)
+    answer = got(store, {"session_id": ODD})
+    assert answer.status == 200
+    assert "content-disposition" not in answer.headers
+    assert len(re.findall(r"format=(html|md|jsonl|json)&", answer.body.decode())) == 4
+    for query in ({}, {"format": "html"}, {"format": "jsonl"}, {"format": "json"}):
+        missing = got(store, {"session_id": "none", **query})
+        assert missing.status == 404
+        assert b"<h1>Not found</h1>" in missing.body
+    assert got(store, {"session_id": ODD, "format": "exe"}).status == 400
+
+
+def test_an_origin_outside_the_prefix_is_left_out() -> None:
+    store = limpet.open("memory:")
+    outside = store.scope("b/OUTSIDE").save(STATE)
+    store.scope("b/OUTSIDE").fork(outside.id, to="a/1")
+    access = Access(Tokens(None, f"{TOKEN} read a/"))
+    for form in ("html", "md", "jsonl"):
+        assert b"b/OUTSIDE" in got(store, {"session_id": "a/1", "format": form}).body
+        answer = got(store, {"session_id": "a/1", "format": form}, access)
+        assert answer.status == 200
+        assert b"OUTSIDE" not in answer.body
+        assert got(store, {"session_id": "b/OUTSIDE", "format": form}, access).status == 403
