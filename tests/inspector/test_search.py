@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import subprocess
 from html import unescape
 from itertools import pairwise
 from pathlib import Path
@@ -11,6 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 import limpet
+from limpet.inspector import expressions
 from limpet.inspector.expressions import Expression
 from limpet.inspector.pages import search
 from limpet.inspector.site import PAGES
@@ -226,6 +228,25 @@ def test_an_expression_that_takes_forever_is_ended(
     assert "takes too long" in answer.body.decode()
     assert lines(answer) == ["[aaa!]"]
     assert answer.body.endswith(b"</html>")
+
+
+def test_an_expression_is_ended_when_the_reader_leaves(
+    store: limpet.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tests.server.asgi.SILENCE_S", 0.5)
+    monkeypatch.setattr(expressions, "TEXT_S_MAX", 60)
+    store.scope("s").save("a" * 60 + "!")
+    started = []
+    real = expressions._start
+
+    def start() -> "subprocess.Popen[str]":
+        started.append(real())
+        return started[-1]
+
+    monkeypatch.setattr(expressions, "_start", start)
+    while not started:  # it may take longer than that
+        asked(store, {"q": "(a+)+$", "regex": "true"})
+    assert all(process.wait(10) < 0 for process in started)
 
 
 def test_an_expression_in_its_process_finds_the_same() -> None:

@@ -3,11 +3,12 @@
 import re
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from limpet.views.diff import parts
-from limpet.views.search import Match, excerpt, finder, matches
+from limpet.views.search import Match, compiled, excerpt, finder, matches
 
 STATE = {
     "title": "a plan",
@@ -100,3 +101,11 @@ def test_an_excerpt_keeps_to_its_room(before: int, inside: int, after: int, room
         assert "".join(shown) == match.text
     else:
         assert "…" in "".join(shown)
+
+
+@pytest.mark.parametrize("ignore_case", [False, True])
+@pytest.mark.parametrize("plain", ["fox", "FOX", "k", "s", "ü", "\u212a", "i", ".", ""])
+def test_plain_texts_are_found_as_patterns_are(plain: str, ignore_case: bool) -> None:
+    lines = ["a fox", "A FOX", "k\u212aK", "\u017f", "Üü", "\u0130\u0131", "a.b", "", "nothing"]
+    pattern = compiled(plain, fixed=True, ignore_case=ignore_case)
+    assert finder(pattern, plain)(lines) == finder(pattern)(lines)

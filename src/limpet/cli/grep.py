@@ -90,7 +90,9 @@ def grep(
 
     with existing_store(url, read_only=True) as store:
         session_id = None if session is None else find_session(store, session)
-        search = StateSearch(store, finder(wanted), keys=keys, skipped=skipped)
+        search = StateSearch(
+            store, finder(wanted, pattern if fixed else ""), keys=keys, skipped=skipped
+        )
         found = search.run(Where(session_id=session_id, **where))
         with output(pager=not as_json) as console:
             printer = _MatchPrinter(console, as_json, only_list, only_count)

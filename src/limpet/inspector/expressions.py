@@ -14,7 +14,7 @@ from typing import Final
 
 from limpet.errors import InvalidInput, Unsupported
 
-TEXT_S_MAX = 1.0  # for one text: an expression that is not dangerous takes milliseconds
+TEXT_S_MAX = 1.0  # for the lines of some texts: most expressions take milliseconds
 _START_S_MAX = 10.0
 _CHILD: Final = """
 import json, re, sys

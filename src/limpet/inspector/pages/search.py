@@ -61,7 +61,7 @@ async def search(call: Call) -> Response:
         found = render(call, "search.html", **values)
         found.status = 400
         return found
-    find = Expression(pattern) if asked.regex else finder(pattern)
+    find = Expression(pattern) if asked.regex else finder(pattern, asked.query)
     return stream(_sent(call, asked, find))
 
 
@@ -144,6 +144,7 @@ class _Group(NamedTuple):
     """The hits of a snapshot."""
 
     title: str | None
+    is_first: bool  # of its session, on this page
     info: SnapshotInfo
     url: str
     lines: list[_Line]
@@ -193,7 +194,8 @@ class _Search:
 
     def _group(self, store: Store, info: SnapshotInfo, hits: list[Hit]) -> _Group:
         session_id = info.session_id
-        if session_id not in self._titles:
+        is_first = session_id not in self._titles
+        if is_first:
             self._titles = {session_id: overview.about(store, info, ScopeKey(session_id)).title}
         snapshot = store.scope(*info.scope).load(info.id)
         message = messages_of(None if snapshot is None else snapshot.state)
@@ -202,7 +204,7 @@ class _Search:
             index = None if hit.is_key else message(hit.pointer)
             lines.append(_Line(_hit_url(info, hit, index), dotted(hit.pointer), hit))
         url = links.url("/session", **links.address(info))
-        return _Group(self._titles[session_id], info, url, lines)
+        return _Group(self._titles[session_id], is_first, info, url, lines)
 
 
 def _hit_url(info: SnapshotInfo, hit: Hit, index: int | None) -> str:
