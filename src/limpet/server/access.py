@@ -2,9 +2,9 @@
 
 Without tokens a request may do everything, so it must come from a program on this machine, not from
 a web page: a page reaches loopback under a name of its own (DNS rebinding), or with its `Origin`.
-With tokens a page gains nothing by either: a program sends its token by itself, and the cookie in which
-a browser keeps one for our own pages belongs to our name, and is not sent for other sites. So hosts
-are then checked only if some are given. A form must come from a page of ours, with or without tokens.
+With tokens a page gains nothing by either: a program sends its token by itself, and the cookie in
+which a browser keeps one for our own pages belongs to our name, and is not sent for other sites. So
+hosts are then checked only if some are given. A form must come from a page of ours in any case.
 """
 
 import hashlib
