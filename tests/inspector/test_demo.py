@@ -169,6 +169,13 @@ def test_the_same_is_written_each_time(store: limpet.Store, tmp_path: Path) -> N
             assert [each.created_at for each in infos] == [each.created_at for each in others]
 
 
+def test_without_langgraph_its_session_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "limpet.compat.langgraph", None)
+    assert [line.partition(":")[0] for line in fill("memory:")] == [
+        "the session of LangGraph is left out"
+    ]
+
+
 def test_the_picture_is_small() -> None:
     assert len(bar_chart((1, 2, 3))) < 4_000
 

@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
+from urllib.parse import quote
 
 from limpet.inspector.demo.filling import fill
 
@@ -25,7 +26,7 @@ class Demo(NamedTuple):
 def demo_store() -> Iterator[Demo]:
     """Make a store with the demo in a temporary folder, which is removed at the end."""
     with tempfile.TemporaryDirectory(prefix="limpet-demo-") as folder:
-        url = f"sqlite:///{folder}/demo.db"
+        url = f"sqlite:///{quote(folder)}/demo.db"
         left_out = fill(f"{url}?synchronous=off")
         with running_agent(url):
             yield Demo(url, left_out)
