@@ -123,7 +123,12 @@ async def write_report(store: Store, clock: StoryClock) -> None:
         place = (f"{GRAPH_RUN}-{node}", GRAPH, GRAPH_RUN, node, at)
         await checkpoints.save(agentos.Checkpoint(*place, state, visited_nodes=[*done]))
     clock.go_back(minutes=60 * 50)
-    await checkpoints.fork(f"{GRAPH_RUN}-outline", {"scratch": {"tone": "like a pirate"}})
+    fork = await checkpoints.fork(f"{GRAPH_RUN}-outline", {"scratch": {"tone": "like a pirate"}})
+    for run_id, title in (
+        (GRAPH_RUN, "The year of the lifeboats"),
+        (fork, "The same, as a pirate"),
+    ):
+        store.scope(run_id, GRAPH, "graph").set_note("title", title)
 
 
 def write_digests(store: Store, clock: StoryClock) -> None:

@@ -71,7 +71,9 @@ def write_port(store: Store, clock: StoryClock) -> None:
             for end in range(12):
                 clock.wait(5)
                 text = f"Step {end + 1}: the lexer {forks[step].replace('-', ' ')}."
-                fork.append("messages", [_said(text)], status="failed" if end == 11 else "running")
+                fork.append(
+                    "messages", [_said(text)], status="running" if end < 11 else "cancelled"
+                )
     scope.set_note("title", "Port the parser to Python, file by file")
 
 
