@@ -131,8 +131,8 @@ def test_histories_have_branches_forks_and_drafts(store: limpet.Store) -> None:
     assert len(list(planner.leaves())) == 1
     assert len(list(store.scope(sessions.BUG, "coder").leaves())) == 2
     port = store.scope(sessions.PORT, "coder")
-    assert len(list(port.history())) == sessions.PORT_STEPS + 22
-    assert len(list(port.leaves())) == 5
+    assert len(list(port.history())) == sessions.PORT_STEPS + 25
+    assert len(list(port.leaves())) == 6
     draft = store.scope(sessions.STORY, "writer").info()
     assert draft is not None
     assert not draft.kept
@@ -140,7 +140,7 @@ def test_histories_have_branches_forks_and_drafts(store: limpet.Store) -> None:
 
 def test_sessions_have_titles_and_ages(store: limpet.Store) -> None:
     found = {each.session_id: each for each in overview.sessions(store).shown}
-    assert found[facades.TRIP].about.title == "To Venice by day, with a night in Villach"
+    assert found[facades.TRIP].about.title == "Night train to Venice"
     assert found[sessions.PORT].about.title == "Port the parser to Python, file by file"
     ages = [NOW - each.head.created_at for each in found.values() if each.head is not None]
     assert min(ages) > timedelta(0)

@@ -29,6 +29,8 @@ async def write_trip(store: Store, clock: StoryClock) -> None:
     ids = []
     for end in range(1, len(messages) + 1):
         clock.wait(21)
+        if end == stories.TRIP_FORK_AT + 2:
+            clock.go_back(minutes=70)  # they have slept on it, and looked at the forks
         data: Any = {"messages": messages[:end], "systemPrompt": stories.TRIP_PROMPT}
         facts = {"status": "running" if end < len(messages) else "completed", "tokens": 640 * end}
         taken = strands.Snapshot("agent", "1.0", clock.now.isoformat(), data, facts)

@@ -11,11 +11,13 @@ from limpet.errors import InvalidInput
 from limpet.inspector.demo import stories
 from limpet.inspector.demo.clock import StoryClock
 from limpet.inspector.demo.shapes import Message, anthropic, messages_of, openai
+from limpet.model import SnapshotInfo
 
 BUG, PORT, STORY, IDEAS = "fix-flaky-checkout", "port-the-parser", "lighthouse-story", "ideas"
 RUNS = ("import-customers", "sync-inventory", "crawl-museums", "transcode-lectures")
 PORT_STEPS = 300
 _PORT_FILES = ("tokens", "lexer", "names", "types", "parser", "scopes", "errors", "printer")
+_PORT_DONE = ("Wrote", "Corrected", "Shortened", "Typed", "Tested")
 
 
 def write_bug(store: Store, clock: StoryClock) -> None:
@@ -53,14 +55,13 @@ def write_support(store: Store, clock: StoryClock) -> None:
 def write_port(store: Store, clock: StoryClock) -> None:
     """A long history: several hundred steps, with dead ends and forks."""
     scope = store.scope(PORT, "coder")
-    dead_ends, forks = {60: 4, 140: 7, 142: 2, 230: 9}, {110: "by-hand", 200: "with-regex"}
+    dead_ends, forks = {60: 4, 140: 7, 142: 2, 230: 9, 293: 3}, {110: "by-hand", 288: "with-regex"}
     clock.go_back(minutes=60 * 24 * 5)
     for step, name in enumerate(islice(cycle(_PORT_FILES), PORT_STEPS)):
-        clock.wait(95)
-        labels = {"file": f"{name}.py", "round": str(step // len(_PORT_FILES) + 1)}
-        status = "completed" if step == PORT_STEPS - 1 else "running"
-        text = f"Step {step + 1}: `{name}.py`, {9 + step * 7 % 31} of {40 + step % 9} tests pass."
-        head = last = scope.append("messages", [_said(text)], status=status, labels=labels)
+        clock.wait(30 + step * 37 % 130)
+        status = "completed" if step == PORT_STEPS - 1 else ""
+        said = f"{_PORT_DONE[step % 5]} `{name}.py`: {step + 9} of {PORT_STEPS + 8} tests pass."
+        head = last = _append(scope, said, status, {"file": f"{name}.py"})
         for end in range(dead_ends.get(step, 0)):
             clock.wait(50)
             state: Any = {"messages": [_said(f"Try {end + 1}: a shorter grammar for the types.")]}
@@ -68,13 +69,15 @@ def write_port(store: Store, clock: StoryClock) -> None:
             scope.set_note("verdict", "slower, and not shorter", on=last)
         if step in forks:
             fork = scope.fork(head, scope_id=f"coder~{forks[step]}")
-            for end in range(12):
+            for part in range(1, 7):
                 clock.wait(5)
-                text = f"Step {end + 1}: the lexer {forks[step].replace('-', ' ')}."
-                fork.append(
-                    "messages", [_said(text)], status="running" if end < 11 else "cancelled"
-                )
+                said = f"The lexer {forks[step].replace('-', ' ')}, part {part} of 20."
+                _append(fork, said, "" if part < 6 else "cancelled", {"file": "lexer.py"})
     scope.set_note("title", "Port the parser to Python, file by file")
+
+
+def _append(scope: Scope, said: str, status: str, labels: dict[str, str]) -> SnapshotInfo:
+    return scope.append("messages", [_said(said)], status=status, labels=labels)
 
 
 def write_drafts(store: Store, clock: StoryClock) -> None:
