@@ -46,6 +46,8 @@ def test_an_agent_that_is_killed_goes_on_where_it_was(
     assert left.pop("turn") >= 7  # the last one was under way
     assert left == known
     assert [len(said(ours.load(id)["data"])) for id in ours.ids()] == [2, 4]
+    line = list(store.scope("killed", "planner").history())
+    assert [info.parent_id for info in line] == [*(info.id for info in line[1:]), None]
 
     theirs, ours = both(sdks.start(), shared, store, "killed", "planner")
     again = theirs.converse("three")

@@ -17,6 +17,7 @@ export class SessionError extends LimpetError {}
 
 export class StoreStorage {
   #store;
+  #kept = new Map(); // what was kept since the last latest, by scope
 
   constructor(store) {
     this.#store = store;
@@ -34,9 +35,18 @@ export class StoreStorage {
     const made = microseconds(envelope.createdAt ?? envelope.created_at);
     if (made !== null) facts.createdAt = new Date(made / 1_000);
     await told("the snapshot was not saved", location, async () => {
-      if (id !== undefined) return scope.save(data, { ...facts, id, head: false, overwrite: true });
+      const place = JSON.stringify([location.sessionId, location.scope, location.scopeId]);
+      if (id !== undefined) {
+        await scope.save(data, { ...facts, id, head: false, overwrite: true });
+        if (this.#kept.size >= 1_000) this.#kept.clear();
+        this.#kept.set(place, id);
+        return;
+      }
+      // By default a draft has the parent of the one that it replaces: history would be a star.
+      const parent = this.#kept.get(place);
+      this.#kept.delete(place);
       try {
-        return await scope.save(data, { ...facts, keep: false });
+        return await scope.save(data, { ...facts, keep: false, ...(parent !== undefined && { parent }) });
       } catch (error) {
         if (!(error instanceof Corrupt)) throw error;
         // A latest that cannot be read is replaced, so that the session can continue.

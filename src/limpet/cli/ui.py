@@ -3,6 +3,7 @@
 import webbrowser
 
 import click
+from click.core import ParameterSource
 
 import limpet
 from limpet.cli import _exits
@@ -22,8 +23,11 @@ _HOST, _PORT = "127.0.0.1", 7421
 )
 @click.option("--write", is_flag=True, help="Allow to fork and restore.")
 @click.option("--no-open", is_flag=True, help="Open no browser.")
+@click.option("--demo", is_flag=True, help="Show made-up sessions and an agent at work.")
 @json_option
-def ui(url: str | None, port: int | None, write: bool, no_open: bool, as_json: bool) -> int:
+def ui(
+    url: str | None, port: int | None, write: bool, no_open: bool, demo: bool, as_json: bool
+) -> int:
     """Show a store in a browser.
 
     The pages are served on 127.0.0.1, to this machine alone, and load nothing from elsewhere. They
@@ -38,10 +42,14 @@ def ui(url: str | None, port: int | None, write: bool, no_open: bool, as_json: b
       limpet ui
       limpet ui sqlite:///agents.db
       limpet ui s3://bucket/agents --write
+      limpet ui --demo
     """
     pages = inspector_pages()
     from limpet.server.access import Access, Tokens
     from limpet.server.serving import is_free, run
+
+    if demo:
+        url = _demo_url()
 
     token = random_token()
     access = Access(Tokens(None, token)) if write else Access(write=False)
@@ -64,3 +72,16 @@ def ui(url: str | None, port: int | None, write: bool, no_open: bool, as_json: b
             click.echo(f"limpet: port {_PORT} is taken, so a free one is used", err=True)
     run(store, access, host=_HOST, port=port, started=started, pages=pages)
     return _exits.FINE
+
+
+def _demo_url() -> str:
+    """Return the URL of a store with the demo, which is removed when the command ends."""
+    from limpet.inspector.demo import demo_store
+
+    context = click.get_current_context()
+    if context.get_parameter_source("url") is ParameterSource.COMMANDLINE:
+        raise click.UsageError("give a URL or --demo, not both")
+    demo = context.with_resource(demo_store())
+    for line in demo.left_out:
+        click.echo(f"limpet: {line}", err=True)
+    return demo.url

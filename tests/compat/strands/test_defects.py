@@ -17,6 +17,7 @@ from limpet.compat.strands import (
     SessionError,
     Snapshot,
     SnapshotLocation,
+    StoreStorage,
 )
 from tests.compat.strands.kit import (
     Ground,
@@ -52,6 +53,27 @@ def filed(request: pytest.FixtureRequest, grounds: Grounds) -> Ground:
 def write(ground: Ground, key: str, data: bytes) -> None:
     assert ground.files is not None
     ground.files.write(ground.root + key, data)
+
+
+# Lineage
+
+
+@pytest.mark.parametrize("engine", ["memory", "sqlite", "directory"])
+async def test_each_snapshot_in_history_follows_the_one_before(
+    engine: str, grounds: Grounds, location: SnapshotLocation
+) -> None:
+    """A manager saves each turn twice, in history and as the latest: one line, not a star."""
+    storage = grounds[engine].storage
+    assert isinstance(storage, StoreStorage)
+    for number in range(4):
+        await storage.save_snapshot(location, uuid7(number), False, make_snapshot(number))
+        await storage.save_snapshot(location, "latest", True, make_snapshot(number))
+    scope = storage._store.scope(location.session_id, location.scope_id, location.scope)
+    parents = {info.id: info.parent_id async for info in scope.history()}
+    assert parents == {uuid7(0): None, **{uuid7(n): uuid7(n - 1) for n in (1, 2, 3)}}
+    head = await scope.info()
+    assert head is not None
+    assert head.parent_id == uuid7(3)
 
 
 # Writers at the same time

@@ -36,7 +36,7 @@ from limpet.api.store import AsyncStore, Store
 from limpet.compat.json_files import load_strict
 from limpet.compat.strands.dialects.payloads import Dialect, dialect_of, to_python, to_typescript
 from limpet.compat.strands.records import FACADE, SCHEMA_VERSION, SCOPES
-from limpet.compat.strands.storage import FORM, GONE, moment_of
+from limpet.compat.strands.storage import FORM, GONE, Lines, moment_of
 from limpet.compat.wire import check_store
 from limpet.errors import Conflict, InvalidInput, LimpetError, Unsupported
 from limpet.model import JSON, ScopeKey, Snapshot, SnapshotInfo
@@ -185,24 +185,26 @@ def _format(document: dict[str, JSON], form: str) -> bytes:
 
 def _write(store: Store, address: _KeyAddress, data: bytes, dialect: Dialect) -> None:
     parsed = _plain(data) if address.scope.kind == FILE else _parse(data, dialect)
-    scope = store.scope(*address.scope)
+    scope, lines = store.scope(*address.scope), store.driver.opened.service(Lines)
     try:
-        _save(scope, address.id, parsed)
+        _save(scope, address.id, parsed, lines)
     except InvalidInput:
         if parsed.plain is None:
             raise
-        _save(scope, address.id, parsed.plain)  # for example nested too deep for a state
+        # For example nested too deep for a state.
+        _save(scope, address.id, parsed.plain, lines)
 
 
-def _save(scope: Scope, id: str | None, parsed: _Parsed) -> None:
+def _save(scope: Scope, id: str | None, parsed: _Parsed, lines: Lines) -> None:
     options: dict[str, Any] = {"metadata": {FORM: parsed.form}}
     if parsed.envelope is not None:
         options["metadata"][FACADE] = parsed.envelope
         options["created_at"] = moment_of(parsed.envelope)
     if id is None:
-        scope.save(parsed.state, keep=False, **options)
+        scope.save(parsed.state, keep=False, parent=lines.parent(scope.key), **options)
     else:
         scope.save(parsed.state, id=id, head=False, overwrite=True, **options)
+        lines.kept(scope.key, id)
 
 
 def _read(store: Store, address: _KeyAddress) -> bytes | None:

@@ -13,7 +13,9 @@ from datetime import UTC, datetime
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from limpet.api.aio_scope import AsyncScope
+from limpet.api.opened import Opened
 from limpet.api.store import AsyncStore, Store
+from limpet.backends.support.recent import Recent
 from limpet.compat.strands.records import (
     FACADE,
     SCHEMA_VERSION,
@@ -29,7 +31,7 @@ from limpet.compat.strands.records import (
 from limpet.compat.wire import check_store, wire_time
 from limpet.core import prepare, times
 from limpet.errors import Corrupt, InvalidInput, LimpetError
-from limpet.model import JSON
+from limpet.model import HEAD, JSON, Parent, ScopeKey
 from limpet.model import Snapshot as Stored
 from limpet.opening import draw
 
@@ -38,6 +40,7 @@ FORM = "form"  # in metadata: how `ByteStorage` formats the bytes
 GONE = "gone"  # this form marks a deleted latest: without it the newest of history would show
 
 _log = logging.getLogger(__name__)
+_SCOPES_MAX = 1_000
 
 AnyLocation: TypeAlias = SnapshotLocation | Mapping[str, Any]
 AnySnapshot: TypeAlias = Snapshot | Mapping[str, Any]
@@ -203,6 +206,27 @@ class BaseStorage(SnapshotStorage):
             raise SessionError(fact) from cause
 
 
+class Lines:
+    """Makes a latest follow what was kept just before it, so that history is one line.
+
+    By default a draft has the parent of the draft that it replaces: all of history would follow
+    its first snapshot.
+    """
+
+    def __init__(self, opened: Opened) -> None:
+        self._kept: Recent[ScopeKey, str] = Recent(_SCOPES_MAX)
+
+    def kept(self, key: ScopeKey, id: str) -> None:
+        self._kept.put(key, id)
+
+    def parent(self, key: ScopeKey) -> Parent | str:
+        """Return the parent of the next latest. Another process may save in between: only once."""
+        return self._kept.pop(key) or HEAD
+
+    def close(self) -> None:
+        self._kept.clear()
+
+
 class StoreStorage(BaseStorage):
     """A `SnapshotStorage` in an opened store, sync or async. The caller closes the store."""
 
@@ -221,11 +245,13 @@ class StoreStorage(BaseStorage):
             "created_at": moment_of(wire),
         }
         scope = self._scope(address)
+        lines = self._store.driver.opened.service(Lines)
         if id is not None:
             await scope.save(state, id=id, head=False, overwrite=True, **facts)
+            lines.kept(scope.key, id)
             return
         try:
-            await scope.save(state, keep=False, **facts)
+            await scope.save(state, keep=False, parent=lines.parent(scope.key), **facts)
         except Corrupt as damage:
             await self._replace_damaged(scope, state, facts, damage)
 
