@@ -198,3 +198,11 @@ def fill(backend: Backend, commits: list[Commit]) -> None:
     with backend._file.transaction(write=True) as transaction:  # type: ignore[attr-defined]
         for commit in commits:
             apply_commit(Tables(transaction), commit)
+
+
+@pytest.mark.parametrize("name", ["list_scopes", "list_sessions", "find_refs"])
+def test_a_range_of_names_ends_where_it_ends(conn: sqlite3.Connection, name: str) -> None:
+    """One session of many is listed without reading the names of all that come after it."""
+    first = plan_of(conn, name)[0]
+    column = "id" if name == "find_refs" else "session_id"
+    assert first.endswith(f"({column}>? AND {column}<?)"), first
