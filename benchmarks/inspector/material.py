@@ -67,7 +67,7 @@ def _insert(path: Path, count: int) -> None:
         rows = _rows(lines, count)
         for snapshot, body in rows:
             marks = ", ".join("?" * len(snapshot))
-            database.execute(f"INSERT INTO snapshots VALUES ({marks})", snapshot)  # noqa: S608
+            database.execute(f"INSERT INTO snapshots VALUES ({marks})", snapshot)
             database.execute("INSERT INTO bodies VALUES (?, ?, ?, ?, ?)", body)
         database.execute(
             "UPDATE scopes SET codec = NULL,"

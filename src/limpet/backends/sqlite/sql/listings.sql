@@ -115,6 +115,23 @@ SELECT x.session_id
                        OR EXISTS (SELECT 1 FROM notes AS o WHERE o.scope_pk = s.pk)))
  ORDER BY i.session_id;
 
+-- name: list_newest
+-- By the newest head: reads the time of every head in the range, and sorts the sessions. One without a
+-- head comes last: null is the smallest.
+SELECT x.session_id, max(n.created_at) AS newest
+  FROM sessions AS i
+ CROSS JOIN sessions AS x ON x.pk = i.pk AND x.session_id = i.session_id
+ CROSS JOIN scopes AS s ON s.session_pk = x.pk
+  LEFT JOIN snapshots AS n ON n.seq = s.head_seq
+ WHERE i.session_id >= :low AND i.session_id < coalesce(:high, x'ff')
+   AND (s.head_seq IS NOT NULL OR s.tip_seq IS NOT NULL OR s.fence IS NOT NULL
+        OR EXISTS (SELECT 1 FROM notes AS o WHERE o.scope_pk = s.pk))
+ GROUP BY i.session_id
+HAVING :first
+    OR newest < :newest OR (newest IS NULL AND :newest IS NOT NULL)
+    OR (newest IS :newest AND i.session_id > :after)
+ ORDER BY newest DESC, i.session_id;
+
 -- name: list_scopes
 SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status, n.labels,
        n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum,
