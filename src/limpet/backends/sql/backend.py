@@ -214,9 +214,10 @@ class SqlBackend:
             if not session_id.startswith(prefix):
                 return []
             low, high = session_id, session_id + "\x01"  # no id holds NUL: this one alone
-        start = after or ScopeKey("", "", "")
+        # SQLite begins to read at one of the two lower bounds, so both are the greater one.
+        start = ScopeKey(low, "", "") if after is None or after.session_id < low else after
         values = {
-            "low": max(low, start.session_id),
+            "low": start.session_id,
             "high": high,
             "kind": kind,
             "after_session": start.session_id,
