@@ -220,3 +220,10 @@ def test_the_first_snapshot_is_the_first_saved(store: Store) -> None:
     side = store.scope("s").fork(source.id, scope_id="side")
     side.save({"n": 1}, created_at=at(-100))
     assert scope_of(store, "s", "side").forked_from == SnapshotRef(source.scope, source.id)
+
+
+def test_counting_ends_when_it_has_taken_too_long(store: Store) -> None:
+    fill(store)
+    found = list(overview.sessions(store, counts=True, counts_s_max=1e-9).shown)
+    assert [each.counts is None for each in found] == [False, True, True]
+    assert all(each.counts for each in overview.sessions(store, counts=True).shown)

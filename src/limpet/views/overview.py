@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import cached_property
 from itertools import groupby
+from math import inf
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, get_args
 
 from limpet.api.store import Store
@@ -113,7 +114,7 @@ class _Asked(NamedTuple):
     limit: int | None
     after: SessionAge | None
     where: Where
-    counts: bool
+    counts_s_max: float
     attention: bool
 
 
@@ -132,6 +133,7 @@ class Sessions:
         self.is_cut = False
         self._store = store
         self._asked = asked
+        self._counting_s = 0.0
 
     @cached_property
     def total(self) -> int | None:
@@ -225,9 +227,18 @@ class Sessions:
             head=head,
             head_bytes=sum(each.size for each in heads),
             about=told,
-            counts=_session_counts(store, session_id, found) if self._asked.counts else None,
+            counts=self._counts(session_id, found),
             attention=tuple(reasons(store, found)) if self._asked.attention else (),
         )
+
+    def _counts(self, session_id: str, found: "list[_ScopeHead]") -> Counts | None:
+        if self._counting_s >= self._asked.counts_s_max:
+            return None
+        clock = self._store.driver.tools.clock.monotonic
+        begun = clock()
+        counts = _session_counts(self._store, session_id, found)
+        self._counting_s += clock() - begun
+        return counts
 
 
 def sessions(
@@ -239,6 +250,7 @@ def sessions(
     after: str | None = None,
     where: Where = EVERY,
     counts: bool = False,
+    counts_s_max: float = inf,
     attention: bool = False,
 ) -> Sessions:
     """Return the sessions whose id begins with `prefix`, or a page of them.
@@ -248,15 +260,17 @@ def sessions(
     head, as does "age" without a limit. In the order of names nothing is read ahead.
 
     Of each session that is shown one state is read; with `counts` also its statistics and the
-    snapshots without a child, with `attention` the leases of what is running. `after` is `next` of
-    the page before.
+    snapshots without a child, until that has taken `counts_s_max`; with `attention` the leases of
+    what is running. `after` is `next` of the page before.
     """
     if sort not in get_args(Sort):
         raise InvalidInput(f"unknown sort order. sort=`{sort}`")
     limit = limits.check_count("limit", limit)
     last = None if after is None else age_at(after)
     prefix = check_prefix(prefix)
-    return Sessions(store, _Asked(prefix, sort, limit, last, where, counts, attention))
+    return Sessions(
+        store, _Asked(prefix, sort, limit, last, where, counts_s_max if counts else 0.0, attention)
+    )
 
 
 def reads_heads_one_by_one(store: Store) -> bool:

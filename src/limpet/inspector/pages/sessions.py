@@ -18,6 +18,7 @@ from limpet.views.chat import turn_text
 from limpet.views.overview import SessionOverview, Where
 
 _SHOWN = 50
+_COUNTS_S_MAX = 0.5  # a session with 100,000 snapshots takes about as long as a page without it
 _ROWS, _END = "<!-- rows -->", "<!-- end -->"  # where the parts of a page that is sent go
 _SORTS = {"age": "newest", "name": "name", "size": "stored size", "snapshots": "snapshots"}
 _AGES = (
@@ -80,6 +81,7 @@ class _Asked(NamedTuple):
             where=self.where,
             # They are read from the whole history of a session.
             counts=not self.is_slow,
+            counts_s_max=_COUNTS_S_MAX,
             attention=True,
         )
 
@@ -157,7 +159,7 @@ def _table(call: Call, asked: _Asked, rows: Sequence[_Row], group: str | None = 
             groups.append((name, []))
             group = name
         groups[-1][1].append(row)
-    return rendered(call, "_sessions_rows.html", groups=groups)
+    return rendered(call, "_sessions_rows.html", groups=groups, is_slow=asked.is_slow)
 
 
 def _group_of(call: Call, asked: _Asked, row: _Row) -> str | None:
