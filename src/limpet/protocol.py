@@ -255,6 +255,13 @@ class FoundNote(NamedTuple):
     updated_at: int
 
 
+class SessionAge(NamedTuple):
+    """A session, and when its newest head was created, in microseconds; None without a head."""
+
+    session_id: str
+    created_at: int | None
+
+
 Found: TypeAlias = tuple[SnapshotInfo, bytes]
 """A snapshot and its encoded state."""
 
@@ -325,6 +332,14 @@ class Backend(Protocol):
 
     def list_sessions(self, *, prefix: str, after: str, limit: int) -> list[str]:
         """Return a page of the sessions that hold anything, in text order."""
+        ...
+
+    def list_newest(self, *, prefix: str, after: SessionAge | None, limit: int) -> list[SessionAge]:
+        """Return a page of the sessions that hold anything, those with the newest head first.
+
+        By the greatest `created_at` of their heads, then in text order; those without a head come
+        last. Heads are not verified: a damaged one may or may not count.
+        """
         ...
 
     def list_scopes(

@@ -26,7 +26,17 @@ REQUESTS_EACH = 40  # of an operation
 
 STORE_WIDE = {"refs", "compact", "check", "repair"}  # 403 with a prefix
 FREE = {"about", "unlisted"}  # takes no address: it shows what is inside
-LISTS = {"sessions", "scopes", "history", "watch", "changes", "revisions", "find_notes", "stats"}
+LISTS = {
+    "sessions",
+    "newest",
+    "scopes",
+    "history",
+    "watch",
+    "changes",
+    "revisions",
+    "find_notes",
+    "stats",
+}
 
 
 def needs_session(operation: Operation) -> bool:

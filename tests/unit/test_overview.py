@@ -5,13 +5,14 @@ from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import limpet
 from limpet import InvalidInput, SnapshotRef, Store
 from limpet.views import overview
-from limpet.views.overview import Counts, ScopeOverview, SessionOverview
+from limpet.views.overview import Counts, ScopeOverview, SessionOverview, Where
 
 START = datetime(2024, 1, 1, tzinfo=UTC)
 
@@ -220,3 +221,58 @@ def test_the_first_snapshot_is_the_first_saved(store: Store) -> None:
     side = store.scope("s").fork(source.id, scope_id="side")
     side.save({"n": 1}, created_at=at(-100))
     assert scope_of(store, "s", "side").forked_from == SnapshotRef(source.scope, source.id)
+
+
+def test_counting_ends_when_it_has_taken_too_long(store: Store) -> None:
+    fill(store)
+    found = list(overview.sessions(store, counts=True, counts_s_max=1e-9).shown)
+    assert [each.counts is None for each in found] == [False, True, True]
+    assert all(each.counts for each in overview.sessions(store, counts=True).shown)
+
+
+@pytest.mark.parametrize("sort", ["age", "name", "size", "snapshots"])
+@pytest.mark.parametrize("where", [Where(), Where(kind="agent"), Where(text="")])
+def test_pages_of_one_are_the_whole_list(store: Store, sort: overview.Sort, where: Where) -> None:
+    fill(store)
+    store.scope("notes").set_note("n", 1)
+    every = names(overview.sessions(store, sort=sort, where=where))
+    paged: list[str] = []
+    after: str | None = None
+    while True:
+        page = overview.sessions(store, sort=sort, where=where, limit=1, after=after)
+        paged += names(page)
+        assert page.total == len(every) == 4
+        after = page.next
+        if after is None:
+            break
+    assert paged == every
+
+
+def test_sessions_are_filtered_by_their_heads_and_by_what_is_said(store: Store) -> None:
+    fill(store)
+    store.scope("d").save({"messages": [{"role": "user", "content": "Straße"}]}, status="failed")
+
+    def found(**where: Any) -> list[str]:
+        return names(overview.sessions(store, sort="name", where=Where(**where)))
+
+    assert found(status="running") == ["c"]  # of the newest head alone
+    assert found(kind="graph") == ["c"]
+    assert found(attention=True) == ["c", "d"]
+    assert found(text="STRASSE") == ["d"]
+    assert found(text="strasse", status="completed") == []
+    told = {
+        each.session_id: each.attention for each in overview.sessions(store, attention=True).shown
+    }
+    assert told == {"a": (), "b": (), "c": ("running, but no worker holds it",), "d": ("failed",)}
+
+
+def test_a_search_for_a_text_goes_on_where_it_stopped(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(overview, "LOOKED_MAX", 2)
+    fill(store)
+    store.scope("b").set_note("title", "wanted")
+    first = overview.sessions(store, where=Where(text="wanted"), limit=5)
+    assert (names(first), first.is_cut, first.total) == (["b"], True, None)
+    rest = overview.sessions(store, where=Where(text="wanted"), limit=5, after=first.next)
+    assert (names(rest), rest.is_cut, rest.next) == ([], False, None)

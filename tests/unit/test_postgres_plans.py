@@ -22,6 +22,7 @@ PAGE_ROWS_MAX = 10 * PAGE
 
 # These count everything; the last is asked only when something is damaged.
 EVERYTHING = {
+    "list_newest",
     "totals",
     "stored_bytes",
     "largest_sessions",
@@ -248,7 +249,19 @@ def test_a_page_of_a_listing_touches_few_rows(planner: Planner) -> None:
 
 def test_what_counts_everything_comes_to_an_end(planner: Planner) -> None:
     """It reads the tables, each once and not once for each row of another."""
-    asked = {"totals": {"session_id": None}, "largest_sessions": (10,), "unfolded_scopes": (2048,)}
+    asked = {
+        "totals": {"session_id": None},
+        "largest_sessions": (10,),
+        "unfolded_scopes": (2048,),
+        "list_newest": {
+            **QUERY,
+            "after": "",
+            "high": None,
+            "low": "",
+            "first": True,
+            "newest": None,
+        },
+    }
     for name in sorted(EVERYTHING):
         rows = touched(planner.plan(name, asked.get(name, ())))
         assert max(rows.values()) <= 2.5 * SNAPSHOTS, name

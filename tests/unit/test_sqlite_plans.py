@@ -198,3 +198,41 @@ def fill(backend: Backend, commits: list[Commit]) -> None:
     with backend._file.transaction(write=True) as transaction:  # type: ignore[attr-defined]
         for commit in commits:
             apply_commit(Tables(transaction), commit)
+
+
+@pytest.mark.parametrize("name", ["list_scopes", "list_sessions", "find_refs"])
+def test_a_range_of_names_ends_where_it_ends(conn: sqlite3.Connection, name: str) -> None:
+    """One session of many is listed without reading the names of all that come after it."""
+    first = plan_of(conn, name)[0]
+    column = "id" if name == "find_refs" else "session_id"
+    assert first.endswith(f"({column}>? AND {column}<?)"), first
+
+
+def test_the_scopes_of_the_last_session_are_found_by_its_name(conn: sqlite3.Connection) -> None:
+    """Counted in steps of SQLite's machine: those for one session, whatever comes before it."""
+    path = conn.execute("PRAGMA database_list").fetchone()[2]
+    with limpet.open(f"sqlite:///{path}") as store:
+        for number in range(300):
+            store.scope(f"many-{number:03}").set_note("n", 1)
+        steps = {each: _steps(store, each) for each in ("many-000", "many-299", "s-6")}
+    assert max(steps.values()) < 2 * min(steps.values()), steps
+
+
+def _steps(store: limpet.Store, session_id: str) -> int:
+    backend: Any = store.driver.opened.backend
+    count = 0
+
+    def step() -> int:
+        nonlocal count
+        count += 1
+        return 0
+
+    with backend._file.transaction() as transaction:
+        transaction.conn.set_progress_handler(step, 10)
+        try:
+            backend._query = lambda action: action(Tables(transaction))
+            assert list(store.scopes(session_id))
+        finally:
+            del backend._query
+            transaction.conn.set_progress_handler(None, 0)
+    return count

@@ -16,6 +16,7 @@ from queue import Empty, SimpleQueue
 
 from limpet.backends.support.forks import renew_after_fork
 from limpet.core import commits
+from limpet.core.ages import newest_page
 from limpet.core.commits import ScopeState
 from limpet.core.leases import LeaseRow, claimed, renewed
 from limpet.core.notes import (
@@ -53,6 +54,7 @@ from limpet.protocol import (
     NoteQuery,
     NoteWrite,
     Query,
+    SessionAge,
     Target,
     Topic,
 )
@@ -294,6 +296,15 @@ class MemoryBackend:
                 and scope.holds_anything()
             }
             return heapq.nsmallest(limit, names)
+
+    def list_newest(self, *, prefix: str, after: SessionAge | None, limit: int) -> list[SessionAge]:
+        with self._open():
+            heads = (
+                (key.session_id, None if (row := scope.row(None)) is None else row.created_at)
+                for key, scope in self._scopes.items()
+                if key.session_id.startswith(prefix) and scope.holds_anything()
+            )
+            return newest_page(heads, after, limit)
 
     def list_scopes(
         self,

@@ -166,7 +166,7 @@ def _list_sessions(
     with output(wide=True) as console:
         columns = _SESSION_STORAGE_COLUMNS if long else _SESSION_COLUMNS
         print_table(console, columns, rows(now()))
-        _draw_more(console, found.total - count)
+        _draw_more(console, (found.total or 0) - count)
 
 
 def _list_scopes(

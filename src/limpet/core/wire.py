@@ -25,7 +25,7 @@ from limpet.model import (
     SnapshotRef,
     Stats,
 )
-from limpet.protocol import Found, FoundNote, Hold, Stamp, Target, Topic
+from limpet.protocol import Found, FoundNote, Hold, SessionAge, Stamp, Target, Topic
 
 _SIZE = re.compile(rb' ?\{"size":(\d+),')
 _STATE = b',"state":'
@@ -184,6 +184,23 @@ def cursor_parts(text: str, count: int) -> list[str]:
     if not isinstance(found, list) or [type(each) for each in found] != [str] * count:
         raise InvalidInput("after must be the `next` of the page before")
     return found
+
+
+def age_of(found: Any) -> SessionAge:
+    return SessionAge(found["session_id"], found["created_at"])
+
+
+def age_cursor(age: SessionAge) -> str:
+    """Return where a listing by age goes on after a session."""
+    return cursor_text(age.session_id, "" if age.created_at is None else str(age.created_at))
+
+
+def age_at(cursor: str) -> SessionAge:
+    """Undo `age_cursor`, or raise InvalidInput."""
+    session_id, text = cursor_parts(cursor, 2)
+    if re.fullmatch(r"(-?[0-9]{1,18})?", text) is None:
+        raise InvalidInput("after must be the `next` of the page before")
+    return SessionAge(session_id, int(text) if text else None)
 
 
 def seq_cursor(seq: int) -> str:

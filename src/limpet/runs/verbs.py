@@ -39,11 +39,14 @@ def get(tools: Tools, run_id: str) -> Work[RunInfo | None]:
 
 
 def _with_status(tools: Tools, backend: Backend, head: SnapshotInfo) -> RunInfo:
-    is_held = False
-    if head.status == RUNNING:
-        held = backend.read_lease(head.scope, now=tools.draw().now)
-        is_held = held is not None and held.left_us > 0 and is_alive(held.owner) is not False
-    return run_info(head, is_held=is_held)
+    held = head.status == RUNNING and is_held(tools, backend, head.scope)
+    return run_info(head, is_held=held)
+
+
+def is_held(tools: Tools, backend: Backend, scope: ScopeKey) -> bool:
+    """Return whether a worker that may be alive holds the lease of a scope."""
+    held = backend.read_lease(scope, now=tools.draw().now)
+    return held is not None and held.left_us > 0 and is_alive(held.owner) is not False
 
 
 def listed(tools: Tools, *, status: str | None, task: str | None, prefix: str) -> Walk[RunInfo]:

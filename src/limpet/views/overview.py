@@ -1,17 +1,22 @@
 """Overviews of the sessions of a store, and of the scopes of a session."""
 
-import heapq
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from datetime import UTC, datetime
+from functools import cached_property
 from itertools import groupby
-from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, get_args
+from math import inf
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, get_args
 
 from limpet.api.store import Store
+from limpet.api.verbs import check_prefix
 from limpet.core import limits
+from limpet.core.ages import newest_page
+from limpet.core.times import to_us
+from limpet.core.wire import age_at, age_cursor
 from limpet.errors import Corrupt, InvalidInput
 from limpet.model import ScopeInfo, ScopeKey, Snapshot, SnapshotInfo, SnapshotRef, Stats
+from limpet.protocol import SessionAge
+from limpet.views.attention import reasons
 from limpet.views.format import visible
 
 if TYPE_CHECKING:
@@ -22,7 +27,11 @@ Sort: TypeAlias = Literal["age", "name", "size", "snapshots"]
 TITLE_NOTE = "title"
 """The note of a scope that names its conversation."""
 
-_LONG_AGO = datetime.min.replace(tzinfo=UTC)
+LOOKED_MAX = 500
+"""How many sessions are read for one page of those with a text."""
+
+_FIRST_PAGE = 50  # scopes that are read before the first session is shown, in the order of names
+_ALL = 1 << 62
 
 
 class About(NamedTuple):
@@ -53,7 +62,8 @@ class SessionOverview(NamedTuple):
     """A session in a listing.
 
     `head` is the newest readable head of its scopes, `head_bytes` the size of all heads, and
-    `damaged` counts the scopes whose head is damaged. `counts` is None unless asked for.
+    `damaged` counts the scopes whose head is damaged. `counts` is None unless asked for. So is
+    `attention` empty, which says why the session needs it.
     """
 
     session_id: str
@@ -64,6 +74,7 @@ class SessionOverview(NamedTuple):
     head_bytes: int
     about: About
     counts: Counts | None
+    attention: tuple[str, ...]
 
 
 class ScopeOverview(NamedTuple):
@@ -77,11 +88,157 @@ class ScopeOverview(NamedTuple):
     forked_from: SnapshotRef | None
 
 
-class Sessions(NamedTuple):
-    """How many sessions there are, and the first ones, read lazily."""
+class Where(NamedTuple):
+    """Which sessions are listed: all that is given must hold.
 
-    total: int
-    shown: Iterator[SessionOverview]
+    `status` is that of the newest head, `kind` that of any scope, `attention` is for those that
+    need it (`views.attention`). `text` is in the title or the last message, in any case.
+    """
+
+    status: str | None = None
+    kind: str | None = None
+    attention: bool = False
+    text: str = ""
+
+    @property
+    def is_about_heads(self) -> bool:
+        return self.status is not None or self.kind is not None or self.attention
+
+
+EVERY = Where()
+
+
+class _Asked(NamedTuple):
+    prefix: str
+    sort: Sort
+    limit: int | None
+    after: SessionAge | None
+    where: Where
+    counts_s_max: float
+    attention: bool
+
+
+_Group: TypeAlias = list[ScopeInfo]
+
+
+class Sessions:
+    """Sessions in an order, read as `shown` yields them.
+
+    After that, `next` is where the next page begins, None at the end. `is_cut` says that a search
+    for a text stopped before its page was full, after `LOOKED_MAX` sessions.
+    """
+
+    def __init__(self, store: Store, asked: _Asked) -> None:
+        self.next: str | None = None
+        self.is_cut = False
+        self._store = store
+        self._asked = asked
+        self._counting_s = 0.0
+
+    @cached_property
+    def total(self) -> int | None:
+        """How many there are on all pages; None with a text, for which all had to be read."""
+        prefix, where = self._asked.prefix, self._asked.where
+        if where.text:
+            return None
+        if where.is_about_heads:
+            return sum(1 for _ in self._matching(None))
+        return sum(1 for _ in self._store.sessions(prefix=prefix))
+
+    @property
+    def shown(self) -> Iterator[SessionOverview]:
+        """Yield the sessions of the page."""
+        (_, _, limit, _, where, _, _), store = self._asked, self._store
+        count = looked = 0
+        last: SessionAge | None = None
+        for age, group in self._ordered():
+            if count == limit or (where.text and looked == LOOKED_MAX):
+                self.next = None if last is None else age_cursor(last)
+                self.is_cut = count != limit
+                return
+            last, looked = age, looked + 1
+            found = self._session(age.session_id, group or list(store.scopes(age.session_id)))
+            if found is not None:
+                count += 1
+                yield found
+
+    def _ordered(self) -> Iterator[tuple[SessionAge, _Group | None]]:
+        """Yield sessions after what they are sorted by, and their scopes if these are known."""
+        prefix, sort, limit, after, where, _, _ = self._asked
+        if sort == "name":
+            for session_id, group in self._matching(None if after is None else after.session_id):
+                yield SessionAge(session_id, None), group
+            return
+        wanted = LOOKED_MAX if where.text else limit
+        wanted = _ALL if wanted is None else wanted + 1  # is there another page?
+        is_short = wanted <= limits.PAGE_ITEMS_MAX
+        if sort == "age" and is_short and not where.is_about_heads:
+            ages = self._store.driver.run(
+                lambda backend: backend.list_newest(prefix=prefix, after=after, limit=wanted)
+            )
+        else:
+            ages = newest_page(self._ranked(), after, wanted)
+        yield from ((each, None) for each in ages)
+
+    def _ranked(self) -> Iterator[tuple[str, int | None]]:
+        """Yield each session with what it is sorted by, the largest first."""
+        sort, total = self._asked.sort, 0
+        for session_id, group in self._matching(None):
+            total += 1
+            if sort == "age":
+                newest = _newest(group)
+                yield session_id, None if newest is None else to_us("time", newest.created_at)
+            else:
+                stats = _stats(self._store, session_id)
+                size = None if stats is None else stats.stored_bytes
+                yield session_id, size if sort == "size" or stats is None else stats.snapshots
+        if not self._asked.where.text:
+            self.total = total  # need not be counted again
+
+    def _matching(self, after: str | None) -> Iterator[tuple[str, _Group]]:
+        """Yield the sessions whose heads match, in the order of their names."""
+        where = self._asked.where
+        for session_id, group in _groups(self._store, self._asked.prefix, after):
+            newest = _newest(group)
+            is_wanted = where.status is None or (
+                newest is not None and newest.status == where.status
+            )
+            if where.kind is not None:
+                is_wanted &= any(each.key.kind == where.kind for each in group)
+            if is_wanted and where.attention:
+                is_wanted = bool(reasons(self._store, _scope_heads(group, self._store)))
+            if is_wanted:
+                yield session_id, group
+
+    def _session(self, session_id: str, group: _Group) -> SessionOverview | None:
+        """Return a session unless it was deleted meanwhile, or is not about the text asked for."""
+        store, found = self._store, list(_scope_heads(group, self._store))
+        heads = [each.head for each in found if each.head is not None]
+        head = max(heads, key=lambda info: info.created_at, default=None)
+        # A fork has no notes of its own, so the title is that of the main scope.
+        told = about(store, head, ScopeKey(session_id))
+        if not found or not _has_text(told, self._asked.where.text):
+            return None
+        return SessionOverview(
+            session_id,
+            kinds=tuple(dict.fromkeys(each.key.kind for each in found)),
+            scopes=len(found),
+            damaged=sum(each.damaged for each in found),
+            head=head,
+            head_bytes=sum(each.size for each in heads),
+            about=told,
+            counts=self._counts(session_id, found),
+            attention=tuple(reasons(store, found)) if self._asked.attention else (),
+        )
+
+    def _counts(self, session_id: str, found: "list[_ScopeHead]") -> Counts | None:
+        if self._counting_s >= self._asked.counts_s_max:
+            return None
+        clock = self._store.driver.tools.clock.monotonic
+        begun = clock()
+        counts = _session_counts(self._store, session_id, found)
+        self._counting_s += clock() - begun
+        return counts
 
 
 def sessions(
@@ -90,53 +247,76 @@ def sessions(
     prefix: str = "",
     sort: Sort = "age",
     limit: int | None = None,
+    after: str | None = None,
+    where: Where = EVERY,
     counts: bool = False,
+    counts_s_max: float = inf,
+    attention: bool = False,
 ) -> Sessions:
-    """Return the first sessions whose id begins with `prefix`.
+    """Return the sessions whose id begins with `prefix`, or a page of them.
 
     "age" sorts by the newest head, "size" and "snapshots" the largest first, "name" in the order of
-    the store. "size" and "snapshots" read the statistics of every session, "age" every head. At
-    most `limit` ids are held. Of each session that is shown, one state is read; with `counts` also
-    its statistics and the snapshots without a child.
+    the store. "size" and "snapshots" read the statistics of every session; `where` reads every
+    head, as does "age" without a limit. In the order of names nothing is read ahead.
+
+    Of each session that is shown one state is read; with `counts` also its statistics and the
+    snapshots without a child, until that has taken `counts_s_max`; with `attention` the leases of
+    what is running. `after` is `next` of the page before.
     """
     if sort not in get_args(Sort):
         raise InvalidInput(f"unknown sort order. sort=`{sort}`")
     limit = limits.check_count("limit", limit)
-    total = 0
-
-    def counted() -> Iterator[tuple[Any, str]]:
-        nonlocal total
-        for each in _ranked(store, prefix, sort):
-            total += 1
-            yield each
-
-    # Both are stable.
-    if limit is None:
-        ranked = sorted(counted(), key=itemgetter(0), reverse=True)
-    else:
-        most = max(1, limit)  # nlargest(0) would not count
-        ranked = heapq.nlargest(most, counted(), key=itemgetter(0))[:limit]
-    overviews = (_session(store, session_id, counts=counts) for _, session_id in ranked)
-    return Sessions(total, (each for each in overviews if each is not None))
-
-
-def _session(store: Store, session_id: str, *, counts: bool) -> SessionOverview | None:
-    found = list(_scope_heads(store.scopes(session_id), store))
-    if not found:
-        return None
-    heads = [each.head for each in found if each.head is not None]
-    head = max(heads, key=lambda info: info.created_at, default=None)
-    return SessionOverview(
-        session_id,
-        kinds=tuple(dict.fromkeys(each.key.kind for each in found)),
-        scopes=len(found),
-        damaged=sum(each.damaged for each in found),
-        head=head,
-        head_bytes=sum(each.size for each in heads),
-        # A fork has no notes of its own, so the title is that of the main scope.
-        about=about(store, head, ScopeKey(session_id)),
-        counts=_session_counts(store, session_id, found) if counts else None,
+    last = None if after is None else age_at(after)
+    prefix = check_prefix(prefix)
+    return Sessions(
+        store, _Asked(prefix, sort, limit, last, where, counts_s_max if counts else 0.0, attention)
     )
+
+
+def reads_heads_one_by_one(store: Store) -> bool:
+    """Return whether each head is a request of its own, so that to sort by age takes long.
+
+    That is so in a bucket or a folder, where nothing is done to several scopes in one step.
+    """
+    return store.driver.run(lambda backend: "atomic" not in backend.capabilities)
+
+
+def _groups(store: Store, prefix: str, after: str | None) -> Iterator[tuple[str, _Group]]:
+    """Yield each session after `after` with its scopes, in the order of their names."""
+
+    def read(last: ScopeKey | None, size: int) -> list[ScopeInfo]:
+        return store.driver.run(
+            lambda backend: backend.list_scopes(
+                session_id=None, kind=None, prefix=prefix, after=last, limit=size
+            )
+        )
+
+    def listed() -> Iterator[ScopeInfo]:
+        last, size = None if after is None else ScopeKey(after), _FIRST_PAGE
+        while True:
+            page = read(last, size)
+            yield from page
+            if len(page) < size:
+                return
+            last, size = page[-1].key, min(2 * size, limits.PAGE_ITEMS_MAX)
+
+    for session_id, group in groupby(listed(), key=lambda each: each.key.session_id):
+        if after is None or session_id > after:
+            yield session_id, list(group)
+
+
+def _newest(group: _Group) -> SnapshotInfo | None:
+    heads = (each.head for each in group if each.head is not None)
+    return max(heads, key=lambda info: info.created_at, default=None)
+
+
+def _has_text(told: About, text: str) -> bool:
+    if not text:
+        return True
+    from limpet.views.chat import turn_text
+
+    said = "" if told.last is None else turn_text(told.last)
+    return text.casefold() in f"{told.title or ''}\n{said}".casefold()
 
 
 def _session_counts(store: Store, session_id: str, found: "list[_ScopeHead]") -> Counts:
@@ -197,7 +377,7 @@ class _ScopeHead(NamedTuple):
     damaged: bool
 
 
-def _scope_heads(listed: Iterator[ScopeInfo], store: Store) -> Iterator[_ScopeHead]:
+def _scope_heads(listed: Iterable[ScopeInfo], store: Store) -> Iterator[_ScopeHead]:
     """Yield scopes with their heads; a listing gives None for a damaged head too."""
     for key, head in ((each.key, each.head) for each in listed):
         damaged = False
@@ -260,19 +440,3 @@ def _scope_counts(store: Store, scope: _ScopeHead) -> tuple[Counts, SnapshotRef 
     branches = _count_branches(len(ends), sum(ends.values()), scope)
     source = None if first is None else first.forked_from
     return Counts(count, branches, size), source
-
-
-def _ranked(store: Store, prefix: str, sort: Sort) -> Iterator[tuple[Any, str]]:
-    """Yield each session after what it is sorted by, the largest first."""
-    if sort == "age":
-        listed = store.scopes(prefix=prefix)
-        for session_id, group in groupby(listed, key=lambda each: each.key.session_id):
-            moments = [each.head.created_at for each in group if each.head is not None]
-            yield max(moments, default=_LONG_AGO), session_id
-        return
-    for session_id in store.sessions(prefix=prefix):
-        stats = None if sort == "name" else _stats(store, session_id)
-        if stats is None:
-            yield 0, session_id
-        else:
-            yield stats.stored_bytes if sort == "size" else stats.snapshots, session_id

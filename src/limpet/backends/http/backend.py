@@ -43,6 +43,7 @@ from limpet.protocol import (
     NoteQuery,
     NoteWrite,
     Query,
+    SessionAge,
     Stamp,
     Target,
     Topic,
@@ -175,6 +176,11 @@ class HttpBackend:
 
     def list_sessions(self, *, prefix: str, after: str, limit: int) -> list[str]:
         return self._pages(Request("GET", "/v1/sessions", _query(prefix=prefix)), after, limit, str)
+
+    def list_newest(self, *, prefix: str, after: SessionAge | None, limit: int) -> list[SessionAge]:
+        request = Request("GET", "/v1/newest", _query(prefix=prefix))
+        cursor = None if after is None else wire.age_cursor(after)
+        return self._pages(request, cursor, limit, wire.age_of)
 
     def list_scopes(
         self,

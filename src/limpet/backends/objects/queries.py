@@ -17,10 +17,12 @@ from limpet.backends.objects.scopes import Listing
 from limpet.backends.objects.storage import Gone, Held, walk
 from limpet.backends.objects.writer import Part
 from limpet.core import ids
+from limpet.core.ages import newest_page
 from limpet.core.rows import info_of
+from limpet.core.times import to_us
 from limpet.errors import Corrupt, Unsupported
 from limpet.model import ScopeInfo, ScopeKey, SnapshotInfo, SnapshotRef, Stats
-from limpet.protocol import Found, Query
+from limpet.protocol import Found, Query, SessionAge
 
 T = TypeVar("T")
 
@@ -115,6 +117,14 @@ class Queries(Part):
 
     def list_sessions(self, *, prefix: str, after: str, limit: int) -> list[str]:
         return list(islice(self._scopes.session_ids(prefix, after), limit))
+
+    def list_newest(self, *, prefix: str, after: SessionAge | None, limit: int) -> list[SessionAge]:
+        found = ((each, self._head_info(each)) for each in self._scopes.walk(prefix=prefix))
+        heads = (
+            (each.scope.session_id, None if head is None else to_us("created_at", head.created_at))
+            for each, head in found
+        )
+        return newest_page(heads, after, limit)
 
     def list_scopes(
         self,

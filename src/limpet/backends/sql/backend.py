@@ -7,7 +7,6 @@ docstring of `protocol.Backend` is a promise that holds here.
 from __future__ import annotations  # those of inner functions are not evaluated on each call
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from functools import partial
 from itertools import pairwise
 from operator import methodcaller
@@ -19,9 +18,9 @@ from limpet.backends.sql.check_rows import damage_of
 from limpet.backends.sql.commit import LastBody, PreparedDelta, cache_cost
 from limpet.backends.sql.continuing import KNOWN_SCOPES_BYTES_MAX, KnownScope
 from limpet.backends.sql.folding import FoldedUpTo, fold_some, unfolded_scopes
+from limpet.backends.sql.listed import age_of, head_of, name_of, ref_of, scope_info_of, scope_key_of
 from limpet.backends.sql.notes import change_notes, good_note, reader_of
 from limpet.backends.sql.tables import (
-    SNAPSHOT_COLUMNS,
     ScopeRow,
     Tables,
     is_text,
@@ -63,6 +62,7 @@ from limpet.protocol import (
     NoteQuery,
     NoteWrite,
     Query,
+    SessionAge,
     Target,
 )
 
@@ -181,15 +181,24 @@ class SqlBackend:
 
     def find_refs(self, id_prefix: str, *, limit: int) -> list[SnapshotRef]:
         values = {"low": id_prefix, "high": prefix_end(id_prefix)}
-        return self._query(lambda tables: tables.transaction.page("find_refs", values, _ref, limit))
+        return self._query(
+            lambda tables: tables.transaction.page("find_refs", values, ref_of, limit)
+        )
 
     def list_sessions(self, *, prefix: str, after: str, limit: int) -> list[str]:
         values = {"low": prefix, "high": prefix_end(prefix), "after": after}
         found = self._query(
-            lambda tables: tables.transaction.page("list_sessions", values, _name, limit)
+            lambda tables: tables.transaction.page("list_sessions", values, name_of, limit)
         )
         _check_order([after, *found], "sessions")
         return found
+
+    def list_newest(self, *, prefix: str, after: SessionAge | None, limit: int) -> list[SessionAge]:
+        values: dict[str, Any] = {"low": prefix, "high": prefix_end(prefix), "first": not after}
+        values["after"], values["newest"] = after or ("", None)
+        return self._query(
+            lambda tables: tables.transaction.page("list_newest", values, age_of, limit)
+        )
 
     def list_scopes(
         self,
@@ -205,9 +214,10 @@ class SqlBackend:
             if not session_id.startswith(prefix):
                 return []
             low, high = session_id, session_id + "\x01"  # no id holds NUL: this one alone
-        start = after or ScopeKey("", "", "")
+        # SQLite begins to read at one of the two lower bounds, so both are the greater one.
+        start = ScopeKey(low, "", "") if after is None or after.session_id < low else after
         values = {
-            "low": max(low, start.session_id),
+            "low": start.session_id,
             "high": high,
             "kind": kind,
             "after_session": start.session_id,
@@ -215,7 +225,7 @@ class SqlBackend:
             "after_scope": start.scope_id,
         }
         found = self._query(
-            lambda tables: tables.transaction.page("list_scopes", values, _scope_info, limit)
+            lambda tables: tables.transaction.page("list_scopes", values, scope_info_of, limit)
         )
         keys = (each.key for each in found)
         _check_order([(key.session_id, key.kind, key.scope_id) for key in keys], "scopes")
@@ -288,7 +298,7 @@ class SqlBackend:
     def list_largest_heads(self, session_id: str, *, limit: int) -> list[SnapshotInfo]:
         values = {"session_id": session_id, "limit": limit}
         return self._query(
-            lambda tables: tables.transaction.page("largest_heads", values, _head, limit)
+            lambda tables: tables.transaction.page("largest_heads", values, head_of, limit)
         )
 
     def read_stats(self, session_id: str | None, *, limit: int) -> Stats:
@@ -513,7 +523,7 @@ def _matches(tables: Tables, query: Query, limit: int) -> list[SnapshotInfo]:
         name = "history_of_sessions"
 
     def take(columns: Any) -> SnapshotInfo | None:
-        key = _scope_key(columns)
+        key = scope_key_of(columns)
         if key is None:
             return None
         try:
@@ -543,7 +553,7 @@ def _names(tables: Tables, name: str, scope: ScopeKey, after: str, limit: int) -
     damaged = _damaged_head(tables, found) if name == "list_ids" else None
 
     def take(columns: Any) -> str | None:
-        return None if columns[0] == damaged else _name(columns)
+        return None if columns[0] == damaged else name_of(columns)
 
     names = tables.transaction.page(name, {"pk": found.pk, "after": after}, take, limit)
     _check_order([after, *names], "ids")
@@ -557,37 +567,6 @@ def _damaged_head(tables: Tables, scope: ScopeRow) -> str | None:
     except Corrupt:
         return None if scope.shown is None else scope.shown.id
     return None
-
-
-def _name(found: Any) -> str | None:
-    (name,) = found
-    return name if is_text(name) else None
-
-
-def _ref(found: Any) -> SnapshotRef | None:
-    id, *names = found
-    return SnapshotRef(ScopeKey(*names), id) if is_text(id, *names) else None
-
-
-def _scope_info(columns: Any) -> ScopeInfo | None:
-    key = _scope_key(columns)
-    if key is None:
-        return None
-    head = None
-    if columns[0] is not None:
-        with suppress(Corrupt):
-            head = info_of(key, verified(columns))
-    return ScopeInfo(key, head)
-
-
-def _head(columns: Any) -> SnapshotInfo | None:
-    found = _scope_info(columns)
-    return None if found is None else found.head
-
-
-def _scope_key(columns: Any) -> ScopeKey | None:
-    names = columns[SNAPSHOT_COLUMNS:]
-    return ScopeKey._make(names) if is_text(*names) else None
 
 
 def _now(scope: ScopeRow | None, now: int) -> int:

@@ -1,23 +1,191 @@
-"""The list of sessions."""
+"""The list of sessions: filters and orders in its address, pages, and what needs attention."""
+
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from datetime import timedelta
+from typing import Any, NamedTuple, cast
 
 from limpet.api.store import Store
+from limpet.core.times import from_us
+from limpet.errors import LimpetError
 from limpet.inspector import links
-from limpet.inspector.page import page, render
+from limpet.inspector.page import html, page, redirect, rendered, stream
 from limpet.server.answers import Response
-from limpet.server.call import Call
+from limpet.server.call import Call, Param
+from limpet.server.operations.declare import AFTER, PREFIX_PARAM, STATUS_PARAM
+from limpet.server.schema import BOOLEAN, TEXT
 from limpet.views import overview
+from limpet.views.chat import turn_text
+from limpet.views.overview import SessionOverview, Where
+
+_SHOWN = 50
+_COUNTS_S_MAX = 0.5  # a session with 100,000 snapshots takes about as long as a page without it
+_ROWS, _END = "<!-- rows -->", "<!-- end -->"  # where the parts of a page that is sent go
+_SORTS = {"age": "newest", "name": "name", "size": "stored size", "snapshots": "snapshots"}
+_AGES = (
+    (timedelta(hours=1), "Last hour"),
+    (timedelta(days=1), "Last 24 hours"),
+    (timedelta(days=7), "Last 7 days"),
+    (timedelta(days=30), "Last 30 days"),
+)
+_PARAMS = (
+    PREFIX_PARAM,
+    Param("text", TEXT, "a text in the title or the last message"),
+    STATUS_PARAM,
+    Param("kind", TEXT, "only with a scope of this kind"),
+    Param("attention", BOOLEAN, "only those that need attention"),
+    Param("sort", TEXT, "age, name, size or snapshots"),
+    AFTER,
+)
 
 
-@page("/ui")
+class _Row(NamedTuple):
+    session: SessionOverview
+    message: str
+
+
+class _Asked(NamedTuple):
+    """A list as its address asks for it. `is_slow`: rows are sent as they are read."""
+
+    prefix: str
+    params: dict[str, Any]
+    sort: overview.Sort
+    is_slow: bool
+
+    @property
+    def where(self) -> Where:
+        given = self.params
+        text, attention = given.get("text", ""), given.get("attention", False)
+        return Where(given.get("status"), given.get("kind"), attention, text)
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """All parameters, as a form shows them."""
+        return {**{each.name: "" for each in _PARAMS}, **self.params}
+
+    @property
+    def is_filtered(self) -> bool:
+        return bool(self.params.keys() - {"sort", "after"})
+
+    @property
+    def is_about_attention(self) -> bool:
+        """Whether nothing else is asked for."""
+        return self.params.keys() - {"sort", "after"} == {"attention"}
+
+    def read(self, store: Store) -> overview.Sessions:
+        return overview.sessions(
+            store,
+            prefix=self.prefix,
+            sort=self.sort,
+            limit=_SHOWN,
+            after=self.params.get("after"),
+            where=self.where,
+            # They are read from the whole history of a session.
+            counts=not self.is_slow,
+            counts_s_max=_COUNTS_S_MAX,
+            attention=True,
+        )
+
+
+@page("/ui", *_PARAMS)
 async def list_sessions(call: Call) -> Response:
     """The sessions of the store, the newest first."""
+    given = {name: value for name, value in call.params.items() if value not in ("", False)}
+    if given != call.params:  # an empty field of the form
+        named = {name: "true" if value is True else value for name, value in given.items()}
+        return redirect(links.url("", **named))
+    prefix = call.prefix
+    is_slow = await call.store.run(overview.reads_heads_one_by_one)
+    sort = given.get("sort", "name" if is_slow else "age")
+    asked = _Asked(prefix, given, cast(overview.Sort, sort), is_slow)
+    found = await call.store.run(asked.read)
+    if is_slow:
+        return stream(_parts(call, asked, found))
+    rows, total = await call.store.run(lambda _: (list(_rows(found.shown)), found.total))
+    before, between, after = _frame(call, asked)
+    return html(
+        before
+        + _table(call, asked, rows)
+        + between
+        + _end(call, asked, found, total, is_empty=not rows)
+        + after
+    )
 
-    def read(store: Store) -> list[overview.SessionOverview]:
-        return list(overview.sessions(store, prefix=call.prefix, limit=50).shown)
 
-    return render(
+async def _parts(call: Call, asked: _Asked, found: overview.Sessions) -> AsyncGenerator[str, None]:
+    """Yield the page as it is read: first its frame, then row by row."""
+    before, between, after = _frame(call, asked)
+    yield before
+    rows, group, is_empty = _rows(found.shown), None, True
+    try:
+        while (row := await call.store.run(lambda _: next(rows, None))) is not None:
+            yield _table(call, asked, [row], group)
+            group, is_empty = _group_of(call, asked, row) or group, False
+    except LimpetError as error:
+        yield between + rendered(call, "_sessions_cut.html", message=str(error)) + after
+        return
+    yield between + _end(call, asked, found, None, is_empty=is_empty) + after
+
+
+def _rows(shown: Iterator[SessionOverview]) -> Iterator[_Row]:
+    for each in shown:
+        last = each.about.last
+        yield _Row(each, "" if last is None else turn_text(last))
+
+
+def _frame(call: Call, asked: _Asked) -> tuple[str, str, str]:
+    """Return the page up to its rows, from there to its end, and the rest."""
+    sort = [] if asked.sort == "age" else ["--sort", asked.sort]
+    given = asked.params.get("prefix")
+    prefix = [] if given is None else ["--prefix", given]
+    text = rendered(
         call,
         "sessions.html",
-        sessions=await call.store.run(read),
-        command=links.command(call.driver.opened.url, "ls"),
+        asked=asked,
+        given=asked.given,
+        sorts=_SORTS,
+        command=links.command(call.driver.opened.url, "ls", *prefix, *sort),
     )
+    before, _, rest = text.partition(_ROWS)
+    between, _, after = rest.partition(_END)
+    return before, between, after
+
+
+def _table(call: Call, asked: _Asked, rows: Sequence[_Row], group: str | None = None) -> str:
+    """Return rows under the names of their groups; `group` is that of the row before them."""
+    groups: list[tuple[str | None, list[_Row]]] = [(None, [])]
+    for row in rows:
+        name = _group_of(call, asked, row)
+        if name not in (group, None):
+            groups.append((name, []))
+            group = name
+        groups[-1][1].append(row)
+    return rendered(call, "_sessions_rows.html", groups=groups, is_slow=asked.is_slow)
+
+
+def _group_of(call: Call, asked: _Asked, row: _Row) -> str | None:
+    """Return the time in which a session was changed last, None if that is not known."""
+    head = row.session.head
+    if asked.sort != "age" or head is None:
+        return None
+    age = from_us(call.driver.tools.draw().now) - head.created_at
+    return next((name for longest, name in _AGES if age < longest), "Older")
+
+
+def _end(
+    call: Call, asked: _Asked, found: overview.Sessions, total: int | None, *, is_empty: bool
+) -> str:
+    return rendered(
+        call,
+        "_sessions_end.html",
+        is_empty=is_empty,
+        asked=asked,
+        given=asked.given,
+        total=total,
+        looked_max=overview.LOOKED_MAX if found.is_cut else None,
+        first={name: value for name, value in _texts(asked.params).items() if name != "after"},
+        next_page=None if found.next is None else {**_texts(asked.params), "after": found.next},
+    )
+
+
+def _texts(params: dict[str, Any]) -> dict[str, str]:
+    return {name: "true" if value is True else value for name, value in params.items()}

@@ -6,7 +6,7 @@ from typing import Any
 from limpet.api import upkeep
 from limpet.core import limits, wire
 from limpet.model import JSON, ScopeInfo, ScopeKey, SnapshotInfo
-from limpet.protocol import Backend, FoundNote, NoteQuery, Query, Target
+from limpet.protocol import Backend, FoundNote, NoteQuery, Query, SessionAge, Target
 from limpet.server import answers, schema
 from limpet.server.answers import Listing
 from limpet.server.call import Call, Param, seq_after
@@ -72,6 +72,24 @@ async def sessions(call: Call) -> Result:
         return backend.list_sessions(prefix=prefix, after=after or "", limit=limit)
 
     return Listing(fetch, str, str)
+
+
+@operation(
+    "GET",
+    "/v1/newest",
+    PREFIX_PARAM,
+    *PAGE,
+    answer=answers.page_of(record({"session_id": ID, "created_at": {"type": ["integer", "null"]}})),
+)
+async def newest(call: Call) -> Result:
+    """The sessions, those with the newest head first; `created_at` is in microseconds."""
+    prefix = call.prefix
+
+    def fetch(backend: Backend, after: str | None, limit: int) -> list[SessionAge]:
+        last = None if after is None else wire.age_at(after)
+        return backend.list_newest(prefix=prefix, after=last, limit=limit)
+
+    return Listing(fetch, wire.age_cursor, SessionAge._asdict)
 
 
 @operation("DELETE", "/v1/sessions", SESSION, answer=answers.DELETED)

@@ -25,6 +25,7 @@ from limpet.protocol import (
     NoteQuery,
     NoteWrite,
     Query,
+    SessionAge,
     Stamp,
 )
 from limpet.testing.conformance._kit import Kit, names
@@ -197,6 +198,26 @@ class BackendPromises(Kit):
         assert [(n.snapshot_id, n.name) for n in notes] == [("b", "3"), ("b", "4"), ("a", "0")]
         named = backend.list_notes(SCOPE, on=["b", None, "a"], name="1", after="", limit=9)
         assert [(n.snapshot_id, n.name) for n in named] == [("b", "1"), ("a", "1")]
+
+    def test_sessions_are_listed_by_their_newest_head(self, backend: Backend) -> None:
+        """By the greatest time of all their heads, then by name; without a head they come last."""
+        times = {"s1": 5, "s2": 9, "s3": 7, "s4": 7, "other": 8}
+        for number, (name, created_at) in enumerate(times.items()):
+            backend.commit(_commit(number, scope=ScopeKey(name), id="x", created_at=created_at))
+        for number, created_at in enumerate((1, 8)):
+            line = ScopeKey("s1", "line", "graph")
+            backend.commit(_commit(number, scope=line, id=f"{number}", created_at=created_at))
+        backend.commit(_commit(7, scope=ScopeKey("s2"), id="y", created_at=6))
+        for name in ("s0", "s5"):
+            backend.write_note(NoteWrite(ScopeKey(name), "n", None, b"1", Stamp(1, "f" * 16, 1)))
+
+        ages = [("s1", 8), ("s3", 7), ("s4", 7), ("s2", 6), ("s0", None), ("s5", None)]
+        assert backend.list_newest(prefix="s", after=None, limit=9) == ages
+        for at, age in enumerate(ages):
+            rest = backend.list_newest(prefix="s", after=SessionAge(*age), limit=2)
+            assert rest == ages[at + 1 : at + 3]
+        assert backend.list_newest(prefix="", after=None, limit=1) == [("other", 8)]
+        assert backend.list_newest(prefix="none", after=None, limit=1) == []
 
     def test_several_notes_are_written_and_read(self, backend: Backend) -> None:
         """In the order of the names; what is not there is left out, and is deleted quietly."""

@@ -108,6 +108,25 @@ SELECT x.session_id
  ORDER BY x.session_id
  LIMIT %(limit)s;
 
+-- name: list_newest
+-- By the newest head: reads the time of every head in the range, and sorts the sessions. One without a
+-- head comes last.
+SELECT f.session_id, f.newest
+  FROM (SELECT x.session_id, max(n.created_at) AS newest
+          FROM limpet.sessions AS x
+          JOIN limpet.scopes AS s ON s.session_pk = x.pk
+          LEFT JOIN limpet.snapshots AS n ON n.seq = s.head_seq
+         WHERE x.session_id >= %(low)s
+           AND x.session_id < coalesce(%(high)s::text, repeat(U&'\+10FFFF', 513))
+           AND (s.head_seq IS NOT NULL OR s.tip_seq IS NOT NULL OR s.fence IS NOT NULL
+                OR EXISTS (SELECT 1 FROM limpet.notes AS o WHERE o.scope_pk = s.pk))
+         GROUP BY x.session_id) AS f
+ WHERE %(first)s::boolean
+    OR f.newest < %(newest)s::bigint OR (f.newest IS NULL AND %(newest)s::bigint IS NOT NULL)
+    OR (f.newest IS NOT DISTINCT FROM %(newest)s::bigint AND f.session_id > %(after)s)
+ ORDER BY f.newest DESC NULLS LAST, f.session_id
+ LIMIT %(limit)s;
+
 -- name: list_scopes
 SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status, n.labels,
        n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum,

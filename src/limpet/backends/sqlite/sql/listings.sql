@@ -1,6 +1,8 @@
 -- The statements that list and count, in a SQLite file. A reader of a listing stops when its page is
 -- full. The columns of a snapshot come in the order of core.rows.Row, then its checksum. Names have no
--- checksum, so a name that an index and its table do not agree on is not listed.
+-- checksum, so a name that an index and its table do not agree on is not listed. A range of names ends
+-- before :high, or if that is null before a blob, which sorts behind every text; with OR it would be read
+-- to the end of the index.
 
 -- name: history_of_scope
 -- The key of the scope is the one asked for: what an index wrongly leads to fails its checksum.
@@ -36,7 +38,7 @@ SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status
  WHERE n.seq < :before
    AND n.kept
    AND (:status IS NULL OR n.status = :status)
-   AND x.session_id >= :low AND (:high IS NULL OR x.session_id < :high)
+   AND x.session_id >= :low AND x.session_id < coalesce(:high, x'ff')
    AND EXISTS (SELECT 1 FROM sessions AS i JOIN scopes AS j ON j.session_pk = i.pk
                 WHERE i.session_id = x.session_id AND j.kind = s.kind AND j.scope_id = s.scope_id
                   AND +j.pk = s.pk)
@@ -54,7 +56,7 @@ SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status
  WHERE f.name = :name AND f.value = :value AND f.seq < :before
    AND n.kept
    AND (:status IS NULL OR n.status = :status)
-   AND x.session_id >= :low AND (:high IS NULL OR x.session_id < :high)
+   AND x.session_id >= :low AND x.session_id < coalesce(:high, x'ff')
    AND NOT EXISTS (SELECT 1 FROM json_each(:labels) AS w
                     WHERE NOT EXISTS (SELECT 1 FROM labels AS l
                                        WHERE l.name = w.key AND l.value = w.value AND l.seq = n.seq))
@@ -73,7 +75,7 @@ SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status
  WHERE n.id = :id
    AND n.seq < :before
    AND n.kept
-   AND x.session_id >= :low AND (:high IS NULL OR x.session_id < :high)
+   AND x.session_id >= :low AND x.session_id < coalesce(:high, x'ff')
    AND EXISTS (SELECT 1 FROM sessions AS i JOIN scopes AS j ON j.session_pk = i.pk
                 WHERE i.session_id = x.session_id AND j.kind = s.kind AND j.scope_id = s.scope_id
                   AND +j.pk = s.pk)
@@ -86,7 +88,7 @@ SELECT n.id, x.session_id, s.scope_id, s.kind
  CROSS JOIN snapshots AS n ON n.seq = i.seq AND n.id = i.id
  CROSS JOIN scopes AS s ON s.pk = n.scope_pk
  CROSS JOIN sessions AS x ON x.pk = s.session_pk
- WHERE i.id >= :low AND (:high IS NULL OR i.id < :high)
+ WHERE i.id >= :low AND i.id < coalesce(:high, x'ff')
    AND n.kept
    AND EXISTS (SELECT 1 FROM sessions AS i JOIN scopes AS j ON j.session_pk = i.pk
                 WHERE i.session_id = x.session_id AND j.kind = s.kind AND j.scope_id = s.scope_id
@@ -106,12 +108,29 @@ SELECT x.session_id
   FROM sessions AS i
  CROSS JOIN sessions AS x ON x.pk = i.pk AND x.session_id = i.session_id
  WHERE i.session_id > :after
-   AND i.session_id >= :low AND (:high IS NULL OR i.session_id < :high)
+   AND i.session_id >= :low AND i.session_id < coalesce(:high, x'ff')
    AND EXISTS (SELECT 1 FROM scopes AS s
                 WHERE s.session_pk = x.pk
                   AND (s.head_seq IS NOT NULL OR s.tip_seq IS NOT NULL OR s.fence IS NOT NULL
                        OR EXISTS (SELECT 1 FROM notes AS o WHERE o.scope_pk = s.pk)))
  ORDER BY i.session_id;
+
+-- name: list_newest
+-- By the newest head: reads the time of every head in the range, and sorts the sessions. One without a
+-- head comes last: null is the smallest.
+SELECT x.session_id, max(n.created_at) AS newest
+  FROM sessions AS i
+ CROSS JOIN sessions AS x ON x.pk = i.pk AND x.session_id = i.session_id
+ CROSS JOIN scopes AS s ON s.session_pk = x.pk
+  LEFT JOIN snapshots AS n ON n.seq = s.head_seq
+ WHERE i.session_id >= :low AND i.session_id < coalesce(:high, x'ff')
+   AND (s.head_seq IS NOT NULL OR s.tip_seq IS NOT NULL OR s.fence IS NOT NULL
+        OR EXISTS (SELECT 1 FROM notes AS o WHERE o.scope_pk = s.pk))
+ GROUP BY i.session_id
+HAVING :first
+    OR newest < :newest OR (newest IS NULL AND :newest IS NOT NULL)
+    OR (newest IS :newest AND i.session_id > :after)
+ ORDER BY newest DESC, i.session_id;
 
 -- name: list_scopes
 SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status, n.labels,
@@ -123,7 +142,7 @@ SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status
  CROSS JOIN scopes AS s ON s.pk = j.pk AND s.session_pk = j.session_pk
                        AND s.kind = j.kind AND s.scope_id = j.scope_id
   LEFT JOIN snapshots AS n ON n.seq = s.head_seq
- WHERE i.session_id >= :low AND (:high IS NULL OR i.session_id < :high)
+ WHERE i.session_id >= :low AND i.session_id < coalesce(:high, x'ff')
    AND (:kind IS NULL OR j.kind = :kind)
    AND (i.session_id, j.kind, j.scope_id) > (:after_session, :after_kind, :after_scope)
    AND (s.head_seq IS NOT NULL OR s.tip_seq IS NOT NULL OR s.fence IS NOT NULL
@@ -187,7 +206,7 @@ SELECT n.on_id, n.name, n.rev, n.nonce, n.updated_at, CASE WHEN :values THEN n.v
   FROM (SELECT y.pk, y.session_id FROM sessions AS y WHERE y.session_id = :under
          UNION ALL
         SELECT y.pk, y.session_id FROM sessions AS y
-         WHERE y.session_id >= :low AND (:high IS NULL OR y.session_id < :high)) AS x
+         WHERE y.session_id >= :low AND y.session_id < coalesce(:high, x'ff')) AS x
  CROSS JOIN sessions AS z ON z.pk = x.pk AND z.session_id = x.session_id
  CROSS JOIN scopes AS s ON s.session_pk = x.pk AND s.kind = :kind AND s.scope_id = :scope_id
  CROSS JOIN notes AS n

@@ -1,0 +1,1 @@
+"""The pages of the inspector, on a store with a million snapshots."""

@@ -1,0 +1,155 @@
+"""Makes the stores, asks for pages, prints the table, and writes it if asked."""
+
+import argparse
+import asyncio
+import html
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import median
+from time import perf_counter, process_time
+from typing import NamedTuple
+from urllib.parse import parse_qsl, urlsplit
+
+import limpet
+from benchmarks.inspector.material import build
+from benchmarks.objects.disk import folder_on_disk
+from benchmarks.peers.venvs import ROOT
+from benchmarks.report import Result, facts, milliseconds, table
+from limpet.inspector.site import PAGES
+from limpet.server.access import Access
+from limpet.server.app import App
+from limpet.views import overview
+from tests.server.asgi import ask
+
+PAGE = ROOT / "docs" / "benchmarks" / "inspector.md"
+FIRST_S_MAX = 0.3
+BUSY = 1.0  # load for each core
+
+
+class Sizes(NamedTuple):
+    """How much is measured."""
+
+    sessions: int = 10_000
+    snapshots: int = 100  # of each session
+    repetitions: int = 15
+
+
+QUICK = Sizes(200, 10, 3)
+
+
+class Times(NamedTuple):
+    """Seconds by the clock, and of work of this process."""
+
+    wall: float
+    cpu: float
+
+    @classmethod
+    def now(cls) -> "Times":
+        return cls(perf_counter(), process_time())
+
+    def passed(self) -> "Times":
+        now = Times.now()
+        return Times(now.wall - self.wall, now.cpu - self.cpu)
+
+
+PREFACE = """\
+# The inspector
+
+Written by `make bench` (`python -m benchmarks.inspector --write`). The time from a request to the
+last byte of its answer, inside the server: the store is read, and the page is made. SQLite, one
+process, no other request at the same time; the file is in the cache of the system. A figure is the
+median of {repetitions} requests, with minimum and maximum in brackets. On a machine that is busy
+with something else the goals are not judged; *CPU* is the work of the process, which shows even
+then what a request costs.
+
+The list of sessions: {sessions:,} sessions with {snapshots:,} snapshots each. A page shows 50 of
+them, with the title, the last message, the number of snapshots and branches, and the stored size of
+each. *Newest first* is one statement; a filter by status, and *needs attention*, read every head.
+
+A goal that is missed stays in the table, marked **no**.
+
+Machine: {machine}.
+"""
+
+
+def main() -> None:
+    """Measure everything, print the page, and write it if asked."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--write", action="store_true")
+    parser.add_argument("--store", type=Path, help="a store that `material.build` made before")
+    options = parser.parse_args()
+    sizes = QUICK if options.quick else Sizes()
+    machine = "; ".join(facts())
+    # On a machine that is busy with something else a request waits for its turn.
+    judged = not options.quick and os.getloadavg()[0] < BUSY * (os.cpu_count() or 1)
+    with tempfile.TemporaryDirectory(dir=folder_on_disk()) as folder:
+        path = options.store or Path(folder) / "many.db"
+        if options.store is None:
+            begun = perf_counter()
+            build(path, sessions=sizes.sessions, snapshots=sizes.snapshots)
+            print(f"made the store: {perf_counter() - begun:.1f} s", file=sys.stderr)
+        rows = list(asyncio.run(_pages(path, sizes, judged)))
+        rows += _terminal(path, sizes)
+    text = f"{PREFACE.format(machine=machine, **sizes._asdict())}\n{table(rows)}\n"
+    print(text)
+    if options.write:
+        PAGE.write_text(text, encoding="utf-8")
+
+
+async def _pages(path: Path, sizes: Sizes, judged: bool) -> list[Result]:
+    async with limpet.open_async(f"sqlite:///{path}") as store:
+        app = App(store, Access(), PAGES)
+        first = await ask(app, "GET", "/ui")
+        found = re.search(r'rel="next" href="([^"]*)"', first.body.decode())
+        following = (
+            {} if found is None else dict(parse_qsl(urlsplit(html.unescape(found[1])).query))
+        )
+        asked = {
+            "newest first": {},
+            "newest first, the next page": following,
+            "sorted by name": {"sort": "name"},
+            "a prefix": {"prefix": "travel-0"},
+            "with a status": {"status": "failed"},
+            "needs attention": {"attention": "true"},
+            "a text in the title or the last message": {"text": "python"},
+        }
+        rows = []
+        for name, query in asked.items():
+            times = []
+            for _ in range(sizes.repetitions):
+                begun = Times.now()
+                answer = await ask(app, "GET", "/ui", query)
+                times.append(begun.passed())
+                if answer.status != 200:
+                    raise RuntimeError(answer.body.decode())
+            goal = name.startswith("newest first")
+            rows.append(_row(f"the list of sessions, {name}", times, goal, judged))
+        return rows
+
+
+def _terminal(path: Path, sizes: Sizes) -> Iterator[Result]:
+    """What `limpet ls` reads, without the start of Python."""
+    with limpet.open(f"sqlite:///{path}") as store:
+        times = []
+        for _ in range(sizes.repetitions):
+            begun = Times.now()
+            list(overview.sessions(store, limit=50).shown)
+            times.append(begun.passed())
+        yield _row("what `limpet ls` reads", times, has_goal=False, judged=False)
+
+
+def _row(name: str, times: list[Times], has_goal: bool, judged: bool) -> Result:
+    wall, cpu = sorted(each.wall for each in times), median(each.cpu for each in times)
+    middle = median(wall)
+    low, high = milliseconds(wall[0]), milliseconds(wall[-1])
+    return Result(
+        name,
+        f"{milliseconds(middle)} ({low} to {high}); CPU {milliseconds(cpu)}",
+        goal=f"< {milliseconds(FIRST_S_MAX)}" if has_goal else "-",
+        met=middle < FIRST_S_MAX if has_goal and judged else None,
+    )
