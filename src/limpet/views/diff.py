@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from limpet.model import JSON, Change, Diff
 from limpet.views.chat import Answer, Call, Part, read_chat, turn_text
+from limpet.views.document import json_start
 from limpet.views.format import clipped, visible
 
 MARKS = {"added": "+", "removed": "-", "changed": "~", "moved": ">"}
@@ -68,14 +69,7 @@ def brief(value: JSON) -> str:
             return visible(f"{speaker}: {value['content'][:_BRIEF_CHARS_MAX]}")
     if not isinstance(value, dict | list):
         return visible(json.dumps(value, ensure_ascii=False))
-    chunks = json.JSONEncoder(ensure_ascii=False).iterencode(value)
-    text, length = [], 0
-    for chunk in chunks:
-        text.append(chunk)
-        length += len(chunk)
-        if length > _BRIEF_CHARS_MAX:
-            break
-    return visible("".join(text)[:_BRIEF_CHARS_MAX])
+    return json_start(value, _BRIEF_CHARS_MAX, indent=None)
 
 
 class Said(NamedTuple):
