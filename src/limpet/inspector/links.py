@@ -7,7 +7,7 @@ from limpet.model import ScopeKey, SnapshotInfo, SnapshotRef
 from limpet.views.format import address_text, visible
 
 
-def url(path: str, **params: object) -> str:
+def url(path: str, /, **params: object) -> str:
     """Return the address of a page below `/ui`; parameters that are None or "" are left out."""
     given = {name: str(value) for name, value in params.items() if value not in (None, "")}
     return f"/ui{path}?{urlencode(given)}" if given else f"/ui{path}"

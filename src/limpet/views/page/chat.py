@@ -37,8 +37,11 @@ class Budget:
         self.left -= len(shown)
         return shown
 
-    def cut_json(self, value: JSON) -> str:
-        return self.cut(json_start(value, self._text_chars_max + 1))
+    def cut_json(self, value: JSON) -> tuple[str, bool]:
+        """Return the beginning of a value as JSON, and whether there is more of it."""
+        text = json_start(value, self._text_chars_max + 1)
+        shown = self.cut(text)
+        return shown, len(shown) < len(text)
 
 
 class ChatWriter:
@@ -57,14 +60,14 @@ class ChatWriter:
         anchor: `m12`. The first is its own, the others hold results of its calls.
         """
         role = turn.role if turn.role in _ROLES else "other"
-        own, *others = [*islice(anchors, _ANCHORS_MAX)] or [None]
-        id = "" if own is None else f' id="m{own}"'
+        numbers = [*islice(anchors, _ANCHORS_MAX)]
+        id = f' id="m{numbers[0]}"' if numbers else ""
         yield f'<article class="turn {role}"{id}><header>{escaped(turn.role)}'
         yield f' <span class="name">{escaped(turn.name)}</span>' if turn.name else ""
-        yield f' <a class="number" href="#m{own}">{own}</a>' if own is not None and own >= 0 else ""
+        yield from (f' <a class="number" href="#m{n}">{n}</a>' for n in numbers[:1] if n >= 0)
         yield f' <span class="new">{escaped(mark)}</span>' if mark else ""
         yield "</header>"
-        yield from (f'<span class="anchor" id="m{other}"></span>' for other in others)
+        yield from (f'<span class="anchor" id="m{other}"></span>' for other in numbers[1:])
         shown = turn.parts if self._budget is None else turn.parts[:_PARTS_MAX]
         for part in shown:
             if not isinstance(part, chat.Text) or part.text.strip():
@@ -106,8 +109,7 @@ class ChatWriter:
         yield f"<code>{escaped(call.name)}</code> "
         yield f'<span class="brief">{escaped(given)}</span>'
         yield f' <span class="mark">{state}</span></summary>' if state else "</summary>"
-        yield f'<p class="label">arguments</p><pre><code>{escape(self._json(call.arguments))}'
-        yield "</code></pre>"
+        yield f'<p class="label">arguments</p>{self._json(call.arguments)}'
         if call.result is not None:
             yield f'<p class="label">{"error" if is_error else "result"}</p>'
             yield from self._result(call.result)
@@ -127,15 +129,15 @@ class ChatWriter:
             text = self._cut(part.text)
             left = _left_out(len(part.text) - len(text), "character")
             return folded_code(readable(text)) + left
-        return folded_code(self._json(part.value))
+        return self._json(part.value)
 
     def _cut(self, text: str) -> str:
         return text if self._budget is None else self._budget.cut(text)
 
     def _json(self, value: JSON) -> str:
         if self._budget is None:
-            return chat.value_text(value, indent=2)
-        return self._budget.cut_json(value)
+            return folded_code(chat.value_text(value, indent=2))
+        return started_code(*self._budget.cut_json(value))
 
 
 def _media(media: chat.Media, uri: str | None) -> str:
@@ -152,6 +154,11 @@ def folded_code(text: str) -> str:
         return shown
     about = count_text(lines, "line") if lines > 1 else count_text(len(text), "character")
     return f'<details class="long">{_summary(about, _first(text))}{shown}</details>'
+
+
+def started_code(text: str, is_cut: bool) -> str:
+    """Return the beginning of a value, and say if it is only that."""
+    return folded_code(text) + ('<p class="quiet">… and more</p>' if is_cut else "")
 
 
 def _first(text: str) -> str:

@@ -6,7 +6,7 @@ nothing of a text is hidden, and a link shows where it leads if its text names a
 """
 
 import re
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import MutableMapping, Sequence
 from functools import cache
 from html import escape
 from typing import Any, Final
@@ -36,6 +36,8 @@ TAGS: Final = frozenset(
 _CHARS_MAX = 100_000
 _MARKS_MAX = 5_000  # each takes the parser up to 60 µs
 _MARKS = re.compile(r"[\[\]!*_~`<|\\\n]")
+_MARKUP = re.compile(r"[\[*_~`<|\\]|^[ \t]*(?:[#>+=-]|\d+[.)])|^(?: {4}|\t)", re.MULTILINE)
+_LINE_END = "\n"
 _LEVELS_MAX = 20
 _MISSING_CELLS_MAX = 1_000
 _INFO_CHARS_MAX = 40
@@ -52,7 +54,8 @@ def prose_html(text: str) -> str:
     and links other than to http, https and mailto.
     """
     text = readable(text)
-    if len(text) > _CHARS_MAX or len(_MARKS.findall(text)) > _MARKS_MAX:
+    is_large = len(text) > _CHARS_MAX or len(_MARKS.findall(text)) > _MARKS_MAX
+    if is_large or _MARKUP.search(text) is None:
         return _plain(text)
     parser = _parser()
     tokens = parser.parse(text)
@@ -64,7 +67,7 @@ def prose_html(text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    return f'<div class="text" dir="auto">{escape(text)}</div>'
+    return f'<div class="text" dir="auto">{escape(text.strip(_LINE_END))}</div>'
 
 
 def _sanitized(html: str) -> str:
