@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, closing
 from html import unescape
 from pathlib import Path
+from time import process_time
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
@@ -206,6 +207,30 @@ def test_a_huge_message_is_cut(message: dict[str, Any]) -> None:
     assert len(seen.html) < 4_000 * KIB
     assert "the end" in seen.text
     assert "more" in seen.text
+
+
+def test_floods_of_markup_are_text_after_a_while() -> None:
+    state = chat(*(said(n, "[*a" * 1_500) for n in range(100)))
+    begun = process_time()
+    seen = shown(lambda store: store.scope("s").save(state))
+    assert process_time() - begun < 10  # it takes a fifth of this
+    assert seen.html.count('class="prose"') < 20
+    assert seen.html.count('class="text"') > 50
+
+
+def test_long_names_are_cut() -> None:
+    long = "n" * 300_000
+    call = {"type": "tool_use", "id": "c", "name": long, "input": {long: {long: 1}}}
+    image = {"type": "image", "source": {"type": "url", "url": f"http://{long}"}}
+    message = {"role": long, "name": long, "content": [call, image]}
+
+    def fill(store: Store) -> None:
+        store.scope("s").save({"messages": [said(0)], long: {long: 1}}, id="a")
+        store.scope("s").save({"messages": [message] * 3, long: {long: 2}}, id="b")
+
+    for seen in shown_all(fill, *({"id": "b", "view": view} for view in VIEWS)):
+        assert seen.status == 200
+        assert len(seen.html) < 700 * KIB
 
 
 def test_images_are_drawn() -> None:

@@ -72,5 +72,6 @@ function begin() {
   revealWanted();
 }
 
-document.addEventListener("limpet-snapshot", begin);
+// After the page has scrolled to the snapshot.
+document.addEventListener("limpet-snapshot", () => requestAnimationFrame(begin));
 begin();

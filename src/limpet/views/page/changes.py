@@ -10,7 +10,7 @@ from limpet.model import JSON, Change
 from limpet.views import chat
 from limpet.views.diff import MARKS, Group, Messages, brief, dotted, groups, text_lines
 from limpet.views.document import readable
-from limpet.views.format import count_text
+from limpet.views.format import clipped, count_text
 from limpet.views.page.chat import Budget, ChatWriter, escaped, folded_code, started_code
 
 CHANGES_MAX: Final = 100
@@ -20,6 +20,7 @@ _EMPTY = '""'
 _GROUPS_MAX = 50
 _SHOWN_MAX = 400  # changes of all groups
 _BRIEF_CHARS_MAX = 160
+_PATH_CHARS_MAX = 300
 _LINES_MAX = 40
 _LINE_CHARS_MAX = 400
 _COMPARED_CHARS_MAX = 400_000  # of all texts: to compare two takes up to a second
@@ -65,7 +66,7 @@ class _Changes:
         if rest:
             yield '<ul class="changes">\n'
             for change in rest:
-                path = escape(group.below(change)) or _key(group)
+                path = escape(clipped(group.below(change), _PATH_CHARS_MAX)) or _key(group)
                 yield f'<li class="{change.kind}">{_sign(change.kind)}<div>'
                 yield f"<code>{path}</code> "
                 yield from self._body(change)
@@ -104,7 +105,11 @@ class _Changes:
     def _body(self, change: Change) -> Iterator[str]:
         if change.kind == "moved":
             same = change.before == change.after
-            where = "is in another order" if same else f"came from {dotted(change.before)}"
+            where = (
+                "is in another order"
+                if same
+                else f"came from {clipped(dotted(change.before), _PATH_CHARS_MAX)}"
+            )
             yield f'<span class="quiet">{escape(where)}</span>'
         elif change.kind == "changed":
             yield from self._changed(change.before, change.after)
@@ -154,7 +159,7 @@ class _Changes:
 
 
 def _key(group: Group) -> str:
-    return "." if group.key is None else escaped(group.key) or _EMPTY
+    return "." if group.key is None else escaped(clipped(group.key, _PATH_CHARS_MAX)) or _EMPTY
 
 
 def _only(change: Change) -> JSON:

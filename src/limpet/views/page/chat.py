@@ -9,7 +9,7 @@ from limpet.model import JSON
 from limpet.views import chat
 from limpet.views.document import json_start, readable
 from limpet.views.format import clipped, count_text, visible
-from limpet.views.page.prose import prose_html
+from limpet.views.page.prose import marks_in, plain_html, prose_html
 
 ImageOf: TypeAlias = Callable[[chat.Media], str | None]
 
@@ -19,6 +19,7 @@ _FOLDED_CHARS_MIN = 6_000  # about two screens
 _FOLDED_LINES_MIN = 24
 _PARTS_MAX = 200  # of one message, if there is a budget
 _ANCHORS_MAX = 200
+_MARKS_MAX = 30_000  # of Markdown on one page, if there is a budget: a second at worst
 
 
 def no_image(media: chat.Media) -> None:
@@ -26,11 +27,16 @@ def no_image(media: chat.Media) -> None:
 
 
 class Budget:
-    """How many characters of one text are shown, and of all together."""
+    """How many characters of one text are shown, and of all together; and how much is Markdown."""
 
     def __init__(self, *, text_chars_max: int, chars_max: int) -> None:
         self._text_chars_max = text_chars_max
+        self._marks = _MARKS_MAX
         self.left = chars_max
+
+    def prose_html(self, text: str) -> str:
+        self._marks -= marks_in(text)
+        return prose_html(text) if self._marks > 0 else plain_html(text)
 
     def cut(self, text: str) -> str:
         shown = text[: max(0, min(self._text_chars_max, self.left))]
@@ -62,8 +68,8 @@ class ChatWriter:
         role = turn.role if turn.role in _ROLES else "other"
         numbers = [*islice(anchors, _ANCHORS_MAX)]
         id = f' id="m{numbers[0]}"' if numbers else ""
-        yield f'<article class="turn {role}"{id}><header>{escaped(turn.role)}'
-        yield f' <span class="name">{escaped(turn.name)}</span>' if turn.name else ""
+        yield f'<article class="turn {role}"{id}><header>{self._named(turn.role)}'
+        yield f' <span class="name">{self._named(turn.name)}</span>' if turn.name else ""
         yield from (f' <a class="number" href="#m{n}">{n}</a>' for n in numbers[:1] if n >= 0)
         yield f' <span class="new">{escaped(mark)}</span>' if mark else ""
         yield "</header>"
@@ -83,7 +89,8 @@ class ChatWriter:
         elif isinstance(part, chat.Answer):
             name = part.name or part.id or "a missing call"
             bad = " bad" if part.result.is_error else ""
-            yield f'<details class="call{bad}">{_summary(f"result of {name}", "")}'
+            yield f'<details class="call{bad}">'
+            yield f"<summary><b>result of {self._named(name)}</b></summary>"
             yield from self._result(part.result)
             yield "</details>"
         elif isinstance(part, chat.Text):
@@ -94,7 +101,8 @@ class ChatWriter:
     def _text(self, part: chat.Text) -> Iterator[str]:
         chars, text = len(part.text), self._cut(part.text)
         kind = "bubble thinking" if part.thinking else "bubble"
-        shown = prose_html(text) + _left_out(chars - len(text), "character")
+        as_html = prose_html if self._budget is None else self._budget.prose_html
+        shown = as_html(text) + _left_out(chars - len(text), "character")
         if part.thinking or chars >= _FOLDED_CHARS_MIN:
             about = "thinking" if part.thinking else count_text(chars, "character")
             yield f'<details class="{kind}">{_summary(about, _first(part.text))}{shown}</details>'
@@ -106,7 +114,7 @@ class ChatWriter:
         state = "failed" if is_error else "no result" if call.result is None else ""
         given = clipped(chat.call_text(call).removeprefix(visible(call.name)), _TITLE_CHARS_MAX)
         yield f'<details class="call{" bad" if is_error else ""}"><summary>'
-        yield f"<code>{escaped(call.name)}</code> "
+        yield f"<code>{self._named(call.name)}</code> "
         yield f'<span class="brief">{escaped(given)}</span>'
         yield f' <span class="mark">{state}</span></summary>' if state else "</summary>"
         yield f'<p class="label">arguments</p>{self._json(call.arguments)}'
@@ -124,12 +132,15 @@ class ChatWriter:
 
     def _inner(self, part: chat.Inner) -> str:
         if isinstance(part, chat.Media):
-            return _media(part, self._image_of(part))
+            return _media(self._named(chat.media_text(part)), self._image_of(part))
         if isinstance(part, chat.Text):
             text = self._cut(part.text)
             left = _left_out(len(part.text) - len(text), "character")
             return folded_code(readable(text)) + left
         return self._json(part.value)
+
+    def _named(self, name: str) -> str:
+        return escaped(self._cut(name))
 
     def _cut(self, text: str) -> str:
         return text if self._budget is None else self._budget.cut(text)
@@ -140,8 +151,7 @@ class ChatWriter:
         return started_code(*self._budget.cut_json(value))
 
 
-def _media(media: chat.Media, uri: str | None) -> str:
-    name = escaped(chat.media_text(media))
+def _media(name: str, uri: str | None) -> str:
     if uri is None:
         return f'<p class="media">{name}</p>'
     return f'<figure><img src="{escape(uri)}" alt="{name}"><figcaption>{name}</figcaption></figure>'

@@ -54,20 +54,26 @@ def prose_html(text: str) -> str:
     and links other than to http, https and mailto.
     """
     text = readable(text)
-    is_large = len(text) > _CHARS_MAX or len(_MARKS.findall(text)) > _MARKS_MAX
+    is_large = len(text) > _CHARS_MAX or marks_in(text) > _MARKS_MAX
     if is_large or _MARKUP.search(text) is None:
-        return _plain(text)
+        return plain_html(text)
     parser = _parser()
     tokens = parser.parse(text)
     # Below that many levels the parser leaves out what there is.
     if any(token.level >= _LEVELS_MAX - 1 for token in tokens):
-        return _plain(text)
+        return plain_html(text)
     made = parser.renderer.render(tokens, parser.options, {})
     return f'<div class="prose">{_sanitized(made)}</div>'
 
 
-def _plain(text: str) -> str:
-    return f'<div class="text" dir="auto">{escape(text.strip(_LINE_END))}</div>'
+def plain_html(text: str) -> str:
+    """Return a text as it is, with its line ends."""
+    return f'<div class="text" dir="auto">{escape(readable(text).strip(_LINE_END))}</div>'
+
+
+def marks_in(text: str) -> int:
+    """Return how many characters of a text may be markup: they are what takes time."""
+    return len(_MARKS.findall(text))
 
 
 def _sanitized(html: str) -> str:

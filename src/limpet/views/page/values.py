@@ -19,12 +19,14 @@ TEXT_CHARS_MAX: Final = 50_000
 _PREVIEW_CHARS_MAX = 120
 _NAME_CHARS_MAX = 80
 _SHORT_TEXT_CHARS_MAX = 2_000
+_POINTER_CHARS_MAX = 4_000  # it is a part of addresses
 
 
 class Member(NamedTuple):
     """A value in an object or a list.
 
-    `share` compares its size with that of the largest one next to it. `text` is a text that is too
+    `share` compares its size with that of the largest one next to it. A pointer that is too long
+    for an address is left out. `text` is a text that is too
     long for a preview and short enough to be shown at once.
     """
 
@@ -120,14 +122,15 @@ def _named(value: JSON) -> Iterator[tuple[str, JSON]]:
 def _member(name: str, pointer: str, value: JSON, size: int, share: float) -> Member:
     is_long = isinstance(value, str) and (len(value) > _PREVIEW_CHARS_MAX or "\n" in value)
     is_short = isinstance(value, str) and len(value) <= _SHORT_TEXT_CHARS_MAX
+    is_named = len(pointer) <= _POINTER_CHARS_MAX
     return Member(
-        clipped(visible(name), _NAME_CHARS_MAX) or '""',
-        pointer,
+        clipped(visible(name[: 2 * _NAME_CHARS_MAX]), _NAME_CHARS_MAX) or '""',
+        pointer if is_named else "",
         about(value) if is_long or not isinstance(value, str) else "text",
         clipped(brief(value, 2 * _PREVIEW_CHARS_MAX), _PREVIEW_CHARS_MAX),
         size,
         share,
-        opens=is_long or (isinstance(value, dict | list) and bool(value)),
+        opens=is_named and (is_long or (isinstance(value, dict | list) and bool(value))),
         text=readable(value) if is_long and is_short else None,
     )
 
