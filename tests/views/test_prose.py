@@ -1,6 +1,8 @@
 """Markdown of strangers as HTML: nothing runs, nothing loads, nothing is hidden."""
 
 import re
+import runpy
+import sys
 from html.parser import HTMLParser
 from time import process_time
 from urllib.parse import urlsplit
@@ -9,6 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import limpet
+from limpet.views.page import prose
 from limpet.views.page.prose import TAGS, prose_html
 from tests.views.document_kit import HOSTILE as BREAKING_OUT
 from tests.views.document_kit import UNSEEN
@@ -299,3 +303,12 @@ def test_floods_are_not_slow(name: str) -> None:
     assert process_time() - begun < 5  # it takes a tenth of this
     assert len(html) < 500_000 + 2 * len(text)
     Seen(html)
+
+
+@pytest.mark.parametrize("name", ["nh3", "markdown_it"])
+def test_without_the_extra_it_says_what_to_install(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(limpet.Unsupported, match=r"pip install 'limpet\[cli\]'"):
+        runpy.run_path(str(prose.__file__))

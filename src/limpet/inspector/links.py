@@ -22,7 +22,16 @@ def address(place: SnapshotInfo | SnapshotRef | ScopeKey) -> dict[str, str]:
 
 def command(url: str, *words: str) -> str:
     """Return a command of the command line, as it is typed in a shell: `limpet log chat-42 …`."""
-    return visible(shlex.join(["limpet", *words, "--url", url]))
+    options, names = list(words), []
+    if "--" in words:
+        at = words.index("--")
+        options, names = options[:at], options[at:]
+    return visible(shlex.join(["limpet", *options, "--url", url, *names]))
+
+
+def names(*words: str) -> list[str]:
+    """Return arguments that are no options, also if they look like some."""
+    return ["--", *words] if any(word.startswith("-") for word in words) else list(words)
 
 
 def snapshot_words(info: SnapshotInfo | SnapshotRef) -> list[str]:

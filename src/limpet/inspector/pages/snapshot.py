@@ -1,6 +1,6 @@
 """One snapshot: as a chat, as a tree of JSON, and as what changed."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
@@ -102,7 +102,7 @@ async def show_snapshot(call: Call) -> Response:
             raise NotFound("there is no such snapshot")
         return read_detail(store, info, call.params, call.grant)
 
-    return render(call, "_snapshot.html", **await call.store.run(read))
+    return await _shown(call, "_snapshot.html", read)
 
 
 @page("/ui/tree", *SCOPE_PARAMS, ONE, *_TREE)
@@ -110,12 +110,20 @@ async def show_members(call: Call) -> Response:
     """The members of a value, as a part of the tree of its state."""
     key, params = call.scope, call.params
 
-    def read(store: Store) -> tuple[SnapshotInfo, Level]:
+    def read(store: Store) -> dict[str, Any]:
         snapshot = _load(store, key, params["id"])
-        return snapshot, _level(snapshot.state, params)
+        return {"info": snapshot, "level": _level(snapshot.state, params)}
 
-    info, level = await call.store.run(read)
-    return render(call, "_members.html", info=info, level=level)
+    return await _shown(call, "_members.html", read)
+
+
+async def _shown(call: Call, template: str, read: Callable[[Store], dict[str, Any]]) -> Response:
+    """Return a part of a page; what is damaged is a message in it."""
+    try:
+        values = await call.store.run(read)
+    except Corrupt as error:
+        return render(call, "_problem.html", problem=str(error), names=())
+    return render(call, template, **values)
 
 
 def read_detail(
@@ -157,7 +165,7 @@ def _load(store: Store, key: ScopeKey, id: str) -> Snapshot:
 def _twin(store: Store, verb: str, *infos: SnapshotInfo, more: Sequence[str] = ()) -> str:
     words = [word for info in infos for word in links.snapshot_words(info)[:1]]
     kind = links.snapshot_words(infos[-1])[1:]
-    return links.command(store.driver.opened.url, verb, *words, *kind, *more)
+    return links.command(store.driver.opened.url, verb, *kind, *more, *links.names(*words))
 
 
 # As a chat
