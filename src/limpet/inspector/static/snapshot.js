@@ -24,16 +24,14 @@ document.addEventListener("toggle", ({ target }) => {
   if (target.open && target.dataset.part) fill(target);
 }, true);
 
-/** Scroll to a message, and open what it is folded into. */
-function reveal(id) {
+/** Scroll to a message; unfold it if what is looked for may be inside. */
+function reveal(id, unfold) {
   const target = document.getElementById(id);
-  if (!target) return;
-  const turn = target.closest(".turn");
-  for (let each = target.parentElement; each; each = each.parentElement) {
-    if (each.matches("details")) each.open = true;
-  }
-  // The result of a tool is inside a call of the turn before.
-  if (target.matches(".anchor")) turn.querySelectorAll("details.call").forEach((call) => { call.open = true; });
+  const turn = target?.closest(".turn");
+  if (!turn) return;
+  // The result of a tool has an anchor in the turn of its call.
+  const inside = target.matches(".anchor") ? "details.call, details.call details" : "details";
+  if (unfold) turn.querySelectorAll(inside).forEach((each) => { each.open = true; });
   document.querySelectorAll(".turn.hit").forEach((each) => each.classList.remove("hit"));
   turn.classList.add("hit");
   turn.scrollIntoView({ block: "center", behavior: "instant" });
@@ -41,8 +39,8 @@ function reveal(id) {
 
 function revealWanted() {
   const turns = new URL(location.href).searchParams.get("turns");
-  const wanted = location.hash.slice(1) || (turns && `m${turns}`);
-  if (/^m-?\d+$/.test(wanted ?? "")) reveal(wanted);
+  if (/^#m-?\d+$/.test(location.hash)) reveal(location.hash.slice(1), true);
+  else if (turns) reveal(`m${turns}`, false);
 }
 
 // Before others see the click: this link stays on the page.
@@ -51,7 +49,7 @@ document.addEventListener("click", (event) => {
   if (!number || event.button || event.metaKey || event.ctrlKey) return;
   event.preventDefault();
   history.replaceState(history.state, "", number.hash);
-  reveal(number.hash.slice(1));
+  reveal(number.hash.slice(1), false);
 }, true);
 
 /** Offer to compare with the snapshot that was marked, unless it is this one. */
