@@ -11,7 +11,8 @@ from itertools import groupby, islice
 from typing import NamedTuple
 
 from limpet.model import JSON, Change, Diff
-from limpet.views.chat import Answer, Call, Part, read_chat, turn_text
+from limpet.views.chat import Answer, Call, ChatTurn, Part, read_chat, turn_text
+from limpet.views.document import json_start
 from limpet.views.format import clipped, visible
 
 MARKS = {"added": "+", "removed": "-", "changed": "~", "moved": ">"}
@@ -58,24 +59,17 @@ def dotted(pointer: str) -> str:
     return visible(".".join(parts(pointer))) or "."
 
 
-def brief(value: JSON) -> str:
+def brief(value: JSON, chars_max: int = _BRIEF_CHARS_MAX) -> str:
     """Return a value on one line: a text as it is, a message with its speaker, the rest as JSON."""
     if isinstance(value, str):
-        return visible(value[:_BRIEF_CHARS_MAX])
+        return visible(value[:chars_max])
     if isinstance(value, dict) and isinstance(value.get("content"), str):
         speaker = value.get("name") or value.get("role")
         if isinstance(speaker, str):
-            return visible(f"{speaker}: {value['content'][:_BRIEF_CHARS_MAX]}")
+            return visible(f"{speaker}: {value['content'][:chars_max]}")
     if not isinstance(value, dict | list):
         return visible(json.dumps(value, ensure_ascii=False))
-    chunks = json.JSONEncoder(ensure_ascii=False).iterencode(value)
-    text, length = [], 0
-    for chunk in chunks:
-        text.append(chunk)
-        length += len(chunk)
-        if length > _BRIEF_CHARS_MAX:
-            break
-    return visible("".join(text)[:_BRIEF_CHARS_MAX])
+    return json_start(value, chars_max, indent=None)
 
 
 class Said(NamedTuple):
@@ -92,22 +86,32 @@ class Messages:
     def __init__(self, state: JSON) -> None:
         chat = read_chat(state)
         self._prefix = "" if chat is None else f"{chat.path}/"
-        turns = () if chat is None else chat.turns
-        calls = [part for turn in turns for part in turn.parts if isinstance(part, Call)]
+        self.turns = () if chat is None else chat.turns
+        calls = [part for turn in self.turns for part in turn.parts if isinstance(part, Call)]
         self._called = {call.id: call.name for call in calls if call.id is not None}
 
     def said(self, pointer: str, value: JSON) -> Said | None:
         """Return a value as a message; None if its JSON Pointer is not that of a message."""
+        turn = self.turn(pointer, value)
+        if turn is None:
+            return None
+        return Said(turn.role, visible(turn.name or turn.role), turn_text(turn))
+
+    def index(self, pointer: str) -> int | None:
+        """Return the position of a message; None if the JSON Pointer is not that of a message."""
         if not self._prefix or not pointer.startswith(self._prefix):
             return None
-        if not pointer.removeprefix(self._prefix).isdecimal():
-            return None
-        chat = read_chat({"messages": [value]})
-        if chat is None or not chat.turns:
+        number = pointer.removeprefix(self._prefix)
+        return int(number) if number.isdecimal() else None
+
+    def turn(self, pointer: str, value: JSON) -> ChatTurn | None:
+        """Return a message as a turn of its own: the result of a tool is not inside its call."""
+        index = self.index(pointer)
+        chat = None if index is None else read_chat({"messages": [value]})
+        if index is None or chat is None or not chat.turns:
             return None
         turn = chat.turns[-1]
-        turn = replace(turn, parts=tuple(map(self._named, turn.parts)))
-        return Said(turn.role, visible(turn.name or turn.role), turn_text(turn))
+        return replace(turn, index=index, parts=tuple(map(self._named, turn.parts)))
 
     def _named(self, part: Part) -> Part:
         """Give a tool result the name of its tool, which an earlier message has."""

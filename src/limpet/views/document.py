@@ -1,5 +1,6 @@
 """What the Markdown and HTML documents of a session share."""
 
+import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -47,6 +48,17 @@ class Block(NamedTuple):
 def readable(text: str) -> str:
     """Return text with escaped control characters, except what belongs to prose."""
     return visible(text.replace("\r\n", "\n"), kept=_INVISIBLE_KEPT)
+
+
+def json_start(value: JSON, chars_max: int, *, indent: int | None = 2) -> str:
+    """Return a value as JSON, of which at most `chars_max` characters are made: it may be large."""
+    text, length = [], 0
+    for chunk in json.JSONEncoder(ensure_ascii=False, indent=indent).iterencode(value):
+        text.append(chunk[: chars_max - length])
+        length += len(text[-1])
+        if length >= chars_max:
+            break
+    return "\n".join(map(visible, "".join(text).split("\n")))
 
 
 def blocks(text: str) -> Iterator[Block]:

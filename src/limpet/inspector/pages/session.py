@@ -6,16 +6,13 @@ from limpet.api.store import Store
 from limpet.errors import NotFound
 from limpet.inspector import links
 from limpet.inspector.page import page, render
-from limpet.inspector.pages.snapshot import read_detail
+from limpet.inspector.pages.snapshot import DETAIL_PARAMS, read_detail
 from limpet.server.answers import Response
-from limpet.server.call import Call, Param
+from limpet.server.call import Call
 from limpet.server.operations.declare import SCOPE_PARAMS, SNAPSHOT
-from limpet.server.schema import TEXT
-
-_VIEW = Param("view", TEXT, "chat, state or changes")
 
 
-@page("/ui/session", *SCOPE_PARAMS, SNAPSHOT, _VIEW)
+@page("/ui/session", *SCOPE_PARAMS, SNAPSHOT, *DETAIL_PARAMS)
 async def show_session(call: Call) -> Response:
     """The history of a session, and one of its snapshots."""
     key = call.scope
@@ -24,7 +21,7 @@ async def show_session(call: Call) -> Response:
         info = store.scope(*key).info(call.id)
         if info is None:
             raise NotFound("there is no such snapshot")
-        return read_detail(store, info, call.params.get("view", "chat"))
+        return read_detail(store, info, call.params, call.grant)
 
     detail = await call.store.run(read)
     command = links.command(call.driver.opened.url, "log", key.session_id)

@@ -1,13 +1,281 @@
 """One snapshot: as a chat, as a tree of JSON, and as what changed."""
 
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from itertools import islice
+from typing import Any, NamedTuple
+
+from markupsafe import Markup
 
 from limpet.api.store import Store
-from limpet.model import SnapshotInfo
+from limpet.core import limits
+from limpet.errors import Corrupt, InvalidInput, NotFound, Unsupported
+from limpet.inspector import links
+from limpet.inspector.page import page, render
+from limpet.model import JSON, ScopeKey, Snapshot, SnapshotInfo, SnapshotRef
+from limpet.server.access import Grant
+from limpet.server.answers import Response
+from limpet.server.call import Call, Param
+from limpet.server.operations.declare import ONE, SCOPE_PARAMS, SNAPSHOT
+from limpet.server.schema import COUNT, ID, KIND, TEXT
+from limpet.views.chat import Chat, read_chat
+from limpet.views.document import json_start
+from limpet.views.page.changes import changes_html
+from limpet.views.page.chat import folded_code
+from limpet.views.page.values import Level, crumbs, read_level, value_at
+from limpet.views.page.window import News, Window, chat_window, news_of
+from limpet.views.refs import SeveralMatch, find_base, find_snapshot
 
 VIEWS = ("chat", "state", "changes")
+_POINTER = {"type": "string", "pattern": "^(/.*)?$"}
+_TREE = (
+    Param("path", _POINTER, "a value of the state, as a JSON Pointer"),
+    Param("start", COUNT, "its first member, or character, to show"),
+    Param("stop", COUNT, "the member to end before"),
+)
+DETAIL_PARAMS = (
+    Param("view", {"type": "string", "enum": VIEWS}, "chat, state or changes"),
+    Param("turns", COUNT, "the message that must be among those shown; by default the last"),
+    *_TREE,
+    Param("base_session_id", ID, "compare with a snapshot of this session"),
+    Param("base_scope_id", ID, "and of this scope"),
+    Param("base_kind", KIND, "and of this kind"),
+    Param("base_id", ID, "compare with this snapshot"),
+    Param("base", TEXT, "compare with what this names, as in the command line"),
+)
+"""What says how a snapshot is shown, besides its address."""
+
+_BASE = {"session_id": "base_session_id", "scope_id": "base_scope_id", "kind": "base_kind"}
+_COMPARED_BYTES_MAX = 8 * limits.MIB  # above, the chat does not say what is new in it
+_SCOPES_MAX = 12  # offered to compare with
+_NOTES_MAX = 50
+_NOTE_CHARS_MAX = 20_000
+_SHOWN = (Corrupt, InvalidInput, NotFound, Unsupported)
 
 
-def read_detail(store: Store, info: SnapshotInfo, view: str) -> dict[str, Any]:
-    """Return what the template `_snapshot.html` needs to show a snapshot."""
-    return {"info": info, "view": view}
+class Value(NamedTuple):
+    """A note, or the metadata: a name and folded JSON."""
+
+    name: str
+    html: Markup
+
+
+class State(NamedTuple):
+    """The state as a tree, from the value at a path on; and what is stored with it."""
+
+    level: Level
+    crumbs: Sequence[tuple[str, str]]
+    notes: Sequence[Value]
+    metadata: Value | None
+
+
+class Changes(NamedTuple):
+    """What changed since another snapshot; None if there is none to compare with."""
+
+    base: SnapshotInfo | None
+    html: Markup
+    is_parent: bool
+
+
+class Detail(NamedTuple):
+    """All that is shown of a snapshot, and what to type in a terminal for the same."""
+
+    twin: str
+    problem: str | None = None
+    names: Sequence[str] = ()
+    parent: SnapshotRef | None = None
+    chat: Window | None = None
+    turns: Markup = Markup()
+    state: State | None = None
+    changes: Changes | None = None
+    heads: Sequence[SnapshotInfo] = ()
+
+
+@page("/ui/snapshot", *SCOPE_PARAMS, SNAPSHOT, *DETAIL_PARAMS)
+async def show_snapshot(call: Call) -> Response:
+    """One snapshot, as a part of the page of its session."""
+    key = call.scope
+
+    def read(store: Store) -> dict[str, Any]:
+        info = store.scope(*key).info(call.id)
+        if info is None:
+            raise NotFound("there is no such snapshot")
+        return read_detail(store, info, call.params, call.grant)
+
+    return await _shown(call, "_snapshot.html", read)
+
+
+@page("/ui/tree", *SCOPE_PARAMS, ONE, *_TREE)
+async def show_members(call: Call) -> Response:
+    """The members of a value, as a part of the tree of its state."""
+    key, params = call.scope, call.params
+
+    def read(store: Store) -> dict[str, Any]:
+        snapshot = _load(store, key, params["id"])
+        return {"info": snapshot, "level": _level(snapshot.state, params)}
+
+    return await _shown(call, "_members.html", read)
+
+
+async def _shown(call: Call, template: str, read: Callable[[Store], dict[str, Any]]) -> Response:
+    """Return a part of a page; what is damaged is a message in it."""
+    try:
+        values = await call.store.run(read)
+    except Corrupt as error:
+        return render(call, "_problem.html", problem=str(error), names=())
+    return render(call, template, **values)
+
+
+def read_detail(
+    store: Store, info: SnapshotInfo, params: Mapping[str, Any], grant: Grant
+) -> dict[str, Any]:
+    """Return what the template `_snapshot.html` needs to show a snapshot: info, view and detail.
+
+    `params` are the checked parameters of the request, of which it uses `DETAIL_PARAMS`. A state
+    that is damaged or was deleted just now is a message in the page, not an error.
+    """
+    info = grant.visible(info)
+    view = params.get("view", "chat")
+    try:
+        state = _load(store, info.scope, info.id).state
+        chat = read_chat(state) if view == "chat" else None
+        if view == "chat" and chat is None:
+            view = "state"
+        if chat is not None:
+            detail = _chat(store, info, state, chat, params)
+        elif view == "state":
+            detail = _state(store, info, state, params)
+        else:
+            detail = _changes(store, info, state, params, grant)
+    except _SHOWN as error:
+        names = error.addresses if isinstance(error, SeveralMatch) else ()
+        detail = Detail(_twin(store, "show", info), str(error), names)
+    if info.parent_id is not None:
+        detail = detail._replace(parent=SnapshotRef(info.scope, info.parent_id))
+    return {"info": info, "view": view, "detail": detail}
+
+
+def _load(store: Store, key: ScopeKey, id: str) -> Snapshot:
+    found = store.scope(*key).load(id)
+    if found is None:
+        raise NotFound("the snapshot was deleted just now")
+    return found
+
+
+def _twin(store: Store, verb: str, *infos: SnapshotInfo, more: Sequence[str] = ()) -> str:
+    words = [word for info in infos for word in links.snapshot_words(info)[:1]]
+    kind = links.snapshot_words(infos[-1])[1:]
+    return links.command(store.driver.opened.url, verb, *kind, *more, *links.names(*words))
+
+
+# As a chat
+
+
+def _chat(
+    store: Store, info: SnapshotInfo, state: JSON, chat: Chat, params: Mapping[str, Any]
+) -> Detail:
+    window = chat_window(state, chat, _news(store, info, chat), params.get("turns"))
+    return Detail(_twin(store, "show", info), chat=window, turns=_made(window.html))
+
+
+def _news(store: Store, info: SnapshotInfo, chat: Chat) -> News:
+    if info.size > _COMPARED_BYTES_MAX:
+        return News()
+    try:
+        base = find_base(store, info)
+        if base is None or base.size > _COMPARED_BYTES_MAX:
+            return News()
+        return news_of(read_chat(_load(store, base.scope, base.id).state), chat)
+    except (Corrupt, NotFound):
+        return News()  # the page of what changed says why
+
+
+# As a tree
+
+
+def _state(store: Store, info: SnapshotInfo, state: JSON, params: Mapping[str, Any]) -> Detail:
+    path = params.get("path", "")
+    scope = store.scope(*info.scope)
+    notes = [*islice(scope.notes(on=info.id), _NOTES_MAX)]
+    found = State(
+        _level(state, params),
+        [*crumbs(path)],
+        [_value(note.name, note.value) for note in notes],
+        _value("metadata", info.metadata) if info.metadata else None,
+    )
+    more = ["--path", path] if path else ["--raw"]
+    return Detail(_twin(store, "show", info, more=more), state=found)
+
+
+def _level(state: JSON, params: Mapping[str, Any]) -> Level:
+    path = params.get("path", "")
+    return read_level(value_at(state, path), path, params.get("start", 0), params.get("stop"))
+
+
+def _value(name: str, value: JSON) -> Value:
+    return Value(name, _made(folded_code(json_start(value, _NOTE_CHARS_MAX))))
+
+
+# As what changed
+
+
+def _changes(
+    store: Store, info: SnapshotInfo, state: JSON, params: Mapping[str, Any], grant: Grant
+) -> Detail:
+    scopes = islice(store.scopes(info.session_id), _SCOPES_MAX + 1)
+    heads = [each.head for each in scopes if each.head is not None and each.key != info.scope]
+    detail = Detail(_twin(store, "diff", info), heads=heads)
+    is_named = not {*_BASE.values(), "base_id", "base"}.isdisjoint(params)
+    try:
+        base = _base(store, info, params, grant) if is_named else find_base(store, info)
+        if base is None:
+            return detail._replace(changes=Changes(None, Markup(), is_parent=True))
+        before = _load(store, base.scope, base.id).state
+    except _SHOWN as error:
+        names = error.addresses if isinstance(error, SeveralMatch) else ()
+        return detail._replace(problem=str(error), names=names)
+    html = _made("".join(changes_html(before, state)))
+    if is_named:
+        detail = detail._replace(twin=_twin(store, "diff", base, info))
+    return detail._replace(changes=Changes(base, html, is_parent=not is_named))
+
+
+def _base(
+    store: Store, info: SnapshotInfo, params: Mapping[str, Any], grant: Grant
+) -> SnapshotInfo:
+    """Return the snapshot that the parameters name."""
+    if "base" in params:
+        return _typed(store, info, params["base"].strip(), grant)
+    own = links.address(info)
+    key = limits.check_scope(*(params.get(_BASE[name], own[name]) for name in _BASE))
+    grant.check_session(key.session_id)
+    found = store.scope(*key).info(params.get("base_id"))
+    if found is None:
+        raise NotFound("there is no such snapshot to compare with")
+    return found
+
+
+def _typed(store: Store, info: SnapshotInfo, text: str, grant: Grant) -> SnapshotInfo:
+    """Return the snapshot that a text names: in the scope, or in the session, or by its address."""
+    # What is before an @ may name a session, in full or by its beginning.
+    before = [text[:at] for at, char in enumerate(text) if char == "@" and at]
+    named = {*before, *(each.rpartition(":")[0] or each for each in before)}
+    if not all(each.startswith(grant.prefix) for each in named):
+        raise NotFound(f"there is no such snapshot. name=`{text}`")
+    session_id, scope_id, kind = info.scope
+    inside = partial(find_snapshot, store, text, session=session_id)
+    if text.startswith("@"):
+        found = inside(scope=scope_id, kind=kind)
+    else:
+        try:
+            found = inside()
+        except SeveralMatch:
+            found = inside(scope=scope_id, kind=kind)
+    if not found.session_id.startswith(grant.prefix):
+        raise NotFound(f"there is no such snapshot. name=`{text}`")
+    return found
+
+
+def _made(html: str) -> Markup:
+    """Mark HTML of `views.page`, which escapes what it shows."""
+    return Markup(html)  # noqa: S704

@@ -20,7 +20,7 @@ from limpet.views.document import (
     session_facts,
 )
 from limpet.views.format import clipped, count_text, moment_text
-from limpet.views.page.chat import ImageOf, escaped, folded_code, turn_html
+from limpet.views.page.chat import ChatWriter, escaped, folded_code, no_image
 from limpet.views.page.history import HISTORY, History, status_html
 from limpet.views.page.images import Images
 from limpet.views.page.style import STYLE
@@ -105,12 +105,12 @@ def _scope(page: ScopePage, anchor: str, *, images: bool) -> Iterator[str]:
 def _state(state: JSON, *, images: bool) -> Iterator[str]:
     content = content_of(state)
     if content.chat is not None:
-        image_of: ImageOf = Images(state).find if images else lambda media: None
+        writer = ChatWriter(Images(state).find if images else no_image)
         turns = content.chat.turns
         yield f"<h3>Conversation <small>{count_text(len(turns), 'turn')}</small></h3>\n"
         yield '<div class="chat">\n'
         for turn in turns:
-            yield from turn_html(turn, image_of)
+            yield from writer.turn(turn)
         yield "</div>\n"
     if content.others:
         yield "<h3>State</h3>\n"

@@ -25,13 +25,13 @@ body {
   background: var(--paper); color: var(--ink); font: 16px/1.6 var(--sans);
   overflow-wrap: anywhere;
 }
-h1, h2, h3, h4, h5, p, dl, figure, ul { margin: 0; padding: 0; }
+h1, h2, h3, h4, p, dl, figure, ul, ol { margin: 0; padding: 0; }
 h1 { font-size: 2.25rem; line-height: 1.2; letter-spacing: -0.02em; font-weight: 650; }
 h2 { font-size: 1.6rem; line-height: 1.25; letter-spacing: -0.015em; font-weight: 650; }
 h3 { margin: 3rem 0 1.1rem; font-size: 1.1rem; font-weight: 650; }
 h3 small { margin-left: .4rem; color: var(--quiet); font-size: .85rem; font-weight: 400; }
 h4 { margin: 0 0 .4rem; font-size: .9rem; font-weight: 600; }
-h5 { margin: .9rem 0 .35rem; color: var(--quiet); font-size: .78rem; font-weight: 600; }
+.label { margin: .9rem 0 .35rem; color: var(--quiet); font-size: .78rem; font-weight: 600; }
 a { color: var(--accent); text-decoration-thickness: 1px; text-underline-offset: .18em; }
 code, pre { font-family: var(--mono); font-size: .85em; }
 code { font-variant-ligatures: none; }
@@ -82,9 +82,33 @@ nav + main > .scope:first-child { border-top: 0; padding-top: 0; }
   color: var(--quiet); font-size: .93rem;
 }
 .text { white-space: pre-wrap; }
-.text + pre, pre + .text, .text + .text { margin-top: .7rem; }
-.text code { padding: .1em .35em; border-radius: .3em; background: var(--code); }
-.user .text code { background: color-mix(in srgb, var(--card) 55%, transparent); }
+:is(.text, .prose) + :is(p, pre) { margin-top: .7rem; }
+.prose > * + *, .prose :is(li, blockquote) > * + * { margin-top: .7rem; }
+.prose :is(ul, ol) { padding-inline-start: 1.4rem; }
+.prose li + li, .prose li > :is(ul, ol) { margin-top: .25rem; }
+.prose .heading { font-weight: 650; }
+.prose * + .heading { margin-top: 1.1rem; }
+.prose blockquote {
+  margin-inline: 0; padding-inline-start: .9rem; border-inline-start: 3px solid var(--line);
+  color: var(--quiet);
+}
+.prose hr { border: 0; border-top: 1px solid var(--line); }
+.prose table { border-collapse: collapse; font-size: .93em; font-variant-numeric: tabular-nums; }
+.prose :is(th, td) {
+  padding: .3rem .7rem; border: 1px solid var(--line); text-align: start; vertical-align: top;
+}
+.prose th { background: var(--code); font-weight: 600; }
+.prose pre[data-language]::before {
+  content: attr(data-language); display: block; margin-bottom: .3rem; color: var(--quiet);
+  font-size: .85em;
+}
+.prose .host { color: var(--quiet); font: .85em var(--mono); }
+:is(.text, .prose) :not(pre) > code {
+  padding: .1em .35em; border-radius: .3em; background: var(--code);
+}
+.user :is(.text, .prose) :not(pre) > code, .user .prose :is(th, pre) {
+  background: color-mix(in srgb, var(--card) 55%, transparent);
+}
 pre {
   margin: 0; padding: .75rem .95rem; max-width: 100%; overflow-x: auto; white-space: pre-wrap;
   background: var(--code); border-radius: .5rem; line-height: 1.5; tab-size: 4;

@@ -1,0 +1,575 @@
+"""One snapshot in the inspector: as a chat, as a tree, as what changed, and to whom."""
+
+import asyncio
+import re
+import sqlite3
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, closing
+from html import unescape
+from pathlib import Path
+from time import process_time
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+import pytest
+
+import limpet
+from limpet import Store
+from limpet.core.limits import KIB
+from limpet.inspector.pages.snapshot import read_detail
+from limpet.inspector.site import PAGES
+from limpet.server.access import Access, Grant, Tokens
+from limpet.server.app import App
+from limpet.views.page.prose import TAGS
+from tests.server.asgi import ask
+from tests.views.document_kit import HOSTILE, UNSEEN, hostile_messages, stored
+from tests.views.test_page import IMAGES, Seen, block, chat
+
+READ, BOUND = "read-token-0123456789", "bound-token-0123456789"
+VIEWS = ("chat", "state", "changes")
+
+
+@asynccontextmanager
+async def served(
+    fill: Callable[[Store], object], url: str = "memory:", access: Access | None = None
+) -> AsyncIterator[App]:
+    async with limpet.open_async(url) as store:
+        await store.run(fill)
+        yield App(store, access or Access(), PAGES)
+
+
+def shown(fill: Callable[[Store], object], page: str = "/ui/snapshot", **params: object) -> "Shown":
+    """Return the part of a page with one snapshot of the session `s`, or what was refused."""
+    (found,) = shown_all(fill, params, page=page)
+    return found
+
+
+def shown_all(
+    fill: Callable[[Store], object], *all_params: dict[str, Any], page: str = "/ui/snapshot"
+) -> "list[Shown]":
+    async def run() -> list[Shown]:
+        async with served(fill) as app:
+            asked = [
+                await ask(app, "GET", page, {"session_id": "s", **params}) for params in all_params
+            ]
+            return [Shown(found.status, found.body.decode()) for found in asked]
+
+    return asyncio.run(run())
+
+
+class Shown(Seen):
+    def __init__(self, status: int, html: str) -> None:
+        self.status = status
+        self.html = html
+        super().__init__(html)
+        self.exact = self.text
+        self.text = " ".join(self.text.split())
+
+    def links(self, text: str) -> list[dict[str, str]]:
+        """Return the parameters of the links that have a text."""
+        found = re.findall(r'<a [^>]*href="([^"]*)"[^>]*>(.*?)</a>', self.html, re.S)
+        return [
+            dict(parse_qsl(urlsplit(unescape(href)).query))
+            for href, inner in found
+            if text in unescape(re.sub("<[^>]*>", "", inner))
+        ]
+
+
+def said(n: int, text: str = "") -> dict[str, Any]:
+    return {"role": ("user", "assistant")[n % 2], "content": text or f"message {n}"}
+
+
+# The head of it
+
+
+def test_the_head_says_what_it_is_and_what_can_be_done() -> None:
+    def fill(store: Store) -> None:
+        scope = store.scope("s")
+        first = scope.save(chat(said(0)), id="first")
+        scope.fork(first.id, scope_id="other")
+        fork = store.scope("s", "other")
+        fork.save(chat(said(0), said(1)), id="x" * 40, status="failed", labels={"run": "7"})
+        fork.save(chat(said(0)), id="draft", keep=False)
+
+    first = shown(fill, id="first")
+    assert "Snapshot first" in first.text
+    assert "Follows" not in first.text
+    forked = shown(fill, scope_id="other", id="x" * 40)
+    assert "xxxxxxxx…xxxx" in forked.text
+    assert "x" * 40 in forked.values("data-copy")
+    assert '<span class="status bad">failed</span>' in forked.html
+    assert "run=7" in forked.text
+    assert "limpet show s:other@" in forked.text
+    here = {"session_id": "s", "scope_id": "other", "kind": "agent", "id": "x" * 40}
+    assert forked.links("Fork") == forked.links("Restore") == [here]
+    assert forked.links("Export JSON") == [{"format": "json", **here}]
+    assert [forked.links(view)[0]["view"] for view in ("Chat", "State", "Changes")] == [*VIEWS]
+    assert forked.html.count('aria-current="page"') == 1
+    assert "draft" in shown(fill, scope_id="other").text
+
+
+def test_a_fork_names_its_source() -> None:
+    def fill(store: Store) -> None:
+        store.scope("s").save(chat(said(0)), id="first")
+        store.scope("s").fork("first", scope_id="other")
+
+    seen = shown(fill, scope_id="other", view="state")
+    (source,) = seen.links("main first")
+    assert (source["scope_id"], source["id"]) == ("main", "first")
+
+
+def test_what_only_a_writer_may_do_is_not_offered_to_a_reader() -> None:
+    async def run() -> str:
+        access = Access(Tokens(None, f"{READ} read"))
+        async with served(lambda store: store.scope("s").save(1), access=access) as app:
+            bearer = {"authorization": f"Bearer {READ}"}
+            found = await ask(app, "GET", "/ui/snapshot", {"session_id": "s"}, **bearer)
+            return found.body.decode()
+
+    html = asyncio.run(run())
+    assert "Export JSON" in html
+    assert "/ui/fork" not in html
+    assert "/ui/restore" not in html
+
+
+def test_the_page_of_the_session_holds_it() -> None:
+    seen = shown(lambda store: store.scope("s").save(chat(said(0))), "/ui/session")
+    assert '<article class="turn user" id="m0">' in seen.html
+
+
+# As a chat
+
+
+def test_new_messages_are_marked_and_each_has_an_anchor() -> None:
+    call = {"id": "c", "type": "function", "function": {"name": "find", "arguments": "{}"}}
+    late = {"id": "d", "type": "function", "function": {"name": "wait", "arguments": "{}"}}
+    asked = {"role": "assistant", "content": "", "tool_calls": [call, late]}
+    answers = [{"role": "tool", "tool_call_id": each, "content": f"<{each}>"} for each in "cd"]
+
+    def fill(store: Store) -> None:
+        store.scope("s").save(chat(said(0), asked, answers[0]))
+        store.scope("s").save(chat(said(0), asked, *answers, said(5)), id="last")
+
+    seen = shown(fill, id="last")
+    turns = re.findall(r'<article class="turn (\w+)" id="(\w+)">(.*?)</article>', seen.html, re.S)
+    assert [(role, id) for role, id, _ in turns] == [
+        ("user", "m0"),
+        ("assistant", "m1"),
+        ("assistant", "m4"),
+    ]
+    assert [re.findall(r'class="new">(.*?)<', inner) for *_, inner in turns] == [
+        [],
+        ["new result"],
+        ["new"],
+    ]
+    assert re.findall(r'class="anchor" id="(\w+)"', turns[1][2]) == ["m2", "m3"]
+    assert "<d>" in seen.text
+
+
+def test_the_first_snapshot_has_no_marks() -> None:
+    assert 'class="new"' not in shown(lambda store: store.scope("s").save(chat(said(0)))).html
+
+
+@pytest.mark.parametrize("state", [None, [], {}, "text", 7, {"messages": "x"}, {"": {"": ""}}])
+def test_what_is_no_chat_is_a_tree(state: Any) -> None:
+    seen = shown(lambda store: store.scope("s").save(state))
+    assert seen.status == 200
+    assert re.search(r'aria-current="page">State', seen.html)
+
+
+def test_a_long_chat_is_shown_in_parts() -> None:
+    def fill(store: Store) -> None:
+        store.scope("s").save(chat(*(said(n, f"**{n}** `x`\n\n- a") for n in range(5_000))))
+
+    last, middle, end = shown_all(fill, {}, {"turns": 12}, {"turns": 10**9})
+    ids = [value for value in last.values("id") if re.fullmatch(r"m\d+", value)]
+    assert ids == [f"m{n}" for n in range(4_800, 5_000)]
+    assert len(last.html) < 100 * KIB
+    assert last.links("Earlier messages")[0]["turns"] == "4799"
+    assert 'id="m12"' in middle.html
+    assert 'id="m0"' in middle.html
+    assert "Earlier messages" not in middle.html
+    assert middle.links("Later messages")[0]["turns"] == "113"
+    assert end.links("Earlier messages")
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        said(0, "x" * 5_000_000),
+        {"role": "user", "content": [{"type": "text", "text": "y" * 2_000}] * 3_000},
+        {"role": "user", "content": [{"type": "strange", "data": ["z"] * 20_000}] * 3},
+        {"role": "user", "content": [block(IMAGES["image/png"] + bytes(9_000))] * 500},
+    ],
+)
+def test_a_huge_message_is_cut(message: dict[str, Any]) -> None:
+    seen = shown(lambda store: store.scope("s").save(chat(*[message] * 3, said(1, "the end"))))
+    assert len(seen.html) < 4_000 * KIB
+    assert "the end" in seen.text
+    assert "more" in seen.text
+
+
+def test_floods_of_markup_are_text_after_a_while() -> None:
+    state = chat(*(said(n, "[*a" * 1_500) for n in range(100)))
+    begun = process_time()
+    seen = shown(lambda store: store.scope("s").save(state))
+    assert process_time() - begun < 10  # it takes a fifth of this
+    assert seen.html.count('class="prose"') < 20
+    assert seen.html.count('class="text"') > 50
+
+
+def test_long_names_are_cut() -> None:
+    long = "n" * 300_000
+    call = {"type": "tool_use", "id": "c", "name": long, "input": {long: {long: 1}}}
+    image = {"type": "image", "source": {"type": "url", "url": f"http://{long}"}}
+    message = {"role": long, "name": long, "content": [call, image]}
+
+    def fill(store: Store) -> None:
+        store.scope("s").save({"messages": [said(0)], long: {long: 1}}, id="a")
+        store.scope("s").save({"messages": [message] * 3, long: {long: 2}}, id="b")
+
+    for seen in shown_all(fill, *({"id": "b", "view": view} for view in VIEWS)):
+        assert seen.status == 200
+        assert len(seen.html) < 700 * KIB
+
+
+def test_images_are_drawn() -> None:
+    def fill(store: Store) -> None:
+        store.scope("s").save(chat({"role": "user", "content": [block(IMAGES["image/png"])]}))
+
+    (src,) = shown(fill).values("src")
+    assert src.startswith("data:image/png;base64,")
+
+
+# As a tree
+
+
+TREE = {
+    "messages": [said(n) for n in range(250)],
+    "a/b~c": {"": [True, None, 1.5], "text": "long\n" * 300},
+    "huge": "h" * 120_000,
+    "many": {f"k{n}": n for n in range(20_000)},
+}
+
+
+def tree(page: str = "/ui/tree", **params: object) -> Shown:
+    return shown(lambda store: store.scope("s").save(TREE, id="i"), page, id="i", **params)
+
+
+def test_the_tree_opens_level_by_level() -> None:
+    seen = tree("/ui/snapshot", view="state")
+    parts = [dict(parse_qsl(urlsplit(each).query)) for each in seen.values("data-part")]
+    assert [each["path"] for each in parts] == ["/messages", "/a~1b~0c", "/huge", "/many"]
+    assert "list, 250 items" in seen.text
+    assert len(seen.html) < 20 * KIB
+    ranges = [
+        dict(parse_qsl(urlsplit(e).query)) for e in tree(path="/messages").values("data-part")
+    ]
+    assert [(each["start"], each["stop"]) for each in ranges] == [
+        ("0", "100"),
+        ("100", "200"),
+        ("200", "250"),
+    ]
+    last = tree(path="/messages", start=200, stop=250)
+    assert len(last.values("data-part")) == 50
+    assert "user: message 248" in last.text
+    assert {"/messages/249", "messages.249"} <= {*last.values("data-copy")}
+    strange = tree(path="/a~1b~0c")
+    assert '""' in strange.text
+    assert "long" in strange.text
+    assert "/a~1b~0c/" in strange.values("data-copy")
+    assert "true" in tree(path="/a~1b~0c/").text
+    assert len(tree(path="/many").values("data-part")) == 2  # up to 9,999, and the rest
+
+
+def test_a_long_text_comes_in_parts_and_a_path_has_a_way_back() -> None:
+    seen = tree("/ui/snapshot", view="state", path="/huge")
+    assert "text, 120,000 characters" in seen.text
+    assert seen.links("More of this text")[0]["start"] == "50000"
+    assert "More" not in tree(path="/huge", start=100_000).text
+    deep = tree("/ui/snapshot", view="state", path="/messages/3/content")
+    assert "message 3" in deep.text
+    assert deep.links("messages")[0]["path"] == "/messages"
+    assert "limpet show --path /messages/3/content s:main@i" in deep.text
+
+
+@pytest.mark.parametrize("path", ["/none", "/messages/250", "/messages/-1", "/huge/0", "/many/x/y"])
+def test_there_is_no_such_value(path: str) -> None:
+    assert tree(path=path).status == 404
+    assert "no value at this path" in tree("/ui/snapshot", view="state", path=path).text
+
+
+def test_sizes_are_those_of_json() -> None:
+    state = {"big": "x" * 1_000, "small": 1, "none": []}
+    seen = shown(lambda store: store.scope("s").save(state))
+    assert re.findall(r'class="size">(.*?)<', seen.html) == ["1002 B", "1 B", "2 B"]
+    assert re.findall(r'<rect width="([\d.]+)"', seen.html) == ["48.0", "1", "1"]
+
+
+def test_what_is_stored_with_a_state_is_shown_with_it() -> None:
+    def fill(store: Store) -> None:
+        scope = store.scope("s")
+        scope.save(1, id="i", metadata={"model": "<m>"})
+        scope.set_note("rating", {"stars": 5}, on="i")
+
+    seen = shown(fill, view="state")
+    assert '"model": "<m>"' in seen.text
+    assert "rating" in seen.text
+    assert '"stars": 5' in seen.text
+
+
+def test_a_large_state_opens_folded() -> None:
+    state = {"messages": [said(n, "x" * 1_000) for n in range(5_000)], "index": {"a": 1}}
+    seen = shown(lambda store: store.scope("s").save(state), view="state")
+    assert "4.9 MiB" in seen.text
+    assert len(seen.html) < 16 * KIB
+
+
+# As what changed
+
+
+def two(store: Store) -> None:
+    scope = store.scope("s")
+    scope.save({"messages": [said(0)], "n": 1, "text": "one\ntwo words\nthree"}, id="one")
+    after = {"messages": [said(0), said(1, "<hello>")], "n": 2, "text": "one\ntwo things\nthree"}
+    scope.save({**after, "new": {"deep": [1]}}, id="two")
+    store.scope("s", "other").save({"messages": [], "n": 7}, id="o")
+    store.scope("t").save({"n": 8}, id="o")
+    scope.fork("one", scope_id="fork")
+
+
+def test_what_changed_since_the_one_before() -> None:
+    seen = shown(two, id="two", view="changes")
+    assert "Compared with the one before, one" in seen.text
+    assert "+ 2 added ~ 2 changed" in seen.text
+    assert "1 new message" in seen.text
+    assert "<hello>" in seen.text
+    assert "<del>1</del> <b>→</b> <ins>2</ins>" in seen.html
+    assert "two <del>words</del>" in seen.html
+    assert "two <ins>things</ins>" in seen.html
+    assert "<ins>{&quot;deep&quot;: [1]}</ins>" in seen.html
+    assert "limpet diff s:main@two --url memory:" in seen.text
+    assert len(seen.links("Head of")) == 2
+
+
+def test_the_first_says_so() -> None:
+    seen = shown(two, id="one", view="changes")
+    assert "This is the first snapshot" in seen.text
+    assert "Compare with another" in seen.text
+
+
+@pytest.mark.parametrize(
+    ("base", "text"),
+    [
+        ({"base_scope_id": "other", "base_id": "o"}, "other · o"),
+        ({"base_scope_id": "other"}, "other · o"),
+        ({"base_session_id": "t"}, "t · main · o"),
+        ({"base_id": "one"}, "Compared with one"),
+        ({"base": "@~1"}, "Compared with one"),
+        ({"base": " o "}, "other · o"),
+        ({"base": "t@"}, "t · main · o"),
+        ({"base": "s:other@"}, "other · o"),
+    ],
+)
+def test_any_other_can_be_compared(base: dict[str, str], text: str) -> None:
+    seen = shown(two, id="two", view="changes", **base)
+    assert text in seen.text
+    assert "limpet diff " in seen.text
+    assert "changed" in seen.text
+
+
+@pytest.mark.parametrize("base", [{"base": "nothing"}, {"base_id": "nothing"}, {"base": "@~9"}])
+def test_one_that_is_not_there_is_a_message(base: dict[str, str]) -> None:
+    seen = shown(two, id="two", view="changes", **base)
+    assert seen.status == 200
+    assert "This cannot be shown." in seen.text
+    assert "Compare with another" in seen.text
+
+
+def test_of_several_the_names_are_shown() -> None:
+    def fill(store: Store) -> None:
+        for n in range(3):
+            store.scope("s").save(n, id=f"same-{n}")
+
+    assert "s:main@same-1" in shown(fill, view="changes", base="same").text
+
+
+def test_no_difference() -> None:
+    seen = shown(two, id="two", view="changes", base_id="two")
+    assert "There is no difference." in seen.text
+
+
+def test_a_result_is_shown_with_its_call() -> None:
+    call = {"id": "c", "type": "function", "function": {"name": "find", "arguments": "{}"}}
+    asked = {"role": "assistant", "content": "", "tool_calls": [call]}
+    answer = {"role": "tool", "tool_call_id": "c", "content": "found"}
+
+    def fill(store: Store) -> None:
+        store.scope("s").save(chat(said(0)), id="a")
+        store.scope("s").save(chat(said(0), asked), id="b")
+        store.scope("s").save(chat(said(0), asked, answer), id="c")
+        store.scope("s").save(chat(asked), id="d")
+
+    assert shown(fill, id="c", view="changes", base_id="a").html.count("<article") == 1
+    late = shown(fill, id="c", view="changes")
+    assert "result of find" in late.text
+    fewer = shown(fill, id="d", view="changes")
+    assert "2 removed messages" in fewer.text
+    assert "message 0" in fewer.text
+
+
+def test_moved_keys_and_whole_states() -> None:
+    def fill(store: Store) -> None:
+        store.scope("s").save({"a": [1, 2, 3, 4], "b": 1}, id="a")
+        store.scope("s").save({"b": 1, "a": [4, 1, 2, 3]}, id="b")
+        store.scope("s").save("text", id="c")
+
+    moved = shown(fill, id="b", view="changes")
+    assert "came from a.3" in moved.text
+    assert "> " in moved.text
+    assert "The state" in shown(fill, id="c", view="changes").text
+
+
+def test_a_hundred_thousand_changes_are_counted_and_some_are_shown() -> None:
+    def fill(store: Store) -> None:
+        for n in range(2):
+            wide = {f"{k}": {"v": k + n} for k in range(20_000)}
+            keys = {f"key-{k}": k + n for k in range(200)}
+            store.scope("s").save({"wide": wide, **keys}, id=f"{n}")
+
+    seen = shown(fill, id="1", view="changes")
+    assert "~ 20,200 changed" in seen.text
+    assert "… 19,900 more changes not shown." in seen.text
+    assert "… 151 more top-level keys changed." in seen.text
+    assert len(seen.html) < 150 * KIB
+
+
+# Strangers and damage
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_nothing_breaks_out(text: str) -> None:
+    name = stored(text)
+
+    def fill(store: Store) -> None:
+        scope = store.scope("s", name)
+        messages = hostile_messages(text.replace("\ud800", ""))
+        values = {name: {name: [name, {name: name}]}}
+        scope.save({"messages": messages[:1], name: 1}, id="first")
+        scope.save(
+            {"messages": messages, **values},
+            id=name,
+            status=name,
+            labels={name[:64]: name},
+            metadata={name: name},
+        )
+        scope.set_note(name, {name: name}, on=name)
+        store.scope("s").save({"messages": [], name: name}, id="other")
+
+    places = [
+        {"view": "chat"},
+        {"view": "state"},
+        {"view": "changes"},
+        {"view": "changes", "base_scope_id": "main"},
+        {"view": "changes", "base": name},
+    ]
+    allowed = {
+        *("section", "header", "h2", "h3", "div", "dl", "dt", "dd", "time", "nav", "button", "b"),
+        *("article", "details", "summary", "svg", "rect", "form", "input", "label", "small"),
+        *("ins", "del", *TAGS),
+    }
+    for seen in shown_all(fill, *({"scope_id": name, "id": name, **each} for each in places)):
+        assert seen.status == 200
+        assert {*seen.tags} <= allowed
+        assert not UNSEEN & {*seen.exact, *"".join(seen.values("data-copy"))}
+        assert not [each for each, _ in seen.attributes if each.startswith("on") or each == "style"]
+        outside = [each for each in seen.values("href") if not each.startswith(("/ui/", "#m"))]
+        assert {*outside} <= {"http://example.com"}
+
+
+def bound(path: str = "/ui/snapshot", **params: object) -> tuple[int, str]:
+    """Ask with a token that is bound to the sessions that begin with `s`."""
+
+    def fill(store: Store) -> None:
+        two(store)
+        store.scope("t").save({"n": 9}, id="origin-1")
+        store.scope("t").save({"n": 10}, id="origin-2")
+        store.scope("t").fork("origin-1", to="s2", scope_id="main")
+
+    async def run() -> tuple[int, str]:
+        access = Access(Tokens(None, f"{BOUND} read s"))
+        async with served(fill, access=access) as app:
+            bearer = {"authorization": f"Bearer {BOUND}"}
+            found = await ask(app, "GET", path, {"session_id": "s", **params}, **bearer)
+            return found.status, found.body.decode()
+
+    return asyncio.run(run())
+
+
+def test_a_bound_token_sees_and_compares_only_its_own() -> None:
+    assert bound(id="two")[0] == 200
+    assert bound("/ui/tree", session_id="t", id="o")[0] == 403
+    assert bound(session_id="t")[0] == 403
+    assert bound(id="two", view="changes", base_session_id="t")[0] == 403
+    assert bound(id="two", view="changes", base_session_id="s2")[0] == 200
+    for name in ("t@", "t:main@", "t@origin", "t@origin-1", "origin-1", "origin"):
+        status, html = bound(id="two", view="changes", base=name)
+        assert status == 200
+        assert "There is no such snapshot" in html or "there is no such snapshot" in html
+        assert "origin-2" not in html
+    for view in VIEWS:
+        status, html = bound(session_id="s2", view=view)
+        assert status == 200
+        assert "origin" not in html
+        assert "session_id=t&" not in html
+
+
+def test_an_id_that_looks_like_an_option_is_none() -> None:
+    def fill(store: Store) -> None:
+        store.scope("--help").save(1, id="-i")
+
+    seen = shown(fill, session_id="--help", view="state")
+    assert "limpet show --raw --url memory: -- --help:main@-i" in seen.text
+
+
+def test_a_damaged_state_is_a_message(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/x.db"
+    with limpet.open(url) as store:
+        store.scope("s").save(chat(said(0)), id="good")
+        store.scope("s").save(chat(said(0, "x" * 5_000), said(1)), id="bad")
+    with closing(sqlite3.connect(tmp_path / "x.db")) as file, file:
+        file.execute("UPDATE bodies SET body = x'00' WHERE seq = (SELECT max(seq) FROM bodies)")
+
+    async def run() -> None:
+        async with served(lambda store: None, url) as app:
+            for view in VIEWS:
+                place = {"session_id": "s", "id": "bad", "view": view}
+                found = await ask(app, "GET", "/ui/snapshot", place)
+                assert found.status == 200
+                assert b"This cannot be shown." in found.body
+                assert b"limpet show s:main@bad" in found.body
+            place = {"session_id": "s", "id": "good", "view": "changes", "base_id": "bad"}
+            assert b"cannot be shown" in (await ask(app, "GET", "/ui/snapshot", place)).body
+            place = {"session_id": "s", "id": "bad", "path": "/messages"}
+            found = await ask(app, "GET", "/ui/tree", place)
+            assert (found.status, b"cannot be shown" in found.body) == (200, True)
+
+    asyncio.run(run())
+
+
+def test_one_that_was_deleted_just_now_is_a_message() -> None:
+    with limpet.open("memory:") as store:
+        scope = store.scope("s")
+        first, second = scope.save({"n": 1}), scope.save({"n": 2})
+        scope.delete_snapshot(first.id)
+        for view in VIEWS:
+            gone = read_detail(store, first, {"view": view}, Grant())["detail"]
+            assert gone.problem == "the snapshot was deleted just now"
+        detail = read_detail(store, second, {"view": "changes"}, Grant())["detail"]
+        assert "was deleted" in detail.problem
+
+
+def test_parameters_are_checked() -> None:
+    for params in ({"view": "x"}, {"turns": -1}, {"path": "messages"}, {"base_kind": "A B"}):
+        assert shown(lambda store: store.scope("s").save(1), **params).status == 400
+    assert shown(lambda store: store.scope("s").save(1), id="none").status == 404

@@ -1,0 +1,314 @@
+"""Markdown of strangers as HTML: nothing runs, nothing loads, nothing is hidden."""
+
+import re
+import runpy
+import sys
+from html.parser import HTMLParser
+from time import process_time
+from urllib.parse import urlsplit
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import limpet
+from limpet.views.page import prose
+from limpet.views.page.prose import TAGS, prose_html
+from tests.views.document_kit import HOSTILE as BREAKING_OUT
+from tests.views.document_kit import UNSEEN
+
+VOID = {"br", "hr"}
+BLOCKS = {"p", "li", "blockquote", "th", "td"}
+HOSTILE = [
+    # Scripts and handlers.
+    "<script>alert(1)</script>",
+    "<ScRiPt src=//e.example/x.js></sCrIpT>",
+    "<img src=x onerror=alert(1)>",
+    "<body onload=alert(1)>",
+    '<a href="#" onclick="alert(1)">x</a>',
+    "<details open ontoggle=alert(1)><summary>x</summary></details>",
+    "<iframe srcdoc='<script>alert(1)</script>'></iframe>",
+    "<object data=javascript:alert(1)></object><embed src=javascript:alert(1)>",
+    "<form action=javascript:alert(1)><button>go</button></form>",
+    "<meta http-equiv=refresh content='0;url=javascript:alert(1)'><base href=//e.example/>",
+    "<video><source onerror=alert(1)></video><audio src onloadstart=alert(1)>",
+    # SVG, MathML, templates, mutations.
+    "<svg><script>alert(1)</script></svg>",
+    "<svg><animate onbegin=alert(1) attributeName=x></svg>",
+    "<svg><a xlink:href=javascript:alert(1)><text>x</text></a></svg>",
+    "<math><mtext><table><mglyph><style><!--</style><img title='--&gt;<img src onerror=alert(1)>'>",
+    "<math href='javascript:alert(1)'>x</math>",
+    "<noscript><p title='</noscript><img src=x onerror=alert(1)>'>",
+    "<template><script>alert(1)</script></template>",
+    "<!--><img src=x onerror=alert(1)>-->",
+    "<![CDATA[<script>alert(1)</script>]]>",
+    "{{7*7}} ${7*7} <%= 7*7 %> {% raw %} #{7*7} {{constructor.constructor('alert(1)')()}}",
+    # Styles.
+    "<style>*{background:url(//e.example)}</style>",
+    "<p style='position:fixed;inset:0'>x</p>",
+    "<link rel=stylesheet href=//e.example/x.css>",
+    # Links in all spellings.
+    "[x](javascript:alert(1))",
+    "[x](JaVaScRiPt:alert(1))",
+    "[x](&#106;avascript:alert(1))",
+    "[x](&#x6A;&#x61;vascript&colon;alert(1))",
+    "[x](java&Tab;script:alert(1))",
+    "[x](<java\tscript:alert(1)>)",
+    "[x](\x01javascript:alert(1))",
+    "[x](javascript\\:alert(1))",
+    "[x](data:text/html;base64,PHNjcmlwdD5hbGVydCgxKTwvc2NyaXB0Pg==)",
+    "[x](vbscript:msgbox(1))",
+    "[x](file:///etc/passwd)",
+    "[x](//e.example)",
+    "[x](/ui/fork?session_id=a)",
+    "[x](#main)",
+    "[x](blob:http://e.example/1)",
+    "[x](view-source:http://e.example)",
+    "[x](http:javascript:alert(1))",
+    "[x](https://)",
+    "[x](http://[::1)",
+    '[x](http://e.example/"onmouseover="alert(1))',
+    '[x](http://e.example "\\" onmouseover=alert(1)")',
+    "[x](http://e.example/'><script>alert(1)</script>)",
+    "<javascript:alert(1)>",
+    "<data:text/html,x>",
+    "[x]: javascript:alert(1)\n[x]",
+    "[![x](javascript:alert(1))](javascript:alert(2))",
+    # Images.
+    "![x](http://e.example/beacon.png)",
+    "![x](data:image/svg+xml;base64,PHN2Zy8+)",
+    "![<img src=x>](http://e.example/'onerror=alert(1))",
+    "[![alt](http://e.example/a.png)](http://e.example)",
+    # Fences and tables.
+    '```"><script>alert(1)</script>\nx\n```',
+    "```js onload=alert(1)\n</code></pre><script>alert(1)</script>\n```",
+    "`</code><script>alert(1)</script>`",
+    "|<script>|x|\n|-|-|\n|`|<img onerror=alert(1) src=x>`|y|",
+    '|a|\n|:-"onclick=alert(1)|\n|x|',
+    "> - > - <script>alert(1)</script>",
+    "1) # <b onclick=alert(1)>\n   - ```\n     </pre>",
+    *BREAKING_OUT,
+]
+
+
+class Seen(HTMLParser):
+    """Checks that HTML is well formed and on the list, and remembers its text and links."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.text = ""
+        self.links: list[str] = []
+        self._open: list[str] = []
+        self.feed(html)
+        self.close()
+        assert self._open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = {name: value or "" for name, value in attrs}
+        if not self._open:
+            assert (tag, given.get("class")) in (("div", "prose"), ("div", "text"))
+        else:
+            assert tag in TAGS
+        self._check(tag, given)
+        if tag not in VOID:
+            self._open.append(tag)
+
+    def _check(self, tag: str, given: dict[str, str]) -> None:
+        allowed = {"dir"} if tag in BLOCKS | {"div"} else set()
+        allowed |= {
+            "a": {"href", "rel", "target"},
+            "ol": {"start"},
+            "pre": {"data-language"},
+            "p": {"class"},
+            "span": {"class"},
+            "div": {"class"},
+        }.get(tag, set())
+        assert given.keys() <= allowed
+        assert given.get("class", "prose") in ("prose", "text", "heading", "media", "host")
+        assert given.get("dir", "auto") == "auto"
+        if tag == "a":
+            assert given["rel"] == "noopener noreferrer nofollow"
+            assert given["target"] == "_blank"
+            assert urlsplit(given["href"]).scheme in ("http", "https", "mailto")
+            self.links.append(given["href"])
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+    def handle_comment(self, data: str) -> None:
+        raise AssertionError(data)
+
+    def handle_decl(self, decl: str) -> None:
+        raise AssertionError(decl)
+
+    def handle_pi(self, data: str) -> None:
+        raise AssertionError(data)
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_nothing_runs_or_loads(text: str) -> None:
+    html = prose_html(text)
+    seen = Seen(html)
+    assert not UNSEEN & {*html}
+    assert {*seen.links} <= {
+        "http://e.example",
+        "http://e.example/%22onmouseover=%22alert(1)",
+        "http://e.example/'%3E%3Cscript%3Ealert(1)%3C/script%3E",
+        "http://example.com",
+    }
+    # Inside other Markdown it is just as tame.
+    for around in ("> {}", "- {}", "**{}**", "# {}", "[{}](http://e.example)", "|a|\n|-|\n|{}|"):
+        Seen(prose_html(around.format(text)))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(
+        st.one_of(
+            st.sampled_from(HOSTILE),
+            st.sampled_from([*"[]()<>!`*_~|\\\"'&:/#-+=\n\t ", "\n\n", "    ", "http://e.example"]),
+            st.text(max_size=8),
+        ),
+        max_size=30,
+    ).map("".join)
+)
+def test_whatever_it_is_it_stays_on_the_list(text: str) -> None:
+    html = prose_html(text)
+    Seen(html)
+    assert not UNSEEN & {*html}
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(
+        st.one_of(
+            st.from_regex(r"\A[a-z]{1,9}\Z"), st.sampled_from([*"[]()!`*_~|>#-+=\n ", "\n\n"])
+        ),
+        max_size=40,
+    ).map("".join)
+)
+def test_no_word_is_hidden(text: str) -> None:
+    html = prose_html(text)
+    shown = Seen(html).text + "".join(re.findall(r'data-language="(.*?)"', html))
+    assert sorted(re.sub("[^a-z]", "", text)) == sorted(re.sub("[^a-z]", "", shown))
+
+
+def test_markdown_looks_like_markdown() -> None:
+    html = prose_html(
+        "# One\n\n**b** *i* ~~s~~ `c<d`\nnext\n\n- a\n- b\n\n3. x\n\n"
+        "| a | b |\n|---|---|\n| 1 | 2 |\n\n> q\n\n```py\nx<1\n```\n\n---\n\n<http://e.example>"
+    )
+    for part in (
+        '<p class="heading" dir="auto">One</p>',
+        "<strong>b</strong> <em>i</em> <s>s</s> <code>c&lt;d</code><br>\nnext</p>",
+        '<ul>\n<li dir="auto">a</li>\n<li dir="auto">b</li>\n</ul>',
+        '<ol start="3">',
+        '<th dir="auto">b</th>',
+        '<blockquote dir="auto">',
+        '<pre data-language="py"><code>x&lt;1</code></pre>',
+        "<hr>",
+        '<a href="http://e.example" target="_blank" rel="noopener noreferrer nofollow">',
+    ):
+        assert part in html
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("![a cat](http://e.example/cat.png)", "a cat · http://e.example/cat.png"),
+        ("![a cat](./cat.png)", "![a cat](./cat.png)"),
+        ("<b>raw</b>", "<b>raw</b>"),
+        ("&lt;b&gt; &#8238;", "&lt;b&gt; &#8238;"),
+        ("a\u202eb\u200bc\u2066d", "a\\u202eb\\u200bc\\u2066d"),
+        ("[x]: http://e.example\n[x]", "[x]: http://e.example\n[x]"),
+        ("|a|\n|-|\n|x|hidden|", "|a|\n|-|\n|x|hidden|"),
+        ("> " * 40 + "deep", "> " * 40 + "deep"),
+        ("[a](http://e.example 'title')", "a (title)"),
+        ("```" + "long " * 20 + "\nx\n```", "long " * 19 + "long\nx"),
+    ],
+)
+def test_what_is_no_markup_is_text(text: str, shown: str) -> None:
+    assert Seen(prose_html(text)).text.strip() == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "host"),
+    [
+        ("[https://bank.example](https://evil.example)", "evil.example"),
+        ("[bank.example](https://bank.example.evil.example/login)", "bank.example.evil.example"),
+        ("[**bank**.example](https://evil.example)", "evil.example"),
+        ("[`bank.example`](https://bank.example@evil.example)", "evil.example"),
+        ("[bank\u200d.example](https://evil.example)", "evil.example"),
+        ("[\uff42\uff41\uff4e\uff4b\uff0eexample](https://evil.example)", "evil.example"),
+        ("[\u0430pple.com](https://\u0430pple.com)", "xn--pple-43d.com"),
+        ("<https://\u0430pple.com>", "xn--pple-43d.com"),
+        ("[info@bank.example](mailto:me@evil.example)", "evil.example"),
+        ("[bank.example](http://127.0.0.1:8080/)", "127.0.0.1"),
+    ],
+)
+def test_a_link_says_where_it_leads_if_its_text_says_otherwise(text: str, host: str) -> None:
+    assert f'<span class="host">({host})</span>' in prose_html(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[https://e.example/a](https://e.example/b)",
+        "[www.e.example](https://e.example)",
+        "[our site](https://e.example)",
+        "[version 1.2.3](https://e.example)",
+        "<me@e.example>",
+    ],
+)
+def test_an_honest_link_is_left_alone(text: str) -> None:
+    html = prose_html(text)
+    assert len(Seen(html).links) == 1
+    assert "host" not in html
+
+
+FLOODS = {
+    "brackets": "[" * 5_000,
+    "a megabyte of brackets": "[" * 1_000_000,
+    "images": "![" * 2_500,
+    "closed brackets": "[" * 2_500 + "]" * 2_500,
+    "backticks": "`" * 100_000,
+    "runs of backticks": "".join("`" * n + "x" for n in range(100)),
+    "emphasis": "*a **b " * 800,
+    "stars and lines": "*_" * 2_500,
+    "quotes": "> " * 50_000,
+    "lists": "\n".join(" " * n + "- x" for n in range(440)),
+    "items": "- a\n" * 5_000,
+    "headings": "# a\n" * 5_000,
+    "a wide table": "|" + "a|" * 300 + "\n|" + "-|" * 300 + "\n" + "||\n" * 1_400,
+    "a long table": "|a|b|\n|-|-|\n" + "|x|y|\n" * 800,
+    "many tables": "|a|\n|-|\n" * 1_000,
+    "broken tables": "|a|b|\n|-|-|\n|a|b|c|\n" * 500,
+    "links": "[a](http://e.example) " * 2_400,
+    "angles": "<" * 5_000,
+    "lines": "a\n" * 5_000,
+    "backslashes": "\\" * 5_000,
+    "fences": "```\n" * 1_200,
+    "entities": "&" * 100_000,
+}
+
+
+@pytest.mark.parametrize("name", FLOODS)
+def test_floods_are_not_slow(name: str) -> None:
+    text = FLOODS[name]
+    begun = process_time()
+    html = prose_html(text)
+    assert process_time() - begun < 5  # it takes a tenth of this
+    assert len(html) < 500_000 + 2 * len(text)
+    Seen(html)
+
+
+@pytest.mark.parametrize("name", ["nh3", "markdown_it"])
+def test_without_the_extra_it_says_what_to_install(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(limpet.Unsupported, match=r"pip install 'limpet\[cli\]'"):
+        runpy.run_path(str(prose.__file__))
