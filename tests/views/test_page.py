@@ -24,12 +24,13 @@ TAGS = {
     *("article", "h1", "h2", "h3", "h4", "h5", "p", "ul", "li", "dl", "dt", "dd", "div", "a"),
     *("span", "b", "strong", "small", "time", "code", "pre", "details", "summary", "figure"),
     *("figcaption", "img", "table", "colgroup", "col", "thead", "tbody", "tr", "th", "td", "br"),
-    *("svg", "g", "line", "circle"),
+    *("svg", "g", "line", "circle", "path"),
 }
 ATTRIBUTES = {
     *("lang", "charset", "http-equiv", "content", "name", "class", "id", "href", "src", "alt"),
     *("dir", "datetime", "title", "width", "height", "aria-hidden", "aria-label"),
-    *("x1", "y1", "x2", "y2", "cx", "cy", "r"),
+    *("x1", "y1", "x2", "y2", "cx", "cy", "r", "y", "d", "fill", "overflow", "transform"),
+    *("stroke-width", "stroke-dasharray", "stroke-linecap"),
 }
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(200))
 IMAGES = {
