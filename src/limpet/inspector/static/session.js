@@ -1,0 +1,378 @@
+// The page of a session: rows come as one scrolls, a click shows a snapshot, new ones come by themselves.
+
+const root = document.getElementById("session");
+const pane = document.getElementById("pane");
+const list = document.getElementById("rows");
+const detail = document.getElementById("detail");
+const live = document.getElementById("live");
+const session = root.dataset.session;
+const size = Number(list.dataset.chunk);
+const MARK = "limpet-mark";
+const PLACE = ["session_id", "scope_id", "kind", "id"];
+
+// Rows
+
+let total = 0;
+let version = "";
+let rowHeight = 0;
+const chunks = []; // one element for each, empty while it is far away
+const loading = new Map();
+
+const rowOf = (number) => list.querySelector(`a[data-row="${number}"]`);
+const selected = () => list.querySelector("a[aria-current]");
+const numberOf = (row) => Number(row.dataset.row);
+const linkTo = (path, params) => `${path}?${new URLSearchParams(params)}`;
+
+/** Return the parameters that name the snapshot of an address. */
+function placeOf(address) {
+  const given = new URL(address, location.href).searchParams;
+  return Object.fromEntries(PLACE.filter((name) => given.has(name)).map((name) => [name, given.get(name)]));
+}
+
+const keyOf = (place) => JSON.stringify([place.scope_id, place.kind, place.id]);
+const isSame = (place, other) => place && other && keyOf(place) === keyOf(other)
+  && place.session_id === other.session_id;
+
+function parsed(html) {
+  return new DOMParser().parseFromString(html, "text/html").body;
+}
+
+async function fetched(address, options) {
+  const answer = await fetch(address, options);
+  const body = parsed(await answer.text());
+  if (answer.ok) return body;
+  throw new Error(body.querySelector(".message p:not(.kicker)")?.textContent ?? answer.statusText);
+}
+
+const near = new IntersectionObserver((entries) => {
+  for (const entry of entries) if (entry.isIntersecting) load(chunks.indexOf(entry.target));
+}, { root: pane, rootMargin: "800px 0px" });
+
+const far = new IntersectionObserver((entries) => {
+  for (const entry of entries) if (!entry.isIntersecting) empty(chunks.indexOf(entry.target));
+}, { root: pane, rootMargin: "5000px 0px" });
+
+const rowsOf = (number) => Math.max(0, Math.min(size, total - number * size));
+
+function empty(number) {
+  const chunk = chunks[number];
+  if (!chunk || chunk.contains(document.activeElement)) return;
+  chunk.replaceChildren();
+  chunk.style.height = `${rowsOf(number) * rowHeight}px`;
+}
+
+function addChunk(number) {
+  const chunk = document.createElement("ol");
+  chunk.className = "chunk";
+  chunk.start = number * size + 1;
+  chunks[number] = chunk;
+  empty(number);
+  return chunk;
+}
+
+/** Take the rows of a chunk into the page, in place of those it had. */
+function fill(number, given) {
+  const chunk = chunks[number];
+  const focused = chunk.contains(document.activeElement) && placeOf(document.activeElement.href);
+  chunk.replaceChildren(...given.children);
+  chunk.style.height = "";
+  dress(chunk);
+  if (focused) [...chunk.querySelectorAll("a")].find((row) => isSame(placeOf(row.href), focused))?.focus({ preventScroll: true });
+  soon();
+}
+
+/** Show in rows which one is selected, and which is marked. */
+function dress(where) {
+  const mark = marked();
+  for (const row of where.querySelectorAll("a[data-row]")) {
+    const place = placeOf(row.href);
+    row.toggleAttribute("aria-current", false);
+    if (isSame(place, current)) row.setAttribute("aria-current", "true");
+    row.parentElement.classList.toggle("marked-row", Boolean(isSame(place, mark)));
+  }
+}
+
+/** Load the rows of a chunk, unless it has them. */
+async function load(number, again = false) {
+  const chunk = chunks[number];
+  if (!chunk || (chunk.children.length && !again)) return;
+  if (!loading.has(number)) {
+    const address = linkTo("/ui/rows", { session_id: session, at: number * size, version });
+    loading.set(number, fetched(address).finally(() => loading.delete(number)));
+  }
+  const given = (await loading.get(number)).querySelector(".chunk");
+  if (given.dataset.version !== version) await renew(given);
+  else if (chunks[number] && given.children.length) fill(number, given);
+}
+
+/** Go over to another version of the graph, of which one chunk is given. */
+async function renew(given) {
+  const before = total;
+  const loaded = chunks.flatMap((chunk, number) => (chunk.children.length ? [number] : []));
+  version = given.dataset.version;
+  total = Number(given.dataset.total);
+  const count = Math.max(1, Math.ceil(total / size));
+  for (const chunk of chunks.splice(count)) chunk.remove();
+  while (chunks.length < count) list.append(watch(addChunk(chunks.length)));
+  chunks.forEach((chunk, number) => { if (!chunk.children.length) empty(number); });
+  const number = Math.floor(Number(given.dataset.at) / size);
+  if (chunks[number]) fill(number, given);
+  if (pane.scrollTop > rowHeight) pane.scrollTop += (total - before) * rowHeight;
+  await Promise.all(loaded.filter((each) => each !== number).map((each) => load(each, true)));
+}
+
+function watch(chunk) {
+  near.observe(chunk);
+  far.observe(chunk);
+  return chunk;
+}
+
+/** Bring a row into the page and into view. */
+async function reach(number) {
+  if (number < 0 || number >= total) return null;
+  await load(Math.floor(number / size));
+  const row = rowOf(number);
+  if (row) intoView(row);
+  return row;
+}
+
+function intoView(row) {
+  // Not scrollIntoView, which would also move the page.
+  const box = row.getBoundingClientRect();
+  const frame = pane.getBoundingClientRect();
+  const space = Math.min(rowHeight, frame.height / 4);
+  if (box.top < frame.top + space) pane.scrollTop -= frame.top + space - box.top;
+  if (box.bottom > frame.bottom - space) pane.scrollTop += box.bottom - frame.bottom + space;
+}
+
+// What was said: it costs a state for each row, so it is read for those in view
+
+let timer = 0;
+function soon() {
+  clearTimeout(timer);
+  timer = setTimeout(hear, 180);
+}
+
+async function hear() {
+  const frame = pane.getBoundingClientRect();
+  const unread = [...list.querySelectorAll(".said:not([data-read])")].filter((said) => {
+    const box = said.getBoundingClientRect();
+    return box.bottom > frame.top - rowHeight && box.top < frame.bottom + rowHeight;
+  });
+  if (!unread.length) return;
+  const first = numberOf(unread[0].closest("a"));
+  const rows = numberOf(unread[unread.length - 1].closest("a")) - first + 1;
+  const asked = version;
+  const found = await fetched(linkTo("/ui/said", { session_id: session, at: first, rows, version }));
+  if (asked !== version || found.firstElementChild.dataset.version !== version) return;
+  for (const each of found.querySelectorAll("li")) {
+    const said = rowOf(each.dataset.row)?.querySelector(".said");
+    if (!said) continue;
+    said.dataset.read = each.textContent ? "text" : "";
+    if (each.textContent) said.replaceChildren(...each.childNodes);
+  }
+  soon(); // the answer is shorter than asked for if states are large
+}
+
+// The snapshot beside the rows
+
+let current = null;
+let aborter = new AbortController();
+
+/** Show the snapshot of an address of this page; `how` is push, replace or nothing. */
+async function show(address, how = "push") {
+  const given = new URL(address, location.href).searchParams;
+  given.delete("at");
+  if (how) history[`${how}State`](null, "", linkTo("/ui/session", given));
+  current = placeOf(address);
+  dress(list);
+  aborter.abort();
+  aborter = new AbortController();
+  const { signal } = aborter;
+  detail.classList.add("waiting");
+  try {
+    const found = await fetched(linkTo("/ui/snapshot", given), { signal });
+    if (signal.aborted) return;
+    detail.replaceChildren(...found.childNodes);
+    document.dispatchEvent(new CustomEvent("limpet-snapshot", { detail }));
+  } catch (error) {
+    if (signal.aborted) return;
+    const told = document.createElement("p");
+    told.className = "bad";
+    told.textContent = error.message;
+    detail.replaceChildren(told);
+  }
+  detail.classList.remove("waiting");
+  if (detail.getBoundingClientRect().top < 0) detail.scrollIntoView({ block: "start" });
+}
+
+/** Return the address of a row, seen as the present one is. */
+function addressOf(row) {
+  const params = placeOf(row.href);
+  const now = new URL(location.href).searchParams;
+  const view = now.get("view");
+  if (view) params.view = view;
+  if (view === "changes") {
+    for (const name of PLACE) if (now.has(`base_${name}`)) params[`base_${name}`] = now.get(`base_${name}`);
+  }
+  return linkTo("/ui/session", params);
+}
+
+document.addEventListener("click", (event) => {
+  const link = event.target.closest("a");
+  if (!link || event.defaultPrevented || event.button || event.metaKey || event.ctrlKey || event.shiftKey) return;
+  const isRow = list.contains(link);
+  const there = new URL(link.href);
+  const isHere = there.pathname === "/ui/session" && there.searchParams.get("session_id") === session;
+  if (!isRow && !(isHere && detail.contains(link) && there.searchParams.has("id"))) return;
+  event.preventDefault();
+  if (isRow) follow(false);
+  show(isRow ? addressOf(link) : link.href);
+});
+
+addEventListener("popstate", () => {
+  const place = placeOf(location.href);
+  if (place.id) show(location.href, ""); else location.reload();
+});
+
+// Keys
+
+const onKey = (key, run) => document.dispatchEvent(new CustomEvent("limpet-key", { detail: { key, run } }));
+let stepping = 0;
+
+async function go(number) {
+  const row = await reach(number);
+  if (!row) return;
+  follow(false);
+  row.focus({ preventScroll: true });
+  current = placeOf(row.href);
+  dress(list);
+  clearTimeout(stepping); // who holds the key down is on the way to another one
+  stepping = setTimeout(() => show(addressOf(row), "replace"), 150);
+}
+
+function step(by) {
+  const row = selected();
+  go(row ? numberOf(row) + by : 0);
+}
+
+function along(name) {
+  const number = selected()?.dataset[name];
+  if (number !== undefined) go(Number(number));
+}
+
+const marked = () => JSON.parse(sessionStorage.getItem(MARK) ?? "null");
+
+function showMark() {
+  const note = document.getElementById("marked");
+  const mark = marked();
+  note.hidden = !mark;
+  if (mark) note.textContent = `marked ${mark.id.length < 14 ? mark.id : `${mark.id.slice(0, 8)}…${mark.id.slice(-4)}`}`;
+  dress(list);
+}
+
+onKey("j", () => step(1));
+onKey("k", () => step(-1));
+onKey("h", () => along("parent"));
+onKey("l", () => along("child"));
+onKey("m", () => {
+  if (!current) return;
+  if (isSame(marked(), current)) sessionStorage.removeItem(MARK);
+  else sessionStorage.setItem(MARK, JSON.stringify(current));
+  showMark();
+});
+onKey("d", () => {
+  if (!current) return;
+  const mark = marked();
+  const base = mark && !isSame(mark, current)
+    ? Object.fromEntries(PLACE.map((name) => [`base_${name}`, mark[name]])) : {};
+  show(linkTo("/ui/session", { ...current, view: "changes", ...base }));
+});
+if ("writes" in root.dataset) {
+  onKey("f", () => { if (current) location.assign(linkTo("/ui/fork", current)); });
+}
+
+// What is new
+
+let asking = false;
+let askAgain = false;
+
+function follow(on) {
+  live.setAttribute("aria-pressed", String(on));
+  live.textContent = on ? "Live" : "Paused";
+}
+
+const isFollowing = () => live.getAttribute("aria-pressed") === "true";
+
+/** Fetch the first rows again; one request at a time, however many changes there are. */
+async function update() {
+  askAgain = asking;
+  if (asking) return;
+  asking = true;
+  try {
+    const given = (await fetched(linkTo("/ui/rows", { session_id: session }))).querySelector(".chunk");
+    if (given.dataset.version !== version) {
+      const known = new Set([...chunks[0].querySelectorAll("a")].map((row) => keyOf(placeOf(row.href))));
+      await renew(given);
+      for (const row of chunks[0].querySelectorAll("a")) {
+        if (known.size && !known.has(keyOf(placeOf(row.href)))) row.parentElement.classList.add("fresh");
+      }
+    }
+  } finally {
+    setTimeout(() => { asking = false; if (askAgain) update(); }, 300);
+  }
+}
+
+let newest = null; // as the last event named it
+
+async function catchUp() {
+  await update();
+  if (!isFollowing() || !newest || isSame(newest, current)) return;
+  await show(linkTo("/ui/session", { ...newest, ...Object.fromEntries(
+    [...new URL(location.href).searchParams].filter(([name]) => name === "view")) }), "replace");
+  pane.scrollTop = 0;
+}
+
+function listen() {
+  const events = new EventSource(linkTo("/ui/events", { session_id: session }));
+  let moment = "";
+  events.addEventListener("change", (event) => {
+    const info = JSON.parse(event.data);
+    if (info.updated_at >= moment) {
+      moment = info.updated_at;
+      newest = placeOf(linkTo("/", Object.fromEntries(PLACE.map((name) => [name, info[name]]))));
+    }
+    catchUp();
+  });
+  events.addEventListener("end", () => { events.close(); follow(false); live.hidden = true; });
+  events.addEventListener("open", () => live.classList.remove("lost"));
+  events.addEventListener("error", () => live.classList.add("lost")); // it connects again by itself
+}
+
+function start() {
+  const given = [...list.querySelectorAll(".chunk")];
+  total = Number(given[0].dataset.total);
+  version = given[0].dataset.version;
+  rowHeight = list.querySelector(".row")?.getBoundingClientRect().height ?? 0;
+  for (const each of given) chunks[Number(each.dataset.at) / size] = each;
+  for (let number = 0; number < Math.max(1, Math.ceil(total / size)); number += 1) {
+    if (!chunks[number]) addChunk(number);
+  }
+  list.replaceChildren(...chunks);
+  for (const each of pane.querySelectorAll(".paging")) each.remove();
+  const row = selected();
+  if (row) {
+    current = placeOf(row.href);
+    pane.scrollTop = row.offsetTop - pane.clientHeight / 3;
+  }
+  chunks.forEach(watch);
+  pane.addEventListener("scroll", soon, { passive: true });
+  live.hidden = false;
+  live.addEventListener("click", () => { follow(!isFollowing()); if (isFollowing()) catchUp(); });
+  follow(!placeOf(location.href).id);
+  showMark();
+  soon();
+  listen();
+}
+
+start();

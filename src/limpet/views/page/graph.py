@@ -14,17 +14,21 @@ _DOTTED = ' stroke-dasharray="0.1 5" stroke-linecap="round"'  # saved after, but
 _BROKEN = ' stroke-dasharray="3 3"'
 
 
-def graph_svg(row: GraphRow, *, is_root: bool, follows: bool = False, cells_max: int = 99) -> str:
+def graph_svg(
+    row: GraphRow, *, is_root: bool, follows: bool = False, cells_shown: int | None = None
+) -> str:
     """Draw a row. Heights are relative: it may have any.
 
-    A root that `follows` something that is not drawn has the beginning of a line to it. Of a wide
-    row only the last `cells_max` cells are drawn: the node is near its end.
+    A root that `follows` something that is not drawn has the beginning of a line to it. With
+    `cells_shown` the drawing is that wide, and of a wider row the last cells are drawn: its node is
+    near the end.
     """
-    cells = row.lanes[-cells_max:]
+    cells_shown = cells_shown or row.width
+    cells = row.lanes[-cells_shown:]
     shapes = [_shape(row, cell, at) for at, cell in enumerate(cells)]
     middle = next(at for at, cell in enumerate(cells) if cell.char in _MARKS)
     shapes += _node(row, middle, is_root=is_root, follows=follows)
-    width = len(cells) * CELL_PX
+    width = cells_shown * CELL_PX
     return f'<svg width="{width}" height="100%" aria-hidden="true">{"".join(shapes)}</svg>'
 
 
