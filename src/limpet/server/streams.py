@@ -36,8 +36,12 @@ def snapshots(call: Call, scope: ScopeKey, ids: Sequence[str | None]) -> Stream:
     return Stream(parts(), LINES_TYPE)
 
 
-def events(call: Call, topic: Topic, last_seen: str | None) -> Stream:
-    """Return the changes of a topic as server-sent events."""
+def events(call: Call, topic: Topic, last_seen: str | None, *, newest_only: bool = False) -> Stream:
+    """Return the changes of a topic as server-sent events.
+
+    With `newest_only`, of all that changed at once only the head that was saved last: enough for a
+    client that then reads a list again.
+    """
 
     async def parts() -> AsyncGenerator[bytes, None]:
         seen = last_seen
@@ -45,6 +49,8 @@ def events(call: Call, topic: Topic, last_seen: str | None) -> Stream:
         try:
             async for batch in call.driver.batches(topic, HEARTBEAT_S):
                 new = [info for info in batch if info.revision != seen]
+                if newest_only:
+                    new = sorted(new, key=lambda info: info.updated_at)[-1:]
                 for info in new:
                     yield _event("change", wire.info_json(call.grant.visible(info)), info.revision)
                 if not new:
