@@ -231,7 +231,7 @@ def _sparks(timeline: Timeline) -> list[Spark]:
     grown = f"{size_text(sizes[0])} to {size_text(sizes[-1])}"
     if max(sizes) > sizes[-1]:
         grown += f", at most {size_text(max(sizes))}"
-    paused = f"{_seconds_text(median(waits))} as a rule, {_seconds_text(max(waits))} at most"
+    paused = f"median {_seconds_text(median(waits))}, longest {_seconds_text(max(waits))}"
     steps = count_text(len(line), "snapshot")
     size_name, wait_name = "Size of the state", "Time between saves"
     # Waits are seconds or days: on a straight scale only the longest would be seen.
@@ -248,5 +248,5 @@ def _seconds_text(seconds: float) -> str:
         return f"{1000 * seconds:.0f} ms"
     for size, unit, limit in ((1, "s", 60), (60, "min", 3600), (3600, "h", 86_400)):
         if seconds < limit:
-            return f"{seconds / size:.3g} {unit}"
+            return f"{seconds / size:.2g} {unit}"
     return f"{seconds / 86_400:,.0f} d"

@@ -87,7 +87,10 @@ function dress(where) {
   for (const row of where.querySelectorAll("a[data-row]")) {
     const place = placeOf(row.href);
     row.toggleAttribute("aria-current", false);
-    if (isSame(place, current)) row.setAttribute("aria-current", "true");
+    if (isSame(place, current)) {
+      row.setAttribute("aria-current", "true");
+      currentRow = numberOf(row);
+    }
     row.parentElement.classList.toggle("marked-row", Boolean(isSame(place, mark)));
   }
 }
@@ -117,6 +120,7 @@ async function renew(given) {
   chunks.forEach((chunk, number) => { if (!chunk.children.length) empty(number); });
   const number = Math.floor(Number(given.dataset.at) / size);
   if (chunks[number]) fill(number, given);
+  if (currentRow !== null && !selected()) currentRow += total - before;
   if (pane.scrollTop > rowHeight) pane.scrollTop += (total - before) * rowHeight;
   await Promise.all(loaded.filter((each) => each !== number).map((each) => load(each, true)));
 }
@@ -177,6 +181,7 @@ async function hear() {
 // The snapshot beside the rows
 
 let current = null;
+let currentRow = null; // its number; the row itself may be far away and not loaded
 let aborter = new AbortController();
 
 /** Show the snapshot of an address of this page; `how` is push, replace or nothing. */
@@ -185,6 +190,7 @@ async function show(address, how = "push") {
   given.delete("at");
   if (how) history[`${how}State`](null, "", linkTo("/ui/session", given));
   current = placeOf(address);
+  currentRow = null;
   dress(list);
   aborter.abort();
   aborter = new AbortController();
@@ -251,14 +257,11 @@ async function go(number) {
   stepping = setTimeout(() => show(addressOf(row), "replace"), 150);
 }
 
-function step(by) {
-  const row = selected();
-  go(row ? numberOf(row) + by : 0);
-}
+const step = (by) => go(currentRow === null ? 0 : currentRow + by);
 
-function along(name) {
-  const number = selected()?.dataset[name];
-  if (number !== undefined) go(Number(number));
+async function along(name) {
+  const row = currentRow === null ? null : await reach(currentRow);
+  if (row && name in row.dataset) go(Number(row.dataset[name]));
 }
 
 const marked = () => JSON.parse(sessionStorage.getItem(MARK) ?? "null");
@@ -304,33 +307,41 @@ function follow(on) {
 
 const isFollowing = () => live.getAttribute("aria-pressed") === "true";
 
-/** Fetch the first rows again; one request at a time, however many changes there are. */
+/** Fetch the first rows again, one request at a time; return whether something is new. */
 async function update() {
-  askAgain = asking;
-  if (asking) return;
-  asking = true;
-  try {
-    const given = (await fetched(linkTo("/ui/rows", { session_id: session }))).querySelector(".chunk");
-    if (given.dataset.version !== version) {
-      const known = new Set([...chunks[0].querySelectorAll("a")].map((row) => keyOf(placeOf(row.href))));
-      await renew(given);
-      for (const row of chunks[0].querySelectorAll("a")) {
-        if (known.size && !known.has(keyOf(placeOf(row.href)))) row.parentElement.classList.add("fresh");
-      }
-    }
-  } finally {
-    setTimeout(() => { asking = false; if (askAgain) update(); }, 300);
+  const given = (await fetched(linkTo("/ui/rows", { session_id: session }))).querySelector(".chunk");
+  if (given.dataset.version === version) return false;
+  const rows = () => [...chunks[0].querySelectorAll("a")];
+  const known = new Set(rows().map((row) => keyOf(placeOf(row.href))));
+  await renew(given);
+  for (const row of known.size ? rows() : []) {
+    row.parentElement.classList.toggle("fresh", !known.has(keyOf(placeOf(row.href))));
   }
+  return true;
 }
 
 let newest = null; // as the last event named it
 
 async function catchUp() {
-  await update();
-  if (!isFollowing() || !newest || isSame(newest, current)) return;
-  await show(linkTo("/ui/session", { ...newest, ...Object.fromEntries(
-    [...new URL(location.href).searchParams].filter(([name]) => name === "view")) }), "replace");
-  pane.scrollTop = 0;
+  askAgain = asking;
+  if (asking) return;
+  asking = true;
+  const began = performance.now();
+  try {
+    if (await update() && isFollowing()) await showNewest();
+  } finally {
+    // A long history takes the server a while: it is asked a third of the time at most.
+    const pause = Math.max(300, 2 * (performance.now() - began));
+    setTimeout(() => { asking = false; if (askAgain) catchUp(); }, pause);
+  }
+}
+
+async function showNewest() {
+  if (!newest) return;
+  const view = new URL(location.href).searchParams.get("view");
+  await show(linkTo("/ui/session", view ? { ...newest, view } : newest), "replace");
+  const row = selected();
+  if (row) intoView(row); else pane.scrollTop = 0;
 }
 
 function listen() {
@@ -340,7 +351,7 @@ function listen() {
     const info = JSON.parse(event.data);
     if (info.updated_at >= moment) {
       moment = info.updated_at;
-      newest = placeOf(linkTo("/", Object.fromEntries(PLACE.map((name) => [name, info[name]]))));
+      newest = Object.fromEntries(PLACE.map((name) => [name, info[name]]));
     }
     catchUp();
   });
@@ -363,12 +374,13 @@ function start() {
   const row = selected();
   if (row) {
     current = placeOf(row.href);
+    currentRow = numberOf(row);
     pane.scrollTop = row.offsetTop - pane.clientHeight / 3;
   }
   chunks.forEach(watch);
   pane.addEventListener("scroll", soon, { passive: true });
   live.hidden = false;
-  live.addEventListener("click", () => { follow(!isFollowing()); if (isFollowing()) catchUp(); });
+  live.addEventListener("click", () => { follow(!isFollowing()); if (isFollowing()) showNewest(); });
   follow(!placeOf(location.href).id);
   showMark();
   soon();

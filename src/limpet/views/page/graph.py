@@ -7,7 +7,7 @@ from limpet.views.tree import GraphRow, LaneCell
 CELL_PX = 9
 """The width of a cell; a lane has two."""
 
-_SIDE, _NODE, _CORNER = CELL_PX / 2, 4, 7
+_SIDE, _NODE, _CORNER = 5, 4, 7  # lines at whole pixels are sharp
 _COLOURS = 6
 _MARKS = "●◆◇"
 _DOTTED = ' stroke-dasharray="0.1 5" stroke-linecap="round"'  # saved after, but naming no parent
