@@ -18,6 +18,7 @@ from limpet.views.tree import GraphRow, build_forest, graph_rows, join_lone
 SNAPSHOTS_MAX = 20_000
 """How many of the newest snapshots a timeline has: about 40 MB."""
 
+_ONE_BY_ONE_MAX = 2_000  # snapshots of a damaged scope
 _STATES_BYTES_MAX = 8 * 1024 * 1024  # that one call of `read_said` decodes, besides the first
 
 
@@ -124,10 +125,21 @@ def _with_head(store: Store, each: ScopeInfo, damaged: list[ScopeKey]) -> ScopeI
 
 
 def _history(store: Store, key: ScopeKey, damaged: list[ScopeKey]) -> Iterator[SnapshotInfo]:
+    """Yield the snapshots of a scope, newest first, also those after one that is damaged."""
+    seen = set()
     try:
-        yield from map(_lean, store.scope(*key).history())
+        for info in store.scope(*key).history():
+            seen.add(info.id)
+            yield _lean(info)
+        return
     except Corrupt:
         damaged.append(key)
+    rest = []
+    for snapshot_id in store.scope(*key).ids(limit=_ONE_BY_ONE_MAX):
+        with suppress(Corrupt):
+            found = None if snapshot_id in seen else store.scope(*key).info(snapshot_id)
+            rest += [] if found is None else [_lean(found)]
+    yield from sorted(rest, key=lambda info: info.created_at, reverse=True)
 
 
 def _lean(info: SnapshotInfo) -> SnapshotInfo:

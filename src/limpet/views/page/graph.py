@@ -20,14 +20,15 @@ def graph_svg(
     """Draw a row. Heights are relative: it may have any.
 
     A root that `follows` something that is not drawn has the beginning of a line to it. With
-    `cells_shown` the drawing is that wide, and of a wider row the last cells are drawn: its node is
-    near the end.
+    `cells_shown` the drawing is that wide. A wider row is cut at its right, or at its left if its
+    node would not be seen.
     """
     cells_shown = cells_shown or row.width
-    cells = row.lanes[-cells_shown:]
+    middle = 2 * len(row.passing)
+    cut = max(0, middle + 1 - cells_shown)
+    cells = row.lanes[cut : cut + cells_shown]
     shapes = [_shape(row, cell, at) for at, cell in enumerate(cells)]
-    middle = next(at for at, cell in enumerate(cells) if cell.char in _MARKS)
-    shapes += _node(row, middle, is_root=is_root, follows=follows)
+    shapes += _node(row, middle - cut, is_root=is_root, follows=follows)
     width = cells_shown * CELL_PX
     return f'<svg width="{width}" height="100%" aria-hidden="true">{"".join(shapes)}</svg>'
 
