@@ -141,12 +141,14 @@ async function reach(number) {
 }
 
 function intoView(row) {
-  // Not scrollIntoView, which would also move the page.
+  // Not scrollIntoView alone, which would move the page rather than the pane.
   const box = row.getBoundingClientRect();
   const frame = pane.getBoundingClientRect();
-  const space = Math.min(rowHeight, frame.height / 4);
-  if (box.top < frame.top + space) pane.scrollTop -= frame.top + space - box.top;
-  if (box.bottom > frame.bottom - space) pane.scrollTop += box.bottom - frame.bottom + space;
+  const top = Math.max(0, frame.top) + rowHeight;
+  const bottom = Math.min(innerHeight, frame.bottom) - rowHeight;
+  if (box.top < top) pane.scrollTop -= top - box.top;
+  else if (box.bottom > bottom) pane.scrollTop += box.bottom - bottom;
+  row.scrollIntoView({ block: "nearest" }); // if the pane was already at its end
 }
 
 // What was said: it costs a state for each row, so it is read for those in view
@@ -182,6 +184,7 @@ async function hear() {
 
 let current = null;
 let currentRow = null; // its number; the row itself may be far away and not loaded
+let shownQuery = location.search;
 let aborter = new AbortController();
 
 /** Show the snapshot of an address of this page; `how` is push, replace or nothing. */
@@ -189,6 +192,7 @@ async function show(address, how = "push") {
   const given = new URL(address, location.href).searchParams;
   given.delete("at");
   if (how) history[`${how}State`](null, "", linkTo("/ui/session", given));
+  shownQuery = location.search;
   current = placeOf(address);
   currentRow = null;
   dress(list);
@@ -237,6 +241,7 @@ document.addEventListener("click", (event) => {
 });
 
 addEventListener("popstate", () => {
+  if (location.search === shownQuery) return; // a link inside the page
   const place = placeOf(location.href);
   if (place.id) show(location.href, ""); else location.reload();
 });
@@ -300,9 +305,10 @@ if ("writes" in root.dataset) {
 let asking = false;
 let askAgain = false;
 
-function follow(on) {
+function follow(on, lost = false) {
   live.setAttribute("aria-pressed", String(on));
-  live.textContent = on ? "Live" : "Paused";
+  live.classList.toggle("lost", lost);
+  live.textContent = lost ? "Offline" : on ? "Live" : "Paused";
 }
 
 const isFollowing = () => live.getAttribute("aria-pressed") === "true";
@@ -346,18 +352,20 @@ async function showNewest() {
 
 function listen() {
   const events = new EventSource(linkTo("/ui/events", { session_id: session }));
-  let moment = "";
+  let moment = Date.parse(root.dataset.newest);
+  let began = performance.now();
   events.addEventListener("change", (event) => {
     const info = JSON.parse(event.data);
-    if (info.updated_at >= moment) {
-      moment = info.updated_at;
-      newest = Object.fromEntries(PLACE.map((name) => [name, info[name]]));
-    }
+    const changed = Date.parse(info.updated_at);
+    if (!newest || changed >= moment) newest = Object.fromEntries(PLACE.map((name) => [name, info[name]]));
+    // At first comes every head that there is, most of which are in the page.
+    if (changed <= moment && performance.now() - began < 2000) return;
+    moment = Math.max(moment || 0, changed);
     catchUp();
   });
-  events.addEventListener("end", () => { events.close(); follow(false); live.hidden = true; });
-  events.addEventListener("open", () => live.classList.remove("lost"));
-  events.addEventListener("error", () => live.classList.add("lost")); // it connects again by itself
+  events.addEventListener("end", () => { events.close(); live.hidden = true; });
+  events.addEventListener("open", () => { began = performance.now(); follow(isFollowing()); });
+  events.addEventListener("error", () => follow(isFollowing(), true)); // it connects again by itself
 }
 
 function start() {
