@@ -280,6 +280,8 @@ def test_histories_without_parents_are_one_dotted_line() -> None:
     lines = re.findall("<line [^>]*>", found.html)
     assert len([line for line in lines if "stroke-dasharray" in line]) == 6
     assert "follows" not in found.text
+    assert "A dotted line" in found.text
+    assert "A dotted line" not in shown(branched, {"session_id": "s"}).text
 
 
 def test_gone_parents_and_cycles_are_drawn() -> None:

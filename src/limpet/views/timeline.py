@@ -9,6 +9,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from limpet.api.store import Store
+from limpet.core import limits
 from limpet.errors import Corrupt
 from limpet.model import ScopeInfo, ScopeKey, SnapshotInfo, SnapshotRef
 from limpet.views.chat import read_chat, turn_text
@@ -18,6 +19,7 @@ from limpet.views.tree import GraphRow, build_forest, graph_rows, join_lone
 SNAPSHOTS_MAX = 20_000
 """How many of the newest snapshots a timeline has: about 40 MB."""
 
+_PAGE_MIN = 50
 _ONE_BY_ONE_MAX = 2_000  # snapshots of a damaged scope
 _STATES_BYTES_MAX = 8 * 1024 * 1024  # that one call of `read_said` decodes, besides the first
 
@@ -74,6 +76,11 @@ class Timeline(NamedTuple):
         return sum(not row.graph.node.children for row in self.rows)
 
     @property
+    def has_lone(self) -> bool:
+        """Whether there are snapshots that are only drawn below each other, as `join_lone` says."""
+        return any(row.graph.lone for row in self.rows[:1])
+
+    @property
     def width(self) -> int:
         """The cells of the widest row."""
         return max((row.graph.width for row in self.rows), default=0)
@@ -101,7 +108,9 @@ def read_timeline(store: Store, session_id: str, *, limit: int = SNAPSHOTS_MAX) 
     scopes = [_with_head(store, each, damaged) for each in store.scopes(session_id)]
     if not scopes:
         return None
-    histories = [_history(store, each.key, damaged) for each in scopes]
+    # The merge below holds a page of every scope.
+    page = max(_PAGE_MIN, min(limits.PAGE_ITEMS_MAX, limit // len(scopes)))
+    histories = [_history(store, each.key, damaged, page) for each in scopes]
     newest = heapq.merge(*histories, key=lambda info: info.created_at, reverse=True)
     infos = list(islice(newest, limit))
     is_cut = next(newest, None) is not None
@@ -124,21 +133,28 @@ def _with_head(store: Store, each: ScopeInfo, damaged: list[ScopeKey]) -> ScopeI
     return each if each.head is None else replace(each, head=_lean(each.head))
 
 
-def _history(store: Store, key: ScopeKey, damaged: list[ScopeKey]) -> Iterator[SnapshotInfo]:
+def _history(
+    store: Store, key: ScopeKey, damaged: list[ScopeKey], page: int
+) -> Iterator[SnapshotInfo]:
     """Yield the snapshots of a scope, newest first, also those after one that is damaged."""
-    seen = set()
+    scope = store.scope(*key)
+    seen: set[str] = set()
+    last: SnapshotInfo | None = None
     try:
-        for info in store.scope(*key).history():
-            seen.add(info.id)
-            yield _lean(info)
+        while found := list(scope.history(limit=page, after=last)):
+            seen.update(info.id for info in found)
+            last = found[-1]
+            yield from map(_lean, found)
+            if len(found) < page:
+                return
         return
     except Corrupt:
         damaged.append(key)
     rest = []
-    for snapshot_id in store.scope(*key).ids(limit=_ONE_BY_ONE_MAX):
+    for snapshot_id in scope.ids(limit=_ONE_BY_ONE_MAX):
         with suppress(Corrupt):
-            found = None if snapshot_id in seen else store.scope(*key).info(snapshot_id)
-            rest += [] if found is None else [_lean(found)]
+            one = None if snapshot_id in seen else scope.info(snapshot_id)
+            rest += [] if one is None else [_lean(one)]
     yield from sorted(rest, key=lambda info: info.created_at, reverse=True)
 
 

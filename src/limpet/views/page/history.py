@@ -47,8 +47,10 @@ class History:
         more = f", and {self._left_out:,} older ones that are not shown" * bool(self._left_out)
         yield f'<section class="scope" id="{HISTORY}"><h2>History</h2>'
         yield f'<p class="about">{count}{more}. A line leads down from a snapshot to the one'
-        yield " that it follows or was forked from, a dotted one to the one saved before it, if it"
-        yield " names no parent; a ring is the head of a scope. Sizes are those"
+        yield " that it follows or was forked from"
+        if rows[0].lone:
+            yield ", a dotted one to the one saved before it, if it names no parent"
+        yield "; a ring is the head of a scope. Sizes are those"
         yield " of the whole state at that time, written as JSON. The store keeps only once what"
         yield " states have in common, so all of them together take up less.</p>\n"
         yield f'<table class="history"><colgroup><col width="{width}"></colgroup><thead><tr>'
