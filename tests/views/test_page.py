@@ -20,17 +20,19 @@ from tests.views.document_kit import HOSTILE, UNSEEN, hostile_session, open_sess
 
 EMPTY = {"meta", "img", "br", "col"}
 TAGS = {
+    "path",
     *("html", "head", "meta", "title", "style", "body", "header", "nav", "main", "section"),
     *("article", "h1", "h2", "h3", "h4", "h5", "p", "ul", "li", "dl", "dt", "dd", "div", "a"),
     *("span", "b", "strong", "small", "time", "code", "pre", "details", "summary", "figure"),
     *("figcaption", "img", "table", "colgroup", "col", "thead", "tbody", "tr", "th", "td", "br"),
-    *("svg", "g", "line", "circle", "path"),
+    *("svg", "g", "line", "circle"),
 }
 ATTRIBUTES = {
+    *("y", "d", "fill", "overflow", "transform"),
+    *("stroke-width", "stroke-dasharray", "stroke-linecap"),
     *("lang", "charset", "http-equiv", "content", "name", "class", "id", "href", "src", "alt"),
     *("dir", "datetime", "title", "width", "height", "aria-hidden", "aria-label"),
-    *("x1", "y1", "x2", "y2", "cx", "cy", "r", "y", "d", "fill", "overflow", "transform"),
-    *("stroke-width", "stroke-dasharray", "stroke-linecap"),
+    *("x1", "y1", "x2", "y2", "cx", "cy", "r"),
 }
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(200))
 IMAGES = {
