@@ -120,7 +120,9 @@ async def show_rows(call: Call) -> Response:
         timeline = kept.read(store, session_id, call.params.get("version"))
         return _chunk(kept, timeline, call.params.get("at", 0) // CHUNK * CHUNK, call.grant)
 
-    return render(call, "_rows.html", chunk=await call.store.run(read), selected=None, view=None)
+    return render(
+        call, "_rows.html", chunk=await call.store.run(read), selected=None, view_asked=None
+    )
 
 
 @page("/ui/said", SESSION, _AT, _VERSION, _ROWS)
@@ -166,7 +168,7 @@ def _read(store: Store, call: Call) -> tuple[SessionView, dict[str, Any]]:
         selected,
         problem,
     )
-    return view, {"view": given.get("view", "chat"), "info": None, **detail}
+    return view, {"info": None, **detail, "view_asked": given.get("view")}
 
 
 def _selected(store: Store, call: Call) -> tuple[SnapshotInfo | None, str | None]:
