@@ -44,8 +44,11 @@ async function fetched(address, options) {
   throw new Error(body.querySelector(".message p:not(.kicker)")?.textContent ?? answer.statusText);
 }
 
+// A server that does not answer: what is missing is fetched when it is next in view, or changes.
+const quietly = (promise) => promise.catch(() => {});
+
 const near = new IntersectionObserver((entries) => {
-  for (const entry of entries) if (entry.isIntersecting) load(chunks.indexOf(entry.target));
+  for (const entry of entries) if (entry.isIntersecting) quietly(load(chunks.indexOf(entry.target)));
 }, { root: pane, rootMargin: "800px 0px" });
 
 const far = new IntersectionObserver((entries) => {
@@ -99,18 +102,22 @@ function dress(where) {
 async function load(number, again = false) {
   const chunk = chunks[number];
   if (!chunk || (chunk.children.length && !again)) return;
-  if (!loading.has(number)) {
+  const asked = version;
+  const key = `${asked} ${number}`;
+  if (!loading.has(key)) {
     const address = linkTo("/ui/rows", { session_id: session, at: number * size, version });
-    loading.set(number, fetched(address).finally(() => loading.delete(number)));
+    loading.set(key, fetched(address).finally(() => loading.delete(key)));
   }
-  const given = (await loading.get(number)).querySelector(".chunk");
-  if (given.dataset.version !== version) await renew(given);
+  const given = (await loading.get(key)).querySelector(".chunk");
+  if (asked !== version) await load(number, again); // the graph changed meanwhile
+  else if (given.dataset.version !== version) await renew(given);
   else if (chunks[number] && given.children.length) fill(number, given);
 }
 
 /** Go over to another version of the graph, of which one chunk is given. */
 async function renew(given) {
   const before = total;
+  if (!before) { location.reload(); return; } // the first snapshot: there is a title now, and more
   const loaded = chunks.flatMap((chunk, number) => (chunk.children.length ? [number] : []));
   version = given.dataset.version;
   total = Number(given.dataset.total);
@@ -156,7 +163,7 @@ function intoView(row) {
 let timer = 0;
 function soon() {
   clearTimeout(timer);
-  timer = setTimeout(hear, 180);
+  timer = setTimeout(() => quietly(hear()), 180);
 }
 
 async function hear() {
@@ -320,6 +327,9 @@ async function update() {
   const rows = () => [...chunks[0].querySelectorAll("a")];
   const known = new Set(rows().map((row) => keyOf(placeOf(row.href))));
   await renew(given);
+  const count = document.getElementById("count");
+  if (!count.textContent.endsWith("+")) count.textContent = total.toLocaleString("en");
+  document.getElementById("changed").textContent = "now";
   for (const row of known.size ? rows() : []) {
     row.parentElement.classList.toggle("fresh", !known.has(keyOf(placeOf(row.href))));
   }
@@ -338,7 +348,7 @@ async function catchUp() {
   } finally {
     // A long history takes the server a while: it is asked a third of the time at most.
     const pause = Math.max(300, 2 * (performance.now() - began));
-    setTimeout(() => { asking = false; if (askAgain) catchUp(); }, pause);
+    setTimeout(() => { asking = false; if (askAgain) quietly(catchUp()); }, pause);
   }
 }
 
@@ -361,7 +371,7 @@ function listen() {
     // At first comes every head that there is, most of which are in the page.
     if (changed <= moment && performance.now() - began < 2000) return;
     moment = Math.max(moment || 0, changed);
-    catchUp();
+    quietly(catchUp());
   });
   events.addEventListener("end", () => { events.close(); live.hidden = true; });
   events.addEventListener("open", () => { began = performance.now(); follow(isFollowing()); });
