@@ -7,7 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from limpet.model import ScopeKey, SnapshotInfo, SnapshotRef
-from limpet.views.tree import Node, build_forest, graph_rows, walk
+from limpet.views.page.graph import graph_svg
+from limpet.views.page.sparkline import bars, grouped, sparkline
+from limpet.views.tree import Node, build_forest, graph_rows, join_lone, walk
 
 MAIN = ScopeKey("s")
 SIDE = ScopeKey("s", "main~side")
@@ -167,6 +169,62 @@ def test_thousands_in_a_line_and_in_a_comb() -> None:
     assert max(len(row.lanes) for row in graph_rows(forest)) < 30
     many = build_forest([info("0"), *(info(str(n), "0", minute=n) for n in range(1, 3_000))])
     assert max(len(row.lanes) for row in graph_rows(many)) == 9
+
+
+def test_what_names_no_parent_and_has_no_child_is_one_line_in_its_order() -> None:
+    snapshots = [
+        info("a", minute=1),
+        info("x", scope=SIDE, minute=2),
+        info("b", minute=3),
+        info("fork", scope=SIDE, fork=SnapshotRef(MAIN, "b"), minute=4),
+        info("c", minute=5),
+        info("y", scope=SIDE, minute=6),
+    ]
+    roots = join_lone(build_forest(snapshots))
+    assert drawn(roots) == ["● y", "● x", "● c", "│ ● fork", "●─╯ b", "● a"]
+    rows = {row.node.info.id: row for row in graph_rows(roots)}
+    assert [id for id, row in rows.items() if row.node.is_lone] == ["y", "c", "b"]
+    assert {id for id, row in rows.items() if row.lane in row.lone} == {"y", "x", "c", "b", "a"}
+
+
+def test_what_has_a_parent_or_a_child_is_not_lone() -> None:
+    forest = grown("a b", "x y", "z")
+    forest += build_forest([info("after", "gone")])
+    assert join_lone(forest) == forest
+
+
+def test_a_drawing_has_as_many_cells_as_asked_for() -> None:
+    rows = graph_rows(grown("a b c", "b d", "a e", "a f", "a g", "a h"))
+    for row in rows:
+        assert row.width == len(row.lanes)
+        svg = graph_svg(row, is_root=False, cells_shown=3)
+        assert 'width="27"' in svg
+        assert svg.count("<circle") == 1
+
+
+def test_a_line_has_the_colour_of_the_branch_that_it_belongs_to() -> None:
+    rows = {row.node.info.id: row for row in graph_rows(grown("a b c f", "b d e"))}
+    assert (rows["b"].lane, rows["b"].above, rows["b"].ending) == (0, 1, (0,))  # `d e` is newer
+    assert rows["f"].above is None
+
+
+def test_a_root_that_follows_something_has_the_beginning_of_a_line() -> None:
+    (row,) = graph_rows(build_forest([info("b", "gone")]))
+    assert "<line" not in graph_svg(row, is_root=True)
+    assert graph_svg(row, is_root=True, follows=True).count("<line") == 1
+
+
+def test_a_sparkline_loses_no_peak() -> None:
+    values = [1.0] * 10_000
+    values[7_777] = 9.0
+    assert len(grouped(values, 100)) == 100
+    assert max(grouped(values, 100)) == 9
+    assert grouped([1, 2], 100) == [1, 2]
+    for draw in (sparkline, bars):
+        drawn_text = draw([0, 0, 0], 'sizes "<b>"')
+        assert 'aria-label="sizes &quot;&lt;b&gt;&quot;"' in drawn_text
+        assert "nan" not in drawn_text
+        assert len(draw(values, "")) < 8_000
 
 
 # What holds for every forest.

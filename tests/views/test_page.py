@@ -20,6 +20,7 @@ from tests.views.document_kit import HOSTILE, UNSEEN, hostile_session, open_sess
 
 EMPTY = {"meta", "img", "br", "hr", "col", "link", "input"}
 TAGS = {
+    "path",
     *("html", "head", "meta", "title", "style", "body", "header", "nav", "main", "section"),
     *("article", "h1", "h2", "h3", "h4", "p", "ul", "li", "dl", "dt", "dd", "div", "a"),
     *("span", "b", "strong", "small", "time", "code", "pre", "details", "summary", "figure"),
@@ -28,6 +29,8 @@ TAGS = {
     *prose.TAGS,
 }
 ATTRIBUTES = {
+    *("y", "d", "fill", "overflow", "transform"),
+    *("stroke-width", "stroke-dasharray", "stroke-linecap"),
     *("lang", "charset", "http-equiv", "content", "name", "class", "id", "href", "src", "alt"),
     *("dir", "datetime", "title", "width", "height", "aria-hidden", "aria-label"),
     *("x1", "y1", "x2", "y2", "cx", "cy", "r"),

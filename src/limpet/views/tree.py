@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from limpet.model import SnapshotInfo, SnapshotRef
+from limpet.model import ScopeKey, SnapshotInfo, SnapshotRef
 
 _OWN_LANES_MAX = 4  # children of a snapshot with a lane of their own; the rest share the last
 _NEWEST_FIRST_LANES = 8  # to the right of them the longest branch comes first: fewer lanes
@@ -12,11 +12,15 @@ _NEWEST_FIRST_LANES = 8  # to the right of them the longest branch comes first: 
 
 @dataclass(slots=True)
 class Node:
-    """A snapshot in the tree. The first of its children continues its line."""
+    """A snapshot in the tree. The first of its children continues its line.
+
+    One that `is_lone` does not name what is above it, which was only saved before it.
+    """
 
     info: SnapshotInfo
     is_head: bool
     is_fork: bool = False
+    is_lone: bool = False
     children: list["Node"] = field(default_factory=list)
 
 
@@ -47,7 +51,32 @@ def build_forest(
         node.is_fork = node.info.scope != parent.info.scope
         parent.children.append(node)
     for node in nodes.values():
-        node.children.sort(key=lambda child: child.is_fork)
+        if len(node.children) > 1:
+            node.children.sort(key=lambda child: child.is_fork)
+    return roots
+
+
+def join_lone(forest: Sequence[Node]) -> list[Node]:
+    """Put snapshots without a parent and without a child in their scope below each other.
+
+    Other tools save histories in which nothing has a parent. They are drawn as one line, in the
+    order given, of nodes that are `is_lone`. Changes the nodes; returns the remaining roots.
+    """
+    last: dict[ScopeKey, Node] = {}
+    roots = []
+    for node in forest:
+        info = node.info
+        names_nothing = info.parent_id is None and info.forked_from is None
+        if not names_nothing or (node.children and not node.children[0].is_fork):
+            roots.append(node)
+            continue
+        before = last.get(info.scope)
+        last[info.scope] = node
+        if before is None:
+            roots.append(node)
+        else:
+            node.is_lone = True
+            before.children.insert(0, node)
     return roots
 
 
@@ -95,11 +124,30 @@ class LaneCell(NamedTuple):
 
 
 class GraphRow(NamedTuple):
-    """The row of one snapshot: passing lanes, its node in `lane`, and the lanes that end in it."""
+    """The row of one snapshot: passing lanes, its node in `lane`, and the lanes that end in it.
 
-    lanes: list[LaneCell]
+    `passing` has None for an empty column. With `joins` the node joins the last passing lane, that
+    many columns to the left. `above` is the lane that comes straight down to the node, and those of
+    `ending` come from the right. The lanes of `lone` connect nodes that are `is_lone`.
+    """
+
     node: Node
     lane: int
+    passing: tuple[int | None, ...]
+    joins: int
+    above: int | None
+    ending: tuple[int, ...]
+    lone: Collection[int]
+
+    @property
+    def width(self) -> int:
+        """The number of its cells."""
+        return 1 + 2 * (len(self.passing) + len(self.ending))
+
+    @property
+    def lanes(self) -> list[LaneCell]:
+        """Its cells, made now: a long history has many, and few of them are looked at."""
+        return _cells(self)
 
 
 def graph_rows(forest: Sequence[Node]) -> list[GraphRow]:
@@ -129,19 +177,20 @@ def graph_rows(forest: Sequence[Node]) -> list[GraphRow]:
     With many lanes the longest branch comes first, so that each branch to the right of it is at
     most half as long: there are never more than a few dozen lanes.
     """
-    newest, sizes = _measured(forest)
-    numbers = _numbered(forest)
+    nodes = list(walk(forest))
+    newest, sizes = _measured(nodes)
+    numbers = _numbered(nodes)
+    lone = frozenset(numbers[id(node)] for node in nodes if node.is_lone)
     rows: list[GraphRow] = []
     # From bottom to top, since the position of a parent decides those of its children.
     waiting = [_Position(root, ()) for root in _ordered(forest, newest)]
     while waiting:
-        place = waiting.pop()
-        node, passing, _ = place
+        node, passing, joins = waiting.pop()
         weights = newest if len(passing) < _NEWEST_FIRST_LANES else sizes
         children = _ordered(node.children, weights)
         lanes = tuple(numbers[id(child)] for child in children[:_OWN_LANES_MAX])
-        lane = numbers[id(node)]
-        rows.append(GraphRow(_cells(place, lane, lanes[1:]), node, lane))
+        above = lanes[0] if lanes else None
+        rows.append(GraphRow(node, numbers[id(node)], passing, joins, above, lanes[1:], lone))
         waiting += [
             _Position(child, passing + lanes[:before])
             for before, child in enumerate(children[:_OWN_LANES_MAX])
@@ -151,10 +200,7 @@ def graph_rows(forest: Sequence[Node]) -> list[GraphRow]:
 
 
 class _Position(NamedTuple):
-    """The position of a node: right of the passing lanes and of empty columns (None).
-
-    With `joins` it joins the last lane, that many columns to the left.
-    """
+    """The position of a node, as in `GraphRow`."""
 
     node: Node
     passing: tuple[int | None, ...]
@@ -174,27 +220,29 @@ def _joining(
         yield _Position(child, passing + (None,) * (joins - 1), joins)
 
 
-def _ordered(nodes: Iterable[Node], weights: Mapping[int, float]) -> list[Node]:
+def _ordered(nodes: Sequence[Node], weights: Mapping[int, float]) -> Sequence[Node]:
+    if len(nodes) < 2:
+        return nodes
     return sorted(nodes, key=lambda node: weights[id(node)], reverse=True)
 
 
-def _measured(forest: Sequence[Node]) -> tuple[dict[int, float], dict[int, float]]:
+def _measured(nodes: Sequence[Node]) -> tuple[dict[int, float], dict[int, float]]:
     """Return for each node the time of the newest snapshot below it, and how many there are."""
     newest: dict[int, float] = {}
     sizes: dict[int, float] = {}
-    for node in reversed(list(walk(forest))):  # children before their parent
-        below = [id(child) for child in node.children]
-        moment = node.info.created_at.timestamp()
-        newest[id(node)] = max([moment, *(newest[each] for each in below)])
-        sizes[id(node)] = 1 + sum(sizes[each] for each in below)
+    for node in reversed(nodes):  # children before their parent
+        moment, size = node.info.created_at.timestamp(), 1.0
+        for child in node.children:
+            moment, size = max(moment, newest[id(child)]), size + sizes[id(child)]
+        newest[id(node)], sizes[id(node)] = moment, size
     return newest, sizes
 
 
-def _numbered(forest: Sequence[Node]) -> dict[int, int]:
+def _numbered(nodes: Sequence[Node]) -> dict[int, int]:
     """Return the lane of each node: its parent's for a first child, unless that is a fork."""
     numbers: dict[int, int] = {}
     lines = 0
-    for node in walk(forest):
+    for node in nodes:
         if id(node) not in numbers:
             numbers[id(node)] = lines
             lines += 1
@@ -203,8 +251,8 @@ def _numbered(forest: Sequence[Node]) -> dict[int, int]:
     return numbers
 
 
-def _cells(place: _Position, lane: int, ending: Sequence[int]) -> list[LaneCell]:
-    node, passing, joins = place
+def _cells(row: GraphRow) -> list[LaneCell]:
+    node, lane, passing, joins, _, ending, _ = row
     cells = [
         cell
         for each in passing

@@ -6,16 +6,13 @@ from limpet.model import ScopeKey, SnapshotInfo, SnapshotRef
 from limpet.views.document import STATE_SIZE, ScopePage, labels_text, scope_name
 from limpet.views.format import address_text, count_text, moment_text, size_text, status_or_dash
 from limpet.views.page.chat import escaped
-from limpet.views.tree import GraphRow, LaneCell, Node, build_forest, graph_rows
+from limpet.views.page.graph import CELL_PX, graph_svg
+from limpet.views.tree import GraphRow, build_forest, graph_rows, join_lone
 
 HISTORY = "history"
 """The anchor of the table."""
 
 _SNAPSHOTS_MAX = 1_000
-_CELL_PX = 9
-_LANES = 6  # colours
-_SIDE, _NODE = _CELL_PX / 2, 4
-_UPWARDS, _THROUGH, _LEFT, _RIGHT = "┴╯", "│├", "─┴╯", "─┴├"
 _GOOD = ("completed", "done", "succeeded")
 _BAD = ("failed", "error", "aborted", "cancelled", "expired")
 
@@ -42,15 +39,18 @@ class History:
     def html(self) -> Iterator[str]:
         if not self._newest:
             return
-        forest = build_forest(reversed(self._newest), self._heads)
+        forest = join_lone(build_forest(reversed(self._newest), self._heads))
         roots = {id(node) for node in forest}
         rows = graph_rows(forest)
-        width = _CELL_PX * (1 + max(len(row.lanes) for row in rows))
+        width = CELL_PX * (1 + max(row.width for row in rows))
         count = count_text(len(rows), "snapshot")
         more = f", and {self._left_out:,} older ones that are not shown" * bool(self._left_out)
         yield f'<section class="scope" id="{HISTORY}"><h2>History</h2>'
         yield f'<p class="about">{count}{more}. A line leads down from a snapshot to the one'
-        yield " that it follows or was forked from; a ring is the head of a scope. Sizes are those"
+        yield " that it follows or was forked from"
+        if rows[0].lone:
+            yield ", a dotted one to the one saved before it, if it names no parent"
+        yield "; a ring is the head of a scope. Sizes are those"
         yield " of the whole state at that time, written as JSON. The store keeps only once what"
         yield " states have in common, so all of them together take up less.</p>\n"
         yield f'<table class="history"><colgroup><col width="{width}"></colgroup><thead><tr>'
@@ -63,32 +63,37 @@ class History:
 
     def _row(self, row: GraphRow, *, is_root: bool) -> str:
         info = row.node.info
+        before = _before(info)
+        drawing = graph_svg(row, is_root=is_root, follows=before is not None)
         kind = ' class="head"' if row.node.is_head else ""
         labels = f'<div class="labels">{escaped(labels_text(info))}</div>' if info.labels else ""
         return (
             f"<tr{kind}>"
-            f'<td class="lines">{_drawing(row, is_root=is_root)}</td>'
+            f'<td class="lines">{drawing}</td>'
             f'<td><time datetime="{info.created_at.isoformat()}">'
             f"{moment_text(info.created_at)}</time></td>"
             f'<td><code class="id">{escaped(info.id)}</code>{labels}</td>'
-            f"<td>{self._place(info, is_root=is_root)}</td>"
+            f"<td>{self._place(info, before if is_root else None)}</td>"
             f"<td>{status_html(info.status)}</td>"
             f'<td class="size">{size_text(info.size)}</td></tr>\n'
         )
 
-    def _place(self, info: SnapshotInfo, *, is_root: bool) -> str:
+    def _place(self, info: SnapshotInfo, before: SnapshotRef | None) -> str:
         """Return the scope of a snapshot, and what it comes from if no line leads there."""
         shown = ""
         if len(self._anchors) > 1:
             name = escaped(scope_name(info.scope))
             shown = f'<a href="#{self._anchors[info.scope]}">{name}</a>'
-        before = info.forked_from
-        if before is None and info.parent_id is not None:
-            before = SnapshotRef(info.scope, info.parent_id)
-        if is_root and before is not None:
+        if before is not None:
             what = "follows" if info.forked_from is None else "forked from"
             shown += f'<div class="labels">{what} {escaped(address_text(*before))}</div>'
         return shown
+
+
+def _before(info: SnapshotInfo) -> SnapshotRef | None:
+    if info.forked_from is None and info.parent_id is not None:
+        return SnapshotRef(info.scope, info.parent_id)
+    return info.forked_from
 
 
 def status_html(status: str) -> str:
@@ -97,43 +102,3 @@ def status_html(status: str) -> str:
         return f'<span class="quiet">{shown}</span>'
     tone = "good" if status in _GOOD else "bad" if status in _BAD else "open"
     return f'<span class="status {tone}">{shown}</span>'
-
-
-def _drawing(row: GraphRow, *, is_root: bool) -> str:
-    """Draw the lanes of a row as SVG, with relative heights."""
-    shapes = [_shape(cell, at) for at, cell in enumerate(row.lanes)]
-    middle = next(at for at, cell in enumerate(row.lanes) if cell.char in "●◆◇")
-    joins = middle > 1 and row.lanes[middle - 2].char == "├"
-    shapes += _node(row.node, row.lane, middle, is_root=is_root, joins=joins)
-    width = len(row.lanes) * _CELL_PX
-    return f'<svg width="{width}" height="100%" aria-hidden="true">{"".join(shapes)}</svg>'
-
-
-def _shape(cell: LaneCell, at: int) -> str:
-    left, x, right = at * _CELL_PX, at * _CELL_PX + _SIDE, (at + 1) * _CELL_PX
-    lane = (cell.lane or 0) % _LANES
-    drawn = ""
-    if cell.char in _THROUGH:
-        drawn += _line(lane, x, "0", x, "100%")
-    if cell.char in _UPWARDS:
-        drawn += _line(lane, x, "0", x, "50%")
-    if cell.char in _LEFT:
-        drawn += _line(lane, left, "50%", x, "50%")
-    if cell.char in _RIGHT:
-        drawn += _line(lane, x, "50%", right, "50%")
-    return drawn
-
-
-def _node(node: Node, lane: int, at: int, *, is_root: bool, joins: bool) -> Iterator[str]:
-    x, lane = at * _CELL_PX + _SIDE, lane % _LANES
-    if node.children:
-        yield _line(lane, x, "0", x, "50%")
-    if not is_root and not joins:
-        yield _line(lane, x, "50%", x, "100%")
-    kind = "n" if node.info.kept else "n draft"
-    ring = f'<circle class="ring" cx="{x}" cy="50%" r="{_NODE + 2.5}"/>' if node.is_head else ""
-    yield f'<g class="l{lane}">{ring}<circle class="{kind}" cx="{x}" cy="50%" r="{_NODE}"/></g>'
-
-
-def _line(lane: int, x1: float, y1: str, x2: float, y2: str) -> str:
-    return f'<line class="l{lane}" x1="{x1:g}" y1="{y1}" x2="{x2:g}" y2="{y2}"/>'
