@@ -22,7 +22,6 @@ NAMES = (
     "sessions.js",
     "session.js",
     "snapshot.js",
-    "search.js",
     "actions.js",
 )
 

@@ -80,7 +80,7 @@ class Changes(NamedTuple):
 class Detail(NamedTuple):
     """All that is shown of a snapshot, and what to type in a terminal for the same."""
 
-    twin: str
+    command: str
     problem: str | None = None
     names: Sequence[str] = ()
     parent: SnapshotRef | None = None
@@ -149,7 +149,7 @@ def read_detail(
             detail = _changes(store, info, state, params, grant)
     except _SHOWN as error:
         names = error.addresses if isinstance(error, SeveralMatch) else ()
-        detail = Detail(_twin(store, "show", info), str(error), names)
+        detail = Detail(_command(store, "show", info), str(error), names)
     if info.parent_id is not None:
         detail = detail._replace(parent=SnapshotRef(info.scope, info.parent_id))
     return {"info": info, "view": view, "detail": detail}
@@ -162,7 +162,7 @@ def _load(store: Store, key: ScopeKey, id: str) -> Snapshot:
     return found
 
 
-def _twin(store: Store, verb: str, *infos: SnapshotInfo, more: Sequence[str] = ()) -> str:
+def _command(store: Store, verb: str, *infos: SnapshotInfo, more: Sequence[str] = ()) -> str:
     words = [word for info in infos for word in links.snapshot_words(info)[:1]]
     kind = links.snapshot_words(infos[-1])[1:]
     return links.command(store.driver.opened.url, verb, *kind, *more, *links.names(*words))
@@ -175,7 +175,7 @@ def _chat(
     store: Store, info: SnapshotInfo, state: JSON, chat: Chat, params: Mapping[str, Any]
 ) -> Detail:
     window = chat_window(state, chat, _news(store, info, chat), params.get("turns"))
-    return Detail(_twin(store, "show", info), chat=window, turns=_made(window.html))
+    return Detail(_command(store, "show", info), chat=window, turns=_made(window.html))
 
 
 def _news(store: Store, info: SnapshotInfo, chat: Chat) -> News:
@@ -204,7 +204,7 @@ def _state(store: Store, info: SnapshotInfo, state: JSON, params: Mapping[str, A
         _value("metadata", info.metadata) if info.metadata else None,
     )
     more = ["--path", path] if path else ["--raw"]
-    return Detail(_twin(store, "show", info, more=more), state=found)
+    return Detail(_command(store, "show", info, more=more), state=found)
 
 
 def _level(state: JSON, params: Mapping[str, Any]) -> Level:
@@ -224,7 +224,7 @@ def _changes(
 ) -> Detail:
     scopes = islice(store.scopes(info.session_id), _SCOPES_MAX + 1)
     heads = [each.head for each in scopes if each.head is not None and each.key != info.scope]
-    detail = Detail(_twin(store, "diff", info), heads=heads)
+    detail = Detail(_command(store, "diff", info), heads=heads)
     is_named = not {*_BASE.values(), "base_id", "base"}.isdisjoint(params)
     try:
         base = _base(store, info, params, grant) if is_named else find_base(store, info)
@@ -236,7 +236,7 @@ def _changes(
         return detail._replace(problem=str(error), names=names)
     html = _made("".join(changes_html(before, state)))
     if is_named:
-        detail = detail._replace(twin=_twin(store, "diff", base, info))
+        detail = detail._replace(command=_command(store, "diff", base, info))
     return detail._replace(changes=Changes(base, html, is_parent=not is_named))
 
 

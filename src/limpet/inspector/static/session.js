@@ -1,5 +1,6 @@
 // The page of a session: rows come as one scrolls, a click shows a snapshot, new ones come by themselves.
 
+const { PLACE, fetched, isLive, mark, onKey, showLive } = globalThis.limpet;
 const root = document.getElementById("session");
 const pane = document.getElementById("pane");
 const list = document.getElementById("rows");
@@ -7,8 +8,6 @@ const detail = document.getElementById("detail");
 const live = document.getElementById("live");
 const session = new URL(location.href).searchParams.get("session_id");
 const size = Number(list.dataset.chunk);
-const MARK = "limpet-mark";
-const PLACE = ["session_id", "scope_id", "kind", "id"];
 
 // Rows
 
@@ -32,17 +31,6 @@ function placeOf(address) {
 const keyOf = (place) => JSON.stringify([place.scope_id, place.kind, place.id]);
 const isSame = (place, other) => place && other && keyOf(place) === keyOf(other)
   && place.session_id === other.session_id;
-
-function parsed(html) {
-  return new DOMParser().parseFromString(html, "text/html").body;
-}
-
-async function fetched(address, options) {
-  const answer = await fetch(address, options);
-  const body = parsed(await answer.text());
-  if (answer.ok) return body;
-  throw new Error(body.querySelector(".message p:not(.kicker)")?.textContent ?? answer.statusText);
-}
 
 // A server that does not answer: what is missing is fetched when it is next in view, or changes.
 const quietly = (promise) => promise.catch(() => {});
@@ -86,7 +74,7 @@ function fill(number, given) {
 
 /** Show in rows which one is selected, and which is marked. */
 function dress(where) {
-  const mark = marked();
+  const marked = mark.get();
   for (const row of where.querySelectorAll("a[data-row]")) {
     const place = placeOf(row.href);
     row.toggleAttribute("aria-current", false);
@@ -94,7 +82,7 @@ function dress(where) {
       row.setAttribute("aria-current", "true");
       currentRow = numberOf(row);
     }
-    row.parentElement.classList.toggle("marked-row", Boolean(isSame(place, mark)));
+    row.parentElement.classList.toggle("marked-row", Boolean(isSame(place, marked)));
   }
 }
 
@@ -243,7 +231,7 @@ document.addEventListener("click", (event) => {
   const isHere = there.pathname === "/ui/session" && there.searchParams.get("session_id") === session;
   if (!isRow && !(isHere && detail.contains(link) && there.searchParams.has("id"))) return;
   event.preventDefault();
-  if (isRow) follow(false);
+  if (isRow) showLive(false);
   show(isRow ? addressOf(link) : link.href);
 });
 
@@ -255,13 +243,12 @@ addEventListener("popstate", () => {
 
 // Keys
 
-const onKey = (key, run) => document.dispatchEvent(new CustomEvent("limpet-key", { detail: { key, run } }));
 let stepping = 0;
 
 async function go(number) {
   const row = await reach(number);
   if (!row) return;
-  follow(false);
+  showLive(false);
   row.focus({ preventScroll: true });
   current = placeOf(row.href);
   dress(list);
@@ -276,13 +263,11 @@ async function along(name) {
   if (row && name in row.dataset) go(Number(row.dataset[name]));
 }
 
-const marked = () => JSON.parse(sessionStorage.getItem(MARK) ?? "null");
-
 function showMark() {
   const note = document.getElementById("marked");
-  const mark = marked();
-  note.hidden = !mark;
-  if (mark) note.textContent = `marked ${mark.id.length < 14 ? mark.id : `${mark.id.slice(0, 8)}…${mark.id.slice(-4)}`}`;
+  const id = mark.get()?.id;
+  note.hidden = !id;
+  if (id) note.textContent = `marked ${id.length < 14 ? id : `${id.slice(0, 8)}…${id.slice(-4)}`}`;
   dress(list);
 }
 
@@ -292,15 +277,14 @@ onKey("h", () => along("parent"));
 onKey("l", () => along("child"));
 onKey("m", () => {
   if (!current) return;
-  if (isSame(marked(), current)) sessionStorage.removeItem(MARK);
-  else sessionStorage.setItem(MARK, JSON.stringify(current));
+  mark.set(isSame(mark.get(), current) ? null : current);
   showMark();
 });
 onKey("d", () => {
   if (!current) return;
-  const mark = marked();
-  const base = mark && !isSame(mark, current)
-    ? Object.fromEntries(PLACE.map((name) => [`base_${name}`, mark[name]])) : {};
+  const marked = mark.get();
+  const base = marked && !isSame(marked, current)
+    ? Object.fromEntries(PLACE.map((name) => [`base_${name}`, marked[name]])) : {};
   show(linkTo("/ui/session", { ...current, view: "changes", ...base }));
 });
 if ("writes" in root.dataset) {
@@ -311,14 +295,6 @@ if ("writes" in root.dataset) {
 
 let asking = false;
 let askAgain = false;
-
-function follow(on, lost = false) {
-  live.setAttribute("aria-pressed", String(on));
-  live.classList.toggle("lost", lost);
-  live.textContent = lost ? "Offline" : on ? "Live" : "Paused";
-}
-
-const isFollowing = () => live.getAttribute("aria-pressed") === "true";
 
 /** Fetch the first rows again, one request at a time; return whether something is new. */
 async function update() {
@@ -344,7 +320,7 @@ async function catchUp() {
   asking = true;
   const began = performance.now();
   try {
-    if (await update() && isFollowing()) await showNewest();
+    if (await update() && isLive()) await showNewest();
   } finally {
     // A long history takes the server a while: it is asked a third of the time at most.
     const pause = Math.max(300, 2 * (performance.now() - began));
@@ -374,8 +350,8 @@ function listen() {
     quietly(catchUp());
   });
   events.addEventListener("end", () => { events.close(); live.hidden = true; });
-  events.addEventListener("open", () => { began = performance.now(); follow(isFollowing()); });
-  events.addEventListener("error", () => follow(isFollowing(), true)); // it connects again by itself
+  events.addEventListener("open", () => { began = performance.now(); showLive(isLive()); });
+  events.addEventListener("error", () => showLive(isLive(), true)); // it connects again by itself
 }
 
 function start() {
@@ -397,9 +373,9 @@ function start() {
   }
   chunks.forEach(watch);
   pane.addEventListener("scroll", soon, { passive: true });
+  live.addEventListener("click", () => { showLive(!isLive()); if (isLive()) showNewest(); });
   live.hidden = false;
-  live.addEventListener("click", () => { follow(!isFollowing()); if (isFollowing()) showNewest(); });
-  follow(!placeOf(location.href).id);
+  showLive(!placeOf(location.href).id);
   showMark();
   soon();
   listen();

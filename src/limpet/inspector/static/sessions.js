@@ -1,5 +1,6 @@
-// The list of sessions: it stays current, and is walked with j and k.
+// The list of sessions stays current.
 
+const { fetched, isLive, showLive } = globalThis.limpet;
 const list = document.getElementById("list");
 const button = document.getElementById("live");
 const PAUSE_MS = 1000; // between two reads of the list
@@ -7,18 +8,6 @@ let source = null;
 let timer = null;
 let isReading = false;
 let isStale = false;
-
-function titles() {
-  return [...list.querySelectorAll("a.title")];
-}
-
-function step(by) {
-  const found = titles();
-  const at = found.indexOf(document.activeElement);
-  const next = found[at < 0 ? 0 : Math.min(found.length - 1, Math.max(0, at + by))];
-  next?.focus();
-  next?.scrollIntoView({ block: "nearest" });
-}
 
 /** Read the list again, and show it where the old one was. */
 async function read() {
@@ -30,23 +19,23 @@ async function read() {
   isReading = true;
   isStale = false;
   try {
-    const answer = await fetch(location.href, { credentials: "same-origin" });
-    if (!answer.ok) return;
-    const page = new DOMParser().parseFromString(await answer.text(), "text/html");
-    const known = new Set([...list.querySelectorAll("[data-revision]")].map(mark));
+    const page = await fetched(location.href);
+    const known = new Set([...list.querySelectorAll("[data-revision]")].map(versionOf));
     const focused = document.activeElement?.closest("#list a.title")?.getAttribute("href");
-    list.replaceChildren(...page.getElementById("list").childNodes);
+    list.replaceChildren(...page.querySelector("#list").childNodes);
     for (const row of list.querySelectorAll("[data-revision]")) {
-      row.classList.toggle("fresh", !known.has(mark(row)));
+      row.classList.toggle("fresh", !known.has(versionOf(row)));
     }
-    if (focused) titles().find((each) => each.getAttribute("href") === focused)?.focus();
+    if (focused) list.querySelector(`a.title[href="${CSS.escape(focused)}"]`)?.focus();
+  } catch {
+    // A server that does not answer: the next change reads the list.
   } finally {
     isReading = false;
     if (isStale) schedule();
   }
 }
 
-function mark(row) {
+function versionOf(row) {
   return row.querySelector("a.title").getAttribute("href") + row.dataset.revision;
 }
 
@@ -55,31 +44,24 @@ function schedule() {
 }
 
 function listen() {
-  const wanted = button.getAttribute("aria-pressed") === "true" && !document.hidden;
+  const wanted = isLive() && !document.hidden;
   if (wanted && !source) {
     source = new EventSource(button.dataset.events);
     source.addEventListener("change", schedule);
+    source.addEventListener("open", () => showLive(isLive()));
+    source.addEventListener("error", () => showLive(isLive(), true)); // it connects again by itself
   } else if (!wanted && source) {
     source.close();
     source = null;
   }
-  button.querySelector(".live-text").textContent =
-    button.getAttribute("aria-pressed") === "true" ? "Live" : "Paused";
 }
 
-button.addEventListener("click", () => {
-  button.setAttribute("aria-pressed", String(button.getAttribute("aria-pressed") !== "true"));
+function follow(on) {
+  showLive(on);
   listen();
-});
+}
+
+button.addEventListener("click", () => follow(!isLive()));
 document.addEventListener("visibilitychange", listen);
 button.hidden = false;
-listen();
-
-const form = document.querySelector("form.filters");
-form.addEventListener("change", ({ target }) => {
-  if (target.matches("select, [type=checkbox]")) form.requestSubmit();
-});
-
-for (const [key, by] of [["j", 1], ["k", -1]]) {
-  document.dispatchEvent(new CustomEvent("limpet-key", { detail: { key, run: () => step(by) } }));
-}
+follow(isLive());

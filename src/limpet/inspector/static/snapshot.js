@@ -1,7 +1,6 @@
 // One snapshot: branches of the tree are fetched when they open, a hit is scrolled to.
 
-const MARK = "limpet-mark";
-const PLACE = ["session_id", "scope_id", "kind", "id"];
+const { PLACE, fetched, mark } = globalThis.limpet;
 
 /** Replace what is in a branch by its members; each branch is fetched once. */
 async function fill(branch) {
@@ -9,10 +8,7 @@ async function fill(branch) {
   delete branch.dataset.part;
   const below = branch.querySelector(".below");
   try {
-    const answer = await fetch(address);
-    const body = new DOMParser().parseFromString(await answer.text(), "text/html").body;
-    if (!answer.ok) throw new Error(body.querySelector(".message p:not(.kicker)")?.textContent ?? answer.statusText);
-    below.replaceChildren(...body.childNodes);
+    below.replaceChildren(...(await fetched(address)).childNodes);
   } catch (error) {
     branch.dataset.part = address;
     below.textContent = `This could not be read: ${error.message}`;
@@ -32,8 +28,8 @@ function reveal(id, unfold) {
   // The result of a tool has an anchor in the turn of its call.
   const inside = target.matches(".anchor") ? "details.call, details.call details" : "details";
   if (unfold) turn.querySelectorAll(inside).forEach((each) => { each.open = true; });
-  document.querySelectorAll(".turn.hit").forEach((each) => each.classList.remove("hit"));
-  turn.classList.add("hit");
+  document.querySelectorAll(".turn.reached").forEach((each) => each.classList.remove("reached"));
+  turn.classList.add("reached");
   turn.scrollIntoView({ block: "center", behavior: "instant" });
 }
 
@@ -55,12 +51,12 @@ document.addEventListener("click", (event) => {
 /** Offer to compare with the snapshot that was marked, unless it is this one. */
 function offerMarked() {
   const row = document.querySelector("[data-marked]");
-  const mark = JSON.parse(sessionStorage.getItem(MARK) ?? "null");
-  if (!row || !mark) return;
+  const marked = mark.get();
+  if (!row || !marked) return;
   const link = row.querySelector("a");
   const address = new URL(link.href);
-  if (PLACE.every((name) => mark[name] === address.searchParams.get(name))) return;
-  for (const name of PLACE) if (mark[name]) address.searchParams.set(`base_${name}`, mark[name]);
+  if (PLACE.every((name) => marked[name] === address.searchParams.get(name))) return;
+  for (const name of PLACE) if (marked[name]) address.searchParams.set(`base_${name}`, marked[name]);
   link.href = address.href;
   row.hidden = false;
 }

@@ -29,7 +29,7 @@ def bars(values: Sequence[float], text: str) -> str:
     """Draw values as bars, like `sparkline`."""
     points = _places(grouped(values, _POINTS_MAX // 3))
     drawn = "".join(
-        f'<line class="bar" x1="{x:g}" x2="{x:g}" y1="{_HEIGHT}" y2="{y:g}"/>' for x, y in points
+        f'<line class="column" x1="{x:g}" x2="{x:g}" y1="{_HEIGHT}" y2="{y:g}"/>' for x, y in points
     )
     return (
         f'<svg class="spark" width="{_WIDTH}" height="{_HEIGHT}" role="img"'
