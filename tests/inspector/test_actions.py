@@ -70,7 +70,7 @@ def test_fork(store: limpet.Store) -> None:
     assert preview.status == 200
     text = unescape(preview.body.decode())
     assert "<b>3 messages</b>, this snapshot <b>1 message</b>" in text
-    assert f"limpet fork chat-1:main@{first.id} --as 'main~" in text
+    assert "limpet fork --as 'main~" in text
     fields = fields_of(preview)
     assert fields["name"].startswith("main~")
     assert len(list(store.scopes("chat-1"))) == 1  # a preview changes nothing
@@ -108,7 +108,7 @@ def test_restore(store: limpet.Store) -> None:
     assert "1 changed, 2 removed" in text
     assert "is not undone" in text
     assert "stays in the history" in text
-    command = f"limpet restore chat-1:planner@{first.id} --kind graph --expect {second.revision}"
+    command = f"limpet restore --kind graph --expect {second.revision} chat-1:planner@{first.id}"
     assert command in text
     fields = fields_of(preview)
     assert fields["revision"] == second.revision
@@ -171,15 +171,15 @@ def test_prune_shows_and_deletes_nothing(store: limpet.Store) -> None:
             )
     asked = got(store, "/ui/prune", {"session_id": "s"})
     assert asked.status == 200
-    assert b"would go" not in asked.body
+    assert b"would be deleted" not in asked.body
     query = {"session_id": "s", "keep_last": "3", "older_than_days": "30"}
     text = unescape(got(store, "/ui/prune", query).body.decode())
-    assert "4 snapshots would go" in text
+    assert "4 snapshots would be deleted" in text
     assert "limpet prune --keep-last 3 --older-than 30d s --url memory:" in text
     assert "limpet prune --dry-run --keep-last 3" in text
     assert text.count("&scope_id=other&") == 2
     text = got(store, "/ui/prune", {**query, "scope_id": "main", "kind": "agent"}).body.decode()
-    assert "2 snapshots would go" in text
+    assert "2 snapshots would be deleted" in text
     assert "--kind agent s main" in text
     none = got(store, "/ui/prune", {"session_id": "s", "keep_last": "9", "older_than_days": ""})
     assert b"deletes nothing" in none.body
@@ -195,6 +195,6 @@ def test_prune_lists_the_first_hundred(store: limpet.Store) -> None:
     for number in range(120):
         scope.save(number)
     text = got(store, "/ui/prune", {"session_id": "s", "keep_last": "5"}).body.decode()
-    assert "115 snapshots would go" in text
+    assert "115 snapshots would be deleted" in text
     assert "The first 100" in text
     assert text.count("<td><a href=") == 100

@@ -182,7 +182,7 @@ def test_a_search_for_a_text_says_how_far_it_looked(monkeypatch: pytest.MonkeyPa
     assert names(first) == ["travel"]
     for answer in (first, other):
         page = text_of(answer.body.decode())
-        assert "Looked at 3 sessions. Look further" in page
+        assert "Searched 3 sessions. Search further" in page
         assert "No session matches" not in page
 
 

@@ -340,7 +340,7 @@ def two(store: Store) -> None:
 
 def test_what_changed_since_the_one_before() -> None:
     seen = shown(two, id="two", view="changes")
-    assert "Compared with the one before, one" in seen.text
+    assert "Compared with the snapshot before, one" in seen.text
     assert "+ 2 added ~ 2 changed" in seen.text
     assert "1 new message" in seen.text
     assert "<hello>" in seen.text
@@ -564,7 +564,7 @@ def test_one_that_was_deleted_just_now_is_a_message() -> None:
         scope.delete_snapshot(first.id)
         for view in VIEWS:
             gone = read_detail(store, first, {"view": view}, Grant())["detail"]
-            assert gone.problem == "the snapshot was deleted just now"
+            assert gone.problem == "there is no such snapshot: it may have been deleted"
         detail = read_detail(store, second, {"view": "changes"}, Grant())["detail"]
         assert "was deleted" in detail.problem
 

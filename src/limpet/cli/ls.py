@@ -215,12 +215,11 @@ def _about_cells(
     about: About, head: limpet.SnapshotInfo | None, damaged: bool, moment: datetime
 ) -> list[Text]:
     from limpet.cli._chat import message_text
-    from limpet.views.chat import turn_text
 
     if about.last is None:
         message = Text(f"{{{', '.join(about.keys)}}}" if about.keys else "", "quiet")
     elif about.last.role == "assistant":  # the usual one, and room is short
-        message = Text(turn_text(about.last))
+        message = Text(about.said or "")
     else:
         message = message_text(about.last)
     return [Text(about.title or ""), message, _status(head, damaged), _age(head, moment)]
@@ -320,7 +319,4 @@ def _scope_json(each: ScopeOverview) -> dict[str, object]:
 
 
 def _about_json(about: About) -> dict[str, str | None]:
-    from limpet.views.chat import turn_text
-
-    message = None if about.last is None else turn_text(about.last)
-    return {"title": about.title, "message": message}
+    return {"title": about.title, "message": about.said}

@@ -1,10 +1,11 @@
 """Addresses of pages, and the commands that do in a terminal what a page does."""
 
 import shlex
+from collections.abc import Sequence
 from urllib.parse import urlencode
 
 from limpet.model import ScopeKey, SnapshotInfo, SnapshotRef
-from limpet.views.format import address_text, visible
+from limpet.views.format import visible
 
 
 def url(path: str, /, **params: object) -> str:
@@ -20,21 +21,17 @@ def address(place: SnapshotInfo | SnapshotRef | ScopeKey) -> dict[str, str]:
     return {**address(place.scope), "id": place.id}
 
 
-def command(url: str, *words: str) -> str:
-    """Return a command of the command line, as it is typed in a shell: `limpet log chat-42 …`."""
-    options, names = list(words), []
-    if "--" in words:
-        at = words.index("--")
-        options, names = options[:at], options[at:]
-    return visible(shlex.join(["limpet", *options, "--url", url, *names]))
+def words(url: str, verb: str, *options: str, names: Sequence[str] = ()) -> list[str]:
+    """Return a command of the command line, word by word; names may look like options."""
+    if any(name.startswith("-") for name in names):
+        return ["limpet", verb, *options, "--url", url, "--", *names]
+    return ["limpet", verb, *options, *names, "--url", url]
 
 
-def names(*words: str) -> list[str]:
-    """Return arguments that are no options, also if they look like some."""
-    return ["--", *words] if any(word.startswith("-") for word in words) else list(words)
+def command(url: str, verb: str, *options: str, names: Sequence[str] = ()) -> str:
+    """Return a command as it is typed in a shell: `limpet log --graph chat-42 --url …`."""
+    return visible(shlex.join(words(url, verb, *options, names=names)))
 
 
-def snapshot_words(info: SnapshotInfo | SnapshotRef) -> list[str]:
-    """Return how the command line names a snapshot."""
-    kind = [] if info.scope.kind == "agent" else ["--kind", info.scope.kind]
-    return [address_text(info.scope, info.id), *kind]
+def kind_option(key: ScopeKey) -> list[str]:
+    return [] if key.kind == "agent" else ["--kind", key.kind]

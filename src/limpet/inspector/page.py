@@ -1,14 +1,15 @@
 """How a page is declared and rendered."""
 
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from datetime import datetime
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from limpet.core.times import from_us
-from limpet.errors import LimpetError
+from limpet.errors import LimpetError, NotFound
 from limpet.inspector import links, static
 from limpet.server.access import Refused, cookie_of
 from limpet.server.answers import Response, Stream
@@ -18,7 +19,15 @@ from limpet.server.operations import Operation
 from limpet.server.operations.declare import Handler
 from limpet.server.schema import TEXT, Schema
 from limpet.views.document import labels_text, scope_name
-from limpet.views.format import age_text, count_text, masked_url, moment_text, short_id, size_text
+from limpet.views.format import (
+    age_text,
+    ago_text,
+    count_text,
+    masked_url,
+    moment_text,
+    short_id,
+    size_text,
+)
 from limpet.views.format import visible as shown
 from limpet.views.page.history import status_html
 
@@ -69,9 +78,9 @@ def _declare(
     return declare
 
 
-def render(call: Call, template: str, **values: Any) -> Response:
+def render(call: Call, template: str, status: int = 200, **values: Any) -> Response:
     """Return a page. `command` is what to type in a terminal for the same (see `links`)."""
-    return html(_text(template, {**_about(call), **values}))
+    return html(rendered(call, template, **values), status)
 
 
 def stream(parts: AsyncGenerator[str, None]) -> Response:
@@ -87,6 +96,16 @@ def stream(parts: AsyncGenerator[str, None]) -> Response:
 def rendered(call: Call, template: str, **values: Any) -> str:
     """Return a template as text, such as a part of a stream."""
     return _text(template, {**_about(call), **values})
+
+
+T = TypeVar("T")
+
+
+def existing(found: T | None) -> T:
+    """Return a snapshot that was read; NotFound if there is none."""
+    if found is None:
+        raise NotFound("there is no such snapshot: it may have been deleted")
+    return found
 
 
 def html(text: str, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
@@ -122,6 +141,11 @@ def _text(template: str, values: Mapping[str, Any]) -> str:
     return _templates().get_template(template).render(values)
 
 
+def _time(moment: datetime, text: str) -> Markup:
+    shown = Markup('<time datetime="{}" title="{} UTC">{}</time>')
+    return shown.format(moment.isoformat(), moment_text(moment), text)
+
+
 @cache
 def _templates() -> Environment:
     found = Environment(
@@ -139,7 +163,8 @@ def _templates() -> Environment:
         "labels_text": labels_text,
     }
     found.filters |= {
-        "age": age_text,
+        "age": lambda moment, now: _time(moment, age_text(moment, now)),
+        "ago": lambda moment, now: _time(moment, ago_text(moment, now)),
         "count": count_text,
         "moment": moment_text,
         "short": short_id,

@@ -2,7 +2,7 @@
 
 from limpet.inspector import static
 from limpet.inspector.page import OPERATIONS, error_page
-from limpet.inspector.pages import (
+from limpet.inspector.pages import (  # noqa: F401  (to import one declares its operations)
     actions,
     events,
     export,
@@ -13,17 +13,5 @@ from limpet.inspector.pages import (
     snapshot,
 )
 from limpet.server.app import Pages
-
-__all__ = [
-    "PAGES",
-    "actions",
-    "events",
-    "export",
-    "login",
-    "search",
-    "session",
-    "sessions",
-    "snapshot",
-]
 
 PAGES = Pages((*OPERATIONS, *static.operations()), error_page)

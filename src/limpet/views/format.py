@@ -54,6 +54,22 @@ def age_text(then: datetime, now: datetime) -> str:
     return f"{rest}y"
 
 
+def ago_text(then: datetime, now: datetime) -> str:
+    """Return `now`, `42s ago`, `3h ago`."""
+    age = age_text(then, now)
+    return age if age == "now" else f"{age} ago"
+
+
+def duration_text(seconds: float) -> str:
+    """Return `640 ms`, `21 s`, `1.5 h`."""
+    if seconds < 1:
+        return f"{1000 * seconds:.0f} ms"
+    for size, unit, limit in ((1, "s", 60), (60, "min", 3600), (3600, "h", 86_400)):
+        if seconds < limit:
+            return f"{seconds / size:.2g} {unit}"
+    return f"{seconds / 86_400:,.0f} d"
+
+
 def moment_text(moment: datetime) -> str:
     return moment.strftime("%Y-%m-%d %H:%M:%S")
 

@@ -17,7 +17,7 @@ from limpet.errors import Corrupt, InvalidInput
 from limpet.model import ScopeInfo, ScopeKey, Snapshot, SnapshotInfo, SnapshotRef, Stats
 from limpet.protocol import SessionAge
 from limpet.views.attention import reasons
-from limpet.views.format import visible
+from limpet.views.format import clipped, visible
 
 if TYPE_CHECKING:
     from limpet.views.chat import ChatTurn
@@ -32,6 +32,7 @@ LOOKED_MAX = 500
 
 _FIRST_PAGE = 50  # scopes that are read before the first session is shown, in the order of names
 _ALL = 1 << 62
+_TITLE_CHARS_MAX = 160
 
 
 class About(NamedTuple):
@@ -44,6 +45,13 @@ class About(NamedTuple):
     title: str | None = None
     last: "ChatTurn | None" = None
     keys: tuple[str, ...] = ()
+
+    @property
+    def said(self) -> str | None:
+        """The last turn on one line."""
+        from limpet.views.chat import turn_text  # an empty store is listed without it
+
+        return None if self.last is None else turn_text(self.last)
 
 
 class Counts(NamedTuple):
@@ -305,18 +313,13 @@ def _groups(store: Store, prefix: str, after: str | None) -> Iterator[tuple[str,
             yield session_id, list(group)
 
 
-def _newest(group: _Group) -> SnapshotInfo | None:
+def _newest(group: Iterable[ScopeInfo]) -> SnapshotInfo | None:
     heads = (each.head for each in group if each.head is not None)
     return max(heads, key=lambda info: info.created_at, default=None)
 
 
 def _has_text(told: About, text: str) -> bool:
-    if not text:
-        return True
-    from limpet.views.chat import turn_text
-
-    said = "" if told.last is None else turn_text(told.last)
-    return text.casefold() in f"{told.title or ''}\n{said}".casefold()
+    return not text or text.casefold() in f"{told.title or ''}\n{told.said or ''}".casefold()
 
 
 def _session_counts(store: Store, session_id: str, found: "list[_ScopeHead]") -> Counts:
@@ -347,6 +350,15 @@ def about(store: Store, head: SnapshotInfo | None, main: ScopeKey | None = None)
         if found is not None:
             return _about_of(found, _title_note(store, head.scope, main))
     return About()
+
+
+def session_title(
+    store: Store, session_id: str, scopes: Iterable[ScopeInfo] | None = None
+) -> str | None:
+    """Return the title of a session: that of its newest head."""
+    listed = store.scopes(session_id) if scopes is None else scopes
+    title = about(store, _newest(listed), ScopeKey(session_id)).title
+    return None if title is None else clipped(title, _TITLE_CHARS_MAX)
 
 
 def _title_note(store: Store, *keys: ScopeKey | None) -> str | None:

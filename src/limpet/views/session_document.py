@@ -12,7 +12,7 @@ from limpet.errors import Corrupt
 from limpet.model import Finding, Note, ScopeInfo, ScopeKey, SnapshotInfo
 from limpet.views.document import ScopePage
 from limpet.views.markdown import session_markdown
-from limpet.views.overview import about
+from limpet.views.overview import session_title
 from limpet.views.page.page import session_page
 
 _HISTORY_MAX = 1000  # snapshots of a scope that a document lists
@@ -41,9 +41,7 @@ class SessionDocument:
     def parts(self) -> Iterator[str]:
         store, session_id = self.store, self.session_id
         contents = sorted(store.scopes(session_id), key=self._begun_at)
-        heads = (each.head for each in contents if each.head is not None)
-        last = max(heads, key=lambda head: head.created_at, default=None)
-        title = about(store, last, ScopeKey(session_id)).title
+        title = session_title(store, session_id, contents)
         pages = (self._page(each.key) for each in contents)
         if self.form == "markdown":
             return session_markdown(session_id, pages, contents=contents, title=title)

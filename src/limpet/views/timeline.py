@@ -72,8 +72,11 @@ class Timeline(NamedTuple):
 
     @property
     def branches(self) -> int:
-        """How many ends there are."""
-        return sum(not row.graph.node.children for row in self.rows)
+        """How many snapshots have no child in their scope, as in `overview.Counts`."""
+        nodes = (row.graph.node for row in self.rows)
+        return sum(
+            all(child.info.scope != node.info.scope for child in node.children) for node in nodes
+        )
 
     @property
     def has_lone(self) -> bool:

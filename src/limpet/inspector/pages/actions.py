@@ -5,16 +5,17 @@ from datetime import timedelta
 from typing import Any
 
 from limpet.api.store import Store
-from limpet.errors import AlreadyExists, Conflict, InvalidInput, NotFound
+from limpet.errors import AlreadyExists, Conflict, InvalidInput
 from limpet.inspector import links
-from limpet.inspector.page import form, page, redirect, render
-from limpet.model import ScopeKey, Snapshot, SnapshotInfo
+from limpet.inspector.page import existing, form, page, redirect, render
+from limpet.model import ScopeKey
 from limpet.server.access import Refused
 from limpet.server.answers import Response
 from limpet.server.call import Call, Param
 from limpet.server.operations.declare import SCOPE_PARAMS, SESSION, SNAPSHOT
 from limpet.server.schema import ID, KIND, TEXT, record
-from limpet.views import overview
+from limpet.views.format import address_text
+from limpet.views.overview import session_title
 from limpet.views.preview import difference, free_name, preview_prune, scopes_to_prune
 
 _FIELDS = {"session_id": ID, "scope_id": ID, "kind": KIND, "id": ID}
@@ -27,30 +28,19 @@ def _check_write(call: Call) -> None:
         raise Refused(403, "Forbidden", "these pages only read")
 
 
-class _Source:
-    """The snapshot that is forked or restored, and the head of its scope."""
-
-    def __init__(self, store: Store, key: ScopeKey, id: str | None) -> None:
-        scope = store.scope(*key)
-        snapshot = scope.load(id)
-        if snapshot is None:
-            raise NotFound("there is no such snapshot")
-        self.info: Snapshot = snapshot
-        head = scope.info()
-        self.head: SnapshotInfo | None = head
-        self.is_head = head is not None and head.id == snapshot.id
-        shown = None if head is None or self.is_head else scope.load(head.id)
-        self.difference = None if shown is None else difference(shown, snapshot)
-        self.title = overview.about(store, snapshot, ScopeKey(key.session_id)).title
-
-    def values(self) -> dict[str, Any]:
-        return {
-            "info": self.info,
-            "head": self.head,
-            "is_head": self.is_head,
-            "difference": self.difference,
-            "title": self.title,
-        }
+def _source(store: Store, key: ScopeKey, id: str | None) -> dict[str, Any]:
+    """Return the snapshot that is forked or restored, and how the head of its scope differs."""
+    scope = store.scope(*key)
+    snapshot, head = existing(scope.load(id)), scope.info()
+    is_head = head is not None and head.id == snapshot.id
+    now = None if head is None or is_head else scope.load(head.id)
+    return {
+        "info": snapshot,
+        "head": head,
+        "is_head": is_head,
+        "difference": None if now is None else difference(now, snapshot),
+        "title": session_title(store, key.session_id),
+    }
 
 
 def _body_scope(call: Call) -> ScopeKey:
@@ -93,22 +83,17 @@ async def _fork_page(
     bits = call.driver.tools.draw().bits
 
     def read(store: Store) -> dict[str, Any]:
-        source = _Source(store, key, id)
-        return {**source.values(), "name": name or free_name(store, key, bits)}
+        return {**_source(store, key, id), "name": name or free_name(store, key, bits)}
 
     values = await call.store.run(read)
-    words = ["fork", *links.snapshot_words(values["info"]), "--as"]
-    url = call.driver.opened.url
-    found = render(
-        call,
-        "fork.html",
-        **values,
-        problem=problem,
-        command=links.command(url, *words, values["name"]),
-        words=["limpet", *words, None, "--url", url],
+    url, names = call.driver.opened.url, [address_text(key, values["info"].id)]
+    options = [*links.kind_option(key), "--as", values["name"]]
+    command = links.command(url, "fork", *options, names=names)
+    words: list[str | None] = [*links.words(url, "fork", *options, names=names)]
+    words[words.index("--as") + 1] = None  # the script puts in what is typed
+    return render(
+        call, "fork.html", status, **values, problem=problem, command=command, words=words
     )
-    found.status = status
-    return found
 
 
 # Restore.
@@ -140,13 +125,12 @@ async def restore(call: Call) -> Response:
 async def _restore_page(
     call: Call, key: ScopeKey, id: str | None, problem: str | None = None, *, status: int = 200
 ) -> Response:
-    values = await call.store.run(lambda store: _Source(store, key, id).values())
-    words, head = links.snapshot_words(values["info"]), values["head"]
-    expect = [] if head is None else ["--expect", head.revision]
-    command = links.command(call.driver.opened.url, "restore", *words, *expect)
-    found = render(call, "restore.html", **values, problem=problem, command=command)
-    found.status = status
-    return found
+    values = await call.store.run(lambda store: _source(store, key, id))
+    url, head = call.driver.opened.url, values["head"]
+    options = links.kind_option(key) + ([] if head is None else ["--expect", head.revision])
+    names = [address_text(key, values["info"].id)]
+    command = links.command(url, "restore", *options, names=names)
+    return render(call, "restore.html", status, **values, problem=problem, command=command)
 
 
 # Prune.
@@ -163,8 +147,9 @@ async def preview_pruning(call: Call) -> Response:
     session_id = call.grant.check_session(given["session_id"])
     where = {name: given.get(name) for name in ("scope_id", "kind")}
     keep_last, days = _number(given, "keep_last"), _number(given, "older_than_days")
-    values: dict[str, Any] = {"session_id": session_id, **where, "preview": None, "problem": None}
-    values |= {"keep_last": keep_last, "days": days, "deleting": None, "listed_max": _LISTED_MAX}
+    title = await call.store.run(lambda store: session_title(store, session_id))
+    values: dict[str, Any] = {"session_id": session_id, **where, "title": title, "preview": None}
+    values |= {"keep_last": keep_last, "days": days, "listed_max": _LISTED_MAX}
     if keep_last is None and days is None:
         return render(call, "prune.html", **values)
     older_than = None if days is None else timedelta(days=min(days, _DAYS_MAX))
@@ -184,10 +169,10 @@ async def preview_pruning(call: Call) -> Response:
     options = [] if keep_last is None else ["--keep-last", str(keep_last)]
     options += [] if days is None else ["--older-than", f"{days}d"]
     options += [] if where["kind"] is None else ["--kind", where["kind"]]
-    names = links.names(*filter(None, (session_id, where["scope_id"])))
+    names = [*filter(None, (session_id, where["scope_id"]))]
     url = call.driver.opened.url
-    values["deleting"] = links.command(url, "prune", *options, *names)
-    values["command"] = links.command(url, "prune", "--dry-run", *options, *names)
+    values["deleting"] = links.command(url, "prune", *options, names=names)
+    values["command"] = links.command(url, "prune", "--dry-run", *options, names=names)
     return render(call, "prune.html", **values)
 
 

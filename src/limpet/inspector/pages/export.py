@@ -2,19 +2,18 @@
 
 import re
 from collections.abc import AsyncGenerator, Callable, Iterator
-from contextlib import suppress
 
 from limpet import portable
 from limpet.api.store import Store
 from limpet.core import codec
 from limpet.errors import LimpetError, NotFound
 from limpet.inspector import links
-from limpet.inspector.page import HTML_TYPE, page, render
+from limpet.inspector.page import HTML_TYPE, existing, page, render
 from limpet.model import ScopeKey
 from limpet.server.answers import JSON_TYPE, LINES_TYPE, Response, Stream
 from limpet.server.call import Call, Param
 from limpet.server.operations.declare import SCOPE_PARAMS, SNAPSHOT
-from limpet.views import overview
+from limpet.views.overview import session_title
 from limpet.views.session_document import SessionDocument
 
 _TYPES = {
@@ -57,15 +56,11 @@ async def export(call: Call) -> Response:
 async def _choices(call: Call, key: ScopeKey) -> Response:
     def read(store: Store) -> str | None:
         _check_session(store, key.session_id)
-        with suppress(LimpetError):
-            info = store.scope(*key).info(call.id)
-            return overview.about(store, info, ScopeKey(key.session_id)).title
-        return None
+        return session_title(store, key.session_id)
 
     title = await call.store.run(read)
-    names = links.names(key.session_id)
     file = f"{_safe(key.session_id)}.html"
-    command = links.command(call.driver.opened.url, "export", "-o", file, *names)
+    command = links.command(call.driver.opened.url, "export", "-o", file, names=[key.session_id])
     return render(call, "export.html", key=key, id=call.id, title=title, command=command)
 
 
@@ -75,10 +70,7 @@ def _check_session(store: Store, session_id: str) -> None:
 
 
 def _state(store: Store, key: ScopeKey, id: str | None) -> bytes:
-    found = store.scope(*key).load(id)
-    if found is None:
-        raise NotFound("there is no such snapshot")
-    return codec.encode(found.state) + b"\n"
+    return codec.encode(existing(store.scope(*key).load(id)).state) + b"\n"
 
 
 def _safe(name: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
@@ -17,13 +17,13 @@ from limpet.errors import Corrupt, InvalidInput, LimpetError
 from limpet.inspector import links
 from limpet.inspector.expressions import Expression
 from limpet.inspector.page import page, render, rendered, stream
-from limpet.model import ScopeKey, SnapshotInfo
+from limpet.model import SnapshotInfo
 from limpet.server.answers import Response
 from limpet.server.call import Call, Param
 from limpet.server.operations.declare import AFTER, ANY_SESSION
 from limpet.server.schema import BOOLEAN, TEXT
-from limpet.views import overview
 from limpet.views.diff import dotted
+from limpet.views.overview import session_title
 from limpet.views.search import (
     Find,
     Hit,
@@ -58,9 +58,7 @@ async def search(call: Call) -> Response:
         pattern = compiled(asked.query, fixed=not asked.regex, ignore_case=not asked.case)
     except InvalidInput as error:
         values = {**asked.shown(call), "problem": str(error), "results": ""}
-        found = render(call, "search.html", **values)
-        found.status = 400
-        return found
+        return render(call, "search.html", 400, **values)
     find = Expression(pattern) if asked.regex else finder(pattern, asked.query)
     return stream(_sent(call, asked, find))
 
@@ -90,7 +88,7 @@ class _Asked(NamedTuple):
         query = given.get("q", "")
         return _Asked(query, session_id, call.prefix, regex, case, keys, place, sessions)
 
-    def shown(self, call: Call) -> dict[str, object]:
+    def shown(self, call: Call) -> dict[str, Any]:
         """Return what the form shows, and the same search in a terminal."""
         return {"asked": self, "command": self._command(call) if self.query else None}
 
@@ -102,7 +100,7 @@ class _Asked(NamedTuple):
         if self.prefix and not self.session_id:
             flags += ["--prefix", self.prefix]
         words = [self.query] + ([self.session_id] if self.session_id else [])
-        return links.command(call.driver.opened.url, "grep", *flags, *links.names(*words))
+        return links.command(call.driver.opened.url, "grep", *flags, names=words)
 
     @property
     def everywhere(self) -> str:
@@ -196,7 +194,7 @@ class _Search:
         session_id = info.session_id
         is_first = session_id not in self._titles
         if is_first:
-            self._titles = {session_id: overview.about(store, info, ScopeKey(session_id)).title}
+            self._titles = {session_id: session_title(store, session_id)}
         snapshot = store.scope(*info.scope).load(info.id)
         message = messages_of(None if snapshot is None else snapshot.state)
         lines = []

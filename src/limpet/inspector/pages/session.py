@@ -14,14 +14,14 @@ from limpet.inspector import links
 from limpet.inspector.page import page, render
 from limpet.inspector.pages.snapshot import DETAIL_PARAMS, read_detail
 from limpet.inspector.timelines import Timelines, timelines
-from limpet.model import ScopeInfo, ScopeKey, SnapshotInfo, SnapshotRef
+from limpet.model import ScopeInfo, SnapshotInfo, SnapshotRef
 from limpet.server.access import Grant
 from limpet.server.answers import Response
 from limpet.server.call import Call, Param
 from limpet.server.operations.declare import SCOPE_PARAMS, SESSION, SNAPSHOT
 from limpet.server.schema import COUNT, TEXT
-from limpet.views.format import address_text, clipped, count_text, short_id, size_text
-from limpet.views.overview import about
+from limpet.views.format import address_text, count_text, duration_text, short_id, size_text
+from limpet.views.overview import session_title
 from limpet.views.page.graph import graph_svg, lane_class
 from limpet.views.page.sparkline import bars, sparkline
 from limpet.views.timeline import SNAPSHOTS_MAX, Said, Timeline, TimelineRow
@@ -30,7 +30,6 @@ CHUNK = 100
 """How many rows are sent at once; a page begins with two of these."""
 
 _CELLS_MAX = 17  # nine lanes: on a phone, half of the width
-_TITLE_CHARS_MAX = 160
 _SCOPES_MAX = 1_000
 _SAID_ROWS_MAX = 60
 _SPARK_MIN = 3  # two points say nothing
@@ -106,7 +105,7 @@ async def show_session(call: Call) -> Response:
     """The history of a session, and one of its snapshots."""
     key = call.scope
     view, detail = await call.store.run(lambda store: _read(store, call))
-    command = links.command(call.driver.opened.url, "log", key.session_id, "--graph")
+    command = links.command(call.driver.opened.url, "log", "--graph", names=[key.session_id])
     return render(call, "session.html", session=view, **detail, command=command)
 
 
@@ -154,10 +153,9 @@ def _read(store: Store, call: Call) -> tuple[SessionView, dict[str, Any]]:
     at = given.get("at", selected or 0)
     start = min(at, len(timeline.rows)) // CHUNK * CHUNK
     chunks = [_chunk(kept, timeline, each, grant) for each in (start, start + CHUNK)]
-    title = about(store, newest, ScopeKey(key.session_id)).title
     view = SessionView(
         key.session_id,
-        None if title is None else clipped(title, _TITLE_CHARS_MAX),
+        session_title(store, key.session_id, timeline.scopes),
         newest,
         timeline,
         f"{len(timeline.rows):,}" + ("+" if timeline.is_cut else ""),
@@ -233,7 +231,7 @@ def _sparks(timeline: Timeline) -> list[Spark]:
     grown = f"{size_text(sizes[0])} to {size_text(sizes[-1])}"
     if max(sizes) > sizes[-1]:
         grown += f", at most {size_text(max(sizes))}"
-    paused = f"median {_seconds_text(median(waits))}, longest {_seconds_text(max(waits))}"
+    paused = f"median {duration_text(median(waits))}, longest {duration_text(max(waits))}"
     steps = count_text(len(line), "snapshot")
     size_name, wait_name = "Size of the state", "Time between saves"
     # Waits are seconds or days: on a straight scale only the longest would be seen.
@@ -243,12 +241,3 @@ def _sparks(timeline: Timeline) -> list[Spark]:
     )
     size_svg, wait_svg = map(Markup, pictures)
     return [Spark(size_name, size_svg, grown), Spark(wait_name, wait_svg, paused)]
-
-
-def _seconds_text(seconds: float) -> str:
-    if seconds < 1:
-        return f"{1000 * seconds:.0f} ms"
-    for size, unit, limit in ((1, "s", 60), (60, "min", 3600), (3600, "h", 86_400)):
-        if seconds < limit:
-            return f"{seconds / size:.2g} {unit}"
-    return f"{seconds / 86_400:,.0f} d"

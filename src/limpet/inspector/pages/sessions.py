@@ -1,6 +1,6 @@
 """The list of sessions: filters and orders in its address, pages, and what needs attention."""
 
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from datetime import timedelta
 from typing import Any, NamedTuple, cast
 
@@ -14,7 +14,6 @@ from limpet.server.call import Call, Param
 from limpet.server.operations.declare import AFTER, PREFIX_PARAM, STATUS_PARAM
 from limpet.server.schema import BOOLEAN, TEXT
 from limpet.views import overview
-from limpet.views.chat import turn_text
 from limpet.views.overview import SessionOverview, Where
 
 _SHOWN = 50
@@ -36,11 +35,6 @@ _PARAMS = (
     Param("sort", TEXT, "age, name, size or snapshots"),
     AFTER,
 )
-
-
-class _Row(NamedTuple):
-    session: SessionOverview
-    message: str
 
 
 class _Asked(NamedTuple):
@@ -91,8 +85,7 @@ async def list_sessions(call: Call) -> Response:
     """The sessions of the store, the newest first."""
     given = {name: value for name, value in call.params.items() if value not in ("", False)}
     if given != call.params:  # an empty field of the form
-        named = {name: "true" if value is True else value for name, value in given.items()}
-        return redirect(links.url("", **named))
+        return redirect(links.url("", **_texts(given)))
     prefix = call.prefix
     is_slow = await call.store.run(overview.reads_heads_one_by_one)
     sort = given.get("sort", "name" if is_slow else "age")
@@ -100,7 +93,7 @@ async def list_sessions(call: Call) -> Response:
     found = await call.store.run(asked.read)
     if is_slow:
         return stream(_parts(call, asked, found))
-    rows, total = await call.store.run(lambda _: (list(_rows(found.shown)), found.total))
+    rows, total = await call.store.run(lambda _: (list(found.shown), found.total))
     before, between, after = _frame(call, asked)
     return html(
         before
@@ -115,7 +108,7 @@ async def _parts(call: Call, asked: _Asked, found: overview.Sessions) -> AsyncGe
     """Yield the page as it is read: first its frame, then row by row."""
     before, between, after = _frame(call, asked)
     yield before
-    rows, group, is_empty = _rows(found.shown), None, True
+    rows, group, is_empty = found.shown, None, True
     try:
         while (row := await call.store.run(lambda _: next(rows, None))) is not None:
             yield _table(call, asked, [row], group)
@@ -124,12 +117,6 @@ async def _parts(call: Call, asked: _Asked, found: overview.Sessions) -> AsyncGe
         yield between + rendered(call, "_sessions_cut.html", message=str(error)) + after
         return
     yield between + _end(call, asked, found, None, is_empty=is_empty) + after
-
-
-def _rows(shown: Iterator[SessionOverview]) -> Iterator[_Row]:
-    for each in shown:
-        last = each.about.last
-        yield _Row(each, "" if last is None else turn_text(last))
 
 
 def _frame(call: Call, asked: _Asked) -> tuple[str, str, str]:
@@ -150,9 +137,11 @@ def _frame(call: Call, asked: _Asked) -> tuple[str, str, str]:
     return before, between, after
 
 
-def _table(call: Call, asked: _Asked, rows: Sequence[_Row], group: str | None = None) -> str:
+def _table(
+    call: Call, asked: _Asked, rows: Sequence[SessionOverview], group: str | None = None
+) -> str:
     """Return rows under the names of their groups; `group` is that of the row before them."""
-    groups: list[tuple[str | None, list[_Row]]] = [(None, [])]
+    groups: list[tuple[str | None, list[SessionOverview]]] = [(None, [])]
     for row in rows:
         name = _group_of(call, asked, row)
         if name not in (group, None):
@@ -162,9 +151,9 @@ def _table(call: Call, asked: _Asked, rows: Sequence[_Row], group: str | None = 
     return rendered(call, "_sessions_rows.html", groups=groups, is_slow=asked.is_slow)
 
 
-def _group_of(call: Call, asked: _Asked, row: _Row) -> str | None:
+def _group_of(call: Call, asked: _Asked, row: SessionOverview) -> str | None:
     """Return the time in which a session was changed last, None if that is not known."""
-    head = row.session.head
+    head = row.head
     if asked.sort != "age" or head is None:
         return None
     age = from_us(call.driver.tools.draw().now) - head.created_at

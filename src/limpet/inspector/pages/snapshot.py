@@ -11,7 +11,7 @@ from limpet.api.store import Store
 from limpet.core import limits
 from limpet.errors import Corrupt, InvalidInput, NotFound, Unsupported
 from limpet.inspector import links
-from limpet.inspector.page import page, render
+from limpet.inspector.page import existing, page, render
 from limpet.model import JSON, ScopeKey, Snapshot, SnapshotInfo, SnapshotRef
 from limpet.server.access import Grant
 from limpet.server.answers import Response
@@ -20,6 +20,7 @@ from limpet.server.operations.declare import ONE, SCOPE_PARAMS, SNAPSHOT
 from limpet.server.schema import COUNT, ID, KIND, TEXT
 from limpet.views.chat import Chat, read_chat
 from limpet.views.document import json_start
+from limpet.views.format import address_text
 from limpet.views.page.changes import changes_html
 from limpet.views.page.chat import folded_code
 from limpet.views.page.values import Level, crumbs, read_level, value_at
@@ -53,8 +54,8 @@ _NOTE_CHARS_MAX = 20_000
 _SHOWN = (Corrupt, InvalidInput, NotFound, Unsupported)
 
 
-class Value(NamedTuple):
-    """A note, or the metadata: a name and folded JSON."""
+class NoteView(NamedTuple):
+    """A note: its name, and its value as folded JSON."""
 
     name: str
     html: Markup
@@ -65,8 +66,8 @@ class State(NamedTuple):
 
     level: Level
     crumbs: Sequence[tuple[str, str]]
-    notes: Sequence[Value]
-    metadata: Value | None
+    notes: Sequence[NoteView]
+    metadata: Markup | None
 
 
 class Changes(NamedTuple):
@@ -97,9 +98,7 @@ async def show_snapshot(call: Call) -> Response:
     key = call.scope
 
     def read(store: Store) -> dict[str, Any]:
-        info = store.scope(*key).info(call.id)
-        if info is None:
-            raise NotFound("there is no such snapshot")
+        info = existing(store.scope(*key).info(call.id))
         return read_detail(store, info, call.params, call.grant)
 
     return await _shown(call, "_snapshot.html", read)
@@ -156,16 +155,13 @@ def read_detail(
 
 
 def _load(store: Store, key: ScopeKey, id: str) -> Snapshot:
-    found = store.scope(*key).load(id)
-    if found is None:
-        raise NotFound("the snapshot was deleted just now")
-    return found
+    return existing(store.scope(*key).load(id))
 
 
 def _command(store: Store, verb: str, *infos: SnapshotInfo, more: Sequence[str] = ()) -> str:
-    words = [word for info in infos for word in links.snapshot_words(info)[:1]]
-    kind = links.snapshot_words(infos[-1])[1:]
-    return links.command(store.driver.opened.url, verb, *kind, *more, *links.names(*words))
+    names = [address_text(info.scope, info.id) for info in infos]
+    kind = links.kind_option(infos[-1].scope)
+    return links.command(store.driver.opened.url, verb, *kind, *more, names=names)
 
 
 # As a chat
@@ -200,8 +196,8 @@ def _state(store: Store, info: SnapshotInfo, state: JSON, params: Mapping[str, A
     found = State(
         _level(state, params),
         [*crumbs(path)],
-        [_value(note.name, note.value) for note in notes],
-        _value("metadata", info.metadata) if info.metadata else None,
+        [NoteView(note.name, _folded(note.value)) for note in notes],
+        _folded(info.metadata) if info.metadata else None,
     )
     more = ["--path", path] if path else ["--raw"]
     return Detail(_command(store, "show", info, more=more), state=found)
@@ -212,8 +208,8 @@ def _level(state: JSON, params: Mapping[str, Any]) -> Level:
     return read_level(value_at(state, path), path, params.get("start", 0), params.get("stop"))
 
 
-def _value(name: str, value: JSON) -> Value:
-    return Value(name, _made(folded_code(json_start(value, _NOTE_CHARS_MAX))))
+def _folded(value: JSON) -> Markup:
+    return _made(folded_code(json_start(value, _NOTE_CHARS_MAX)))
 
 
 # As what changed
@@ -249,10 +245,7 @@ def _base(
     own = links.address(info)
     key = limits.check_scope(*(params.get(_BASE[name], own[name]) for name in _BASE))
     grant.check_session(key.session_id)
-    found = store.scope(*key).info(params.get("base_id"))
-    if found is None:
-        raise NotFound("there is no such snapshot to compare with")
-    return found
+    return existing(store.scope(*key).info(params.get("base_id")))
 
 
 def _typed(store: Store, info: SnapshotInfo, text: str, grant: Grant) -> SnapshotInfo:
