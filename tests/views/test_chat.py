@@ -196,6 +196,8 @@ def test_parts_as_text() -> None:
         "user", None, (Text("so\n so", thinking=True), Text("a\x1b[2J\n b"), Value({})), 0
     )
     assert turn_text(turn) == "a\\x1b[2J b {}"
+    marked = Text("## Plan\n\n**Go on** ⚠\ufe0f, **not** 2 ** 3\n# end")
+    assert turn_text(ChatTurn("user", None, (marked,), 0)) == "Plan Go on ⚠\ufe0f, not 2 ** 3 end"
     assert turn_text(ChatTurn("user", None, (Text("so\n so", thinking=True),), 0)) == "so so"
     assert len(turn_text(ChatTurn("user", None, (Text("word " * 10_000),), 0))) <= 500
 

@@ -18,17 +18,18 @@ from limpet.server.call import Call, Param
 from limpet.server.operations import Operation
 from limpet.server.operations.declare import Handler
 from limpet.server.schema import TEXT, Schema
-from limpet.views.document import labels_text, scope_name
+from limpet.views.document import labels_text, scope_name, session_name
 from limpet.views.format import (
     age_text,
     ago_text,
     count_text,
     masked_url,
+    message_line,
     moment_text,
     short_id,
     size_text,
+    visible,
 )
-from limpet.views.format import visible as shown
 from limpet.views.page.history import status_html
 
 HTML_TYPE = "text/html; charset=utf-8"
@@ -160,15 +161,17 @@ def _templates() -> Environment:
         "address": links.address,
         "asset": static.asset,
         "scope_name": scope_name,
+        "session_name": session_name,
         "labels_text": labels_text,
     }
     found.filters |= {
         "age": lambda moment, now: _time(moment, age_text(moment, now)),
         "ago": lambda moment, now: _time(moment, ago_text(moment, now)),
         "count": count_text,
+        "line": message_line,
         "moment": moment_text,
         "short": short_id,
-        "shown": shown,
+        "shown": visible,
         "size": size_text,
         "status": lambda status: Markup(status_html(status)),  # noqa: S704  (it escapes)
     }

@@ -8,7 +8,14 @@ from typing import NamedTuple
 
 from limpet.model import JSON, Note, ScopeInfo, ScopeKey, Snapshot, SnapshotInfo
 from limpet.views.chat import Chat, other_values, read_chat
-from limpet.views.format import count_text, moment_text, size_text, status_or_dash, visible
+from limpet.views.format import (
+    count_text,
+    message_line,
+    moment_text,
+    size_text,
+    status_or_dash,
+    visible,
+)
 
 HEADING = re.compile(r" {0,3}#{1,6}[ \t]+(?=\S)(.*?)[ \t#]*")
 """A heading in a message; its group is the text."""
@@ -111,6 +118,11 @@ def scope_name(key: ScopeKey) -> str:
     """Return the id of a scope, with its kind if that is not the default."""
     name = visible(key.scope_id)
     return name if key.kind == "agent" else f"{name} ({visible(key.kind)})"
+
+
+def session_name(session_id: str, title: str | None) -> str:
+    """Return the title of a session, or else its id."""
+    return message_line(title) if title else visible(session_id)
 
 
 def session_facts(contents: Sequence[ScopeInfo]) -> list[tuple[str, str]]:

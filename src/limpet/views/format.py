@@ -131,6 +131,11 @@ def _escaped(run: re.Match[str], kept: str) -> str:
     return "".join(shown)
 
 
+def message_line(text: str) -> str:
+    """Return `visible` text of a message or a title: emoji keep what makes them colourful."""
+    return visible(text, kept="\ufe0e\ufe0f")
+
+
 def clipped(text: str, chars_max: int) -> str:
     return text if len(text) <= chars_max else text[: max(0, chars_max - 1)].rstrip() + "…"
 

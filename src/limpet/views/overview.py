@@ -17,7 +17,7 @@ from limpet.errors import Corrupt, InvalidInput
 from limpet.model import ScopeInfo, ScopeKey, Snapshot, SnapshotInfo, SnapshotRef, Stats
 from limpet.protocol import SessionAge
 from limpet.views.attention import reasons
-from limpet.views.format import clipped, visible
+from limpet.views.format import clipped, message_line, visible
 
 if TYPE_CHECKING:
     from limpet.views.chat import ChatTurn
@@ -367,7 +367,7 @@ def _title_note(store: Store, *keys: ScopeKey | None) -> str | None:
         with suppress(Corrupt):
             note = None if key is None else store.scope(*key).note(TITLE_NOTE)
             if note is not None and isinstance(note.value, str) and note.value.strip():
-                return visible(" ".join(note.value.split()))
+                return message_line(" ".join(note.value.split()))
     return None
 
 

@@ -1,17 +1,23 @@
 """The turns and parts of a chat as text on one line."""
 
 import json
+import re
 
 from limpet.model import JSON
 from limpet.views.chat.media import without_base64
 from limpet.views.chat.model import Answer, Call, ChatTurn, Media, Part, Text
-from limpet.views.format import clipped, size_text, visible
+from limpet.views.format import clipped, message_line, size_text, visible
 
 _LINE_CHARS_MAX = 500
+_HEADING = re.compile(r"(?m)^ {0,3}#{1,6}[ \t]+")
+_BOLD = re.compile(r"\*\*(?=\S)(.+?)(?<=\S)\*\*")
 
 
 def turn_text(turn: ChatTurn) -> str:
-    """Return what was said on one line, without the speaker; thoughts only if there is no more."""
+    """Return what was said on one line, without the speaker; thoughts only if there is no more.
+
+    The marks of headings and of bold text are left out.
+    """
     words = [
         _part_text(part) for part in turn.parts if not (isinstance(part, Text) and part.thinking)
     ]
@@ -48,7 +54,8 @@ def value_text(value: JSON, *, indent: int | None = None) -> str:
 def _part_text(part: Part) -> str:
     if isinstance(part, Text):
         # Cut first: a text may have megabytes.
-        return visible(" ".join(part.text[: 2 * _LINE_CHARS_MAX].split()))
+        text = _BOLD.sub(r"\1", _HEADING.sub("", part.text[: 2 * _LINE_CHARS_MAX]))
+        return message_line(" ".join(text.split()))
     if isinstance(part, Media):
         return f"[{media_text(part)}]"
     if isinstance(part, Call):

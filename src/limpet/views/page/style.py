@@ -189,6 +189,7 @@ line { stroke-width: 2; fill: none; } .draft { fill: var(--paper); stroke-width:
   h1 { font-size: 1.7rem; } h2 { font-size: 1.35rem; }
   .facts { gap: .7rem 1.6rem; }
   .turn { max-width: 96%; }
+  .prose :is(th, td) { padding: .2rem .35rem; }
   .history, .history tbody { display: block; }
   .history thead, .history colgroup, .history .lines { display: none; }
   .history tr {
