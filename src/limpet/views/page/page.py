@@ -19,7 +19,7 @@ from limpet.views.document import (
     scope_name,
     session_facts,
 )
-from limpet.views.format import clipped, count_text, moment_text
+from limpet.views.format import count_text, moment_text
 from limpet.views.page.chat import ChatWriter, escaped, folded_code, no_image
 from limpet.views.page.history import HISTORY, History, status_html
 from limpet.views.page.images import Images
@@ -27,7 +27,6 @@ from limpet.views.page.style import STYLE
 
 __all__ = ["ScopePage", "session_page"]
 
-_TITLE_CHARS_MAX = 160
 _STYLE_HASH: Final = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
 _POLICY: Final = (
     f"default-src 'none'; style-src 'sha256-{_STYLE_HASH}'; base-uri 'none'; form-action 'none'"
@@ -48,7 +47,7 @@ def session_page(
     PNG, JPEG, GIF and WebP images in messages below 256 KiB are embedded; others are named.
     """
     name = escaped(session_id)
-    heading = name if title is None else escaped(clipped(title, _TITLE_CHARS_MAX))
+    heading = name if title is None else escaped(title)
     policy = _POLICY + ("; img-src data:" if images else "")
     yield '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
     yield f'<meta http-equiv="Content-Security-Policy" content="{escape(policy)}">\n'
