@@ -117,7 +117,7 @@ def redirect(where: str, headers: Mapping[str, str] | None = None) -> Response:
     return Response(303, b"", HTML_TYPE, {**HEADERS, "location": where, **(headers or {})})
 
 
-def error_page(error: LimpetError, path: str, *, is_wrong: bool = False) -> Response:
+def error_page(error: LimpetError, *, is_wrong: bool = False) -> Response:
     """Return an error as a page; without a token it asks for one, `is_wrong`: for another."""
     found = problem(error)
     template = "login.html" if isinstance(error, Refused) and error.status == 401 else "error.html"

@@ -48,7 +48,7 @@ class Pages(NamedTuple):
     """Pages for a browser: operations that answer with HTML, and what an error looks like."""
 
     operations: Sequence[Operation]
-    error: Callable[[LimpetError, str], Response]
+    error: Callable[[LimpetError], Response]
 
 
 def problem(error: LimpetError, *, compared: bool = False) -> Response:
@@ -186,7 +186,7 @@ class App:
 
     def _problem(self, error: LimpetError, path: str, *, compared: bool = False) -> Response:
         if self._pages is not None and self._is_page(path):
-            return self._pages.error(error, path)
+            return self._pages.error(error)
         return problem(error, compared=compared)
 
     async def _health(self, path: str) -> Response:

@@ -55,7 +55,7 @@ def _kept(call: Call, token: str, where: str) -> Response:
         return redirect(where)
     if not token.isascii() or tokens.grant(token) is None:
         wrong = Refused(401, "Unauthorized", "This token is not known here.")
-        return error_page(wrong, "/ui/login", is_wrong=True)
+        return error_page(wrong, is_wrong=True)
     return redirect(where, {"set-cookie": _cookie(call, token)})
 
 

@@ -42,15 +42,12 @@ class RowView(NamedTuple):
     """A row of the graph, as the template draws it."""
 
     number: int
-    info: SnapshotInfo
+    of: TimelineRow
+    info: SnapshotInfo  # what may be shown of it
     svg: Markup
     lane: str
-    is_head: bool
     comes_from: str | None
     said: Said | None
-    step: int
-    parent: int | None
-    child: int | None
 
 
 class ChunkView(NamedTuple):
@@ -190,7 +187,7 @@ def _chunk(kept: Timelines, timeline: Timeline, at: int, grant: Grant) -> ChunkV
 
 
 def _row(kept: Timelines, number: int, row: TimelineRow, grant: Grant, cells: int) -> RowView:
-    info, node = grant.visible(row.info), row.graph.node
+    info = grant.visible(row.info)
     is_root = row.parent is None
     origin = info.forked_from
     comes_from = None
@@ -204,15 +201,12 @@ def _row(kept: Timelines, number: int, row: TimelineRow, grant: Grant, cells: in
     drawn = graph_svg(row.graph, is_root=is_root, follows=follows, cells_shown=cells)
     return RowView(
         number,
+        row,
         info,
         Markup(drawn),  # noqa: S704  (it contains nothing of the store)
         lane_class(row.graph.lane),
-        node.is_head,
         comes_from,
         kept.known_said(info),
-        row.step,
-        row.parent,
-        row.child,
     )
 
 
