@@ -17,11 +17,10 @@ def sparkline(values: Sequence[float], text: str) -> str:
     line = " ".join(f"{x:g},{y:g}" for x, y in points)
     area = f"{_MARGIN},{_HEIGHT} {line} {points[-1][0]:g},{_HEIGHT}"
     x, y = points[-1]
-    return (
-        f'<svg class="spark" width="{_WIDTH}" height="{_HEIGHT}" role="img"'
-        f' viewBox="0 0 {_WIDTH} {_HEIGHT}" aria-label="{escape(text)}">'
+    return _svg(
         f'<polygon class="area" points="{area}"/><polyline class="curve" points="{line}"/>'
-        f'<circle class="last" cx="{x:g}" cy="{y:g}" r="2.5"/></svg>'
+        f'<circle class="last" cx="{x:g}" cy="{y:g}" r="2.5"/>',
+        text,
     )
 
 
@@ -31,6 +30,10 @@ def bars(values: Sequence[float], text: str) -> str:
     drawn = "".join(
         f'<line class="column" x1="{x:g}" x2="{x:g}" y1="{_HEIGHT}" y2="{y:g}"/>' for x, y in points
     )
+    return _svg(drawn, text)
+
+
+def _svg(drawn: str, text: str) -> str:
     return (
         f'<svg class="spark" width="{_WIDTH}" height="{_HEIGHT}" role="img"'
         f' viewBox="0 0 {_WIDTH} {_HEIGHT}" aria-label="{escape(text)}">{drawn}</svg>'

@@ -26,8 +26,8 @@ class Member(NamedTuple):
     """A value in an object or a list.
 
     `share` compares its size with that of the largest one next to it. A pointer that is too long
-    for an address is left out. `text` is a text that is too
-    long for a preview and short enough to be shown at once.
+    for an address is left out. `text` is a text that is too long for a preview, and short enough to
+    be shown at once.
     """
 
     name: str
