@@ -1,0 +1,119 @@
+"""Nothing that a store holds becomes part of a page."""
+
+from collections.abc import Iterator
+from urllib.parse import urlencode
+
+import pytest
+from playwright.sync_api import Browser, Page
+
+import limpet
+from tests.inspector.browser import injections
+from tests.inspector.browser.ui import Ui, open_window, unfold
+
+# What an injection leaves in a page: an element of its own, a handler, an address that runs.
+_TRACES = """(computed) => {
+  const found = [];
+  const all = (css) => [...document.querySelectorAll(css)];
+  const note = (what, each) => found.push(`${what}: ${each.outerHTML.slice(0, 200)}`);
+  if (window.__hit !== undefined || {}.isAdmin) found.push("it ran");
+  for (const each of all("[data-hit], iframe, object, embed, base, frameset, portal, plaintext"))
+    note("element", each);
+  for (const each of all("*")) {
+    for (const { name } of each.attributes)
+      if (/^on/i.test(name) || name === "style" && /url/.test(each.getAttribute(name)))
+        note(name, each);
+  }
+  for (const each of all("script"))
+    if (!each.src.startsWith(`${location.origin}/ui/static/`)) note("script", each);
+  for (const each of all("meta[http-equiv=refresh], link:not([href^='/ui/static/'])"))
+    note("element", each);
+  for (const each of all("form, [formaction]"))
+    if (!["", location.origin].includes(new URL(each.action || location).origin))
+      note("form", each);
+  for (const each of all("a[href], area[href]"))
+    if (!["http:", "https:", "mailto:"].includes(each.protocol)) note("link", each);
+  for (const each of all("img[src], source[src]"))
+    if (!/^(\\/ui\\/static\\/|data:image\\/(png|jpeg|gif|webp);)/.test(each.getAttribute("src")))
+      note("picture", each);
+  for (const id of ["theme", "help", "main"])
+    if (all(`[id="${id}"], [name="${id}"]`).length > 1) found.push(`twice: ${id}`);
+  if (document.body.innerText.includes(computed)) found.push("it was computed");
+  if (/[\\u202a-\\u202e\\u2066-\\u2069\\u200b\\ufeff\\u0001\\u001b]/.test(document.body.innerText))
+    found.push("an invisible character is as it was");
+  return found;
+}"""
+
+
+class Injected(Ui):
+    """The pages of a store that is full of injections."""
+
+    addresses: list[dict[str, str]]
+
+
+@pytest.fixture(scope="module")
+def injected(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Injected]:
+    folder = tmp_path_factory.mktemp("injected")
+    url = f"sqlite:///{folder}/injected.db"
+    with limpet.open(url) as store:
+        addresses = injections.write(store)
+    with Injected(url, "--write", folder=folder) as ui:
+        ui.addresses = addresses
+        yield ui
+
+
+@pytest.fixture
+def page(browser: Browser, injected: Injected) -> Iterator[Page]:
+    """A page in which nothing runs, loads or goes elsewhere."""
+    with open_window(browser, injected.url) as window:
+        window.page.goto(injected.start_page)
+        yield window.page
+
+
+def check(page: Page, path: str, **params: str) -> None:
+    """Open a page and look for traces, also in what is folded at first."""
+    address = f"{path}?{urlencode(params)}"
+    page.goto(address)
+    title = page.title()
+    unfold(page)
+    page.wait_for_timeout(20)  # in which an injection would act
+    assert page.evaluate(_TRACES, injections.COMPUTED) == [], (path, params)
+    assert page.url.endswith(address), (page.url, address)
+    assert page.title() == title
+
+
+def test_in_the_list(page: Page) -> None:
+    check(page, "/ui")
+    assert page.get_by_text("</textarea>").first.is_visible()  # as a text
+
+
+@pytest.mark.parametrize("view", ["chat", "state", "changes"])
+def test_in_a_snapshot(page: Page, injected: Injected, view: str) -> None:
+    check(page, "/ui/session", view=view, **injected.addresses[-1])
+
+
+@pytest.mark.parametrize("path", ["/ui/session", "/ui/fork", "/ui/restore"])
+def test_in_ids_statuses_labels_and_titles(page: Page, injected: Injected, path: str) -> None:
+    for address in injected.addresses[:-1:9]:
+        check(page, path, **address)
+
+
+def test_in_search_results(page: Page) -> None:
+    check(page, "/ui/search", q="data-hit")
+    for text in injections.INJECTIONS[::8]:
+        check(page, "/ui/search", q=text)
+
+
+def test_in_addresses(page: Page) -> None:
+    """What an address says is shown in the page, or in an error."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("at", range(len(injections.INJECTIONS)))
+def test_each_on_every_page(page: Page, injected: Injected, at: int) -> None:
+    address = injected.addresses[at]
+    for view in ("chat", "state", "changes"):
+        check(page, "/ui/session", view=view, **address)
+    for path in ("/ui/fork", "/ui/restore"):
+        check(page, path, **address)
+    check(page, "/ui/search", q=address["session_id"], session_id=address["session_id"])
+    check(page, "/ui", prefix=address["session_id"])

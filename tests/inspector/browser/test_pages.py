@@ -1,0 +1,102 @@
+"""What holds on every page: accessible, readable on a phone, light and dark, quiet."""
+
+from collections.abc import Iterator
+from urllib.parse import urlencode
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from docs._make import garden
+from tests.inspector.browser.accessibility import violations
+from tests.inspector.browser.ui import NARROW, WIDE, Ui, Window, open_window, overflow, unfold
+
+GARDEN = urlencode({"session_id": garden.SESSION})
+PAGES = {
+    "list": "/ui",
+    "attention": "/ui?attention=true",
+    "chat": f"/ui/session?{GARDEN}",
+    "state": f"/ui/session?{GARDEN}&view=state",
+    "changes": f"/ui/session?{GARDEN}&view=changes",
+    "search": "/ui/search",
+    "found": "/ui/search?q=basil",
+    "fork": f"/ui/fork?{GARDEN}",
+    "restore": f"/ui/restore?{GARDEN}",
+    "prune": f"/ui/prune?{GARDEN}",
+}
+
+
+@pytest.fixture(scope="module")
+def shown(garden_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ui]:
+    """The pages with all that they have: they may write."""
+    with Ui(garden_url, "--write", folder=tmp_path_factory.mktemp("ui")) as ui:
+        yield ui
+
+
+@pytest.fixture(scope="module")
+def kept(browser: Browser, shown: Ui) -> Iterator[Window]:
+    """A window that was opened with the address in the terminal."""
+    with open_window(browser, shown.url) as window:
+        window.page.goto(shown.start_page)
+        yield window
+
+
+@pytest.fixture
+def page(kept: Window) -> Iterator[Page]:
+    kept.page.set_viewport_size(WIDE)
+    kept.page.emulate_media(color_scheme="light")
+    yield kept.page
+    assert kept.take_faults() == []
+
+
+def check(page: Page) -> None:
+    """Check a page as it is, and on a phone in the dark."""
+    assert violations(page) == []
+    assert overflow(page) == []
+    page.emulate_media(color_scheme="dark")
+    page.set_viewport_size(NARROW)
+    assert overflow(page) == []
+    assert violations(page, "color-contrast") == []
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_is_accessible_and_fits_a_phone(page: Page, name: str) -> None:
+    response = page.goto(PAGES[name])
+    assert response is not None
+    assert response.status == 200
+    unfold(page)
+    check(page)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_is_accessible_when_narrow_and_folded(page: Page, name: str) -> None:
+    page.set_viewport_size(NARROW)
+    page.goto(PAGES[name])
+    assert violations(page) == []
+    page.emulate_media(color_scheme="dark")
+    assert violations(page) == []
+    unfold(page)
+    page.set_viewport_size(WIDE)
+    assert violations(page) == []
+
+
+def test_the_list_of_keys_is_accessible(page: Page) -> None:
+    page.goto("/ui")
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog", name="Keyboard")).to_be_visible()
+    check(page)
+
+
+def test_an_error_is_accessible(page: Page, kept: Window) -> None:
+    page.goto("/ui/session?session_id=unknown")
+    expect(page.get_by_role("heading", name="Not found")).to_be_visible()
+    check(page)
+    assert all("status of 404" in each for each in kept.take_faults())
+
+
+def test_the_question_for_a_token_is_accessible(browser: Browser, shown: Ui) -> None:
+    with open_window(browser, shown.url) as window:
+        window.page.goto("/ui")
+        expect(window.page.get_by_label("Token")).to_be_visible()
+        check(window.page)
+        assert all("status of 401" in each for each in window.take_faults())
