@@ -38,6 +38,7 @@ docs: $(READY) ## write docs/cli.md, its pictures, docs/openapi.json and docs/_m
 	$(BIN)/python -m docs._make.pictures
 	$(BIN)/python -m docs._make.cli
 	$(BIN)/python -m docs._make.openapi
+	$(BIN)/python -m docs._make.screens
 	$(BIN)/python -m tests.first_hour.play
 
 lint: $(READY) ## style, types and import contracts

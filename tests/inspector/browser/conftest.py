@@ -8,13 +8,16 @@ from contextlib import AbstractContextManager, ExitStack
 from typing import Any, TypeAlias
 
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, Page, expect
 
 from docs._make import garden
 from tests.inspector.browser.ui import Ui, Window, open_window
 from tests.servers.chromium import start_chromium
+from tests.waiting import WAIT_S_MAX
 
 Visit: TypeAlias = Callable[..., Page]
+
+expect.set_options(timeout=WAIT_S_MAX * 1000)
 
 
 @pytest.fixture(scope="module")
