@@ -1,14 +1,18 @@
 """Nothing that a store holds becomes part of a page."""
 
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from urllib.parse import urlencode
 
 import pytest
 from playwright.sync_api import Browser, Page
 
 import limpet
+from limpet.inspector.site import PAGES
 from tests.inspector.browser import injections
-from tests.inspector.browser.ui import Ui, open_window, unfold
+from tests.inspector.browser.ui import Ui, Window, open_window, unfold
 
 # What an injection leaves in a page: an element of its own, a handler, an address that runs.
 _TRACES = """(computed) => {
@@ -19,12 +23,12 @@ _TRACES = """(computed) => {
   for (const each of all("[data-hit], iframe, object, embed, base, frameset, portal, plaintext"))
     note("element", each);
   for (const each of all("*")) {
-    for (const { name } of each.attributes)
+    for (const name of each.getAttributeNames())
       if (/^on/i.test(name) || name === "style" && /url/.test(each.getAttribute(name)))
         note(name, each);
   }
   for (const each of all("script"))
-    if (!each.src.startsWith(`${location.origin}/ui/static/`)) note("script", each);
+    if (!each.getAttribute("src")?.startsWith("/ui/static/")) note("script", each);
   for (const each of all("meta[http-equiv=refresh], link:not([href^='/ui/static/'])"))
     note("element", each);
   for (const each of all("form, [formaction]"))
@@ -47,6 +51,7 @@ _TRACES = """(computed) => {
 class Injected(Ui):
     """The pages of a store that is full of injections."""
 
+    store_url: str
     addresses: list[dict[str, str]]
 
 
@@ -57,7 +62,7 @@ def injected(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Injected]:
     with limpet.open(url) as store:
         addresses = injections.write(store)
     with Injected(url, "--write", folder=folder) as ui:
-        ui.addresses = addresses
+        ui.store_url, ui.addresses = url, addresses
         yield ui
 
 
@@ -79,6 +84,19 @@ def check(page: Page, path: str, **params: str) -> None:
     assert page.evaluate(_TRACES, injections.COMPUTED) == [], (path, params)
     assert page.url.endswith(address), (page.url, address)
     assert page.title() == title
+
+
+def test_an_injection_that_gets_through_is_found(browser: Browser) -> None:
+    """Otherwise the tests below would pass because they see nothing."""
+    window = Window(browser, "about:blank", offline=True)
+    raw = (*injections.SCRIPTS, *injections.HANDLERS, *injections.BREAKS, *injections.LOADS)
+    unseen = []
+    for text in filter(lambda each: each.startswith("<"), raw):
+        window.page.set_content(f"<p>{text}</p>")
+        if not window.page.evaluate(_TRACES, injections.COMPUTED):
+            unseen.append(text)
+    window.close()
+    assert unseen == []
 
 
 def test_in_the_list(page: Page) -> None:
@@ -103,8 +121,31 @@ def test_in_search_results(page: Page) -> None:
         check(page, "/ui/search", q=text)
 
 
-def test_in_addresses(page: Page) -> None:
-    """What an address says is shown in the page, or in an error."""
+_STREAMS = ("/ui/events", "/ui/export")  # no pages
+_ADDRESSES = [
+    (each.path, name)
+    for each in PAGES.operations
+    if each.method == "GET" and not each.public and each.path not in _STREAMS
+    for name in each.params
+]
+
+
+@pytest.mark.parametrize("text", ['"><img data-hit src=x onerror="window.__hit=1">'])
+def test_in_addresses(browser: Browser, injected: Injected, text: str) -> None:
+    """A page that repeats what its address says, or refuses it, says it as a text."""
+    with open_window(browser, injected.url) as window:
+        window.page.goto(injected.start_page)
+        for path, name in _ADDRESSES:
+            check(window.page, path, **{"session_id": "all", name: text})
+        assert [each for each in window.take_faults() if "status of 4" not in each] == []
+
+
+def test_in_an_exported_page(browser: Browser, injected: Injected, tmp_path: Path) -> None:
+    file = tmp_path / "all.html"
+    command = ["export", "all", "-o", str(file), "--images", "--url", injected.store_url]
+    subprocess.run([sys.executable, "-m", "limpet", *command], check=True)
+    with open_window(browser, f"file://{tmp_path}") as window:
+        check(window.page, f"file://{file}")
 
 
 @pytest.mark.slow
