@@ -74,7 +74,7 @@ def page(browser: Browser, injected: Injected) -> Iterator[Page]:
         yield window.page
 
 
-def check(page: Page, path: str, **params: str) -> None:
+def check(page: Page, path: str, /, **params: str) -> None:
     """Open a page and look for traces, also in what is folded at first."""
     address = f"{path}?{urlencode(params)}"
     page.goto(address)
@@ -111,13 +111,13 @@ def test_in_a_snapshot(page: Page, injected: Injected, view: str) -> None:
 
 @pytest.mark.parametrize("path", ["/ui/session", "/ui/fork", "/ui/restore"])
 def test_in_ids_statuses_labels_and_titles(page: Page, injected: Injected, path: str) -> None:
-    for address in injected.addresses[:-1:9]:
+    for address in injected.addresses[4:-1:15]:
         check(page, path, **address)
 
 
 def test_in_search_results(page: Page) -> None:
     check(page, "/ui/search", q="data-hit")
-    for text in injections.INJECTIONS[::8]:
+    for text in injections.INJECTIONS[3::20]:
         check(page, "/ui/search", q=text)
 
 
