@@ -64,7 +64,6 @@ def _taken(browser: Browser, ui: Ui, screen: Screen) -> bytes:
         ui.url,
         viewport=screen.size,
         color_scheme=screen.colours,
-        device_scale_factor=_SCALE,
     ) as window:
         window.page.goto(screen.address)
         window.page.wait_for_timeout(300)  # what scripts fetch
@@ -73,8 +72,13 @@ def _taken(browser: Browser, ui: Ui, screen: Screen) -> bytes:
 
 def _webp(page: Page) -> bytes:
     """Return what a window shows; Playwright itself has no format as small as this."""
-    session = page.context.new_cdp_session(page)
-    taken = session.send("Page.captureScreenshot", {"format": "webp", "quality": _QUALITY})
+    size = page.viewport_size
+    given = {
+        "format": "webp",
+        "quality": _QUALITY,
+        "clip": {"x": 0, "y": 0, "scale": _SCALE, **size},
+    }
+    taken = page.context.new_cdp_session(page).send("Page.captureScreenshot", given)
     return base64.b64decode(taken["data"])
 
 

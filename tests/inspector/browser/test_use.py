@@ -148,7 +148,7 @@ def test_changes_are_shown_to_the_parent_and_to_a_marked_snapshot(visit: Visit) 
     page.keyboard.press("d")
     expect(changes).to_have_attribute("aria-current", "page")
     expect(page).to_have_url(re.compile("base_id="))
-    page.get_by_text("Compare with another").click()
+    page.get_by_text("Compare with another", exact=True).click()
     page.get_by_role("link", name="The one before").click()
     expect(page).not_to_have_url(re.compile("base_id="))
     expect(page.locator(".compare")).to_contain_text("the one before")
@@ -156,7 +156,7 @@ def test_changes_are_shown_to_the_parent_and_to_a_marked_snapshot(visit: Visit) 
 
 def test_forks_are_compared(visit: Visit) -> None:
     page = visit(f"{SESSION}&scope_id=main&view=changes")
-    page.get_by_text("Compare with another").click()
+    page.get_by_text("Compare with another", exact=True).click()
     page.get_by_role("link", name="Head of shade").click()
     expect(page.locator(".compare")).to_contain_text("shade")
     expect(page.locator("#detail")).to_contain_text("parsley")
@@ -197,6 +197,7 @@ def test_a_search_leads_to_the_message(visit: Visit) -> None:
     page.keyboard.press("Enter")
     hit = page.locator("a.hit").first
     expect(hit.locator("mark")).to_have_text("Thursday")
+    page.wait_for_load_state()
     page.locator("h1").click()  # out of the field
     page.keyboard.press("j")
     expect(hit).to_be_focused()

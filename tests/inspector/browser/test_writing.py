@@ -9,7 +9,7 @@ from playwright.sync_api import Browser, Page, expect
 
 import limpet
 from limpet.model import JSON
-from tests.inspector.browser.ui import Ui, open_window
+from tests.inspector.browser.ui import Ui, Window, open_window
 
 
 @pytest.fixture(scope="module")
@@ -26,11 +26,16 @@ def shown(store: limpet.Store, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 
 @pytest.fixture
-def page(browser: Browser, shown: Ui) -> Iterator[Page]:
-    """A page in a window that was opened with the address in the terminal."""
+def window(browser: Browser, shown: Ui) -> Iterator[Window]:
+    """A window that was opened with the address in the terminal."""
     with open_window(browser, shown.url) as window:
         window.page.goto(shown.start_page)
-        yield window.page
+        yield window
+
+
+@pytest.fixture
+def page(window: Window) -> Page:
+    return window.page
 
 
 def said(*texts: str) -> dict[str, JSON]:
@@ -45,7 +50,7 @@ def session(session_id: str, **params: str) -> str:
 def test_a_new_session_appears_in_the_list(page: Page, store: limpet.Store) -> None:
     expect(page.get_by_role("heading", name="Sessions")).to_be_visible()
     store.scope("live/new").save(said("Who is new here?"))
-    expect(page.get_by_text("Who is new here?")).to_be_visible()
+    expect(page.get_by_role("link", name="Who is new here?")).to_be_visible()
 
 
 def test_a_new_snapshot_appears_in_the_session(page: Page, store: limpet.Store) -> None:
@@ -113,7 +118,8 @@ def test_a_fork_is_made(page: Page, store: limpet.Store) -> None:
     assert forked.forked_from == limpet.SnapshotRef(first.scope, first.id)
 
 
-def test_a_name_that_is_taken_is_told(page: Page, store: limpet.Store) -> None:
+def test_a_name_that_is_taken_is_told(window: Window, store: limpet.Store) -> None:
+    page = window.page
     scope = store.scope("act/taken")
     first = scope.save(said("one"))
     scope.fork(first, scope_id="taken")
@@ -122,6 +128,7 @@ def test_a_name_that_is_taken_is_told(page: Page, store: limpet.Store) -> None:
     page.get_by_label("Name of the new scope").fill("taken")
     page.get_by_role("button", name="Fork").click()
     expect(page.get_by_role("alert")).to_be_visible()
+    assert all("status of 409" in each for each in window.take_faults())
     page.get_by_label("Name of the new scope").fill("free")
     page.get_by_role("button", name="Fork").click()
     expect(page).to_have_url(re.compile("scope_id=free"))
@@ -140,7 +147,8 @@ def test_a_snapshot_is_restored(page: Page, store: limpet.Store) -> None:
     assert head.state == said("one")
 
 
-def test_a_head_that_moved_meanwhile_is_not_replaced(page: Page, store: limpet.Store) -> None:
+def test_a_head_that_moved_meanwhile_is_not_replaced(window: Window, store: limpet.Store) -> None:
+    page = window.page
     scope = store.scope("act/moved")
     first = scope.save(said("one"))
     scope.save(said("one", "two"))
@@ -150,6 +158,7 @@ def test_a_head_that_moved_meanwhile_is_not_replaced(page: Page, store: limpet.S
     scope.save(said("one", "two", "three"))
     page.get_by_role("button", name="Restore").click()
     expect(page.get_by_role("alert")).to_be_visible()
+    assert all("status of 409" in each for each in window.take_faults())
     head = scope.load()
     assert head is not None
     assert head.state == said("one", "two", "three")
