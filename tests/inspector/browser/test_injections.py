@@ -59,19 +59,25 @@ class Injected(Ui):
 def injected(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Injected]:
     folder = tmp_path_factory.mktemp("injected")
     url = f"sqlite:///{folder}/injected.db"
-    with limpet.open(url) as store:
+    with limpet.open(f"{url}?synchronous=off") as store:
         addresses = injections.write(store)
     with Injected(url, "--write", folder=folder) as ui:
         ui.store_url, ui.addresses = url, addresses
         yield ui
 
 
-@pytest.fixture
-def page(browser: Browser, injected: Injected) -> Iterator[Page]:
-    """A page in which nothing runs, loads or goes elsewhere."""
+@pytest.fixture(scope="module")
+def window(browser: Browser, injected: Injected) -> Iterator[Window]:
     with open_window(browser, injected.url) as window:
         window.page.goto(injected.start_page)
-        yield window.page
+        yield window
+
+
+@pytest.fixture
+def page(window: Window) -> Iterator[Page]:
+    """A page in which nothing runs, loads or goes elsewhere."""
+    yield window.page
+    assert window.take_faults() == []
 
 
 def check(page: Page, path: str, /, **params: str) -> None:
@@ -132,14 +138,14 @@ _ADDRESSES = [
 ]
 
 
-def test_in_addresses(page: Page) -> None:
+def test_in_addresses(window: Window) -> None:
     """A page that repeats what its address says, or refuses it, says it as a text."""
     text = '"><img data-hit src=x onerror="window.__hit=1">'
     addresses = [
-        f"{path}?{urlencode({'session_id': 'all', name: text})}" for path, name in _ADDRESSES
+        f"{path}?{urlencode({'session_id': '__proto__', name: text})}" for path, name in _ADDRESSES
     ]
-    page.goto("/ui/search")
-    found = page.evaluate(
+    window.page.goto("/ui/search")
+    found = window.page.evaluate(
         f"""async ([addresses, computed]) => {{
           const traces = {_TRACES};
           const found = [];
@@ -153,6 +159,7 @@ def test_in_addresses(page: Page) -> None:
         [addresses, injections.COMPUTED],
     )
     assert found == []
+    assert [each for each in window.take_faults() if "status of 4" not in each] == []
 
 
 def test_in_an_exported_page(browser: Browser, injected: Injected, tmp_path: Path) -> None:

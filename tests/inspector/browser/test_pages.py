@@ -1,6 +1,5 @@
 """What holds on every page: accessible, readable on a phone, light and dark, quiet."""
 
-from collections.abc import Iterator
 from urllib.parse import urlencode
 
 import pytest
@@ -23,29 +22,6 @@ PAGES = {
     "restore": f"/ui/restore?{GARDEN}",
     "prune": f"/ui/prune?{GARDEN}",
 }
-
-
-@pytest.fixture(scope="module")
-def shown(garden_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ui]:
-    """The pages with all that they have: they may write."""
-    with Ui(garden_url, "--write", folder=tmp_path_factory.mktemp("ui")) as ui:
-        yield ui
-
-
-@pytest.fixture(scope="module")
-def kept(browser: Browser, shown: Ui) -> Iterator[Window]:
-    """A window that was opened with the address in the terminal."""
-    with open_window(browser, shown.url) as window:
-        window.page.goto(shown.start_page)
-        yield window
-
-
-@pytest.fixture
-def page(kept: Window) -> Iterator[Page]:
-    kept.page.set_viewport_size(WIDE)
-    kept.page.emulate_media(color_scheme="light")
-    yield kept.page
-    assert kept.take_faults() == []
 
 
 def check(page: Page) -> None:
@@ -87,15 +63,16 @@ def test_the_list_of_keys_is_accessible(page: Page) -> None:
     check(page)
 
 
-def test_an_error_is_accessible(page: Page, kept: Window) -> None:
+def test_an_error_is_accessible(window: Window) -> None:
+    page = window.page
     page.goto("/ui/session?session_id=unknown")
     expect(page.get_by_role("heading", name="Not found")).to_be_visible()
     check(page)
-    assert all("status of 404" in each for each in kept.take_faults())
+    assert all("status of 404" in each for each in window.take_faults())
 
 
-def test_the_question_for_a_token_is_accessible(browser: Browser, shown: Ui) -> None:
-    with open_window(browser, shown.url) as window:
+def test_the_question_for_a_token_is_accessible(browser: Browser, writable: Ui) -> None:
+    with open_window(browser, writable.url) as window:
         window.page.goto("/ui")
         expect(window.page.get_by_label("Token")).to_be_visible()
         check(window.page)

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from urllib.parse import urlencode
 
 import pytest
@@ -13,29 +14,10 @@ from tests.inspector.browser.ui import Ui, Window, open_window
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[limpet.Store]:
-    """The store as an agent in another process than the pages' opens it."""
-    with limpet.open(f"sqlite:///{tmp_path_factory.mktemp('agents')}/agents.db") as store:
+def store(writable_url: str) -> Iterator[limpet.Store]:
+    """The store as an agent opens it, in another process than that of the pages."""
+    with limpet.open(writable_url) as store:
         yield store
-
-
-@pytest.fixture(scope="module")
-def shown(store: limpet.Store, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ui]:
-    with Ui(store.driver.opened.url, "--write", folder=tmp_path_factory.mktemp("ui")) as ui:
-        yield ui
-
-
-@pytest.fixture
-def window(browser: Browser, shown: Ui) -> Iterator[Window]:
-    """A window that was opened with the address in the terminal."""
-    with open_window(browser, shown.url) as window:
-        window.page.goto(shown.start_page)
-        yield window
-
-
-@pytest.fixture
-def page(window: Window) -> Page:
-    return window.page
 
 
 def said(*texts: str) -> dict[str, JSON]:
@@ -48,7 +30,7 @@ def session(session_id: str, **params: str) -> str:
 
 
 def test_a_new_session_appears_in_the_list(page: Page, store: limpet.Store) -> None:
-    expect(page.get_by_role("heading", name="Sessions")).to_be_visible()
+    page.goto("/ui")
     store.scope("live/new").save(said("Who is new here?"))
     expect(page.get_by_role("link", name="Who is new here?")).to_be_visible()
 
@@ -82,12 +64,12 @@ def test_who_looks_at_the_past_stays_there(page: Page, store: limpet.Store) -> N
 
 @pytest.mark.slow
 def test_it_goes_on_after_the_server_came_back(
-    browser: Browser, store: limpet.Store, tmp_path_factory: pytest.TempPathFactory
+    browser: Browser, store: limpet.Store, writable_url: str, tmp_path: Path
 ) -> None:
     scope = store.scope("live/again")
     scope.save(said("one"))
     with (
-        Ui(store.driver.opened.url, folder=tmp_path_factory.mktemp("again")) as ui,
+        Ui(writable_url, folder=tmp_path) as ui,
         open_window(browser, ui.url) as window,
     ):
         window.page.goto(session("live/again"))
@@ -164,8 +146,8 @@ def test_a_head_that_moved_meanwhile_is_not_replaced(window: Window, store: limp
     assert head.state == said("one", "two", "three")
 
 
-def test_without_the_token_nothing_is_shown(browser: Browser, shown: Ui) -> None:
-    with open_window(browser, shown.url) as window:
+def test_without_the_token_nothing_is_shown(browser: Browser, writable: Ui) -> None:
+    with open_window(browser, writable.url) as window:
         for path in ("/ui", session("act/fork"), "/ui/search"):
             window.page.goto(path)
             expect(window.page.get_by_label("Token")).to_be_visible()
