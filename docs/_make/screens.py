@@ -15,7 +15,8 @@ from tests.servers.chromium import start_chromium
 FOLDER = Path(__file__).resolve().parent.parent / "images"
 _SCALE = 1.5  # sharp on most screens
 _QUALITY = 82
-_TRIP = "night-train-to-venice"
+_BUG, _REPORT = "fix-flaky-checkout", "annual-report-2026"
+_FETCHED_MS = 400  # what scripts read once a page is there
 
 
 class Screen(NamedTuple):
@@ -26,6 +27,7 @@ class Screen(NamedTuple):
     about: str
     size: ViewportSize = WIDE
     colours: Literal["light", "dark"] = "light"
+    click: str = ""
 
 
 def _session(session_id: str, **params: str) -> str:
@@ -38,12 +40,17 @@ SCREENS = (
     Screen("list", "/ui", _LIST),
     Screen("list-dark", "/ui", _LIST, colours="dark"),
     Screen("list-narrow", "/ui", _LIST, NARROW),
-    Screen("session", _session(_TRIP), _CHAT),
-    Screen("session-dark", _session(_TRIP), _CHAT, colours="dark"),
-    Screen("session-narrow", _session(_TRIP), _CHAT, NARROW),
-    Screen("changes", _session(_TRIP, view="changes"), "what changed in a step"),
-    Screen("state", _session(_TRIP, view="state"), "a state as a tree of values"),
-    Screen("search", "/ui/search?q=night+train", "what a search found"),
+    Screen("session", _session(_BUG), _CHAT),
+    Screen("session-dark", _session(_BUG), _CHAT, colours="dark"),
+    Screen("session-narrow", _session(_BUG), _CHAT, NARROW),
+    Screen("changes", _session(_BUG, view="changes"), "what changed in a step"),
+    Screen(
+        "state",
+        _session(_REPORT, view="state"),
+        "a state as a tree of values",
+        click="summary:has-text('artifacts')",
+    ),
+    Screen("search", "/ui/search?q=cabin", "what a search found"),
 )
 
 
@@ -66,7 +73,9 @@ def _taken(browser: Browser, ui: Ui, screen: Screen) -> bytes:
         color_scheme=screen.colours,
     ) as window:
         window.page.goto(screen.address)
-        window.page.wait_for_timeout(300)  # what scripts fetch
+        if screen.click:
+            window.page.click(screen.click)
+        window.page.wait_for_timeout(_FETCHED_MS)
         return _webp(window.page)
 
 

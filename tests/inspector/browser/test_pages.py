@@ -12,15 +12,19 @@ from tests.inspector.browser.ui import NARROW, WIDE, Ui, Window, open_window, ov
 GARDEN = urlencode({"session_id": garden.SESSION})
 PAGES = {
     "list": "/ui",
-    "attention": "/ui?attention=true",
     "chat": f"/ui/session?{GARDEN}",
     "state": f"/ui/session?{GARDEN}&view=state",
     "changes": f"/ui/session?{GARDEN}&view=changes",
-    "search": "/ui/search",
     "found": "/ui/search?q=basil",
     "fork": f"/ui/fork?{GARDEN}",
+}
+MORE_PAGES = {
+    "attention": "/ui?attention=true",
+    "search": "/ui/search",
+    "found in a history": f"/ui/search?q=basil&{GARDEN}",
     "restore": f"/ui/restore?{GARDEN}",
-    "prune": f"/ui/prune?{GARDEN}",
+    "prune": f"/ui/prune?{GARDEN}&keep_last=2",
+    "export": f"/ui/export?{GARDEN}",
 }
 
 
@@ -34,20 +38,38 @@ def check(page: Page) -> None:
     assert violations(page, "color-contrast") == []
 
 
-@pytest.mark.parametrize("name", PAGES)
-def test_a_page_is_accessible_and_fits_a_phone(page: Page, name: str) -> None:
-    response = page.goto(PAGES[name])
+def check_at(page: Page, address: str) -> None:
+    response = page.goto(address)
     assert response is not None
     assert response.status == 200
     unfold(page)
     check(page)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", PAGES)
-def test_a_page_is_accessible_when_narrow_and_folded(page: Page, name: str) -> None:
+def test_a_page_is_accessible_and_fits_a_phone(page: Page, name: str) -> None:
+    check_at(page, PAGES[name])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MORE_PAGES)
+def test_each_other_page_is_accessible_and_fits_a_phone(page: Page, name: str) -> None:
+    check_at(page, MORE_PAGES[name])
+
+
+@pytest.mark.parametrize("name", MORE_PAGES)
+def test_each_other_page_fits_a_phone(page: Page, name: str) -> None:
     page.set_viewport_size(NARROW)
-    page.goto(PAGES[name])
+    page.goto(MORE_PAGES[name])
+    unfold(page)
+    assert overflow(page) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("address", {**PAGES, **MORE_PAGES}.values())
+def test_a_page_is_accessible_when_narrow_and_folded(page: Page, address: str) -> None:
+    page.set_viewport_size(NARROW)
+    page.goto(address)
     assert violations(page) == []
     page.emulate_media(color_scheme="dark")
     assert violations(page) == []
