@@ -7,7 +7,16 @@ from playwright.sync_api import Browser, Page, expect
 
 from docs._make import garden
 from tests.inspector.browser.accessibility import violations
-from tests.inspector.browser.ui import NARROW, WIDE, Ui, Window, open_window, overflow, unfold
+from tests.inspector.browser.ui import (
+    NARROW,
+    WIDE,
+    Ui,
+    Window,
+    covered,
+    open_window,
+    overflow,
+    unfold,
+)
 
 GARDEN = urlencode({"session_id": garden.SESSION})
 PAGES = {
@@ -99,3 +108,22 @@ def test_the_question_for_a_token_is_accessible(browser: Browser, writable: Ui) 
         expect(window.page.get_by_label("Token")).to_be_visible()
         check(window.page)
         assert all("status of 401" in each for each in window.take_faults())
+
+
+def test_what_matters_is_seen_at_once(page: Page) -> None:
+    """The styles of one page are not spoilt by those of another."""
+    for size in (WIDE, NARROW):
+        page.set_viewport_size(size)
+        page.goto("/ui")
+        assert covered(page, "a.title, .session .last, .session .status, .session time") == []
+        page.goto(PAGES["chat"])
+        expect(page.locator(".said[data-read]").first).to_be_visible()
+        assert covered(page, "#rows .said, #rows time, #rows .status") == []
+    page.set_viewport_size(WIDE)
+    page.goto("/ui")
+    box = page.locator("tr.session").first.bounding_box()
+    assert box is not None
+    assert box["width"] > 800
+    assert box["height"] < 150
+    page.goto(PAGES["chat"])
+    expect(page.locator(".chat .turn").first).to_be_in_viewport()
