@@ -115,10 +115,10 @@ def test_what_matters_is_seen_at_once(page: Page) -> None:
     for size in (WIDE, NARROW):
         page.set_viewport_size(size)
         page.goto("/ui")
-        assert covered(page, "a.title, .session .last, .session .status, .session time") == []
+        assert unseen(page, "a.title, .session .last, .session .status, .session time") == []
         page.goto(PAGES["chat"])
         expect(page.locator(".said[data-read]").first).to_be_visible()
-        assert covered(page, "#rows .said, #rows time, #rows .status") == []
+        assert unseen(page, "#rows .said, #rows time, #rows .status") == []
     page.set_viewport_size(WIDE)
     page.goto("/ui")
     box = page.locator("tr.session").first.bounding_box()

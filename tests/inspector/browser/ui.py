@@ -115,16 +115,16 @@ def overflow(page: Page) -> list[str]:
     )
 
 
-def covered(page: Page, css: str) -> list[str]:
-    """Return the texts of elements that are not to be seen in the window, though they are in it."""
+def unseen(page: Page, css: str) -> list[str]:
+    """Return the texts of elements that are cut off or covered by another row."""
     return list(
         page.evaluate(
             """(css) => [...document.querySelectorAll(css)].filter((each) => {
-              const { left, top, height } = each.getBoundingClientRect();
+              const { left, top, width, height } = each.getBoundingClientRect();
               if (top + height > innerHeight) return false;
               const seen = document.elementFromPoint(left + 4, top + height / 2);
-              return !(each.contains(seen) || seen?.contains(each) && seen.tagName === "A");
-            }).map((each) => each.textContent)""",
+              return width < 10 || seen?.closest("tr, li") !== each.closest("tr, li");
+            }).map((each) => each.textContent.trim())""",
             css,
         )
     )
