@@ -12,10 +12,10 @@ from tests.inspector.browser.ui import (
     WIDE,
     Ui,
     Window,
-    covered,
     open_window,
     overflow,
     unfold,
+    unseen,
 )
 
 GARDEN = urlencode({"session_id": garden.SESSION})
