@@ -117,7 +117,7 @@ def test_in_a_snapshot(page: Page, injected: Injected, view: str) -> None:
     check(page, "/ui/session", view=view, **injected.addresses[-1])
 
 
-@pytest.mark.parametrize("path", ["/ui/session", "/ui/fork", "/ui/restore"])
+@pytest.mark.parametrize("path", ["/ui/session", "/ui/fork"])
 def test_in_ids_statuses_labels_and_titles(page: Page, injected: Injected, path: str) -> None:
     for address in injected.addresses[4:-1:20]:
         check(page, path, **address)
