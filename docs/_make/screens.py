@@ -76,17 +76,13 @@ def _taken(browser: Browser, ui: Ui, screen: Screen) -> bytes:
         if screen.click:
             window.page.click(screen.click)
         window.page.wait_for_timeout(_FETCHED_MS)
-        return _webp(window.page)
+        return _webp(window.page, screen.size)
 
 
-def _webp(page: Page) -> bytes:
+def _webp(page: Page, size: ViewportSize) -> bytes:
     """Return what a window shows; Playwright itself has no format as small as this."""
-    size = page.viewport_size
-    given = {
-        "format": "webp",
-        "quality": _QUALITY,
-        "clip": {"x": 0, "y": 0, "scale": _SCALE, **size},
-    }
+    clip = {"x": 0, "y": 0, "scale": _SCALE, **size}
+    given = {"format": "webp", "quality": _QUALITY, "clip": clip}
     taken = page.context.new_cdp_session(page).send("Page.captureScreenshot", given)
     return base64.b64decode(taken["data"])
 
