@@ -27,7 +27,7 @@ from limpet.views.page.window import News, Window, chat_window, news_of
 from limpet.views.refs import SeveralMatch, find_base, find_snapshot
 
 VIEWS = ("chat", "state", "changes")
-_POINTER = {"type": "string", "pattern": "^(/.*)?$"}
+_POINTER = {"type": "string", "pattern": "^(/[\\s\\S]*)?$"}
 _TREE = (
     Param("path", _POINTER, "a value of the state, as a JSON Pointer"),
     Param("start", COUNT, "its first member, or character, to show"),
