@@ -47,6 +47,24 @@ def test_a_typed_name_tells_nothing_of_a_history_outside(is_deleted: bool) -> No
     assert "outside-" not in said[0]
 
 
+def test_long_names_and_titles_are_cut() -> None:
+    long = 300_000 * "x"
+    with limpet.open("memory:") as store:
+        store.scope("title").save({"n": 1})
+        store.scope("title").set_note("title", long)
+        store.scope("role").save({"messages": [{"role": long, "content": "hello"}]})
+        store.scope("keys").save(dict.fromkeys((f"{n}{long[:9]}" for n in range(20_000)), 1))
+        for path, session_id in [
+            ("/ui", ""),
+            ("/ui/fork", "title"),
+            ("/ui/export", "title"),
+            ("/ui/said", "role"),
+        ]:
+            found = get(store, path, **({"session_id": session_id} if session_id else {}))
+            assert found.status == 200
+            assert len(found.body) < _FEW, path
+
+
 def test_a_search_gets_further_also_if_counting_takes_all_the_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
