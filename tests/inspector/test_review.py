@@ -65,6 +65,16 @@ def test_long_names_and_titles_are_cut() -> None:
             assert len(found.body) < _FEW, path
 
 
+def test_a_deleted_session_is_not_shown_from_memory() -> None:
+    with limpet.open("memory:") as store:
+        store.scope("s").save({"messages": [{"role": "user", "content": "private"}]})
+        found = get(store, "/ui/said", session_id="s")
+        version = re.findall(r'data-version="(\w+)"', found.body.decode())[0]
+        store.delete_session("s")
+        for path in ("/ui/rows", "/ui/said"):
+            assert get(store, path, session_id="s", version=version).status == 404
+
+
 def test_a_search_gets_further_also_if_counting_takes_all_the_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
