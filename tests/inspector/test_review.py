@@ -47,6 +47,17 @@ def test_a_typed_name_tells_nothing_of_a_history_outside(is_deleted: bool) -> No
     assert "outside-" not in said[0]
 
 
+@pytest.mark.parametrize("path", ["session", "fork", "restore"])
+def test_a_session_that_looks_like_an_option_is_none_in_a_command(path: str) -> None:
+    with limpet.open("memory:") as store:
+        first = store.scope("--version").save({"n": 1})
+        store.scope("--version").save({"n": 2})
+        found = get(store, f"/ui/{path}", session_id="--version", id=first.id)
+    commands = re.findall(r'data-copy="(limpet [^"]*)"', found.body.decode())
+    assert commands
+    assert [each for each in commands if " -- --version" not in each] == []
+
+
 def test_long_names_and_titles_are_cut() -> None:
     long = 300_000 * "x"
     with limpet.open("memory:") as store:
