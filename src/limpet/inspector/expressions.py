@@ -44,6 +44,8 @@ class Expression:
             raise InvalidInput("the search was ended")
         if self._process is None:
             self._process = _start()
+            if self._is_closed:  # meanwhile
+                self.close()
             self._answer([self._pattern.pattern, self._pattern.flags & ~re.UNICODE], _START_S_MAX)
         begun = self._monotonic()
         found = json.loads(self._answer(lines, min(TEXT_S_MAX, ALL_S_MAX - self._taken_s)))
