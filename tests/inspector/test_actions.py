@@ -70,7 +70,7 @@ def test_fork(store: limpet.Store) -> None:
     assert preview.status == 200
     text = unescape(preview.body.decode())
     assert "<b>3 messages</b>, this snapshot <b>1 message</b>" in text
-    assert f"limpet fork chat-1:main@{first.id} --as 'main~" in text
+    assert "limpet fork --as 'main~" in text
     fields = fields_of(preview)
     assert fields["name"].startswith("main~")
     assert len(list(store.scopes("chat-1"))) == 1  # a preview changes nothing
@@ -108,7 +108,7 @@ def test_restore(store: limpet.Store) -> None:
     assert "1 changed, 2 removed" in text
     assert "is not undone" in text
     assert "stays in the history" in text
-    command = f"limpet restore chat-1:planner@{first.id} --kind graph --expect {second.revision}"
+    command = f"limpet restore --kind graph --expect {second.revision} chat-1:planner@{first.id}"
     assert command in text
     fields = fields_of(preview)
     assert fields["revision"] == second.revision

@@ -119,7 +119,7 @@ def test_a_fork_a_draft_and_heads() -> None:
     assert [id for id, row in rows.items() if "aria-current" in row] == ["side-1"]
     for text in ("A trip to Lisbon", "failed", "run=r-7", "forked from main@main-1", "2 scopes"):
         assert text in found.text
-    assert "limpet log s --graph --url" in found.text
+    assert "limpet log --graph s --url" in found.text
 
 
 def test_the_newest_head_is_shown_if_none_is_named() -> None:

@@ -17,7 +17,7 @@ from limpet.errors import Corrupt, InvalidInput
 from limpet.model import ScopeInfo, ScopeKey, Snapshot, SnapshotInfo, SnapshotRef, Stats
 from limpet.protocol import SessionAge
 from limpet.views.attention import reasons
-from limpet.views.format import visible
+from limpet.views.format import clipped, visible
 
 if TYPE_CHECKING:
     from limpet.views.chat import ChatTurn
@@ -31,6 +31,7 @@ LOOKED_MAX = 500
 """How many sessions are read for one page of those with a text."""
 
 _FIRST_PAGE = 50  # scopes that are read before the first session is shown, in the order of names
+_TITLE_CHARS_MAX = 500  # as of a message
 _ALL = 1 << 62
 
 
@@ -355,7 +356,8 @@ def _title_note(store: Store, *keys: ScopeKey | None) -> str | None:
         with suppress(Corrupt):
             note = None if key is None else store.scope(*key).note(TITLE_NOTE)
             if note is not None and isinstance(note.value, str) and note.value.strip():
-                return visible(" ".join(note.value.split()))
+                start = note.value.strip()[: 2 * _TITLE_CHARS_MAX]
+                return clipped(visible(" ".join(start.split())), _TITLE_CHARS_MAX)
     return None
 
 

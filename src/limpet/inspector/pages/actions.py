@@ -97,15 +97,15 @@ async def _fork_page(
         return {**source.values(), "name": name or free_name(store, key, bits)}
 
     values = await call.store.run(read)
-    words = ["fork", *links.snapshot_words(values["info"]), "--as"]
-    url = call.driver.opened.url
+    address, *kind = links.snapshot_words(values["info"])
+    words, names, url = ["fork", *kind, "--as"], links.names(address), call.driver.opened.url
     found = render(
         call,
         "fork.html",
         **values,
         problem=problem,
-        command=links.command(url, *words, values["name"]),
-        words=["limpet", *words, None, "--url", url],
+        command=links.command(url, *words, values["name"], *names),
+        words=["limpet", *words, None, "--url", url, *names],
     )
     found.status = status
     return found
@@ -141,9 +141,9 @@ async def _restore_page(
     call: Call, key: ScopeKey, id: str | None, problem: str | None = None, *, status: int = 200
 ) -> Response:
     values = await call.store.run(lambda store: _Source(store, key, id).values())
-    words, head = links.snapshot_words(values["info"]), values["head"]
-    expect = [] if head is None else ["--expect", head.revision]
-    command = links.command(call.driver.opened.url, "restore", *words, *expect)
+    (address, *kind), head = links.snapshot_words(values["info"]), values["head"]
+    options = kind if head is None else [*kind, "--expect", head.revision]
+    command = links.command(call.driver.opened.url, "restore", *options, *links.names(address))
     found = render(call, "restore.html", **values, problem=problem, command=command)
     found.status = status
     return found

@@ -106,7 +106,8 @@ async def show_session(call: Call) -> Response:
     """The history of a session, and one of its snapshots."""
     key = call.scope
     view, detail = await call.store.run(lambda store: _read(store, call))
-    command = links.command(call.driver.opened.url, "log", key.session_id, "--graph")
+    names = links.names(key.session_id)
+    command = links.command(call.driver.opened.url, "log", "--graph", *names)
     return render(call, "session.html", session=view, **detail, command=command)
 
 
