@@ -20,7 +20,7 @@ from limpet.core.deltas.chain import body_row
 from limpet.core.rows import EMPTY, Row, row_checksum
 
 SEED = 28
-STEP_US = 250_000
+LONG, LARGE = "long", "large"  # sessions
 _STATUSES = ("completed", "completed", "completed", "running", "failed", "")
 _CHATS = ("support", "research", "billing", "travel")
 
@@ -52,6 +52,20 @@ def build(path: Path, *, sessions: int, snapshots: int) -> None:
             start = 2 * number % len(texts)
             state = {"messages": texts[start : start + 4], "step": snapshots}
             store.scope(names[number]).save(state, status=random.choice(_STATUSES))
+
+
+def build_few(path: Path, *, long: int, large_bytes: int) -> None:
+    """Make a store with a session of many snapshots, and one with a large state."""
+    texts = messages()
+    with limpet.open(f"sqlite:///{path}?synchronous=off") as store:
+        scope = store.scope(LONG)
+        for number in range(long):
+            info = scope.save({"messages": texts[number % 90 : number % 90 + 2], "step": number})
+            if number % 500 == 499:
+                scope.fork(info.id)
+        rows = [{"id": n, "text": "word " * 8} for n in range(large_bytes // 130)]
+        chat = texts * (large_bytes // 2 // len(orjson.dumps(texts)))
+        store.scope(LARGE).save({"messages": chat, "rows": rows})
 
 
 def _insert(path: Path, count: int) -> None:

@@ -8,6 +8,7 @@ import re
 import sys
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from time import perf_counter, process_time
@@ -15,7 +16,7 @@ from typing import NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 
 import limpet
-from benchmarks.inspector.material import build
+from benchmarks.inspector.material import LARGE, LONG, build, build_few
 from benchmarks.objects.disk import folder_on_disk
 from benchmarks.peers.venvs import ROOT
 from benchmarks.report import Result, facts, milliseconds, table
@@ -36,9 +37,11 @@ class Sizes(NamedTuple):
     sessions: int = 10_000
     snapshots: int = 100  # of each session
     repetitions: int = 15
+    long: int = 10_000  # snapshots of one session
+    large_mb: int = 20  # of one state
 
 
-QUICK = Sizes(200, 10, 3)
+QUICK = Sizes(200, 10, 3, long=500, large_mb=1)
 
 
 class Times(NamedTuple):
@@ -70,6 +73,9 @@ The list of sessions: {sessions:,} sessions with {snapshots:,} snapshots each. A
 them, with the title, the last message, the number of snapshots and branches, and the stored size of
 each. *Newest first* is one statement; a filter by status, and *needs attention*, read every head.
 
+A long session: {long:,} snapshots, with some forks. Its page has the first rows of the graph; more
+are asked for as they come into view. A large state: about {large_mb} MB of JSON, half of it a chat.
+
 A goal that is missed stays in the table, marked **no**.
 
 Machine: {machine}.
@@ -93,15 +99,18 @@ def main() -> None:
             begun = perf_counter()
             build(path, sessions=sizes.sessions, snapshots=sizes.snapshots)
             print(f"made the store: {perf_counter() - begun:.1f} s", file=sys.stderr)
-        rows = list(asyncio.run(_pages(path, sizes, judged)))
+        rows = list(asyncio.run(_lists(path, sizes, judged)))
         rows += _terminal(path, sizes)
+        few = Path(folder) / "few.db"
+        build_few(few, long=sizes.long, large_bytes=sizes.large_mb * 10**6)
+        rows += asyncio.run(_details(few, sizes))
     text = f"{PREFACE.format(machine=machine, **sizes._asdict())}\n{table(rows)}\n"
     print(text)
     if options.write:
         PAGE.write_text(text, encoding="utf-8")
 
 
-async def _pages(path: Path, sizes: Sizes, judged: bool) -> list[Result]:
+async def _lists(path: Path, sizes: Sizes, judged: bool) -> list[Result]:
     async with limpet.open_async(f"sqlite:///{path}") as store:
         app = App(store, Access(), PAGES)
         first = await ask(app, "GET", "/ui")
@@ -120,16 +129,49 @@ async def _pages(path: Path, sizes: Sizes, judged: bool) -> list[Result]:
         }
         rows = []
         for name, query in asked.items():
-            times = []
-            for _ in range(sizes.repetitions):
-                begun = Times.now()
-                answer = await ask(app, "GET", "/ui", query)
-                times.append(begun.passed())
-                if answer.status != 200:
-                    raise RuntimeError(answer.body.decode())
+            times, _ = await _asked(app, "/ui", query, sizes)
             goal = name.startswith("newest first")
             rows.append(_row(f"the list of sessions, {name}", times, goal, judged))
         return rows
+
+
+async def _details(path: Path, sizes: Sizes) -> list[Result]:
+    async with limpet.open_async(f"sqlite:///{path}") as store:
+        app = App(store, Access(), PAGES)
+        first = await ask(app, "GET", "/ui/session", {"session_id": LONG})
+        found = re.search(r'data-version="([^"]*)"', first.body.decode())
+        version = "" if found is None else html.unescape(found[1])
+        chunk = {"session_id": LONG, "at": str(sizes.long // 2), "version": version}
+        head = await store.scope(LARGE).info()
+        large = {"session_id": LARGE, "id": "" if head is None else head.id}
+        asked = {
+            "a long session, its page": ("/ui/session", {"session_id": LONG}),
+            "a long session, more rows": ("/ui/rows", chunk),
+            "a large state, as a tree": ("/ui/session", {**large, "view": "state"}),
+            "a large state, a list in it is opened": ("/ui/tree", {**large, "path": "/rows"}),
+            "a large state, as a chat": ("/ui/session", {**large, "view": "chat"}),
+        }
+        rows = []
+        for name, (address, query) in asked.items():
+            times, size = await _asked(app, address, query, sizes)
+            row = _row(name, times, has_goal=False, judged=False)
+            rows.append(replace(row, measured=f"{row.measured}; {size / 1000:.0f} KB of HTML"))
+        return rows
+
+
+async def _asked(
+    app: App, path: str, query: dict[str, str], sizes: Sizes
+) -> tuple[list[Times], int]:
+    """Return how long each request for a page took, and how many bytes it has."""
+    times, size = [], 0
+    for _ in range(sizes.repetitions):
+        begun = Times.now()
+        answer = await ask(app, "GET", path, query)
+        times.append(begun.passed())
+        size = len(answer.body)
+        if answer.status != 200:
+            raise RuntimeError(answer.body.decode())
+    return times, size
 
 
 def _terminal(path: Path, sizes: Sizes) -> Iterator[Result]:

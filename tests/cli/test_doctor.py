@@ -33,7 +33,8 @@ def test_json(command: Command, url: str) -> None:
     libraries = ["limpet", "python", "sqlite", "orjson", "zstandard", "xxhash"]
     assert list(shape["versions"]) == libraries
     assert shape["extras"] == dict.fromkeys(
-        ("cli", "http", "langgraph", "postgres", "s3", "server", "testing", "watch"), True
+        ("cli", "http", "inspector", "langgraph", "postgres", "s3", "server", "testing", "watch"),
+        True,
     )
     assert shape["url"] == url
     assert [each["check"] for each in shape["checks"]] == [

@@ -260,6 +260,14 @@ def is_gone(pid: int) -> bool:
     return False
 
 
+def test_a_command_is_stopped_also_while_it_begins(url: str, tmp_path: Path) -> None:
+    desert_in(url)
+    script = f"echo $$ > '{tmp_path / 'pid'}'; kill -TERM $PPID; exec sleep 60"
+    adopt = ("runs", "adopt", "r", "--url", url, "--", "sh", "-c", script)
+    assert subprocess.run([EXECUTABLE, *adopt], timeout=30).returncode == 143
+    assert is_gone(int((tmp_path / "pid").read_text()))
+
+
 @pytest.mark.parametrize("how", ["abort", "Ctrl-C", "terminate"])
 def test_a_command_is_stopped_with_its_run(how: str, url: str, tmp_path: Path) -> None:
     desert_in(url)

@@ -3,6 +3,7 @@
 import asyncio
 import re
 import subprocess
+import time
 from html import unescape
 from itertools import pairwise
 from pathlib import Path
@@ -254,7 +255,7 @@ def test_an_expression_in_its_process_finds_the_same() -> None:
     for text in ("fox", "^$", r"\bf\w+", "\u017f|ü", "(?s)."):
         for ignore_case in (False, True):
             pattern = compiled(text, fixed=False, ignore_case=ignore_case)
-            expression = Expression(pattern)
+            expression = Expression(pattern, time.monotonic)
             try:
                 assert expression(texts) == finder(pattern)(texts)
             finally:

@@ -17,7 +17,7 @@ import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Self, TypeAlias
+from typing import Any, ClassVar, Self, TypeAlias
 
 import pytest
 
@@ -105,8 +105,10 @@ def start_http(**options: Any) -> Iterator[Http]:
 class Served:
     """A process of `limpet serve`, on a port that stays the same when it is started again."""
 
+    verb: ClassVar[tuple[str, ...]] = ("serve",)
+
     def __init__(self, url: str, *args: str, folder: Path) -> None:
-        self._command = [sys.executable, "-m", "limpet", "serve", url, *args]
+        self._command = [sys.executable, "-m", "limpet", *self.verb, url, *args]
         self._folder = folder
         self._log = folder / "serve.log"
         with socket.create_server(("127.0.0.1", 0)) as free:
@@ -125,8 +127,13 @@ class Served:
             )
         process = self._process
         until(lambda: self._answers() or process.poll() is not None)
-        assert process.poll() is None, self._log.read_text()
+        assert process.poll() is None, self.log
         return self
+
+    @property
+    def log(self) -> str:
+        """What it printed."""
+        return self._log.read_text()
 
     def _answers(self) -> bool:
         try:

@@ -75,6 +75,8 @@ def test_visible_text_stays_on_its_line(text: str) -> None:
 
 def test_visible_text_is_left_alone_where_it_can_be() -> None:
     assert visible("grüße, 世界 🙂 [bold]") == "grüße, 世界 🙂 [bold]"
+    assert visible("❤\ufe0f ☀\ufe0f") == "❤\ufe0f ☀\ufe0f"
+    assert visible("❤\ufe0f\ufe0f") == "❤\ufe0f\\ufe0f"
     assert visible("a\nb\x1b[2J\x9b\u202e") == "a\\nb\\x1b[2J\\x9b\\u202e"
 
 

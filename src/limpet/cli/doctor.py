@@ -24,8 +24,9 @@ from limpet.opening import CLOCK, draw, file_of, scheme_of
 from limpet.views.format import masked_url, visible, without_secrets
 
 EXTRAS = {
-    "cli": ("click", "rich"),
+    "cli": ("click", "markdown_it", "nh3", "rich"),
     "http": ("urllib3",),
+    "inspector": ("jinja2", "markdown_it", "nh3", "uvicorn"),
     "langgraph": ("langgraph",),
     "postgres": ("psycopg",),
     "s3": ("obstore",),

@@ -358,13 +358,15 @@ def _watched(
     command: Sequence[str], env: dict[str, str], run: limpet.runs.Run, *, quiet: bool
 ) -> int:
     """Run a command to its end; stop it if the run is lost meanwhile."""
+    out = sys.stderr if quiet else None
+    process: subprocess.Popen[bytes] | None = None
     try:
-        out = sys.stderr if quiet else None
-        process = subprocess.Popen(command, env=env, stdout=out)  # noqa: S603  # as the user asked
-    except OSError as error:
-        reason = error.strerror or "it cannot be run"
-        raise CommandFailed(f"the command was not started: {reason}", _CANNOT_RUN) from None
-    try:
+        try:
+            with _term_later():
+                process = subprocess.Popen(command, env=env, stdout=out)  # noqa: S603  # as asked
+        except OSError as error:
+            reason = error.strerror or "it cannot be run"
+            raise CommandFailed(f"the command was not started: {reason}", _CANNOT_RUN) from None
         while True:
             try:
                 code = process.wait(timeout=_POLL_S)
@@ -374,8 +376,22 @@ def _watched(
                 return code if code >= 0 else _BY_SIGNAL - code
     except BaseException as error:
         # Ctrl-C reaches every process of the terminal: the command got it too.
-        _stop(process, signalled=isinstance(error, KeyboardInterrupt))
+        if process is not None:
+            _stop(process, signalled=isinstance(error, KeyboardInterrupt))
         raise
+
+
+@contextmanager
+def _term_later() -> Iterator[None]:
+    """Put off a SIGTERM until the command is known: it would go on without us."""
+    late: list[int] = []
+    before = signal.signal(signal.SIGTERM, lambda number, _: late.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    if late:
+        _terminated()
 
 
 def _stop(process: "subprocess.Popen[bytes]", *, signalled: bool) -> None:

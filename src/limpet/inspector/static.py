@@ -13,9 +13,14 @@ from limpet.views.page.style import STYLE
 
 _TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 _VERSION = Param("v", TEXT, "the version of the file")
-_STYLES = ("base.css", "sessions.css", "session.css", "snapshot.css", "search.css", "actions.css")
+_STYLES = {  # the style of every page, and what a page adds: their names may be the same
+    "inspector.css": ("base.css", "actions.css"),
+    "sessions.css": ("sessions.css",),
+    "session.css": ("session.css", "snapshot.css"),
+    "search.css": ("search.css",),
+}
 NAMES = (
-    "inspector.css",
+    *_STYLES,
     "icon.svg",
     "theme.js",
     "base.js",
@@ -51,9 +56,9 @@ def _operation(name: str) -> Operation:
 @cache
 def _content(name: str) -> bytes:
     folder = files("limpet.inspector") / "static"
-    if name == "inspector.css":
-        parts = [STYLE.encode(), *((folder / each).read_bytes() for each in _STYLES)]
-        return b"\n".join(parts)
+    if name in _STYLES:
+        shared = [STYLE.encode()] if name == "inspector.css" else []
+        return b"\n".join([*shared, *((folder / each).read_bytes() for each in _STYLES[name])])
     return (folder / name).read_bytes()
 
 

@@ -29,6 +29,8 @@ class Timelines:
     def read(self, store: Store, session_id: str, version: str | None = None) -> Timeline:
         """Return this version of a session's timeline if it is still kept, else a new one."""
         kept = None if version is None else self._kept.get((session_id, version))
+        if kept is not None and next(store.scopes(session_id), None) is None:
+            kept = None  # the session was deleted
         found = kept or read_timeline(store, session_id)
         if found is None:
             raise NotFound(f"there is no such session. session_id=`{session_id}`")

@@ -10,7 +10,6 @@ from limpet.model import JSON, Note, ScopeInfo, ScopeKey, Snapshot, SnapshotInfo
 from limpet.views.chat import Chat, other_values, read_chat
 from limpet.views.format import (
     count_text,
-    message_line,
     moment_text,
     size_text,
     status_or_dash,
@@ -122,7 +121,7 @@ def scope_name(key: ScopeKey) -> str:
 
 def session_name(session_id: str, title: str | None) -> str:
     """Return the title of a session, or else its id."""
-    return message_line(title) if title else visible(session_id)
+    return visible(title or session_id)
 
 
 def session_facts(contents: Sequence[ScopeInfo]) -> list[tuple[str, str]]:

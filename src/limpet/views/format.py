@@ -106,6 +106,7 @@ _SUSPECT = re.compile(
     "\u3164\ua66f-\uabff\ufb1e\ufe00-\ufe2f\uffa0\U00010000-\U0001eaff\U000e0000-\U0010ffff]"
 )
 _NOT_ASCII = re.compile("[^ -~]+")
+_AS_EMOJI = "\ufe0f"  # after a symbol, which is then drawn in colour
 _MARKS_MAX = 5  # combining marks on one character; more would be drawn over other lines
 
 
@@ -123,17 +124,15 @@ def visible(text: str, kept: str = "") -> str:
 def _escaped(run: re.Match[str], kept: str) -> str:
     shown = []
     marks = 0 if run.start() else _MARKS_MAX  # a first mark would be drawn over what is before it
+    before = ""
     for char in run[0]:
         is_mark = char >= "\u0300" and category(char) in ("Mn", "Me")
         marks = marks + 1 if is_mark else 0
-        plain = char in kept or (char.isprintable() and char not in _BLANKS)
+        draws = char not in _BLANKS or (char == _AS_EMOJI and category(before or " ") == "So")
+        plain = char in kept or (char.isprintable() and draws)
+        before = char
         shown.append(char if plain and marks <= _MARKS_MAX else ascii(char)[1:-1])
     return "".join(shown)
-
-
-def message_line(text: str) -> str:
-    """Return `visible` text of a message or a title: emoji keep what makes them colourful."""
-    return visible(text, kept="\ufe0e\ufe0f")
 
 
 def clipped(text: str, chars_max: int) -> str:

@@ -17,7 +17,7 @@ from limpet.errors import Corrupt, InvalidInput
 from limpet.model import ScopeInfo, ScopeKey, Snapshot, SnapshotInfo, SnapshotRef, Stats
 from limpet.protocol import SessionAge
 from limpet.views.attention import reasons
-from limpet.views.format import clipped, message_line, visible
+from limpet.views.format import clipped, visible
 
 if TYPE_CHECKING:
     from limpet.views.chat import ChatTurn
@@ -31,8 +31,9 @@ LOOKED_MAX = 500
 """How many sessions are read for one page of those with a text."""
 
 _FIRST_PAGE = 50  # scopes that are read before the first session is shown, in the order of names
+_TITLE_CHARS_MAX = 500  # as of a message
+_HEADING_CHARS_MAX = 160  # of a title that is the heading of a page
 _ALL = 1 << 62
-_TITLE_CHARS_MAX = 160
 
 
 class About(NamedTuple):
@@ -358,7 +359,7 @@ def session_title(
     """Return the title of a session: that of its newest head."""
     listed = store.scopes(session_id) if scopes is None else scopes
     title = about(store, _newest(listed), ScopeKey(session_id)).title
-    return None if title is None else clipped(title, _TITLE_CHARS_MAX)
+    return None if title is None else clipped(title, _HEADING_CHARS_MAX)
 
 
 def _title_note(store: Store, *keys: ScopeKey | None) -> str | None:
@@ -367,7 +368,8 @@ def _title_note(store: Store, *keys: ScopeKey | None) -> str | None:
         with suppress(Corrupt):
             note = None if key is None else store.scope(*key).note(TITLE_NOTE)
             if note is not None and isinstance(note.value, str) and note.value.strip():
-                return message_line(" ".join(note.value.split()))
+                start = note.value.strip()[: 2 * _TITLE_CHARS_MAX]
+                return clipped(visible(" ".join(start.split())), _TITLE_CHARS_MAX)
     return None
 
 

@@ -13,7 +13,7 @@ from limpet.core import limits
 from limpet.errors import Corrupt
 from limpet.model import ScopeInfo, ScopeKey, SnapshotInfo, SnapshotRef
 from limpet.views.chat import read_chat, turn_text
-from limpet.views.format import visible
+from limpet.views.format import clipped, visible
 from limpet.views.tree import GraphRow, build_forest, graph_rows, join_lone
 
 SNAPSHOTS_MAX = 20_000
@@ -21,6 +21,7 @@ SNAPSHOTS_MAX = 20_000
 
 _PAGE_MIN = 50
 _ONE_BY_ONE_MAX = 2_000  # snapshots of a damaged scope
+_ROLE_CHARS_MAX = 40
 _STATES_BYTES_MAX = 8 * 1024 * 1024  # that one call of `read_said` decodes, besides the first
 
 
@@ -215,5 +216,6 @@ def _said(store: Store, info: SnapshotInfo) -> Said | None:
         snapshot = store.scope(*info.scope).load(info.id)
         chat = None if snapshot is None else read_chat(snapshot.state, ends=True)
         if chat is not None and chat.turns:
-            return Said(visible(chat.turns[-1].role), turn_text(chat.turns[-1]))
+            role = clipped(chat.turns[-1].role, _ROLE_CHARS_MAX)
+            return Said(visible(role), turn_text(chat.turns[-1]))
     return None

@@ -55,11 +55,15 @@ async def search(call: Call) -> Response:
     if not asked.query:
         return render(call, "search.html", **asked.shown(call), problem=None, results="")
     try:
-        pattern = compiled(asked.query, fixed=not asked.regex, ignore_case=not asked.case)
+        # In a thread: there are expressions that take seconds.
+        pattern = await call.store.run(
+            lambda _: compiled(asked.query, fixed=not asked.regex, ignore_case=not asked.case)
+        )
     except InvalidInput as error:
         values = {**asked.shown(call), "problem": str(error), "results": ""}
         return render(call, "search.html", 400, **values)
-    find = Expression(pattern) if asked.regex else finder(pattern, asked.query)
+    clock = call.driver.tools.clock.monotonic
+    find = Expression(pattern, clock) if asked.regex else finder(pattern, asked.query)
     return stream(_sent(call, asked, find))
 
 
@@ -172,7 +176,7 @@ class _Search:
             prefix = self.asked.prefix
             sessions = store.sessions(prefix=prefix, limit=_COUNTED_MAX)
             self.total = 1 if self.asked.session_id else sum(1 for _ in sessions)
-        while self.hits < _PAGE_HITS_MAX and self.monotonic() < until:
+        while self.hits < _PAGE_HITS_MAX and (self._is_here() or self.monotonic() < until):
             searched = next(self.found, None)
             if searched is None:
                 self.is_over = True
@@ -183,6 +187,10 @@ class _Search:
             self.hits += len(shown)
             if shown:
                 self.groups.append(self._group(store, searched.info, shown))
+
+    def _is_here(self) -> bool:
+        """Whether nothing new was searched yet: the page must not lead to itself."""
+        return self.place in (None, self.asked.place)
 
     def _count(self, info: SnapshotInfo) -> None:
         self.snapshots += 1

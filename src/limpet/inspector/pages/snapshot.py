@@ -28,7 +28,7 @@ from limpet.views.page.window import News, Window, chat_window, news_of
 from limpet.views.refs import SeveralMatch, find_base, find_snapshot
 
 VIEWS = ("chat", "state", "changes")
-_POINTER = {"type": "string", "pattern": "^(/.*)?$"}
+_POINTER = {"type": "string", "pattern": "^(/[\\s\\S]*)?$"}
 _TREE = (
     Param("path", _POINTER, "a value of the state, as a JSON Pointer"),
     Param("start", COUNT, "its first member, or character, to show"),
@@ -241,7 +241,14 @@ def _base(
 ) -> SnapshotInfo:
     """Return the snapshot that the parameters name."""
     if "base" in params:
-        return _typed(store, info, params["base"].strip(), grant)
+        text = params["base"].strip()
+        try:
+            return _typed(store, info, text, grant)
+        except (Corrupt, NotFound):
+            if not grant.prefix:
+                raise
+            # It may be about what is outside, to which the steps back from a fork lead.
+            raise NotFound(f"there is no such snapshot. name=`{text}`") from None
     own = links.address(info)
     key = limits.check_scope(*(params.get(_BASE[name], own[name]) for name in _BASE))
     grant.check_session(key.session_id)
@@ -262,8 +269,11 @@ def _typed(store: Store, info: SnapshotInfo, text: str, grant: Grant) -> Snapsho
     else:
         try:
             found = inside()
-        except SeveralMatch:
-            found = inside(scope=scope_id, kind=kind)
+        except SeveralMatch as several:
+            try:
+                found = inside(scope=scope_id, kind=kind)
+            except NotFound:
+                raise several from None
     if not found.session_id.startswith(grant.prefix):
         raise NotFound(f"there is no such snapshot. name=`{text}`")
     return found

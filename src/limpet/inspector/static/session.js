@@ -228,7 +228,8 @@ document.addEventListener("click", (event) => {
   if (!link || event.defaultPrevented || event.button || event.metaKey || event.ctrlKey || event.shiftKey) return;
   const isRow = list.contains(link);
   const there = new URL(link.href);
-  const isHere = there.pathname === "/ui/session" && there.searchParams.get("session_id") === session;
+  const isPage = there.origin === location.origin && there.pathname === "/ui/session";
+  const isHere = isPage && there.searchParams.get("session_id") === session;
   if (!isRow && !(isHere && detail.contains(link) && there.searchParams.has("id"))) return;
   event.preventDefault();
   if (isRow) showLive(false);

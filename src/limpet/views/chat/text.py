@@ -6,7 +6,7 @@ import re
 from limpet.model import JSON
 from limpet.views.chat.media import without_base64
 from limpet.views.chat.model import Answer, Call, ChatTurn, Media, Part, Text
-from limpet.views.format import clipped, message_line, size_text, visible
+from limpet.views.format import clipped, size_text, visible
 
 _LINE_CHARS_MAX = 500
 _HEADING = re.compile(r"(?m)^ {0,3}#{1,6}[ \t]+")
@@ -55,7 +55,7 @@ def _part_text(part: Part) -> str:
     if isinstance(part, Text):
         # Cut first: a text may have megabytes.
         text = _BOLD.sub(r"\1", _HEADING.sub("", part.text[: 2 * _LINE_CHARS_MAX]))
-        return message_line(" ".join(text.split()))
+        return visible(" ".join(text.split()))
     if isinstance(part, Media):
         return f"[{media_text(part)}]"
     if isinstance(part, Call):

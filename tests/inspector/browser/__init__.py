@@ -1,0 +1,1 @@
+"""A package, so that the browser ends with its last test: see `conftest.py`."""
