@@ -12,6 +12,7 @@ import pytest
 
 import limpet
 from limpet.inspector.site import PAGES
+from limpet.inspector.static import asset
 from limpet.server.access import Access, Tokens, cookie_name, cookie_of
 from limpet.server.app import App
 from tests.server.asgi import Response, ask
@@ -178,6 +179,14 @@ def test_headers_of_every_page() -> None:
         assert answer.headers["x-content-type-options"] == "nosniff"
         assert answer.headers["referrer-policy"] == "same-origin"
         assert answer.headers["cache-control"] == "no-store"
+
+
+def test_only_the_current_version_of_a_file_is_kept() -> None:
+    path, _, version = asset("base.js").partition("?v=")
+    asked: tuple[dict[str, str], ...] = ({"v": version}, {"v": "older"}, {})
+    found = answers(Access(), *(("GET", path, query, {}) for query in asked))
+    kept = [each.headers["cache-control"] for each in found]
+    assert kept == ["max-age=31536000, immutable", "no-cache", "no-cache"]
 
 
 def test_what_is_not_there_is_a_page() -> None:

@@ -4,6 +4,7 @@ import asyncio
 import re
 import subprocess
 import time
+from contextlib import ExitStack
 from html import unescape
 from itertools import pairwise
 from pathlib import Path
@@ -41,7 +42,7 @@ def asked(store: limpet.Store, query: dict[str, Any], access: Access | None = No
 def hits(answer: Response) -> list[tuple[dict[str, str], str, str]]:
     """Return the address of each hit, its fragment, and its line with the match in brackets."""
     found = re.findall(
-        r'<a class="hit" href="([^"]*)"><code>.*?</code><span dir="auto">(.*?)</span></a>',
+        r'<a class="hit" href="([^"]*)"><code[^>]*>.*?</code><span dir="auto">(.*?)</span></a>',
         answer.body.decode(),
     )
     shown = []
@@ -64,6 +65,20 @@ def store() -> limpet.Store:
 
 def chat(*texts: str) -> dict[str, Any]:
     return {"messages": [{"role": "user", "content": text} for text in texts]}
+
+
+def test_few_search_at_once(store: limpet.Store) -> None:
+    store.scope("a").save(chat("a red fox"))
+    under_way = store.driver.opened.service(search._Searches)
+    with ExitStack() as others:
+        for _ in range(search._SEARCHES_MAX):
+            others.enter_context(under_way.one())
+        refused = asked(store, {"q": "fox"})
+        assert lines(refused) == []
+        assert "other searches are under way" in refused.body.decode()
+    again = asked(store, {"q": "fox"})
+    assert lines(again) == ["a red [fox]"]
+    assert '<code title="messages.0.content">message 0</code>' in again.body.decode()
 
 
 def test_heads_of_all_sessions(store: limpet.Store) -> None:

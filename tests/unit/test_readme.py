@@ -55,7 +55,7 @@ def test_it_is_short_and_has_contents() -> None:
     contents = re.findall(r"\]\(#([\w-]+)\)", TEXT)
     headings = re.findall(r"^## (.+)$", TEXT, re.M)
     assert contents == [each.lower().replace(" ", "-") for each in headings]
-    assert TEXT.count("\n![") == 2  # the terminal, and a plot
+    assert TEXT.count("\n![") == 3  # the terminal, the inspector, and a plot
 
 
 # On the page of a package index.

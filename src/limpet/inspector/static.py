@@ -44,7 +44,8 @@ def operations() -> list[Operation]:
 def _operation(name: str) -> Operation:
     async def file(call: Call) -> Response:
         """A file of the pages."""
-        kept = {"cache-control": "max-age=31536000, immutable"}
+        is_current = call.params.get("v") == _version(name)
+        kept = {"cache-control": "max-age=31536000, immutable" if is_current else "no-cache"}
         media_type = f"{_TYPES[name.rpartition('.')[2]]}; charset=utf-8"
         return Response(200, _content(name), media_type, kept)
 

@@ -12,6 +12,7 @@ _TOKEN = Param("token", TEXT, "the token")
 _OWN = ("/ui/login", "/ui/logout")  # no pages to go back to
 
 
+@page("/ui/", public=True)
 @page("/", public=True)
 async def start(call: Call) -> Response:
     """The first page."""

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
+from limpet.api.opened import Opened
 from limpet.api.store import Store
 from limpet.core import limits
 from limpet.errors import Corrupt, InvalidInput, LimpetError
@@ -19,11 +20,12 @@ from limpet.inspector.expressions import Expression
 from limpet.inspector.page import page, render, rendered, stream
 from limpet.model import SnapshotInfo
 from limpet.server.answers import Response
+from limpet.server.bodies import busy
 from limpet.server.call import Call, Param
 from limpet.server.operations.declare import AFTER, ANY_SESSION
 from limpet.server.schema import BOOLEAN, TEXT
 from limpet.views.diff import dotted
-from limpet.views.overview import session_title
+from limpet.views.overview import reads_heads_one_by_one, session_title
 from limpet.views.search import (
     Find,
     Hit,
@@ -39,6 +41,7 @@ _PAGE_HITS_MAX = 50
 _PAGE_S_MAX = 5.0
 _PART_S_MAX = 0.2  # between two parts of the page
 _COUNTED_MAX = 100_000  # sessions, for "of so many"
+_SEARCHES_MAX = 3  # at once: each holds a thread that the API needs too
 _QUERY_CHARS_MAX = 500
 _RESULTS = "<!-- results -->"  # where they are sent; escaped text cannot contain it
 
@@ -139,6 +142,7 @@ class _Line(NamedTuple):
 
     url: str
     path: str
+    where: str  # shorter
     hit: Hit
 
 
@@ -159,8 +163,8 @@ class _Search:
     asked: _Asked
     found: Iterator[Searched]
     monotonic: Callable[[], float]
-    total: int | None = None
-    sessions: int = 0
+    total: int | None
+    sessions: int
     snapshots: int = 0
     hits: int = 0
     damaged: list[Corrupt] = field(default_factory=list)
@@ -172,10 +176,6 @@ class _Search:
 
     def fill(self, store: Store, until: float) -> None:
         """Search on until the page is full, or so late."""
-        if self.total is None:
-            prefix = self.asked.prefix
-            sessions = store.sessions(prefix=prefix, limit=_COUNTED_MAX)
-            self.total = 1 if self.asked.session_id else sum(1 for _ in sessions)
         while self.hits < _PAGE_HITS_MAX and (self._is_here() or self.monotonic() < until):
             searched = next(self.found, None)
             if searched is None:
@@ -208,7 +208,8 @@ class _Search:
         lines = []
         for hit in hits:
             index = None if hit.is_key else message(hit.pointer)
-            lines.append(_Line(_hit_url(info, hit, index), dotted(hit.pointer), hit))
+            where = dotted(hit.pointer) if index is None else f"message {index}"
+            lines.append(_Line(_hit_url(info, hit, index), dotted(hit.pointer), where, hit))
         url = links.url("/session", **links.address(info))
         return _Group(self._titles[session_id], is_first, info, url, lines)
 
@@ -229,6 +230,26 @@ def _closing(find: Find) -> Iterator[None]:
             find.close()
 
 
+class _Searches:
+    """The searches of a store that are under way."""
+
+    def __init__(self, opened: Opened) -> None:
+        self._count = 0
+
+    @contextmanager
+    def one(self) -> Iterator[None]:
+        if self._count >= _SEARCHES_MAX:
+            raise busy("other searches are under way")
+        self._count += 1
+        try:
+            yield
+        finally:
+            self._count -= 1
+
+    def close(self) -> None:
+        """Nothing is open: a search ends with its page."""
+
+
 async def _sent(call: Call, asked: _Asked, find: Find) -> AsyncGenerator[str, None]:
     results = Markup(_RESULTS)  # noqa: S704  (a constant)
     values = {**asked.shown(call), "problem": None, "results": results}
@@ -238,14 +259,15 @@ async def _sent(call: Call, asked: _Asked, find: Find) -> AsyncGenerator[str, No
     state: _Search | None = None
     with _closing(find):
         try:
-            end = clock() + _PAGE_S_MAX
-            state = await call.store.run(lambda store: _begun(store, asked, find, clock))
-            is_done = False
-            while not is_done:
-                late = min(end, clock() + _PART_S_MAX)
-                await call.store.run(partial(state.fill, until=late))
-                is_done = state.is_over or state.hits >= _PAGE_HITS_MAX or clock() >= end
-                yield rendered(call, "_hits.html", **_progress(asked, state, done=is_done))
+            with call.driver.opened.service(_Searches).one():
+                end = clock() + _PAGE_S_MAX
+                state = await call.store.run(lambda store: _begun(store, asked, find, clock))
+                is_done = False
+                while not is_done:
+                    late = min(end, clock() + _PART_S_MAX)
+                    await call.store.run(partial(state.fill, until=late))
+                    is_done = state.is_over or state.hits >= _PAGE_HITS_MAX or clock() >= end
+                    yield rendered(call, "_hits.html", **_progress(asked, state, done=is_done))
         except LimpetError as error:
             yield rendered(call, "_hits.html", **_progress(asked, state, problem=str(error)))
     yield after
@@ -263,8 +285,21 @@ def _begun(store: Store, asked: _Asked, find: Find, monotonic: Callable[[], floa
     # The session of the place was counted before.
     last = None if asked.place is None else asked.place.scope.session_id
     return _Search(
-        asked, found, monotonic, sessions=asked.sessions, damaged=damaged, _session_id=last
+        asked,
+        found,
+        monotonic,
+        _total(store, asked),
+        asked.sessions,
+        damaged=damaged,
+        _session_id=last,
     )
+
+
+def _total(store: Store, asked: _Asked) -> int | None:
+    """Return how many sessions there are; None where that takes as long as the search."""
+    if asked.session_id is not None or reads_heads_one_by_one(store):
+        return None
+    return sum(1 for _ in store.sessions(prefix=asked.prefix, limit=_COUNTED_MAX))
 
 
 def _progress(
