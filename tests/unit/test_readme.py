@@ -68,7 +68,7 @@ def test_no_link_or_picture_is_dead_on_an_index() -> None:
         targets = re.findall(r"\]\(([^)\s]+)\)", page)
         local = [target for target in targets if not re.match(r"https://|#", target)]
         assert local == []
-        assert page.count("![") == (2 if repository else 0)
+        assert page.count("![") == (3 if repository else 0)
         assert page.count("](https://example.org/limpet/") == (
             len(re.findall(r"\]\((?!https:|#)", TEXT)) if repository else 0
         )
