@@ -23,6 +23,7 @@ def s3_url(seaweedfs: Service, tmp_path: Path) -> str:
     return f"s3://{seaweedfs.name}/{tmp_path.name}?{urlencode(options)}"
 
 
+@pytest.mark.slow
 def test_all_the_way_round(
     command: Command, tmp_path: Path, postgres_url: str, s3_url: str, seaweedfs: Service
 ) -> None:

@@ -190,6 +190,7 @@ def killed_at_steps(folder: Path, stride: int) -> dict[str, list[str]]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_each_verb_is_killed_at_its_steps(tmp_path: Path) -> None:
     """Promise 2: wherever a writer dies, its write is done or not, and can be done again."""

@@ -48,6 +48,7 @@ def test_sqlite_does_what_memory_does() -> None:
     run_state_machine_as_test(Sqlite, settings=some(8, 30))
 
 
+@pytest.mark.slow
 def test_memory_does_what_memory_does() -> None:
     run_state_machine_as_test(Memory, settings=some(10, 20))
 

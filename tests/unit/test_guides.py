@@ -394,6 +394,7 @@ COSTS = [  # in the order of the page's table: what each number of a line is abo
 ]
 
 
+@pytest.mark.slow
 def test_the_round_trips_are_those_of_the_page(database: str) -> None:
     """Each on a connection that is used, and the least of three: some prepare a statement."""
     text = POSTGRES.read_text("utf-8")

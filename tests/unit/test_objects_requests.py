@@ -284,6 +284,7 @@ def test_a_verb_costs_what_the_guide_says(chat: Chat, verb: str) -> None:
     assert agrees(table()[verb], found), f"{verb}: {table()[verb]}, counted: {found}"
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_a_service_counts_the_same(chat: Chat, seaweedfs: Service) -> None:
     differ = []

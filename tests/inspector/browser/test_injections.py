@@ -92,6 +92,7 @@ def check(page: Page, path: str, /, **params: str) -> None:
     assert page.title() == title
 
 
+@pytest.mark.slow
 def test_an_injection_that_gets_through_is_found(browser: Browser) -> None:
     """Otherwise the tests below would pass because they see nothing."""
     window = Window(browser, "about:blank", offline=True)

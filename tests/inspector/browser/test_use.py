@@ -3,6 +3,7 @@
 import re
 from urllib.parse import urlencode
 
+import pytest
 from playwright.sync_api import Page, expect
 
 import limpet
@@ -219,6 +220,7 @@ def test_a_history_is_searched(visit: Visit) -> None:
 # Without scripts, and without the right to write.
 
 
+@pytest.mark.slow
 def test_everything_is_reached_without_scripts(visit: Visit) -> None:
     page = visit("/ui", java_script_enabled=False)
     page.get_by_label("Title or last message").fill("balcony")
