@@ -4,12 +4,15 @@ import asyncio
 import json
 import logging
 import random
+import re
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
 import pytest
 
 import limpet
+from limpet import inspector
 from limpet.inspector.site import PAGES
 from limpet.server.access import Access, Tokens
 from limpet.server.app import App
@@ -177,3 +180,12 @@ def test_head(operation: Operation) -> None:
             assert head.headers["content-type"] == got.headers["content-type"]
 
     asyncio.run(run())
+
+
+def test_what_a_browser_is_sent_is_small_and_comes_with_the_package() -> None:
+    folder = Path(inspector.__file__).parent
+    files = [*(folder / "static").iterdir(), *(folder / "templates").iterdir()]
+    assert sum(each.stat().st_size for each in files) < 200_000
+    texts = "".join(each.read_text(encoding="utf-8") for each in files)
+    outside = set(re.findall(r"https?://[^\s\"'<]+", texts)) - {"http://www.w3.org/2000/svg"}
+    assert outside == set()
