@@ -18,13 +18,17 @@ _IMAGE_CHARS_MAX = 2_000_000  # of all images
 
 
 class Window(NamedTuple):
-    """Some turns of a chat; `earlier` and `later` name a message before and after them, if any."""
+    """Some turns of a chat, up to the message `last`.
+
+    `earlier` and `later` name a message before and after them, if any.
+    """
 
     html: str
     turns: int
     of: int
-    earlier: int | None
-    later: int | None
+    earlier: int | None = None
+    later: int | None = None
+    last: int | None = None
 
 
 class News(NamedTuple):
@@ -53,7 +57,7 @@ def chat_window(state: JSON, chat: Chat, news: News, index: int | None = None) -
     """Return the turns around a message, by default the last ones."""
     turns = chat.turns
     if not turns:
-        return Window("", 0, 0, None, None)
+        return Window("", 0, 0)
     last = len(turns) - 1
     pivot = last if index is None else _position(turns, index)
     images = _SomeImages(state, chat, pivot)
@@ -82,6 +86,7 @@ def chat_window(state: JSON, chat: Chat, news: News, index: int | None = None) -
         len(turns),
         turns[first - 1].index if first > 0 else None,
         turns[final + 1].index if final < last else None,
+        turns[final].index,
     )
 
 
