@@ -430,7 +430,7 @@ def test_moved_keys_and_whole_states() -> None:
     assert "The state" in shown(fill, id="c", view="changes").text
 
 
-def test_a_hundred_thousand_changes_are_counted_and_some_are_shown() -> None:
+def test_many_changes_are_counted_and_some_are_shown() -> None:
     def fill(store: Store) -> None:
         for n in range(2):
             wide = {f"{k}": {"v": k + n} for k in range(20_000)}
