@@ -62,11 +62,12 @@ def run(
     folder: Path,
     replace: Mapping[str, str] | None = None,
     programs: Path = Path(sys.executable).parent,
+    warnings: str = "error",
 ) -> dict[str, str]:
     """Run a page in a folder; return what each block printed, by its address.
 
     `replace` exchanges text, for example the URL of a server, in commands and in what is shown.
-    `programs` is the folder of `python` and `limpet`.
+    `programs` is the folder of `python` and `limpet`, `warnings` what becomes of Python's.
     """
     chosen = [
         block._replace(text=_replaced(block.text, replace or {}))
@@ -80,7 +81,7 @@ def run(
     done = subprocess.run(
         ["bash", "-c", script],
         cwd=folder,
-        env=_environment(programs),
+        env=_environment(programs, warnings),
         capture_output=True,
         text=True,
         timeout=240,  # some seconds on a machine that has nothing else to do
@@ -99,12 +100,12 @@ def _replaced(text: str, replace: Mapping[str, str]) -> str:
     return text
 
 
-def _environment(programs: Path) -> dict[str, str]:
-    """Have `python` and `limpet` of one environment, warnings as errors, and no store of ours."""
+def _environment(programs: Path, warnings: str) -> dict[str, str]:
+    """Have `python` and `limpet` of one environment, and no store of ours."""
     others = {"LIMPET_URL", "PYTHONPATH"}
     inherited = {name: value for name, value in os.environ.items() if name not in others}
     path = f"{programs}{os.pathsep}{os.environ['PATH']}"
-    return {**inherited, "PATH": path, "PYTHONWARNINGS": "error", "COLUMNS": "100"}
+    return {**inherited, "PATH": path, "PYTHONWARNINGS": warnings, "COLUMNS": "100"}
 
 
 def _compare(page: Path, chosen: Sequence[Block], printed: Mapping[str, str]) -> None:

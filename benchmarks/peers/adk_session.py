@@ -6,11 +6,11 @@ It keeps the log and the newest state, not the states: the turn counter is overw
 import asyncio
 from typing import Any
 
-from google.adk.events import Event, EventActions  # type: ignore[import-not-found]
-from google.adk.sessions.sqlite_session_service import (  # type: ignore[import-not-found]
+from google.adk.events import Event, EventActions
+from google.adk.sessions.sqlite_session_service import (
     SqliteSessionService,
 )
-from google.genai import types  # type: ignore[import-not-found]
+from google.genai import types
 
 from benchmarks.peers.harness import Job, Message, Peer, drive, pragmas, sqlite_bytes
 

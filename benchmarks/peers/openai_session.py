@@ -6,7 +6,7 @@ It keeps the log, not its states: no turn counter, no snapshot of an earlier mom
 import asyncio
 from typing import Any
 
-from agents import SQLiteSession  # type: ignore[import-not-found]
+from agents import SQLiteSession
 
 from benchmarks.peers.harness import Job, Message, Peer, drive, pragmas, sqlite_bytes
 

@@ -32,10 +32,10 @@ def test_json(command: Command, url: str) -> None:
     assert shape.keys() == {"versions", "extras", "url", "checks", "durable_save_ms"}
     libraries = ["limpet", "python", "sqlite", "orjson", "zstandard", "xxhash"]
     assert list(shape["versions"]) == libraries
-    assert shape["extras"] == dict.fromkeys(
-        ("cli", "http", "inspector", "langgraph", "postgres", "s3", "server", "testing", "watch"),
-        True,
-    )
+    assert shape["extras"] == {
+        extra: extra not in {"adk", "agent-framework", "claude", "crewai", "openai", "pydantic-ai"}
+        for extra in doctor.EXTRAS
+    }
     assert shape["url"] == url
     assert [each["check"] for each in shape["checks"]] == [
         "open",

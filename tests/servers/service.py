@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 
@@ -47,6 +48,10 @@ class Service:
             "access_key_id": self.access_key_id,
             "secret_access_key": self.secret_access_key,
         }
+
+    def store_url(self, prefix: str) -> str:
+        """Return the URL of a store in the bucket."""
+        return f"s3://{self.name}/{prefix}?{urlencode(self.options)}"
 
     def open(self, prefix: str = "", **options: Any) -> ObjectStoreBucket:
         """Open the bucket, or with `bucket=` another one. The environment is not looked at."""

@@ -22,6 +22,7 @@ from limpet import AsyncScope, AsyncStore, Scope, Store, Unavailable
 from limpet.cli._app import run
 from tests import snippets
 from tests.concurrency.pg_verbs import claim, release, renew
+from tests.frameworks.catalogue import FRAMEWORKS
 from tests.servers.http import Served
 from tests.servers.pg_proxy import PgProxy
 from tests.servers.postgres import Connection, Postgres
@@ -34,6 +35,7 @@ CONCEPTS = GUIDES / "concepts.md"
 POSTGRES = GUIDES / "postgres.md"
 HTTP, SERVING = GUIDES / "http.md", GUIDES / "server.md"
 JAVASCRIPT = set(GUIDES.glob("javascript*.md"))  # tests/js runs their examples
+FRAMEWORK_PAGES = {GUIDES / f"{each.page}.md" for each in FRAMEWORKS.values()}  # tests/frameworks
 PAGES = sorted(set(GUIDES.glob("*.md")) - {INDEX})
 START = ROOT / "docs" / "README.md"
 TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
@@ -113,7 +115,7 @@ json.dump(printed, sys.stdout)
 """
 
 
-ELSEWHERE = {POSTGRES, HTTP, SERVING, *JAVASCRIPT}
+ELSEWHERE = {POSTGRES, HTTP, SERVING, *JAVASCRIPT, *FRAMEWORK_PAGES}
 ALONE = [page for page in [*PAGES, *RECIPES, *SINGLE] if page not in ELSEWHERE]
 
 

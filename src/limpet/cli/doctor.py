@@ -24,11 +24,18 @@ from limpet.opening import CLOCK, draw, file_of, scheme_of
 from limpet.views.format import masked_url, visible, without_secrets
 
 EXTRAS = {
+    "adk": ("google.adk",),
+    "agent-framework": ("agent_framework",),
+    "claude": ("claude_agent_sdk",),
     "cli": ("click", "markdown_it", "nh3", "rich"),
+    "crewai": ("crewai",),
+    "genkit": ("genkit",),
     "http": ("urllib3",),
     "inspector": ("jinja2", "markdown_it", "nh3", "uvicorn"),
     "langgraph": ("langgraph",),
+    "openai": ("agents",),
     "postgres": ("psycopg",),
+    "pydantic-ai": ("pydantic_ai",),
     "s3": ("obstore",),
     "server": ("uvicorn", "httptools"),
     "testing": ("pytest", "hypothesis"),
@@ -172,7 +179,14 @@ def _versions() -> dict[str, str]:
 
 
 def _extras() -> dict[str, bool]:
-    return {extra: all(map(find_spec, modules)) for extra, modules in EXTRAS.items()}
+    return {extra: all(map(_is_installed, modules)) for extra, modules in EXTRAS.items()}
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # not even the package around it
+        return False
 
 
 def _error_text(error: Exception) -> str:
@@ -197,11 +211,12 @@ def _shape(url: str, results: list[_Check], took_ms: float | None) -> dict[str, 
 def _draw(console: Console, url: str, results: list[_Check]) -> None:
     for name, text in _versions().items():
         console.print(Text.assemble((f"{name:<11}", "quiet"), text))
-    extras = Text("  ").join(
-        Text(f"{name} ✓", "good") if there else Text(f"{name} not installed", "quiet")
-        for name, there in _extras().items()
-    )
-    console.print(Text.assemble(("extras     ", "quiet"), extras))
+    extras = _extras()
+    there = Text("  ").join(Text(f"{name} ✓", "good") for name in extras if extras[name])
+    console.print(Text.assemble(("extras     ", "quiet"), there))
+    others = ", ".join(name for name in extras if not extras[name])
+    if others:
+        console.print(Text(f"           not installed: {others}", "quiet"))
     shown = visible(masked_url(url))
     console.print(Text.assemble(("store      ", "quiet"), (shown, "accent")), soft_wrap=True)
     console.print()

@@ -1,6 +1,5 @@
 """Genkit's `SessionStore` on every engine."""
 
-import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Generic, TypeAlias
@@ -8,7 +7,7 @@ from typing import Any, Generic, TypeAlias
 from limpet.api.aio_scope import AsyncScope
 from limpet.api.store import AsyncStore, Store
 from limpet.api.verbs import check_prefix, matching
-from limpet.backends.support.backoff import Backoff
+from limpet.compat.contention import Contention
 from limpet.compat.genkit import mapping, rules
 from limpet.compat.genkit.records import S, SessionSnapshot
 from limpet.compat.genkit.tenants import (
@@ -22,9 +21,9 @@ from limpet.compat.genkit.tenants import (
 from limpet.compat.genkit.watching import Subscription
 from limpet.compat.wire import check_store
 from limpet.core import limits
-from limpet.errors import CLOSED, AlreadyExists, InvalidInput, NotFound, Unavailable
+from limpet.errors import CLOSED, AlreadyExists, InvalidInput, NotFound
 from limpet.model import ScopeKey, Snapshot, SnapshotInfo, SnapshotRef
-from limpet.protocol import Clock, Query
+from limpet.protocol import Query
 
 Given: TypeAlias = SessionSnapshot[S] | Mapping[str, Any] | None
 Mutator: TypeAlias = Callable[[SessionSnapshot[S] | None], Given[S] | Awaitable[Given[S]]]
@@ -113,7 +112,7 @@ class SessionStore(Generic[S]):
         if not snapshot_id:
             return await self._create(tenant, mutator)
         id = _check_id("snapshot_id", snapshot_id)
-        contention = Contention(self._store.driver.tools.clock, id)
+        contention = Contention(self._store.driver.tools.clock, f"snapshot_id=`{id}`")
         while True:
             found = await self._locate(tenant, id)
             where = None if found is None else found.scope
@@ -270,24 +269,6 @@ class SessionStore(Generic[S]):
 
 class _DeletedMeanwhile(Exception):
     """A snapshot was deleted before it could be changed."""
-
-
-class Contention:
-    """The pauses of a writer while other writers change the same snapshot."""
-
-    def __init__(self, clock: Clock, snapshot_id: str) -> None:
-        wait_s = limits.CONTENTION_WAIT_S_MAX
-        self._backoff = Backoff(clock, first_s=0.001, longest_s=0.1, wait_s=wait_s)
-        self._id = snapshot_id
-
-    async def pause(self) -> None:
-        pause_s = self._backoff.pause_s()
-        if pause_s is None:
-            wait_s = limits.CONTENTION_WAIT_S_MAX
-            raise Unavailable(
-                f"other writers changed the snapshot for {wait_s} s. snapshot_id=`{self._id}`"
-            )
-        await asyncio.sleep(pause_s)
 
 
 async def apply_mutator(

@@ -20,13 +20,14 @@ from typing import Generic
 
 from limpet.backends.buckets import Moved
 from limpet.backends.support.recent import Recent
+from limpet.compat.contention import Contention
 from limpet.compat.genkit import rules
 from limpet.compat.genkit.node_files.check import check_folder, folders_below
 from limpet.compat.genkit.node_files.folder import TenantFolder
 from limpet.compat.genkit.node_files.format import GLOBAL, check_name, check_prefix
 from limpet.compat.genkit.node_files.watch import FileSubscription
 from limpet.compat.genkit.records import S, SessionSnapshot
-from limpet.compat.genkit.store import Callback, Contention, Mutator, apply_mutator, check_function
+from limpet.compat.genkit.store import Callback, Mutator, apply_mutator, check_function
 from limpet.compat.genkit.tenants import (
     Context,
     PrefixOf,
@@ -119,7 +120,7 @@ class JsonFileSessionStore(Generic[S]):
         check_function("mutator", mutator)
         folder = self._folder(context)
         asked_id = check_name("snapshot_id", snapshot_id) if snapshot_id else None
-        contention = Contention(CLOCK, asked_id or "")
+        contention = Contention(CLOCK, f"snapshot_id=`{asked_id or ''}`")
         while True:
             found = None if asked_id is None else await asyncio.to_thread(folder.read, asked_id)
             before = None if found is None else rules.repaired(found.row)

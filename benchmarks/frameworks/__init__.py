@@ -1,0 +1,1 @@
+"""Limpet under each framework, against the framework's own store."""

@@ -1,0 +1,123 @@
+"""Runs the workers, prints the page, and writes it if asked."""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from benchmarks.objects.disk import folder_on_disk
+from benchmarks.report import TIMES, Result, facts, milliseconds, table
+from benchmarks.traces import conversation
+from tests.environments import ROOT
+from tests.frameworks.catalogue import FRAMEWORKS, python_with
+
+PAGE = ROOT / "docs" / "benchmarks" / "frameworks.md"
+TURNS, AROUND = 204, 4
+DISK_MAX = 0.7
+# How many times as fast a turn must be, by its number.
+FASTER = {5: 1.0, 200: 1.0}
+
+PREFACE = """\
+# Frameworks: Limpet against the stores they bring along
+
+Written by `make bench` (`python -m benchmarks.frameworks --write`). Under each framework a
+conversation of {turns} turns is had twice: on Limpet (a SQLite file) and on the framework's own
+store. A turn is a question of 1 KB and an answer of 1 KB, both prose. The two sides alternate turn
+by turn in one process, and everything is repeated {rounds} times with new files. *Turn 5* is the
+median of the turns around it. CPU is that of all threads of the process; on a busy machine it is
+the more stable figure. A ratio above 1 means that Limpet is faster. Goals: at most {disk} {times}
+the disk; a turn not slower at turn 5, and faster at turn 200. A goal that is missed stays in the
+table, marked **no**.
+
+Limpet stores more in that space: every turn can be loaded, compared and forked afterwards.
+"""
+
+
+def main() -> None:
+    """Measure everything, print the page, and write it if asked."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.frameworks")
+    parser.add_argument("--quick", action="store_true", help="one round; nothing is judged")
+    parser.add_argument("--write", action="store_true", help=f"write docs/benchmarks/{PAGE.name}")
+    parser.add_argument("names", nargs="*", help="frameworks; all by default")
+    options = parser.parse_args()
+    if options.write and (options.quick or options.names):
+        parser.error("the page is written from a whole run")
+    machine = list(facts())
+    rounds = 1 if options.quick else 5
+    parts = [
+        PREFACE.format(turns=TURNS, rounds=rounds, disk=DISK_MAX, times=TIMES),
+        f"Machine: {'; '.join(machine)}.",
+    ]
+    for name in options.names or measured():
+        parts.append(section(name, [measure(name) for _ in range(rounds)]))
+        print(f"{name} is done, load {os.getloadavg()[0]:.1f}", file=sys.stderr)
+    text = "\n".join(parts)
+    print(text)
+    if options.write:
+        PAGE.write_text(text, encoding="utf-8")
+
+
+def measured() -> list[str]:
+    """Return the frameworks that have a module here."""
+    return [name for name in FRAMEWORKS if Path(__file__).with_name(f"{name}.py").exists()]
+
+
+def measure(name: str) -> Any:
+    """Run a worker; return what it found."""
+    with TemporaryDirectory(dir=folder_on_disk()) as folder:
+        told = Path(folder, "conversation.json")
+        told.write_text(json.dumps(list(conversation(TURNS))), encoding="utf-8")
+        module = "benchmarks.frameworks.worker"
+        command = [str(python_with(name)), "-m", module, name, str(told), folder]
+        done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
+        return json.loads(done.stdout.splitlines()[-1])
+
+
+def section(name: str, rounds: Sequence[Any]) -> str:
+    """Return the part of the page about one framework."""
+    first = rounds[0]
+    ours, theirs = (each["title"] for each in first["sides"])
+    return (
+        f"\n## {ours}, against {theirs}\n\n{first['version']}. {first['about']}\n\n"
+        f"{table([*rows(rounds)])}\n"
+    )
+
+
+def rows(rounds: Sequence[Any]) -> Iterator[Result]:
+    """Yield the rows of one framework."""
+    ours, theirs = (median(each["sides"][side]["bytes"] for each in rounds) for side in (0, 1))
+    judged = len(rounds) > 1
+    yield Result(
+        "on disk",
+        f"{ours / 1000:,.0f} kB against {theirs / 1000:,.0f} kB",
+        f"≤ {DISK_MAX} {TIMES}",
+        f"{ours / theirs:.2f} {TIMES}",
+        ours <= DISK_MAX * theirs if judged else None,
+    )
+    for number, goal in FASTER.items():
+        for clock, title in enumerate(("", ", CPU")):
+            us, them = (turn_of(rounds, side, number, clock) for side in (0, 1))
+            yield Result(
+                f"turn {number}{title}",
+                f"{milliseconds(us)} against {milliseconds(them)}",
+                f"≥ {goal:.1f} {TIMES}",
+                f"{them / us:.2f} {TIMES}",
+                them >= goal * us if judged else None,
+            )
+
+
+def turn_of(rounds: Sequence[Any], side: int, number: int, clock: int) -> float:
+    """Return the seconds of the turns around one."""
+    around = slice(number - AROUND, number + AROUND)
+    turns = [turn for each in rounds for turn in each["sides"][side]["turns"][around]]
+    return float(median(turn[clock] for turn in turns))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,151 @@
+"""A list that grows, as the state of a scope: what frameworks call a session, transcript or log.
+
+The state is `{key: [item, ...]}` and perhaps other members. Each append is a snapshot, so that
+every earlier moment can be loaded, compared and forked; it costs what is appended.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from limpet.api.aio_scope import AsyncScope
+from limpet.compat.contention import Contention
+from limpet.compat.wire import ABSENT, Absent
+from limpet.errors import Conflict, Corrupt
+from limpet.model import JSON, SnapshotInfo
+
+KIND = "conversation"
+"""The kind of the scopes that hold a conversation as a log."""
+
+IdOf: TypeAlias = Callable[[Any], str | None]
+Describe: TypeAlias = Callable[[SnapshotInfo | None, list[Any]], Mapping[str, JSON]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """The head as this process saw it last, and the ids of its items."""
+
+    head: SnapshotInfo | None
+    ids: set[str]
+
+
+class Log:
+    """The list under one key of a scope's state. Safe for tasks, threads and processes.
+
+    With `id_of`, an item whose id is in the list already is not appended again; items without an
+    id always are. The ids are remembered, and read again after another writer was faster.
+    """
+
+    def __init__(self, scope: AsyncScope[Any], key: str, *, id_of: IdOf | None = None) -> None:
+        self.scope = scope
+        self._key = key
+        self._id_of = id_of
+        self._known: _Known | None = None
+
+    async def read(self) -> list[Any] | None:
+        """Return the items; None if nothing was ever written.
+
+        Raises:
+            Corrupt: the state is not a log. Another program saved it.
+        """
+        found = await self.scope.load()
+        return None if found is None else self._items(found.state)
+
+    async def append(
+        self, items: list[Any], *, describe: Describe | None = None
+    ) -> SnapshotInfo | None:
+        """Append items, as one step; return the snapshot, None if nothing was new.
+
+        `describe` gets the head and the new items and returns the metadata of the snapshot. It
+        may be called again if another writer was faster.
+        """
+        if not items:
+            return None
+        if self._id_of is None and describe is None:
+            return await self.scope.append(self._key, items)
+        contention = self._contention()
+        while True:
+            if self._known is None:
+                self._known = await self._look()
+            known = self._known
+            new = self._new(items, known.ids)
+            if not new:
+                if _revision(await self.scope.info()) != _revision(known.head):
+                    self._known = None  # deleted or changed meanwhile
+                    continue
+                return None
+            self._known = None  # unless the append succeeds
+            try:
+                head = await self.scope.append(
+                    self._key,
+                    new,
+                    metadata=None if describe is None else describe(known.head, new),
+                    expect=_revision(known.head),
+                )
+            except Conflict:
+                await contention.pause()
+                continue
+            known.ids.update(self._ids(new))
+            self._known = _Known(head, known.ids)
+            return head
+
+    async def pop(self) -> Any | Absent:
+        """Remove the last item and return it; ABSENT if there is none. History keeps it."""
+        contention = self._contention()
+        while True:
+            found = await self.scope.load()
+            items = [] if found is None else self._items(found.state)
+            if found is None or not items:
+                return ABSENT
+            *kept, last = items
+            try:
+                await self.scope.save(
+                    {**found.state, self._key: kept},
+                    labels=found.labels,
+                    metadata=found.metadata,
+                    status=found.status,
+                    expect=found.revision,
+                )
+            except Conflict:
+                await contention.pause()
+                continue
+            return last
+
+    async def _look(self) -> _Known:
+        found = await self.scope.load()
+        if found is None:
+            return _Known(None, set())
+        return _Known(found.with_(state=None), set(self._ids(self._items(found.state))))
+
+    def _new(self, items: list[Any], known: set[str]) -> list[Any]:
+        """Return the items that are not known, each id once."""
+        id_of = self._id_of
+        if id_of is None:
+            return items
+        seen: set[str] = set()
+        new = []
+        for item in items:
+            id = id_of(item)
+            if id is None or not (id in known or id in seen):
+                new.append(item)
+            if id is not None:
+                seen.add(id)
+        return new
+
+    def _ids(self, items: list[Any]) -> Iterator[str]:
+        if self._id_of is not None:
+            yield from (id for id in map(self._id_of, items) if id is not None)
+
+    def _items(self, state: Any) -> list[Any]:
+        items = state.get(self._key, []) if isinstance(state, dict) else None
+        if not isinstance(items, list):
+            where = f"scope=`{'/'.join(self.scope.key)}` key=`{self._key}`"
+            raise Corrupt(f"the state is not a log: another program saved it. {where}")
+        return items
+
+    def _contention(self) -> Contention:
+        return Contention(self.scope.driver.tools.clock, f"scope=`{'/'.join(self.scope.key)}`")
+
+
+def _revision(info: SnapshotInfo | None) -> str | None:
+    return None if info is None else info.revision

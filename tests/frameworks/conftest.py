@@ -1,0 +1,44 @@
+"""What the tests of all frameworks share. Each folder is collected in its own environment only."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import limpet
+from tests.frameworks.catalogue import FRAMEWORKS
+from tests.frameworks.kit import ENGINES, FRAMEWORK, Places, run_coroutine
+
+collect_ignore = [name for name in FRAMEWORKS if name != os.environ.get(FRAMEWORK)]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    return run_coroutine(pyfuncitem)
+
+
+@pytest.fixture
+def places(request: pytest.FixtureRequest, tmp_path: Path) -> Places:
+    """URLs of new stores: `places.url("postgres")`."""
+    return Places(request, tmp_path)
+
+
+@pytest.fixture(params=ENGINES)
+def url(request: pytest.FixtureRequest, places: Places) -> str:
+    """The URL of a new store, on every engine."""
+    return places.url(request.param)
+
+
+@pytest.fixture
+def store(url: str) -> Iterator[limpet.Store]:
+    """A new store, on every engine."""
+    with limpet.open(url) as store:
+        yield store
+
+
+@pytest.fixture
+def memory() -> Iterator[limpet.Store]:
+    """A new store in memory: for what is the same on every engine."""
+    with limpet.open("memory:") as store:
+        yield store

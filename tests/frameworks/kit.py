@@ -1,0 +1,89 @@
+"""Stores on every engine, examples that are killed, and pages that are true: for each framework."""
+
+import asyncio
+import inspect
+import itertools
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests import snippets
+from tests.environments import ROOT
+from tests.frameworks.catalogue import FRAMEWORKS
+
+FRAMEWORK = "LIMPET_TEST_FRAMEWORK"
+"""The variable that says whose environment this is."""
+
+ENGINES = ("memory", "sqlite", "directory", "postgres", "s3")
+SHARED = ENGINES[1:]
+"""The engines that several processes can open."""
+
+RUN_S_MAX = 120
+_count = itertools.count(1)
+
+
+class Places:
+    """URLs of new stores, by the name of the engine."""
+
+    def __init__(self, request: pytest.FixtureRequest, folder: Path) -> None:
+        self._request = request
+        self._folder = folder
+
+    def url(self, engine: str) -> str:
+        number = next(_count)
+        if engine == "postgres":
+            return str(self._request.getfixturevalue("schemas").url(f"s{number}"))
+        if engine == "s3":
+            return str(self._request.getfixturevalue("seaweedfs").store_url(self._folder.name))
+        places = {"memory": "memory:", "sqlite": f"sqlite:///{self._folder}/{number}.db"}
+        return places.get(engine, f"file://{self._folder}/{number}")
+
+
+def run_coroutine(item: pytest.Function) -> bool | None:
+    """Run an async test in a loop of its own: what `pytest_pyfunc_call` does."""
+    if not inspect.iscoroutinefunction(item.obj):
+        return None
+    names = inspect.signature(item.obj).parameters
+    asyncio.run(item.obj(**{name: item.funcargs[name] for name in names}))
+    return True
+
+
+class Runs(NamedTuple):
+    """What an example printed until it was killed, and what it printed after that."""
+
+    killed: str
+    resumed: str
+
+
+def run_twice(example: str, url: str) -> Runs:
+    """Run `examples/<example>.py` with a URL: it must die of SIGKILL, and the next time finish."""
+    killed = _run(sys.executable, ROOT / "examples" / f"{example}.py", url)
+    assert killed.returncode == -signal.SIGKILL, killed.stdout + killed.stderr
+    resumed = _run(sys.executable, ROOT / "examples" / f"{example}.py", url)
+    assert resumed.returncode == 0, resumed.stdout + resumed.stderr
+    return Runs(killed.stdout, resumed.stdout)
+
+
+def shown(url: str, *reference: str) -> str:
+    """Return what `limpet show` prints: the chat of a session."""
+    done = _run(Path(sys.executable).with_name("limpet"), "show", *reference, "--url", url)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def check_page(name: str, folder: Path) -> None:
+    """Run the examples of a framework's guide, from top to bottom."""
+    page = ROOT / "docs" / "guides" / f"{FRAMEWORKS[name].page}.md"
+    snippets.run(page, folder, programs=Path(sys.executable).parent, warnings="ignore")
+
+
+def _run(*command: str | Path) -> "subprocess.CompletedProcess[str]":
+    env = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    return subprocess.run(
+        command, env=env, cwd=ROOT, capture_output=True, text=True, timeout=RUN_S_MAX, check=False
+    )

@@ -1,0 +1,77 @@
+"""The tests of each framework pass in its own environment, with its newest and lowest version.
+
+To run those of one framework alone:
+
+    pytest tests/frameworks/test_frameworks.py -k "newest and openai"
+"""
+
+import json
+import os
+import subprocess
+import tomllib
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from tests import effort
+from tests.environments import INSTALL_S_MAX, ROOT
+from tests.frameworks.catalogue import FRAMEWORKS, python_with
+from tests.frameworks.kit import FRAMEWORK
+from tests.servers.pg_programs import CHOICE
+from tests.servers.postgres import Postgres
+from tests.servers.seaweedfs import RUNNING
+from tests.servers.service import Service
+
+RUN_S_MAX = 600
+HERE = Path(__file__).parent
+
+
+def run(python: Path, *arguments: str, **more: str) -> str:
+    """Run a Python without the variables of the tests around this one; return what it printed."""
+    ours = ("PYTEST_", "PYTHONPATH")
+    env = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
+    done = subprocess.run(
+        [python, *arguments],
+        cwd=ROOT,
+        env={**env, **more},
+        capture_output=True,
+        text=True,
+        timeout=RUN_S_MAX,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-20_000:] + done.stderr[-4_000:]
+    return done.stdout
+
+
+def pass_in(python: Path, name: str, postgres: Postgres, seaweedfs: Service) -> None:
+    """Run the tests of a framework; the servers are those of the tests around this one."""
+    chosen = ["-m", "not slow"] if effort.only_fast_tests else []
+    options = ["-q", "-p", "no:randomly", "-o", "filterwarnings=", "--durations=5", *chosen]
+    run(
+        python,
+        *("-m", "pytest", *options, str(HERE / name)),
+        **{FRAMEWORK: name, CHOICE: postgres.url, RUNNING: json.dumps(asdict(seaweedfs))},
+    )
+
+
+@pytest.mark.timeout(2 * INSTALL_S_MAX + RUN_S_MAX)
+@pytest.mark.parametrize("name", FRAMEWORKS)
+def test_the_newest_version(name: str, postgres: Postgres, seaweedfs: Service) -> None:
+    pass_in(python_with(name, lowest=False), name, postgres, seaweedfs)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(2 * INSTALL_S_MAX + RUN_S_MAX)
+@pytest.mark.parametrize("name", FRAMEWORKS)
+def test_the_lowest_version(name: str, postgres: Postgres, seaweedfs: Service) -> None:
+    python, framework = python_with(name, lowest=True), FRAMEWORKS[name]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    (required,) = (
+        each
+        for each in project["optional-dependencies"][framework.extra]
+        if each.startswith(f"{framework.package}>=")
+    )
+    look = f"from importlib.metadata import version; print(version({framework.package!r}))"
+    assert run(python, "-c", look).strip() == required.partition(">=")[2]
+    pass_in(python, name, postgres, seaweedfs)
