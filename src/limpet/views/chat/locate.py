@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from limpet.model import JSON
+from limpet.views.chat import claude
 from limpet.views.chat.blocks import read_langchain
 from limpet.views.chat.model import Fields
 
@@ -29,6 +30,7 @@ class MessageList(NamedTuple):
     messages: list[JSON]
     prompt: JSON = None
     prompt_key: str | None = None
+    is_transcript: bool = False
 
 
 class AgentResults(NamedTuple):
@@ -56,6 +58,9 @@ def find_messages(state: JSON) -> MessageList | None:
                 if prompt is None and isinstance(holder.get("instructions"), str):
                     prompt_key, prompt = "instructions", holder["instructions"]
                 return MessageList(_pointer(*path, name), found, prompt, prompt_key)
+        entries = holder.get("entries")
+        if claude.is_transcript(entries):
+            return MessageList(_pointer(*path, "entries"), entries, is_transcript=True)
     return None
 
 

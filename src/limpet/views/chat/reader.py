@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Any, TypeAlias
 
 from limpet.model import JSON
+from limpet.views.chat import claude
 from limpet.views.chat.blocks import (
     KEYED_BLOCKS,
     RESULT_KEYS,
@@ -61,6 +62,8 @@ def read_chat(state: JSON, *, ends: bool = False) -> Chat | None:
     found = find_messages(state)
     if found is not None:
         messages = list(enumerate(found.messages))
+        if found.is_transcript:
+            messages = [each for each in messages if claude.read_entry(each[1]) is not None]
         if ends:
             messages[_END : max(_END, len(messages) - _END)] = []
         turns = [reader.read(each, index) for index, each in messages]
@@ -173,6 +176,7 @@ class _MessageReader:
         if not isinstance(message, dict):
             return ChatTurn(_NO_ROLE, None, (Value(message),), index)
         around: list[Value] = []
+        message = claude.read_entry(message) or message
         inner = message.get("message")
         if "role" not in message and isinstance(inner, dict) and "role" in inner:
             around = rest(message, "message")
