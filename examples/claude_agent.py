@@ -62,11 +62,23 @@ class FakeModel(BaseHTTPRequestHandler):
     def log_message(self, *_: object) -> None: ...
 
 
-async def messages(sessions: LimpetSessionStore) -> list[sdk.SessionMessage]:
-    """Return the saved messages of the conversation that was changed last."""
+def fake_model(folder: str) -> dict[str, str]:
+    """Start the model; return the environment of an agent that uses it and writes to a folder."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), FakeModel)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    return {
+        "ANTHROPIC_BASE_URL": f"http://127.0.0.1:{server.server_port}",
+        "ANTHROPIC_API_KEY": "fake",
+        "CLAUDE_CONFIG_DIR": folder,
+        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+    }
+
+
+async def saved(sessions: LimpetSessionStore) -> list[Any]:
+    """Return the messages of the conversation that was changed last."""
     found = await sdk.list_sessions_from_store(sessions)
     id = found[0].session_id if found else ""
-    return await sdk.get_session_messages_from_store(sessions, id)
+    return [*await sdk.get_session_messages_from_store(sessions, id)]
 
 
 async def talk(options: sdk.ClaudeAgentOptions, *questions: str) -> None:
@@ -89,9 +101,9 @@ async def run(sessions: LimpetSessionStore, options: sdk.ClaudeAgentOptions) -> 
     @sdk.tool("book", "Books a ticket.", {"what": str})
     async def book(given: dict[str, Any]) -> dict[str, Any]:
         if not found:
-            while len(await messages(sessions)) < 4:  # the SDK saves in the background
+            while len(await saved(sessions)) < 4:  # the SDK saves in the background
                 await asyncio.sleep(0.05)
-            print("The process is killed while it books. Run it again!", flush=True)
+            print("Killed while it books. Run it again!", flush=True)
             os.killpg(0, signal.SIGKILL)
         return {"content": [{"type": "text", "text": f"booked {given['what']}"}]}
 
@@ -102,13 +114,13 @@ async def run(sessions: LimpetSessionStore, options: sdk.ClaudeAgentOptions) -> 
         await talk(options, "How do I get to Lisbon?", "Book it, please.")
 
     print(f"Found a conversation: {found[0].summary}")
-    for each in await messages(sessions):
+    for each in await saved(sessions):
         print(f"  saved: {each.type} {json.dumps(each.message['content'])[:60]}")
     options.resume = found[0].session_id
     await talk(options, "There was a power cut. Book it again, please.")
 
     print("A fork of it, after the first answer")
-    at = (await messages(sessions))[1].uuid
+    at = (await saved(sessions))[1].uuid
     fork = await sdk.fork_session_via_store(sessions, options.resume, up_to_message_id=at)
     options.resume = fork.session_id
     await talk(options, "Is there something faster?")
@@ -117,25 +129,19 @@ async def run(sessions: LimpetSessionStore, options: sdk.ClaudeAgentOptions) -> 
 
 
 def main(url: str) -> None:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), FakeModel)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
     with limpet.open(url) as store, tempfile.TemporaryDirectory() as folder:
+        sessions = LimpetSessionStore(store)
         options = sdk.ClaudeAgentOptions(
-            session_store=LimpetSessionStore(store),
+            session_store=sessions,
             session_store_flush="eager",  # what is said is saved at once, not once a turn
+            env=fake_model(folder),
             model="fake",
             tools=[],
             allowed_tools=[BOOK],
             setting_sources=[],
             stderr=lambda line: None,
-            env={
-                "ANTHROPIC_BASE_URL": f"http://127.0.0.1:{server.server_port}",
-                "ANTHROPIC_API_KEY": "fake",
-                "CLAUDE_CONFIG_DIR": folder,
-                "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
-            },
         )
-        asyncio.run(run(LimpetSessionStore(store), options))
+        asyncio.run(run(sessions, options))
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import AsyncIterator, Mapping
-from typing import Any, cast
+from typing import Any
 
 from claude_agent_sdk import (
     SessionKey,
@@ -59,7 +59,7 @@ class LimpetSessionStore(SessionStore):
     async def load(self, key: SessionKey) -> list[SessionStoreEntry] | None:
         """Return the entries in the order in which they were appended, None if there are none."""
         found = await self._log(key).read()
-        return None if found is None else [_restored(each) for each in found]
+        return found and [_restored(each) if _EXACT in each else each for each in found]
 
     async def list_sessions(self, project_key: str) -> list[SessionStoreListEntry]:
         """Return the sessions of a project. Reads no transcript."""
@@ -89,17 +89,14 @@ class LimpetSessionStore(SessionStore):
 
     async def list_subkeys(self, key: SessionListSubkeysKey) -> list[str]:
         """Return the subpaths of a session."""
-        session_id = self.scope({**key}).session_id
-        scopes = self._store.scopes(session_id, kind=KIND)
+        scopes = self._store.scopes(_session(key), kind=KIND)
         names = [each.key.scope_id async for each in scopes]
         return [name.removeprefix(f"{_MAIN}/") for name in names if name.startswith(f"{_MAIN}/")]
 
     def scope(self, key: SessionKey) -> AsyncScope[Any]:
         """Return the scope of a transcript: its history, to prune, compare or restore."""
-        session_id = _project(key) + _escape(_text(key, "session_id"))
-        if _is_main(key):
-            return self._store.scope(session_id, _MAIN, KIND)
-        return self._store.scope(session_id, f"{_MAIN}/{_text(key, 'subpath')}", KIND)
+        scope_id = _MAIN if _is_main(key) else f"{_MAIN}/{_text(key, 'subpath')}"
+        return self._store.scope(_session(key), scope_id, KIND)
 
     def _log(self, key: SessionKey) -> Log:
         scope = self.scope(key)
@@ -151,7 +148,7 @@ class LimpetSessionStore(SessionStore):
     ) -> SnapshotRef | None:
         """Return the first snapshot of the session that has the entry from which a fork begins."""
         session_id, uuid = origin.get("sessionId"), origin.get("messageUuid")
-        if not isinstance(session_id, str) or not session_id:
+        if not (isinstance(session_id, str) and session_id and isinstance(uuid, str)):
             return None
         scope = self.scope({"project_key": key["project_key"], "session_id": session_id})
         ids = [id async for id in scope.ids()]  # the store minted them: in the order of saving
@@ -194,7 +191,7 @@ def _uuid(entry: SessionStoreEntry) -> str | None:
     return uuid if isinstance(uuid, str) else None
 
 
-def _storable(entry: SessionStoreEntry) -> SessionStoreEntry:
+def _storable(entry: SessionStoreEntry) -> Any:
     """Return an entry as it can be stored, with its exact text if that is not the same.
 
     JavaScript may cut a text inside a character: half a surrogate pair cannot be stored.
@@ -204,9 +201,8 @@ def _storable(entry: SessionStoreEntry) -> SessionStoreEntry:
     return entry if whole == text else {**json.loads(whole), _EXACT: json.dumps(entry)}
 
 
-def _restored(entry: SessionStoreEntry) -> SessionStoreEntry:
-    exact = entry.get(_EXACT)
-    return cast(SessionStoreEntry, json.loads(exact)) if isinstance(exact, str) else entry
+def _restored(entry: dict[str, str]) -> Any:
+    return json.loads(entry[_EXACT])
 
 
 def _is_main(key: SessionKey) -> bool:
@@ -226,6 +222,10 @@ def _project(key: Mapping[str, object]) -> str:
     The SDK's project keys begin with a hyphen, which a command line would take for an option.
     """
     return f"{FACADE}/{_escape(_text(key, 'project_key'))}/"
+
+
+def _session(key: Mapping[str, object]) -> str:
+    return _project(key) + _escape(_text(key, "session_id"))
 
 
 def _escape(text: str) -> str:
