@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import claude_agent_sdk as sdk
+import pytest
 
 import limpet
 from examples.claude_agent import fake_model, talk
@@ -10,6 +11,7 @@ from limpet.compat.claude import LimpetSessionStore
 from tests.frameworks.claude.keys import key
 
 
+@pytest.mark.slow
 async def test_a_conversation_goes_on_from_the_store(memory: limpet.Store, tmp_path: Path) -> None:
     sessions = LimpetSessionStore(memory)
     options = sdk.ClaudeAgentOptions(
