@@ -7,6 +7,7 @@ one is answered; the other gets 409, reads what is new, and asks again.
 
 import asyncio
 from contextlib import asynccontextmanager
+from uuid import uuid4
 
 from fastapi import FastAPI, HTTPException
 
@@ -48,7 +49,11 @@ async def ask(chat_id: str, text: str):
 
 
 @app.post("/chats/{chat_id}/fork")
-async def fork(chat_id: str, turns: int, to: str):
-    """Begin a new chat that has the first turns of this one."""
-    history = [info async for info in app.state.store.scope(chat_id).history()]
-    await app.state.store.scope(chat_id).fork(history[-turns], to=to)
+async def fork(chat_id: str, turns: int):
+    """Begin a new chat with the first turns of this one."""
+    chat, copy = app.state.store.scope(chat_id), uuid4().hex
+    history = [info async for info in chat.history()]
+    if not 0 < turns <= len(history):
+        raise HTTPException(404, "there is no such turn")
+    await chat.fork(history[-turns], to=copy)
+    return {"chat_id": copy}

@@ -37,12 +37,13 @@ pipeline.add_component("write", Write())
 pipeline.connect("read", "write")
 
 
-def run(scope):
+def run(scope, data):
     """Go on from the last snapshot, or begin. Haystack takes one where it pauses or fails."""
     last, names = scope.load(), list(pipeline.graph.nodes)
     snapshot = PipelineSnapshot.from_dict(last.state) if last else None
-    data, keep = {"topic": "limpets"}, {"snapshot_callback": lambda s: scope.save(s.to_dict()).id}
-    for name in names[names.index(snapshot.break_point.component_name) + 1 if last else 0 :]:
+    keep = {"snapshot_callback": lambda snapshot: scope.save(snapshot.to_dict()).id}
+    begin = names.index(snapshot.break_point.component_name) + 1 if snapshot else 0
+    for name in names[begin:]:
         try:  # pause before each component
             pipeline.run(data, break_point=Breakpoint(name), pipeline_snapshot=snapshot, **keep)
         except BreakpointException as paused:
@@ -52,8 +53,7 @@ def run(scope):
 
 with limpet.open() as store:  # $LIMPET_URL, or else limpet.db in this folder
     report = store.scope("report")
-    print(run(report))
+    print(run(report, {"topic": "limpets"}))
     state = report.load().state  # as it was before the writing
-    facts = state["pipeline_state"]["inputs"]["serialized_data"]["write"]["facts"]
-    facts[0]["value"] = "they graze"
-    print(run(report.fork(report.load(), patch=state)))
+    state["pipeline_state"]["inputs"]["serialized_data"]["write"]["facts"][0]["value"] = "they move"
+    print(run(report.fork(report.load(), patch=state), {}))

@@ -32,7 +32,7 @@ class Report(Workflow):
 async def run(scope, answer):
     """Go on from the last saved context, or begin."""
     workflow, last = Report(), await scope.load()
-    resumed = last is not None and last.status != "StopEvent"
+    resumed = last is not None and last.state["is_running"]
     context = Context.from_dict(workflow, last.state) if resumed else Context(workflow)
     handler = workflow.run(ctx=context)
     if resumed and not any(s["queue"] or s["in_progress"] for s in last.state["workers"].values()):

@@ -31,7 +31,7 @@ def book(what):
 def next_message(messages):
     """Run the first tool call that has no result; if there is none, ask the model."""
     done = {message.get("tool_call_id") for message in messages}
-    for call in [call for message in messages for call in message.get("tool_calls", [])]:
+    for call in [call for message in messages for call in message.get("tool_calls") or []]:
         if call["id"] not in done:
             result = book(**json.loads(call["function"]["arguments"]))
             return {"role": "tool", "tool_call_id": call["id"], "content": result}
@@ -41,7 +41,7 @@ def next_message(messages):
 def answer(chat):
     """Go on after the last saved message, until the model has answered."""
     messages = chat.load().state["messages"]
-    while messages[-1]["role"] != "assistant" or "tool_calls" in messages[-1]:
+    while messages[-1]["role"] != "assistant" or messages[-1].get("tool_calls"):
         messages.append(next_message(messages))
         chat.append("messages", messages[-1:])  # on the disk before the next step
     return messages[-1]["content"]
@@ -52,6 +52,6 @@ with limpet.open() as store:  # $LIMPET_URL, or else limpet.db in this folder
     if chat.load() is None:
         chat.save({"messages": [{"role": "user", "content": "To Lisbon, please."}]})
     print(answer(chat))
-    trial = chat.fork(list(chat.history())[2])  # the newest is [0]: back to before the hotel
+    trial = chat.fork(list(chat.history())[2])  # the newest is [0]; go back to before the hotel
     trial.append("messages", [{"role": "tool", "tool_call_id": "call_1", "content": "no hotel"}])
     print("Else:", answer(trial))
