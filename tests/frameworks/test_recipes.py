@@ -3,7 +3,6 @@
 To make that environment and run them all: `pytest tests/frameworks/test_recipes.py`.
 """
 
-import fcntl
 import json
 import os
 import signal
@@ -19,7 +18,7 @@ import pytest
 import urllib3
 
 import limpet
-from tests.environments import BENCH, INSTALL_S_MAX, ROOT, limpet_with, python_of
+from tests.environments import INSTALL_S_MAX, ROOT, limpet_with, python_of
 from tests.frameworks.kit import shown
 from tests.servers.service import free_port
 from tests.waiting import until
@@ -40,11 +39,8 @@ pytestmark = pytest.mark.timeout(2 * INSTALL_S_MAX + 4 * RUN_S_MAX)
 
 @pytest.fixture(scope="session")
 def python() -> Path:
-    """The Python of the environment; tests in several processes share it."""
-    BENCH.mkdir(exist_ok=True)
-    with (BENCH / "recipes.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        return python_of("recipes", (*limpet_with("cli"), *FRAMEWORKS))
+    """The Python of the environment."""
+    return python_of("recipes", (*limpet_with("cli"), *FRAMEWORKS))
 
 
 @pytest.fixture
