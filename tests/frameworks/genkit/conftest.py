@@ -24,7 +24,7 @@ def sessions_on(engine: str, stores: Stores) -> LimpetSessionStore:
     desk = stores.desk(engine)
 
     def prefix_of(context: Any) -> str:
-        return desk.tenant + (context or {}).get("tenant", "")
+        return f"{desk.tenant}{(context or {}).get('tenant', '')}"
 
     return LimpetSessionStore(desk.store, prefix_of=prefix_of)
 

@@ -111,3 +111,13 @@ async def all_of(stream: AsyncIterator[SnapshotStatus]) -> list[SnapshotStatus]:
     """Read a stream to its end."""
     async with asyncio.timeout(WAIT_S_MAX):
         return [each async for each in stream]
+
+
+def custom_of(snapshot: SessionSnapshot) -> Any:
+    assert snapshot.state is not None
+    return snapshot.state.custom
+
+
+def counting(current: SessionSnapshot | None) -> SessionSnapshot:
+    """Add one to the number in the state."""
+    return row("n", custom={"n": (custom_of(current)["n"] if current else 0) + 1}, status=PENDING)

@@ -18,6 +18,7 @@ from tests.frameworks.genkit.rows import (
     all_of,
     at,
     changing,
+    custom_of,
     get,
     latest,
     put,
@@ -122,13 +123,11 @@ async def test_what_a_function_raises(any_sessions: Watched) -> None:
 async def test_values_are_copies(any_sessions: Watched) -> None:
     given = row("a", custom={"list": [1]})
     await put(any_sessions, given)
-    assert given.state is not None
-    given.state.custom["list"].append(2)
+    custom_of(given)["list"].append(2)
     found = await get(any_sessions, "a")
-    assert found.state is not None
-    assert found.state.custom == {"list": [1]}
-    found.state.custom["list"].append(3)
-    assert (await get(any_sessions, "a")).state != found.state
+    assert custom_of(found) == {"list": [1]}
+    custom_of(found)["list"].append(3)
+    assert custom_of(await get(any_sessions, "a")) == {"list": [1]}
 
 
 async def test_the_newest_of_several_leaves(any_sessions: Watched) -> None:
@@ -149,7 +148,9 @@ async def test_parents_in_a_circle(any_sessions: Watched) -> None:
 async def test_the_whole_chain_is_kept(any_sessions: Watched) -> None:
     for number in range(5):
         parent = f"t{number - 1}" if number else None
-        await put(any_sessions, row(f"t{number}", f"turn {number}", parent_id=parent, second=number))
+        await put(
+            any_sessions, row(f"t{number}", f"turn {number}", parent_id=parent, second=number)
+        )
     for number in range(5):
         assert text_of(await get(any_sessions, f"t{number}")) == f"turn {number}"
 
@@ -209,7 +210,7 @@ async def test_branches_can_be_refused(memory: limpet.Store) -> None:
     assert await get(strict, "a")
 
 
-@pytest.mark.parametrize("id", ["../x", "a/b", r"a\b", ".", "..", "a%2Fb", "ünï 🎉", "."])
+@pytest.mark.parametrize("id", ["../x", "a/b", r"a\b", ".", "..", "a%2Fb", "ünï 🎉"])
 async def test_any_id_is_safe(memory: limpet.Store, id: str) -> None:
     sessions = LimpetSessionStore(memory)
     await put(sessions, row(id, session_id=id))

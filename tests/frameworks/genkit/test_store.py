@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from genkit import GenkitError
-from genkit.exp.agent import SessionSnapshot, SnapshotStatus
+from genkit.exp.agent import SnapshotStatus
 from pydantic import BaseModel
 
 import limpet
@@ -23,6 +23,8 @@ from tests.frameworks.genkit.rows import (
     all_of,
     at,
     changing,
+    counting,
+    custom_of,
     get,
     latest,
     put,
@@ -43,16 +45,6 @@ RICH: Any = {
     "big": 2**80,
     "float": 1.0,
 }
-
-
-def custom_of(snapshot: SessionSnapshot) -> Any:
-    assert snapshot.state is not None
-    return snapshot.state.custom
-
-
-def counting(current: SessionSnapshot | None) -> SessionSnapshot:
-    """Add one to the number in the state."""
-    return row("n", custom={"n": (custom_of(current)["n"] if current else 0) + 1}, status=PENDING)
 
 
 # What is stored
