@@ -21,7 +21,7 @@ from genkit import GenkitError
 from genkit.exp.agent import SessionSnapshot, SnapshotStatus
 from pydantic import ValidationError
 
-from limpet.api.aio_scope import AsyncScope
+from limpet.api.scope import Scope
 from limpet.compat.genkit import rules
 from limpet.compat.genkit.records import SessionSnapshot as Record
 from limpet.compat.genkit.rules import Row
@@ -68,7 +68,7 @@ class LimpetSessionStore(Sessions[Any]):
         `expired`.
         """
         with _genkit_errors():
-            row = await self._get(AsyncScope.load, snapshot_id, session_id, context)
+            row = await self._get(Scope.load, snapshot_id, session_id, context)
             return None if row is None else _snapshot_of(row)
 
     async def save_snapshot(

@@ -3,9 +3,11 @@
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, Generic, TypeAlias
 
 from limpet.api.aio_scope import AsyncScope
+from limpet.api.scope import Scope
 from limpet.api.store import AsyncStore, Store
 from limpet.api.verbs import check_prefix, matching
 from limpet.compat.contention import Contention
@@ -28,6 +30,7 @@ from limpet.protocol import Query
 
 Given: TypeAlias = SessionSnapshot[S] | Mapping[str, Any] | None
 Mutator: TypeAlias = Callable[[SessionSnapshot[S] | None], Given[S] | Awaitable[Given[S]]]
+Read: TypeAlias = Callable[[Scope, str | None], SnapshotInfo | None]
 Callback: TypeAlias = Callable[[SessionSnapshot[S]], object]
 
 
@@ -57,11 +60,11 @@ class Sessions(Generic[S]):
         check_prefix(tenant.prefix, "the tenant")
         return tenant
 
-    # Reading
+    # Reading. The methods that are not async wait for the storage: they run in the pool.
 
     async def _get(
         self,
-        read: Callable[[AsyncScope, str], Awaitable[SnapshotInfo | None]],
+        read: Read,
         snapshot_id: str | None,
         session_id: str | None,
         context: Context,
@@ -69,25 +72,33 @@ class Sessions(Generic[S]):
         if bool(snapshot_id) == bool(session_id):
             raise InvalidInput("give either a snapshot_id or a session_id")
         tenant = self._tenant(context)
-        while True:
-            if snapshot_id:
-                there = await self._locate(tenant, check_id("snapshot_id", snapshot_id))
-            else:
-                there = await self._latest(tenant, check_id("session_id", session_id))
-            if there is None:
-                return None
-            found = await read(self._store.scope(*there.scope), there.id)
-            if found is not None:  # otherwise deleted meanwhile: another may be the latest now
-                return self._read(tenant, found)
+        find: Callable[[], SnapshotInfo | None]
+        if snapshot_id:
+            id = check_id("snapshot_id", snapshot_id)
+            find = partial(self._by_id, read, tenant, id)
+        else:
+            find = partial(self._latest, read, tenant, check_id("session_id", session_id))
+        found = await self._store.driver.offload(find)
+        return None if found is None else self._read(tenant, found)
+
+    def _by_id(self, read: Read, tenant: Tenant, snapshot_id: str) -> SnapshotInfo | None:
+        while (there := self._find(tenant, snapshot_id)) is not None:
+            found = read(self._store.sync.scope(*there.scope), there.id)
+            if found is not None:  # otherwise deleted meanwhile, and perhaps saved again
+                return found
+        return None
 
     async def _locate(self, tenant: Tenant, snapshot_id: str) -> SnapshotRef | None:
+        return await self._store.driver.offload(self._find, tenant, snapshot_id)
+
+    def _find(self, tenant: Tenant, snapshot_id: str) -> SnapshotRef | None:
         """Find a snapshot of the tenant: in the scope `main`, else the last saved one.
 
         `find` would return the last saved one only, which may be another tenant's.
         """
         elsewhere: SnapshotRef | None = None
         walk = matching(Query(prefix=tenant.prefix, id=snapshot_id))
-        async for each in self._store.driver.stream(walk):
+        for each in self._store.sync.driver.stream(walk):
             session_id = tenant.session_of(each.session_id)
             if session_id is None or each.scope.kind != KIND:
                 continue
@@ -97,21 +108,26 @@ class Sessions(Generic[S]):
             elsewhere = elsewhere or there
         return elsewhere
 
-    async def _latest(self, tenant: Tenant, session_id: str) -> SnapshotRef | None:
-        scope = self._store.scope(*tenant.scope(session_id))
-        head = await scope.info()
-        if head is None:
-            return None
+    def _latest(self, read: Read, tenant: Tenant, session_id: str) -> SnapshotInfo | None:
+        scope = self._store.sync.scope(*tenant.scope(session_id))
+        while (head := read(scope, None)) is not None:
+            id = self._latest_id(scope, head, session_id)
+            found = head if id == head.id else read(scope, id)
+            if found is not None:  # otherwise deleted meanwhile: another may be the latest now
+                return found
+        return None
+
+    def _latest_id(self, scope: Scope, head: SnapshotInfo, session_id: str) -> str:
         by_leaf = self._policy == "leaf"
         infos = scope.leaves() if by_leaf else scope.history()
-        rows = [mapping.summary_of(info, session_id) async for info in infos]
+        rows = [mapping.summary_of(info, session_id) for info in infos]
         if not head.kept:  # a draft of another program
             rows = [row for row in rows if not by_leaf or row.snapshot_id != head.parent_id]
             rows.append(mapping.summary_of(head, session_id))
         if not rows:  # none is a leaf, so the parents form a circle
-            rows = [mapping.summary_of(info, session_id) async for info in scope.history()]
+            rows = [mapping.summary_of(info, session_id) for info in scope.history()]
         chosen = rules.latest(rows, session_id, policy=self._policy, reject_branching=self._rejects)
-        return None if chosen is None else SnapshotRef(scope.key, chosen.snapshot_id or "")
+        return head.id if chosen is None or chosen.snapshot_id is None else chosen.snapshot_id
 
     def _read(self, tenant: Tenant, info: SnapshotInfo) -> SessionSnapshot[S]:
         row = mapping.row_of(info, tenant.session_of(info.session_id) or info.session_id)
@@ -232,7 +248,7 @@ class SessionStore(Sessions[S]):
             Corrupt: the state fails its check. A snapshot damaged otherwise is not found, and is
                 not overwritten either.
         """
-        return await self._get(AsyncScope.load, snapshot_id, session_id, context)
+        return await self._get(Scope.load, snapshot_id, session_id, context)
 
     async def get_metadata(
         self,
@@ -242,7 +258,7 @@ class SessionStore(Sessions[S]):
         context: Context = None,
     ) -> SessionSnapshot[S] | None:
         """As `get_snapshot`, without reading the state, which is ABSENT."""
-        return await self._get(AsyncScope.info, snapshot_id, session_id, context)
+        return await self._get(Scope.info, snapshot_id, session_id, context)
 
     async def save_snapshot(
         self, snapshot_id: str | None, mutator: Mutator[S], *, context: Context = None
