@@ -22,7 +22,7 @@ ABOUT = (
     "The package has no store in a database, so this is its store in files: one for each snapshot, "
     "which are not synced to the disk. A turn is what an agent does in one: it reads the latest "
     "snapshot of the session, and saves one with two messages more. An agent that continues by "
-    "`snapshot_id` reads only that file: then both sides take the same time at turn 200."
+    "`snapshot_id` reads only that file: then both sides take about the same time at turn 200."
 )
 
 SESSION = "chat"
