@@ -1,10 +1,10 @@
 """Pydantic AI's `ConversationStore` on every engine."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from heapq import nlargest
-from itertools import pairwise
-from typing import Any, NamedTuple, TypeAlias
+from itertools import chain, pairwise
+from typing import Any, NamedTuple
 
 from pydantic import TypeAdapter, ValidationError
 from pydantic_ai.conversation_store import (
@@ -13,33 +13,47 @@ from pydantic_ai.conversation_store import (
     ConversationRecord,
     ConversationStore,
 )
-from pydantic_ai.messages import ModelMessagesTypeAdapter
+from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter
+from typing_extensions import TypedDict
 
 from limpet.api.scope import Scope
 from limpet.api.store import AsyncStore, Store
+from limpet.backends.support.recent import Recent
 from limpet.compat.logs import KIND
 from limpet.compat.wire import check_store
 from limpet.core import codec, limits
 from limpet.errors import AlreadyExists, Conflict, Corrupt, InvalidInput, NotFound
-from limpet.model import HEAD, JSON, SnapshotInfo
+from limpet.model import HEAD, JSON, Parent, SnapshotInfo
 
 _FACADE = "pydantic_ai"
 _SCOPE_ID = "main"
 _KEY = "messages"
+_HEADS_MAX = 256
 _ENTRY = "entry"
 """The value of a label that is named after an entry."""
 
 _RECORD: TypeAdapter[ConversationRecord] = TypeAdapter(ConversationRecord)
 
-Item: TypeAlias = dict[str, Any]
-"""An entry as it is stored: `id` and `message`. The entry before it is its parent."""
+
+class _Item(TypedDict):
+    """An entry as it is stored. The entry before it is its parent."""
+
+    id: str
+    message: ModelMessage
+
+
+class _State(TypedDict):
+    messages: list[_Item]
+
+
+_STATE: TypeAdapter[_State] = TypeAdapter(_State)
 
 
 class _Line(NamedTuple):
-    """A history from its first entry on, and a snapshot whose state begins with it."""
+    """A history from its first entry on, as an encoded state, and the snapshot that has it."""
 
     snapshot: SnapshotInfo
-    items: list[Item]
+    body: bytes
 
 
 class LimpetConversationStore(ConversationStore):
@@ -56,6 +70,9 @@ class LimpetConversationStore(ConversationStore):
 
     def __init__(self, store: Store | AsyncStore) -> None:
         self._store = check_store(store).aio
+        # By the revision of the record and by the entry: what follows a `read_record` need not
+        # look for its head again. Outdated ones are harmless: they lead to nothing, or a conflict.
+        self._heads: Recent[str, SnapshotInfo] = Recent(_HEADS_MAX)
 
     async def read_record(self, conversation_id: str) -> ConversationRecord | None:
         """Return the record of a conversation, None if there is none.
@@ -64,7 +81,13 @@ class LimpetConversationStore(ConversationStore):
             Corrupt: another program saved something else under this id.
         """
         head = await _scope(self._store, conversation_id).info()
-        return None if head is None else _record_of(head)
+        if head is None:
+            return None
+        record = _record_of(head)
+        self._heads.put(record.revision, head)
+        if record.head_id is not None:
+            self._heads.put(record.head_id, head)
+        return record
 
     async def read_records(
         self, *, scope: str | None = None, limit: int | None = None
@@ -75,7 +98,9 @@ class LimpetConversationStore(ConversationStore):
         """
 
         def read(store: Store) -> list[ConversationRecord]:
-            found = (each for each, _ in _records(store) if scope in (None, each.scope))
+            heads = (each.head for each in store.scopes(kind=KIND) if each.key[1] == _SCOPE_ID)
+            records = (_try_record(head) for head in heads if head is not None)
+            found = (each for each in records if each and scope in (None, each.scope))
             if limit is None:
                 return sorted(found, key=_updated_at, reverse=True)
             return nlargest(limit, found, key=_updated_at)
@@ -100,9 +125,10 @@ class LimpetConversationStore(ConversationStore):
             InvalidInput: the new entries are not the end of the record's history.
         """
         _check_chain(record, new_entries)
+        seen = None if expected_revision is None else self._heads.get(expected_revision)
         try:
             await self._store.run(
-                lambda store: _write(store, record, new_entries, expected_revision)
+                lambda store: _write(store, record, new_entries, expected_revision, seen)
             )
         except (AlreadyExists, Conflict, NotFound) as cause:
             raise ConversationConflict(record.conversation_id) from cause
@@ -143,9 +169,10 @@ class LimpetConversationStore(ConversationStore):
         """
         if head_id is None or limit == 0:
             return []
+        seen = self._heads.get(head_id)
 
         def read(store: Store) -> list[ConversationEntry]:
-            found = _find(store, head_id)
+            found = _find(store, head_id, [] if seen is None else [seen])
             if found is None:
                 raise KeyError(head_id)
             return _entries_of(found, limit)
@@ -163,9 +190,10 @@ def _write(
     record: ConversationRecord,
     new_entries: Sequence[ConversationEntry],
     expected_revision: str | None,
+    seen: SnapshotInfo | None,
 ) -> None:
     scope: Scope = _scope(store, record.conversation_id)
-    head = scope.info()
+    head = seen if seen is not None and seen.scope == scope.key else scope.info()
     stored = None if head is None else _record_of(head)
     if (None if stored is None else stored.revision) != expected_revision:
         raise ConversationConflict(record.conversation_id)
@@ -184,10 +212,12 @@ def _write(
     if after is None:
         scope.save({_KEY: items}, parent=None, labels=labels, metadata=metadata, expect=expect)
         return
-    found = _find(store, after)
+    # Where it is most likely, and for a fork where it says that it comes from.
+    near = scope if head is not None else _scope(store, record.forked_from or scope.session_id)
+    found = _find(store, after, _candidates(near, after))
     if found is None:
         raise ConversationConflict(record.conversation_id)
-    state = {_KEY: [*found.items, *items]}
+    state = {_KEY: [*_items_in(found), *items]}
     if head is None:
         # A copy of another conversation. The step fails if that is deleted meanwhile.
         store.scope(*found.snapshot.scope).fork(
@@ -199,7 +229,8 @@ def _write(
             metadata=metadata,
         )
         return
-    parent = found.snapshot if found.snapshot.scope == scope.key else HEAD
+    is_own = found.snapshot.scope == scope.key
+    parent: Parent | SnapshotInfo = found.snapshot if is_own else HEAD
     scope.save(state, parent=parent, labels=labels, metadata=metadata, expect=expect)
 
 
@@ -217,70 +248,90 @@ def _labels(ids: Sequence[str | None]) -> dict[str, str]:
     return {each: _ENTRY for each in ids[-limits.LABELS_MAX :] if each is not None}
 
 
-def _find(store: Store, entry_id: str) -> _Line | None:
-    """Return the history up to an entry, from any snapshot that has it."""
+def _find(store: Store, entry_id: str, first: Iterable[SnapshotInfo]) -> _Line | None:
+    """Return the history up to an entry, from one of the `first` snapshots or any that has it."""
     damaged: Corrupt | None = None
-    for info in _candidates(store, entry_id):
+    for info in chain(first, _candidates_anywhere(store, entry_id)):
         try:
-            found = store.scope(*info.scope).load(info.id)
-            items = [] if found is None else _items_in(found.state, info)
+            line = _line_to(store, info, entry_id)
         except Corrupt as error:
             damaged = error  # another snapshot may have the entry as well
             continue
-        for end in range(len(items), 0, -1):
-            if items[end - 1]["id"] == entry_id:
-                return _Line(info, items[:end])
+        if line is not None:
+            return line
     if damaged is not None:
         raise damaged
     return None
 
 
-def _candidates(store: Store, entry_id: str) -> Iterator[SnapshotInfo]:
-    """Yield the snapshots labelled with an entry, then the ends of the lines of all conversations.
-
-    Together these hold every entry that a conversation has.
-    """
+def _candidates_anywhere(store: Store, entry_id: str) -> Iterator[SnapshotInfo]:
     yield from store.history(labels={entry_id: _ENTRY})
-    for record, head in _records(store):
-        yield head
-        for tip in record.branches:
-            yield from store.scope(*head.scope).history(labels={tip: _ENTRY}, limit=1)
-
-
-def _records(store: Store) -> Iterator[tuple[ConversationRecord, SnapshotInfo]]:
-    """Yield all conversations with their heads; what is not one of Pydantic AI is skipped."""
     for each in store.scopes(kind=KIND):
-        if each.head is None or each.key.scope_id != _SCOPE_ID:
-            continue
-        try:
-            yield _record_of(each.head), each.head
-        except Corrupt:
-            continue
+        yield from _candidates(store.scope(*each.key), entry_id)
+
+
+def _candidates(scope: Scope, entry_id: str) -> Iterator[SnapshotInfo]:
+    """Yield the snapshots of a conversation that may have an entry, the most likely ones first.
+
+    Those at the ends of its lines hold every entry that it has.
+    """
+    yield from scope.history(labels={entry_id: _ENTRY}, limit=1)
+    head = scope.info()
+    record = None if head is None else _try_record(head)
+    if head is None or record is None:
+        return
+    yield head
+    for tip in record.branches:
+        yield from scope.history(labels={tip: _ENTRY}, limit=1)
+
+
+def _line_to(store: Store, info: SnapshotInfo, entry_id: str) -> _Line | None:
+    """Return the state of a snapshot, without what comes after an entry; None if it has not it."""
+    found = store.driver.run(lambda backend: backend.read_snapshots(info.scope, [info.id]))
+    if not found:
+        return None  # deleted meanwhile
+    whole = _Line(info, found[0][1])
+    if _record_of(info).head_id == entry_id:
+        return whole
+    items = _items_in(whole)
+    for end in range(len(items), 0, -1):
+        if items[end - 1]["id"] == entry_id:
+            return _Line(info, codec.encode({_KEY: items[:end]}))
+    return None
 
 
 def _record_of(head: SnapshotInfo) -> ConversationRecord:
+    record = _try_record(head)
+    if record is None:
+        raise _foreign(head)
+    return record
+
+
+def _try_record(head: SnapshotInfo) -> ConversationRecord | None:
+    """Return the record in a snapshot; None if it is not one of Pydantic AI."""
     facts = head.metadata.get(_FACADE)
-    if isinstance(facts, dict):
-        try:
-            return _RECORD.validate_python({**facts, "conversation_id": head.session_id})
-        except ValidationError:
-            pass  # its text has parts of the conversation
-    raise _foreign(head)
+    if not isinstance(facts, dict):
+        return None
+    try:
+        return _RECORD.validate_python({**facts, "conversation_id": head.session_id})
+    except ValidationError:
+        return None
 
 
 def _updated_at(record: ConversationRecord) -> datetime:
     return record.updated_at
 
 
-def _items_of(entries: Sequence[ConversationEntry]) -> list[Item]:
+def _items_of(entries: Sequence[ConversationEntry]) -> list[JSON]:
     messages = ModelMessagesTypeAdapter.dump_python([e.message for e in entries], mode="json")
     return [{"id": e.id, "message": each} for e, each in zip(entries, messages, strict=True)]
 
 
-def _items_in(state: JSON, info: SnapshotInfo) -> list[Item]:
+def _items_in(line: _Line) -> list[JSON]:
+    state = codec.decode(line.body)
     items = state.get(_KEY) if isinstance(state, dict) else None
     if not isinstance(items, list) or not all(map(_is_item, items)):
-        raise _foreign(info)
+        raise _foreign(line.snapshot)
     return items
 
 
@@ -289,20 +340,19 @@ def _is_item(value: JSON) -> bool:
 
 
 def _entries_of(line: _Line, limit: int | None) -> list[ConversationEntry]:
-    begin = 0 if limit is None else max(0, len(line.items) - limit)
-    items = line.items[begin:]
-    # As JSON: bytes are base64 there.
-    encoded = codec.encode([each["message"] for each in items])
+    body = line.body
+    if limit is not None:  # and the one before them, which is the parent of the first
+        body = codec.encode({_KEY: _items_in(line)[-limit - 1 :]})
     try:
-        messages = ModelMessagesTypeAdapter.validate_json(encoded)
+        items = _STATE.validate_json(body)["messages"]
     except ValidationError:
-        raise _foreign(line.snapshot) from None
-    parent_id = line.items[begin - 1]["id"] if begin else None
-    entries = []
-    for item, message in zip(items, messages, strict=True):
-        entries.append(ConversationEntry(id=item["id"], parent_id=parent_id, message=message))
-        parent_id = item["id"]
-    return entries
+        raise _foreign(line.snapshot) from None  # its text has parts of the conversation
+    parents = [None, *(each["id"] for each in items)]
+    entries = [
+        ConversationEntry(id=each["id"], parent_id=parent_id, message=each["message"])
+        for parent_id, each in zip(parents, items, strict=False)
+    ]
+    return entries if limit is None else entries[-limit:]
 
 
 def _foreign(info: SnapshotInfo) -> Corrupt:
