@@ -1,9 +1,9 @@
 """Pydantic AI's `ConversationStore` on every engine."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime
 from heapq import nlargest
 from itertools import chain, pairwise
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from pydantic import TypeAdapter, ValidationError
@@ -32,6 +32,7 @@ _HEADS_MAX = 256
 _ENTRY = "entry"
 """The value of a label that is named after an entry."""
 
+_UPDATED_AT = attrgetter("updated_at")
 _RECORD: TypeAdapter[ConversationRecord] = TypeAdapter(ConversationRecord)
 
 
@@ -102,8 +103,8 @@ class LimpetConversationStore(ConversationStore):
             records = (_try_record(head) for head in heads if head is not None)
             found = (each for each in records if each and scope in (None, each.scope))
             if limit is None:
-                return sorted(found, key=_updated_at, reverse=True)
-            return nlargest(limit, found, key=_updated_at)
+                return sorted(found, key=_UPDATED_AT, reverse=True)
+            return nlargest(limit, found, key=_UPDATED_AT)
 
         return await self._store.run(read)
 
@@ -316,10 +317,6 @@ def _try_record(head: SnapshotInfo) -> ConversationRecord | None:
         return _RECORD.validate_python({**facts, "conversation_id": head.session_id})
     except ValidationError:
         return None
-
-
-def _updated_at(record: ConversationRecord) -> datetime:
-    return record.updated_at
 
 
 def _items_of(entries: Sequence[ConversationEntry]) -> list[JSON]:
