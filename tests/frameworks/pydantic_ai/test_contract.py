@@ -22,6 +22,7 @@ from pydantic_ai.messages import (
     UserPromptPart,
 )
 from pydantic_ai.usage import RunUsage
+
 from tests.frameworks.pydantic_ai.chats import (
     asked,
     entries_after,
