@@ -108,6 +108,7 @@ async def test_a_question_waits_in_the_store(memory: limpet.Store) -> None:
         await conversations.save(late)
 
 
+@pytest.mark.slow  # it imports Pydantic AI once more
 async def test_another_process_answers(places: Places) -> None:
     url = places.url("sqlite")
     with limpet.open(url) as store:

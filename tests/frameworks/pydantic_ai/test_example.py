@@ -25,5 +25,6 @@ def test_the_example(engine: str, places: Places) -> None:
     assert "flight booked" not in chat
 
 
+@pytest.mark.slow  # it imports Pydantic AI once more
 def test_the_guide(tmp_path: Path) -> None:
     check_page("pydantic_ai", tmp_path)
