@@ -67,15 +67,15 @@ def careful() -> Agent[None, Any]:
 async def test_turns_with_tools(store: limpet.Store) -> None:
     conversations = LimpetConversationStore(store)
     agent = Agent(TestModel(), system_prompt="You count.")
+    calls: list[str] = []
 
     @agent.tool_plain(retries=2)
     def count(word: str) -> int:
-        if count.calls:  # type: ignore[attr-defined]
-            return len(word)
-        count.calls = 1  # type: ignore[attr-defined]
-        raise ModelRetry("try again")
+        calls.append(word)
+        if len(calls) == 1:
+            raise ModelRetry("try again")
+        return len(word)
 
-    count.calls = 0  # type: ignore[attr-defined]
     chat = Conversation(conversation_id="chat")
     for turn in range(3):
         result = await agent.run(f"turn {turn}", conversation=chat)

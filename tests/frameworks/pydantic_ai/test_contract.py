@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from pydantic_ai import Conversation, DeferredToolRequests, UserError
@@ -14,6 +15,7 @@ from pydantic_ai.conversation_store import (
 from pydantic_ai.messages import (
     BinaryImage,
     ImageUrl,
+    ModelMessage,
     ModelRequest,
     ModelResponse,
     ThinkingPart,
@@ -95,7 +97,7 @@ async def test_everything_comes_back(conversations: ConversationStore) -> None:
     """Also bytes, links, wide integers, usage, and what a paused run waits for."""
     call = ToolCallPart(tool_name="pay", args={"sum": 2**70}, tool_call_id="c1")
     picture = BinaryImage(data=b"\xff\x00\x80", media_type="image/png")
-    messages = [
+    messages: list[ModelMessage] = [
         ModelRequest(
             parts=[UserPromptPart(content=["see", picture, ImageUrl(url="https://x.org/y.png")])],
             instructions="Be kind.",
@@ -260,8 +262,8 @@ async def test_scopes(conversations: ConversationStore) -> None:
     chat.messages.append(said("more"))
     await conversations.save(chat)  # keeps its scope
 
-    async def ids(**options: object) -> list[str]:
-        listed = await conversations.list_conversations(**options)  # type: ignore[arg-type]
+    async def ids(**options: Any) -> list[str]:
+        listed = await conversations.list_conversations(**options)
         return [each.conversation_id for each in listed]
 
     assert await ids() == ["a", "d", "c", "b"]
@@ -318,9 +320,10 @@ async def test_writing_a_record(conversations: ConversationStore) -> None:
 
 async def test_what_is_given_and_returned_is_a_copy(conversations: ConversationStore) -> None:
     chat = await saved(conversations, "chat", "a")
-    chat.messages[0].parts[0].content = "changed"  # type: ignore[union-attr]
-    found = await loaded(conversations, "chat")
-    found.messages[0].parts[0].content = "changed"  # type: ignore[union-attr]
+    given: Any = chat.messages[0]
+    given.parts[0].content = "changed"
+    found: Any = (await loaded(conversations, "chat")).messages[0]
+    found.parts[0].content = "changed"
     record = await conversations.read_record("chat")
     assert record is not None
     record.branches.append("changed")
