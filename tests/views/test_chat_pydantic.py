@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from limpet.views.chat import Answer, Call, Chat, ChatTurn, Media, Result, Text, Value, read_chat
+from limpet.views.page.window import News, chat_window
 
 NOW = "2026-11-18T03:38:58.885362Z"
 REQUEST = {"timestamp": NOW, "run_id": "r", "conversation_id": "c", "state": "complete"}
@@ -145,6 +146,15 @@ def test_other_parts() -> None:
     odd = {"part_kind": "new", "x": 1}
     assert parts_of(response(odd)) == [Value(odd)]
     assert chat_of(response()).turns == (ChatTurn("assistant", None, (), 0),)
+
+
+def test_a_message_of_several_turns_has_one_anchor() -> None:
+    message = request(part("system-prompt", content="a"), part("user-prompt", content="b"))
+    state = {"messages": [message, message]}
+    chat = read_chat(state)
+    assert chat is not None
+    html = chat_window(state, chat, News())[0]
+    assert [html.count(f'id="m{index}"') for index in range(3)] == [1, 1, 0]
 
 
 VALUES = st.none() | st.integers() | st.text(max_size=3) | st.lists(st.none(), max_size=1)
