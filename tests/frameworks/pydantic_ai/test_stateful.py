@@ -189,7 +189,7 @@ def test_every_answer_is_that_of_its_own_store(engine: str, places: Places) -> N
     class Machine(Conversations):
         url = places.url(engine)
 
-    most = {"memory": 400, "sqlite": 60}.get(engine, 8)
+    most = {"memory": 150, "sqlite": 60}.get(engine, 8)
     run_state_machine_as_test(
         Machine,
         settings=settings(
