@@ -7,6 +7,7 @@ from limpet.model import JSON
 from limpet.views.chat import claude
 from limpet.views.chat.blocks import read_langchain
 from limpet.views.chat.model import Fields
+from limpet.views.chat.pydantic_ai import is_message
 
 # Paths to the object that holds the list: the state itself, LangGraph's checkpoint and the result
 # of its `get_state`, the files of Strands, and those of Genkit.
@@ -113,4 +114,4 @@ def _is_message(value: JSON) -> bool:
         return not {"content", "parts", "tool_calls"}.isdisjoint(value)
     type = value.get("type")
     is_item = isinstance(type, str) and (type in _ITEMS or type.endswith(("_call", "_output")))
-    return is_item or read_langchain(value) is not None
+    return is_item or is_message(value) or read_langchain(value) is not None
