@@ -1,9 +1,11 @@
 """Events, and what the tests of the session service share."""
 
+from collections.abc import AsyncGenerator
 from typing import Any
 
 from google.adk.events.event import Event
 from google.adk.events.event_actions import EventActions
+from google.adk.models import BaseLlm, LlmResponse
 from google.adk.sessions import BaseSessionService, Session
 from google.genai import types
 
@@ -58,4 +60,26 @@ class Sessions:
         await self.service.delete_session(app_name=self.app_name, user_id=user, session_id=id)
 
     async def user_state(self, user: str = USER) -> dict[str, Any]:
-        return await self.service.get_user_state(app_name=self.app_name, user_id=user)
+        return dict(await self.service.get_user_state(app_name=self.app_name, user_id=user))
+
+    async def fork(self, id: str, at: str | None = None, to: str | None = None) -> Session:
+        """Fork a session of our service."""
+        service: Any = self.service
+        return await service.fork_session(
+            app_name=self.app_name, user_id=USER, session_id=id, at=at, new_session_id=to
+        )
+
+
+class Echo(BaseLlm):
+    """A model that repeats what was said last, and how often somebody spoke so far."""
+
+    async def generate_content_async(
+        self, llm_request: Any, stream: bool = False
+    ) -> AsyncGenerator[LlmResponse, None]:
+        last = llm_request.contents[-1].parts[0].text
+        said = types.Part(text=f"{last} ({len(llm_request.contents)})")
+        yield LlmResponse(content=types.Content(role="model", parts=[said]))
+
+
+def texts(events: list[Event]) -> list[str]:
+    return [each.content.parts[0].text for each in events if each.content is not None]

@@ -301,9 +301,7 @@ async def test_services_on_one_store_lose_nothing(shared_url: str) -> None:
         await both[0].new("s", state={"app:first": 1})
         await asyncio.gather(*(work(ours, str(n), 6) for n, ours in enumerate(both)))
         await everything_is_there(both[0], ["0", "1"], 6)
-        assert [each.state for each in await both[1].listed()] == [
-            (await both[0].get("s")).state
-        ]
+        assert [each.state for each in await both[1].listed()] == [(await both[0].get("s")).state]
 
 
 async def work(ours: Sessions, name: str, count: int) -> None:

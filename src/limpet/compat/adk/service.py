@@ -239,6 +239,7 @@ class LimpetSessionService(BaseSessionService):  # type: ignore[misc,unused-igno
             await scope.fork(
                 origin or document.head.id,
                 to=target.session.session_id,
+                scope_id=target.session.scope_id,
                 patch=partial(documents.first_events, count) if at_head else None,
             )
         except AlreadyExists as cause:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from limpet.model import JSON
+from limpet.views.chat import adk
 from limpet.views.chat.blocks import read_langchain
 from limpet.views.chat.model import Fields
 
@@ -56,6 +57,9 @@ def find_messages(state: JSON) -> MessageList | None:
                 if prompt is None and isinstance(holder.get("instructions"), str):
                     prompt_key, prompt = "instructions", holder["instructions"]
                 return MessageList(_pointer(*path, name), found, prompt, prompt_key)
+        events = holder.get("events")
+        if isinstance(events, list) and events and adk.is_event(events[0]):
+            return MessageList(_pointer(*path, "events"), events)
     return None
 
 
