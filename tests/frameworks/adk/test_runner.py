@@ -1,7 +1,6 @@
 """Agents that run on our service, with a fake model."""
 
 import asyncio
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +12,6 @@ from google.genai import types
 import limpet
 from limpet.compat.adk import LimpetSessionService
 from tests.frameworks.adk.services import USER, Echo, Sessions, event, texts
-from tests.frameworks.kit import check_page
 
 
 def agent(**more: Any) -> LlmAgent:
@@ -97,6 +95,7 @@ async def test_a_session_of_its_own_is_made_by_the_runner(ours: Sessions) -> Non
     assert len((await ours.get("new")).events) == 2
 
 
+@pytest.mark.slow
 async def test_two_hundred_turns(memory: limpet.Store) -> None:
     ours = Sessions(LimpetSessionService(memory), "app")
     session = await ours.new("s")
@@ -106,8 +105,3 @@ async def test_two_hundred_turns(memory: limpet.Store) -> None:
     found = await ours.get("s")
     assert found == session
     assert found.state == {"turn": 199}
-
-
-@pytest.mark.slow
-def test_the_guide(tmp_path: Path) -> None:
-    check_page("adk", tmp_path)
