@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,8 @@ THEIRS: dict[str, Callable[[Path], Any]] = {
     "adk-memory": lambda _: InMemorySessionService(),
     "adk-sqlite": lambda folder: SqliteSessionService(str(folder / "adk.db")),
 }
+if tuple(map(int, version("google-adk").split(".")[:2])) < (2, 13):
+    THEIRS.clear()  # they did not keep all contracts yet
 FAST = ("memory", "sqlite")
 _count = itertools.count(1)
 

@@ -197,7 +197,7 @@ class LimpetSessionService(BaseSessionService):  # type: ignore[misc,unused-igno
             await self._share(address, head, change)
             session._storage_update_marker = head.revision
             session.last_update_time = event.timestamp
-            return self._commit_event_to_session(session, event)
+            return await super().append_event(session, event)  # what is left: the object itself
 
     async def fork_session(
         self,
