@@ -230,9 +230,11 @@ class AsyncDriver:
         return await self.in_pool(fn, *args) if self.opened.may_block else fn(*args)
 
     async def in_pool(self, fn: Callable[..., T], *args: Any) -> T:
+        # Not `loop.run_in_executor`: its two chained futures take as long as a small read.
         loop = running_loop()
+        future: asyncio.Future[T] = loop.create_future()
         try:
-            future = loop.run_in_executor(self._threads(), _without_stop, fn, *args)
+            self._threads().submit(_answer, loop, future, fn, args)
         except RuntimeError:
             if self.opened.closed:  # by another thread, since it was checked
                 raise InvalidInput(CLOSED) from None
@@ -260,9 +262,32 @@ def running_loop() -> "asyncio.AbstractEventLoop":
         raise Unsupported(f"the async API needs a running asyncio loop: {advice}") from None
 
 
-def _without_stop(fn: Callable[..., T], *args: Any) -> T:
-    """Call a function; StopIteration cannot cross into a task, where it would be lost."""
+def _answer(
+    loop: "asyncio.AbstractEventLoop",
+    future: "asyncio.Future[T]",
+    fn: Callable[..., T],
+    args: tuple[Any, ...],
+) -> None:
+    """Call a function in a thread of the pool, unless the caller was cancelled before it began."""
+    if future.cancelled():
+        return
     try:
-        return fn(*args)
-    except StopIteration as stop:
-        raise RuntimeError("the function raised StopIteration") from stop
+        result = fn(*args)
+    except BaseException as error:
+        loop.call_soon_threadsafe(_fail, future, error)
+    else:
+        loop.call_soon_threadsafe(_succeed, future, result)
+
+
+def _succeed(future: "asyncio.Future[T]", result: T) -> None:
+    if not future.cancelled():
+        future.set_result(result)
+
+
+def _fail(future: "asyncio.Future[Any]", error: BaseException) -> None:
+    if future.cancelled():
+        return
+    if isinstance(error, StopIteration):  # cannot cross into a task, where it would be lost
+        cause, error = error, RuntimeError("the function raised StopIteration")
+        error.__cause__ = cause
+    future.set_exception(error)

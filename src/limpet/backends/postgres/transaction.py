@@ -7,12 +7,14 @@ is sent along in one pipeline: to read and to write are two round trips, however
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
-from typing import Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import psycopg
-from psycopg.abc import QueryNoTemplate
 
 from limpet.backends.sql.transaction import in_schema, load_statements
+
+if TYPE_CHECKING:
+    from psycopg.abc import QueryNoTemplate  # since 3.3
 
 T = TypeVar("T")
 Cursor: TypeAlias = psycopg.Cursor[tuple[Any, ...]]

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from limpet.model import JSON
-from limpet.views.chat import claude
+from limpet.views.chat import adk, claude
 from limpet.views.chat.blocks import read_langchain
 from limpet.views.chat.model import Fields
 from limpet.views.chat.pydantic_ai import is_message
@@ -62,6 +62,9 @@ def find_messages(state: JSON) -> MessageList | None:
         entries = holder.get("entries")
         if claude.is_transcript(entries):
             return MessageList(_pointer(*path, "entries"), entries, is_transcript=True)
+        events = holder.get("events")
+        if isinstance(events, list) and events and adk.is_event(events[0]):
+            return MessageList(_pointer(*path, "events"), events)
     return None
 
 

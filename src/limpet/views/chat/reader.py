@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any, TypeAlias
 
 from limpet.model import JSON
-from limpet.views.chat import claude
+from limpet.views.chat import adk, claude
 from limpet.views.chat.blocks import (
     KEYED_BLOCKS,
     RESULT_KEYS,
@@ -165,8 +165,9 @@ class _MessageReader:
     @property
     def shape(self) -> str:
         """The framework that wrote most of the messages."""
-        # LangGraph's messages hold the blocks of other models, and Gemini shares roles with Genkit.
-        for family in ("langgraph", "gemini"):
+        # LangGraph's messages hold the blocks of other models, ADK's those of Gemini, which shares
+        # roles with Genkit.
+        for family in ("langgraph", "adk", "gemini"):
             if self._sure[family]:
                 return family
         votes = self._sure or self._unsure
@@ -184,6 +185,9 @@ class _MessageReader:
             return ChatTurn(_NO_ROLE, None, (Text(message),), index)
         if not isinstance(message, dict):
             return ChatTurn(_NO_ROLE, None, (Value(message),), index)
+        if adk.is_event(message):
+            self._sure["adk"] += 1
+            message = adk.message_of(message)
         around: list[Value] = []
         message = claude.read_entry(message) or message
         inner = message.get("message")

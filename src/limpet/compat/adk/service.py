@@ -1,0 +1,398 @@
+"""The session service."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
+from weakref import WeakValueDictionary
+
+from google.adk.errors import StaleSessionError
+from google.adk.errors.already_exists_error import AlreadyExistsError
+from google.adk.errors.session_not_found_error import SessionNotFoundError
+from google.adk.events.event import Event
+from google.adk.events.event_actions import EventActions
+from google.adk.sessions import BaseSessionService, Session
+from google.adk.sessions.base_session_service import GetSessionConfig, ListSessionsResponse
+from pydantic_core import from_json
+
+from limpet.api.aio_scope import AsyncScope
+from limpet.api.store import AsyncStore, Store
+from limpet.backends.support.recent import Recent
+from limpet.compat.adk import documents
+from limpet.compat.adk.documents import Address, Document, Tiers
+from limpet.compat.contention import Contention
+from limpet.compat.logs import KIND
+from limpet.compat.wire import check_store
+from limpet.core import codec, ids, limits
+from limpet.errors import AlreadyExists, Conflict, Corrupt
+from limpet.model import JSON, ScopeInfo, ScopeKey, SnapshotInfo
+
+_LISTED_BYTES_MAX = 16 * limits.MIB  # states that the next listing need not read again
+_SHARED = "shared"
+"""In the metadata of a commit: shared state must change after it. The note says that it did."""
+
+T = TypeVar("T")
+S = TypeVar("S")
+
+
+class _Listed(NamedTuple):
+    """What a listing shows of a session, at a revision; the state is encoded."""
+
+    revision: str
+    updated: float
+    state: bytes
+
+    def cost(self) -> int:
+        return len(self.state)
+
+
+class LimpetSessionService(BaseSessionService):  # type: ignore[misc,unused-ignore]
+    """Sessions of ADK in a store. Safe for tasks, threads and processes.
+
+    An event is one commit, which costs what the event costs. It is refused if the session has
+    changed since it was loaded; then nothing is stored, and `app:` and `user:` state is as before.
+
+    Changes of `app:` and `user:` state are commits of their own, right after that of the event and
+    before `append_event` returns. If the process dies in between, the next `get_session` of this
+    session makes them. Each is made once.
+
+    Example:
+        service = LimpetSessionService(store)
+        session = await service.create_session(app_name="trips", user_id="alice")
+        await service.append_event(session, event)
+    """
+
+    def __init__(self, store: Store | AsyncStore, *, owns_store: bool = False) -> None:
+        """`owns_store`: `close` closes the store too."""
+        self._store = check_store(store).aio
+        self._owns_store = owns_store
+        self._listed: Recent[ScopeKey, _Listed] = Recent(_LISTED_BYTES_MAX, _Listed.cost)
+        # By the id of a Session object, while one of its events is appended.
+        self._appending: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
+
+    async def create_session(
+        self,
+        *,
+        app_name: str,
+        user_id: str,
+        state: dict[str, Any] | None = None,
+        session_id: str | None = None,
+    ) -> Session:
+        """Create a session. Without an id, or with a blank one, it gets a UUID.
+
+        Raises:
+            AlreadyExistsError: the user has a session with this id.
+        """
+        stamp = self._store.driver.tools.draw()
+        session_id = (session_id or "").strip() or ids.mint(stamp.now, stamp.bits, "")
+        address = Address(app_name, user_id, session_id)
+        initial = _json_of(EventActions(state_delta=state or {}))["state_delta"]
+        change = Tiers.of(initial)
+        scope = self._scope(address.session)
+        document = documents.new_document(initial)
+        try:
+            head = await scope.save(document, metadata=self._intent(change), expect=None)
+        except Conflict as cause:
+            raise _exists(session_id) from cause
+        await self._share(address, head, change)
+        app, user = await asyncio.gather(self._app_state(app_name), self._user_state(*address[:2]))
+        merged = Tiers(app, user, change.session).merged()
+        return _session(address, head.revision, merged, [], documents.created(head))
+
+    async def get_session(
+        self,
+        *,
+        app_name: str,
+        user_id: str,
+        session_id: str,
+        config: GetSessionConfig | None = None,
+    ) -> Session | None:
+        """Return a session with its events in the order in which they were appended, or None.
+
+        Raises:
+            Corrupt: another program saved something else at this address.
+        """
+        address = Address(app_name, user_id, session_id.strip())
+        if not address.session_id:
+            return None
+        document = await self._read(address.session)
+        if document is None:
+            return None
+        await self._finish(address, document)
+        app, user = await asyncio.gather(self._app_state(app_name), self._user_state(*address[:2]))
+        state = Tiers(app, user, document.session_state()).merged()
+        config = config or GetSessionConfig()
+        wanted = document.recent(config.num_recent_events, config.after_timestamp)
+        events = [Event.model_validate(each) for each in wanted]
+        return _session(address, document.head.revision, state, events, document.updated)
+
+    async def list_sessions(
+        self, *, app_name: str, user_id: str | None = None
+    ) -> ListSessionsResponse:
+        """Return the sessions of a user, or of all users, without events; last changed last.
+
+        A session that has changed since this service listed it last is read as a whole.
+        """
+        names = (app_name,) if user_id is None else (app_name, user_id)
+        found = self._store.scopes(kind=KIND, prefix=documents.prefix_of(*names))
+        keys = [(address, each) async for each in found if (address := Address.of(each.key))]
+        listed = await _for_each(self._list, [info for _, info in keys])
+        users = list(dict.fromkeys(address.user_id for address, _ in keys))
+        states = await _for_each(partial(self._user_state, app_name), users)
+        user_states = dict(zip(users, states, strict=True))
+        app = await self._app_state(app_name)
+        sessions = []
+        for (address, _), each in zip(keys, listed, strict=True):
+            if each is not None:
+                own: Any = codec.decode(each.state)
+                state = Tiers(app, user_states[address.user_id], own).merged()
+                sessions.append(_session(address, each.revision, state, [], each.updated))
+        return ListSessionsResponse(sessions=documents.oldest_first(sessions))
+
+    async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
+        """Delete a session with its history, if there is one. `user:` and `app:` state stays."""
+        address = Address(app_name, user_id, session_id.strip())
+        if address.session_id:
+            await self._store.delete_session(address.session.session_id)
+
+    async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:
+        """Return the state that all sessions of a user share, without the prefix `user:`."""
+        return await self._user_state(app_name, user_id)
+
+    async def append_event(self, session: Session, event: Event) -> Event:
+        """Append an event to the stored session and to `session`.
+
+        A partial event is not stored. An event that is in `session` already is not appended
+        again, so that a caller who lost the answer may load the session and repeat.
+
+        Raises:
+            StaleSessionError: the session has changed since it was loaded. Nothing was stored.
+            SessionNotFoundError: there is no such session.
+        """
+        if event.partial:
+            return event
+        # Cancelled, it goes on: the runner appends to the same session object that it was aborted.
+        return await asyncio.shield(self._append(session, event))
+
+    async def _append(self, session: Session, event: Event) -> Event:
+        # Branches of one invocation share a session object: each continues from the last event.
+        async with self._appending.setdefault(id(session), asyncio.Lock()):
+            self._apply_temp_state(session, event)
+            event = self._trim_temp_delta_state(event)
+            if any(each.id == event.id and each == event for each in session.events):
+                return event
+            address = Address(session.app_name, session.user_id, session.id)
+            scope = self._scope(address.session)
+            item = _json_of(event)
+            change = Tiers.of(documents.delta_of(item))
+            intent = self._intent(change)
+            expect = session._storage_update_marker or await self._revision_of(session, scope)
+            try:
+                # This is the commit: what follows can be repeated by anyone who loads the session.
+                head = await scope.append("events", [item], metadata=intent, expect=expect)
+            except Conflict as cause:
+                if await scope.info() is None:
+                    raise _not_found(session.id) from cause
+                raise _stale(session.id) from cause
+            await self._share(address, head, change)
+            session._storage_update_marker = head.revision
+            session.last_update_time = event.timestamp
+            return await super().append_event(session, event)  # what is left: the object itself
+
+    async def fork_session(
+        self,
+        *,
+        app_name: str,
+        user_id: str,
+        session_id: str,
+        at: str | None = None,
+        new_session_id: str | None = None,
+    ) -> Session:
+        """Return a new session that begins as another one was at an earlier moment.
+
+        Its state is that of the moment; `user:` and `app:` state is not changed. The source is
+        not changed.
+
+        Args:
+            at: the id of an event, the last one that the new session has; or of an invocation,
+                whose events it has. By default it has all events.
+            new_session_id: by default a UUID.
+
+        Raises:
+            SessionNotFoundError: there is no such session.
+            limpet.NotFound: it has no event and no invocation `at`.
+            AlreadyExistsError: the user has a session with the new id.
+        """
+        source = Address(app_name, user_id, session_id.strip())
+        stamp = self._store.driver.tools.draw()
+        new_id = (new_session_id or "").strip() or ids.mint(stamp.now, stamp.bits, "")
+        target = source._replace(session_id=new_id)
+        document = await self._read(source.session) if source.session_id else None
+        if document is None:
+            raise _not_found(session_id)
+        count = len(document.events) if at is None else document.count_until(at)
+        scope = self._scope(source.session)
+        origin = await self._snapshot_with(scope, document, count)
+        # That snapshot may be gone, or be one of the session that this one was forked from.
+        at_head = origin is None and count < len(document.events)
+        try:
+            await scope.fork(
+                origin or document.head.id,
+                to=target.session.session_id,
+                scope_id=target.session.scope_id,
+                patch=partial(documents.first_events, count) if at_head else None,
+            )
+        except AlreadyExists as cause:
+            raise _exists(new_id) from cause
+        forked = await self.get_session(app_name=app_name, user_id=user_id, session_id=new_id)
+        if forked is None:
+            raise _not_found(new_id)  # deleted meanwhile
+        return forked
+
+    async def close(self) -> None:
+        """Close the store if this service opened it, as with a URI of `adk web`."""
+        if self._owns_store:
+            await self._store.close()
+
+    # Reading
+
+    def _scope(self, key: ScopeKey) -> AsyncScope[Any]:
+        return self._store.scope(*key)
+
+    async def _read(self, key: ScopeKey) -> Document | None:
+        found = await self._scope(key).load()
+        return None if found is None else Document(found)
+
+    async def _app_state(self, app_name: str) -> dict[str, JSON]:
+        found = await self._scope(documents.app_key(app_name)).load()
+        return {} if found is None else found.state
+
+    async def _user_state(self, app_name: str, user_id: str) -> dict[str, JSON]:
+        found = await self._scope(documents.user_key(app_name, user_id)).load()
+        return {} if found is None else found.state
+
+    async def _list(self, info: ScopeInfo) -> "_Listed | None":
+        known = self._listed.get(info.key)
+        if known is not None and info.head is not None and info.head.revision == known.revision:
+            return known
+        try:
+            document = await self._read(info.key)
+        except Corrupt:
+            return None  # also a conversation of another program
+        if document is None:
+            return None
+        state = codec.encode(document.session_state())
+        listed = _Listed(document.head.revision, document.updated, state)
+        self._listed.put(info.key, listed)
+        return listed
+
+    async def _revision_of(self, session: Session, scope: AsyncScope[Any]) -> str:
+        """Return the revision of a session object that has lost it, as a copy from JSON has.
+
+        It is current if its last event is the last one that is stored.
+        """
+        document = await self._read(scope.key)
+        if document is None:
+            raise _not_found(session.id)
+        last = session.events[-1].id if session.events else None
+        if last != (document.events[-1]["id"] if document.events else None):
+            raise _stale(session.id)
+        return document.head.revision
+
+    async def _snapshot_with(
+        self, scope: AsyncScope[Any], document: Document, count: int
+    ) -> str | None:
+        """Return the snapshot that was saved with the last of so many events, None if not found."""
+        later = len(document.events) - count
+        infos = [each async for each in scope.history(limit=later + 1)]
+        found = await scope.load(infos[-1])
+        return found.id if found and found.state["events"] == document.events[:count] else None
+
+    # State that sessions share
+
+    def _intent(self, change: Tiers) -> dict[str, JSON] | None:
+        """Return the metadata of a commit after which shared state must change: an id of it."""
+        return {_SHARED: self._store.driver.tools.draw().nonce} if change.is_shared else None
+
+    async def _finish(self, address: Address, document: Document) -> None:
+        """Make the changes of the last event, if its process died before it had made them.
+
+        Those before it are made: whoever appends has loaded the session.
+        """
+        if _SHARED in document.head.metadata:
+            note = await self._scope(address.session).note(_SHARED)
+            if note is None or note.value != document.head.metadata[_SHARED]:
+                await self._share(address, document.head, document.last_change)
+
+    async def _share(self, address: Address, head: SnapshotInfo, change: Tiers) -> None:
+        """Change the shared state as a commit says; once, however often it is called."""
+        if not change.is_shared:
+            return
+        id = str(head.metadata[_SHARED])
+        if change.app:
+            await self._merge(documents.app_key(address.app_name), id, change.app)
+        if change.user:
+            await self._merge(documents.user_key(*address[:2]), id, change.user)
+        # The snapshots of that id may be pruned, so they are no proof for ever.
+        await self._scope(address.session).set_note(_SHARED, id)
+
+    async def _merge(self, key: ScopeKey, id: str, values: dict[str, JSON]) -> None:
+        scope = self._scope(key)
+        contention = Contention(
+            self._store.driver.tools.clock, f"session=`{key.session_id}` kind=`{key.kind}`"
+        )
+        while True:
+            found = await scope.load()
+            state = {**({} if found is None else found.state), **values}
+            try:
+                await scope.save(state, id=id, expect=None if found is None else found.revision)
+            except Conflict:
+                await contention.pause()
+            except AlreadyExists:
+                return  # it was made before, and others after it
+            else:
+                return
+
+
+def _session(
+    address: Address, revision: str, state: dict[str, JSON], events: list[Event], updated: float
+) -> Session:
+    session = Session(
+        app_name=address.app_name,
+        user_id=address.user_id,
+        id=address.session_id,
+        state=state,
+        events=events,
+        last_update_time=updated,
+    )
+    session._storage_update_marker = revision
+    return session
+
+
+def _json_of(record: Event | EventActions) -> Any:
+    """Return a record as JSON; what JSON cannot express becomes null or text, as in ADK's own."""
+    return from_json(record.model_dump_json(exclude_none=True))
+
+
+async def _for_each(fn: Callable[[S], Awaitable[T]], values: Sequence[S]) -> list[T]:
+    """Call a function for each value, for several at once: they may load whole states."""
+    found: list[T] = []
+    for first in range(0, len(values), limits.PAGE_STATES_MAX):
+        some = values[first : first + limits.PAGE_STATES_MAX]
+        found += await asyncio.gather(*map(fn, some))
+    return found
+
+
+def _exists(session_id: str) -> AlreadyExistsError:
+    return AlreadyExistsError(f"the user has a session with this id. session=`{session_id}`")
+
+
+def _not_found(session_id: str) -> SessionNotFoundError:
+    return SessionNotFoundError(f"there is no such session. session=`{session_id}`")
+
+
+def _stale(session_id: str) -> StaleSessionError:
+    return StaleSessionError(
+        f"the session was modified in storage since it was loaded: load it again. "
+        f"session=`{session_id}`"
+    )

@@ -1,0 +1,107 @@
+"""Agents that run on our service, with a fake model."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from google.adk.agents import LlmAgent, SequentialAgent
+from google.adk.errors import StaleSessionError
+from google.adk.runners import Runner
+from google.genai import types
+
+import limpet
+from limpet.compat.adk import LimpetSessionService
+from tests.frameworks.adk.services import USER, Echo, Sessions, event, texts
+
+
+def agent(**more: Any) -> LlmAgent:
+    return LlmAgent(name="echo", model=Echo(model="echo"), **more)
+
+
+def runner_of(ours: Sessions, root: Any) -> Runner:
+    return Runner(app_name=ours.app_name, agent=root, session_service=ours.service)
+
+
+async def ask(runner: Runner, text: str, session_id: str = "s") -> list[Any]:
+    message = types.Content(role="user", parts=[types.Part(text=text)])
+    running = runner.run_async(user_id=USER, session_id=session_id, new_message=message)
+    return [each async for each in running]
+
+
+async def test_a_conversation_continues_in_another_process(url: str) -> None:
+    """Another store stands for it, except where only one can be opened."""
+    with limpet.open(url) as first:
+        ours = Sessions(LimpetSessionService(first), "app")
+        await ours.new("s")
+        await ask(runner_of(ours, agent(output_key="last")), "hello")
+        with first if url == "memory:" else limpet.open(url) as second:
+            ours = Sessions(LimpetSessionService(second), "app")
+            (answer,) = await ask(runner_of(ours, agent(output_key="last")), "again")
+            assert texts([answer]) == ["again (3)"]
+            session = await ours.get("s")
+            assert texts(session.events) == ["hello", "hello (1)", "again", "again (3)"]
+            assert session.state == {"last": "again (3)"}
+
+
+async def test_agents_of_one_run_share_temporary_state(ours: Sessions) -> None:
+    first = LlmAgent(name="first", model=Echo(model="echo"), output_key="temp:draft")
+    second = LlmAgent(
+        name="second", model=Echo(model="echo"), instruction="use {temp:draft}", output_key="done"
+    )
+    await ours.new("s")
+    await ask(runner_of(ours, SequentialAgent(name="both", sub_agents=[first, second])), "go")
+    session = await ours.get("s")
+    assert list(session.state) == ["done"]
+    assert all("temp:draft" not in each.actions.state_delta for each in session.events)
+
+
+async def test_a_run_is_rewound(ours: Sessions) -> None:
+    runner = runner_of(ours, agent(output_key="last"))
+    await ours.new("s")
+    for text in ("one", "two", "three"):
+        await ask(runner, text)
+    session = await ours.get("s")
+    second = session.events[2].invocation_id
+    await runner.rewind_async(user_id=USER, session_id="s", rewind_before_invocation_id=second)
+    rewound = await ours.get("s")
+    assert rewound.state == {"last": "one (1)"}
+    assert len(rewound.events) == 7  # nothing is removed
+    (answer,) = await ask(runner, "else")
+    assert texts([answer]) == ["else (3)"]  # the model sees what was before
+    assert texts((await ours.fork("s", second)).events) == ["one", "one (1)", "two", "two (3)"]
+
+
+async def test_of_two_runs_at_once_one_is_told(ours: Sessions) -> None:
+    """Neither writes into the history that the other has read."""
+    runner = runner_of(ours, agent())
+    await ours.new("s")
+    done = await asyncio.gather(*(ask(runner, t) for t in "ab"), return_exceptions=True)
+    failed = [each for each in done if isinstance(each, BaseException)]
+    assert all(isinstance(each, StaleSessionError) for each in failed)
+    said = texts((await ours.get("s")).events)
+    if len(failed) == 1:
+        assert said in (["a", "a (1)"], ["b", "b (1)"])
+
+
+async def test_a_session_of_its_own_is_made_by_the_runner(ours: Sessions) -> None:
+    runner = Runner(
+        app_name=ours.app_name,
+        agent=agent(),
+        session_service=ours.service,
+        auto_create_session=True,
+    )
+    await ask(runner, "hello", "new")
+    await runner.close()
+    assert len((await ours.get("new")).events) == 2
+
+
+@pytest.mark.slow
+async def test_two_hundred_turns(memory: limpet.Store) -> None:
+    ours = Sessions(LimpetSessionService(memory), "app")
+    session = await ours.new("s")
+    for turn in range(200):
+        await ours.append(session, event(text=f"q{turn}"))
+        await ours.append(session, event({"turn": turn}, text=f"a{turn}"))
+    found = await ours.get("s")
+    assert found == session
+    assert found.state == {"turn": 199}
