@@ -1,6 +1,6 @@
 """`LimpetSession`: the `Session` of the OpenAI Agents SDK over a scope."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,7 +15,7 @@ from limpet.compat.logs import KIND, Log
 from limpet.compat.openai.runs import RunSlot
 from limpet.compat.wire import ABSENT, check_store
 from limpet.errors import InvalidInput, NotFound
-from limpet.model import JSON, Note, SnapshotInfo, SnapshotLike
+from limpet.model import JSON, SnapshotInfo, SnapshotLike
 
 KEY = "items"
 MAIN = "main"
@@ -126,7 +126,7 @@ class LimpetSession:
         """
         if turn is not None and at is not None:
             raise InvalidInput("a branch begins at a turn or at a point, not both")
-        if turn is None and at is not None and not isinstance(at, int):
+        if at is not None and not isinstance(at, int):
             return self._of(await self.scope.fork(at, scope_id=name))
         head = await self.scope.load()
         if head is None:
@@ -148,7 +148,8 @@ class LimpetSession:
 
     async def metadata(self) -> dict[str, JSON]:
         """Return what `set_metadata` stored; all branches of a session share it."""
-        return _metadata_in(await self._main().note(METADATA))
+        note = await self._main().note(METADATA)
+        return _object_in(None if note is None else note.value)
 
     async def set_metadata(self, **values: JSON) -> dict[str, JSON]:
         """Set some values and keep the others, as one step; None removes one. Return all.
@@ -157,11 +158,12 @@ class LimpetSession:
             await session.set_metadata(title="A trip to Lisbon", user="alice")
         """
 
-        def changed(before: Note | None) -> JSON:
-            merged = {**_metadata_in(before), **values}
+        def changed(before: JSON) -> JSON:
+            merged = {**_object_in(before), **values}
             return {name: value for name, value in merged.items() if value is not None}
 
-        return _metadata_in(await self._main().set_note(METADATA, changed))
+        note = await self._main().set_note(METADATA, changed)
+        return _object_in(None if note is None else note.value)
 
     async def save_run(self, state: RunState[Any, Any], **options: Any) -> SnapshotInfo:
         """Store a run that waits for a person, in place of one that waited before.
@@ -231,14 +233,13 @@ async def list_sessions(
     aio = check_store(store).aio
     async for each in aio.scopes(kind=KIND, prefix=prefix):
         if each.key.scope_id == MAIN:
-            note = await aio.scope(*each.key).note(METADATA)
+            metadata = await LimpetSession(each.key.session_id, aio).metadata()
             updated_at = None if each.head is None else each.head.updated_at
-            yield SessionInfo(each.key.session_id, _metadata_in(note), updated_at)
+            yield SessionInfo(each.key.session_id, metadata, updated_at)
 
 
-def _metadata_in(note: Note | None) -> dict[str, JSON]:
-    value = None if note is None else note.value
-    return dict(value) if isinstance(value, Mapping) else {}
+def _object_in(value: JSON) -> dict[str, JSON]:
+    return value if isinstance(value, dict) else {}
 
 
 def _end_before(items: list[Any], turn: int) -> int:
