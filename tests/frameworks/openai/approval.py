@@ -65,4 +65,4 @@ async def main(what: str, url: str, log: Path) -> str:
 
 
 if __name__ == "__main__":
-    print(json.dumps(asyncio.run(main(sys.argv[1], sys.argv[2], Path(sys.argv[3])))))
+    sys.stdout.write(json.dumps(asyncio.run(main(*sys.argv[1:3], Path(sys.argv[3])))))

@@ -59,8 +59,8 @@ async def test_where_a_branch_can_begin(memory: limpet.Store) -> None:
     assert await (await session.branch()).get_items() == items
     for at in (0, 1, 4, -1, -4):
         assert await (await session.branch(at=at)).get_items() == items[:at]
-    for at in (before, before.id):
-        assert await (await session.branch(at=at)).get_items() == items[:2]
+    for then in (before, before.id):
+        assert await (await session.branch(at=then)).get_items() == items[:2]
     for turn in (1, 4):
         assert await (await session.branch(turn=turn)).get_items() == items[: turn - 1]
     wrong: list[Any] = [{"at": 5}, {"at": -5}, {"turn": 0}, {"turn": 5}, {"turn": 1, "at": 1}]
@@ -140,4 +140,3 @@ async def test_metadata_that_another_program_wrote(memory: limpet.Store) -> None
     session = LimpetSession("chat", memory)
     assert await session.metadata() == {}
     assert await session.set_metadata(a=1) == {"a": 1}
-

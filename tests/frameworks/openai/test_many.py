@@ -56,7 +56,7 @@ async def test_tasks_of_two_stores_lose_nothing(places: Places) -> None:
                 popped.append(last)
             return popped
 
-        popped = sum(await asyncio.gather(*map(drain, sessions)), [])
+        popped = [each for some in await asyncio.gather(*map(drain, sessions)) for each in some]
         assert sorted(each["content"] for each in popped) == sorted(
             each["content"] for each in found
         )
