@@ -65,4 +65,5 @@ async def main(what: str, url: str, log: Path) -> str:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(json.dumps(asyncio.run(main(*sys.argv[1:3], Path(sys.argv[3])))))
+    _, what, url, log = sys.argv
+    sys.stdout.write(json.dumps(asyncio.run(main(what, url, Path(log)))))

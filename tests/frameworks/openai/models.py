@@ -19,13 +19,13 @@ Answer = Callable[[list[Any]], Any]
 def said(text: str) -> ResponseOutputMessage:
     part = ResponseOutputText(text=text, type="output_text", annotations=[])
     return ResponseOutputMessage(
-        id="msg", content=[part], role="assistant", status="completed", type="message"
+        id=f"msg-{text}", content=[part], role="assistant", status="completed", type="message"
     )
 
 
 def call(name: str, arguments: str = "{}", id: str = "call-1") -> ResponseFunctionToolCall:
     return ResponseFunctionToolCall(
-        id="fc", call_id=id, name=name, arguments=arguments, type="function_call"
+        id=f"fc-{id}", call_id=id, name=name, arguments=arguments, type="function_call"
     )
 
 
