@@ -20,7 +20,7 @@ class Framework:
 
 FRAMEWORKS = {
     "claude": Framework("claude", "claude-agent-sdk", "claude_agent_sdk"),
-    "openai": Framework("openai", "openai-agents", "openai_agents"),
+    "openai": Framework("openai", "openai-agents", "openai_agents", ("cryptography>=45",)),
     "adk": Framework("adk", "google-adk", "google_adk"),
     "pydantic_ai": Framework("pydantic-ai", "pydantic-ai-slim", "pydantic_ai"),
     "crewai": Framework("crewai", "crewai", "crewai"),

@@ -68,8 +68,9 @@ def test_several_sessions_and_scopes(store: limpet.Store) -> None:
     assert name(store, "chat-42:planner@") == C  # an exact name wins over a longer one
     assert name(store, "chat-42:planner~12345678@") == other.id
     assert name(store, "@", session="chat-42", scope="planner~") == other.id
-    main = store.scope("chat-42").save(1, id="y")
     graph = store.scope("chat-42", kind="graph").save(1, id="z")
+    assert name(store, "chat-42@") == graph.id  # the only one of this name, of whatever kind
+    main = store.scope("chat-42").save(1, id="y")
     assert name(store, "chat-42@") == main.id
     assert name(store, "chat-42@", kind="graph") == graph.id
     store.scope("chat-43").save(1, id="w")

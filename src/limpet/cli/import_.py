@@ -16,14 +16,15 @@ from limpet.cli import _exits
 from limpet.cli._shared import echo_json, store_options
 from limpet.cli._terminal import make_console
 from limpet.cli._transfer import draw_skipped, progress
-from limpet.compat import genkit, runs, strands
+from limpet.compat import genkit, openai_sqlite, runs, strands
 from limpet.core.wire import finding_json
 from limpet.views.format import count_text, masked_url, visible
 
 _FOLDERS = ("strands", "genkit", "go-runs")
 _SAVERS = ("langgraph-sqlite", "langgraph-postgres")
-_FORMATS = ("jsonl", *_FOLDERS, *_SAVERS)
-_WITH_PREFIX = ("strands", *_SAVERS)
+_OPENAI = "openai-sqlite"
+_FORMATS = ("jsonl", *_FOLDERS, *_SAVERS, _OPENAI)
+_WITH_PREFIX = ("strands", *_SAVERS, _OPENAI)
 _LAYOUTS = ("classic", "unified", "messages")
 
 
@@ -36,7 +37,7 @@ _LAYOUTS = ("classic", "unified", "messages")
     "--prefix",
     default="",
     metavar="TEXT",
-    help="strands, langgraph: only sessions or threads with this prefix.",
+    help="strands, langgraph, openai: only sessions or threads with this prefix.",
 )
 @click.option(
     "--allow",
@@ -44,12 +45,18 @@ _LAYOUTS = ("classic", "unified", "messages")
     metavar="MODULE:CLASS",
     help="langgraph: a class of your own that may be loaded. May be repeated.",
 )
+@click.option(
+    "--table",
+    metavar="NAME",
+    help="openai: the table of messages. Default: agent_messages.",
+)
 @store_options
 def import_(
     source: tuple[str, ...],
     layout: str | None,
     prefix: str,
     allow: tuple[str, ...],
+    table: str | None,
     url: str,
     as_json: bool,
 ) -> int:
@@ -57,9 +64,10 @@ def import_(
 
     FORMAT is jsonl (the default, written by `export`; PATH - is stdin), strands (a folder or bucket
     of the Strands SDKs), genkit (the folder of Genkit's file store), go-runs (a folder of run
-    checkpoints), langgraph-sqlite (the file of a SqliteSaver) or langgraph-postgres (the URL of
-    a PostgresSaver's database). The store is created if it does not exist. The source is not
-    changed. An import can be interrupted and repeated.
+    checkpoints), langgraph-sqlite (the file of a SqliteSaver), langgraph-postgres (the URL of
+    a PostgresSaver's database) or openai-sqlite (the file of a SQLiteSession of the OpenAI Agents
+    SDK). The store is created if it does not exist. The source is not changed. An import can be
+    interrupted and repeated.
 
     LangGraph values of your own classes are skipped unless --allow names the class. It is imported
     from the installed packages or from the current folder.
@@ -77,13 +85,15 @@ def import_(
       limpet import agents.jsonl
       limpet import strands ./sessions
       limpet import langgraph-sqlite checkpoints.db --url postgresql://localhost/agents
-      limpet import langgraph-sqlite checkpoints.db --allow shop.models:Order
+      limpet import openai-sqlite conversations.db
     """
-    form, path = _parsed(source, layout, prefix, allow)
+    form, path = _parsed(source, layout, prefix, allow, table)
     _check_source(form, path)
     classes = [class_named(each) for each in allow]
     if form == "jsonl":
         done = _from_export(url, path)
+    elif form == _OPENAI:
+        done = _from_openai(url, path, prefix, table or "agent_messages")
     else:
         done = _from_others(url, form, path, layout, prefix, classes)
     _report(form, url, done, as_json)
@@ -115,7 +125,11 @@ def _from_export(url: str, path: str) -> _Imported:
 
 
 def _parsed(
-    source: tuple[str, ...], layout: str | None, prefix: str, allow: tuple[str, ...]
+    source: tuple[str, ...],
+    layout: str | None,
+    prefix: str,
+    allow: tuple[str, ...],
+    table: str | None,
 ) -> tuple[str, str]:
     form, *paths = source if source[0] in _FORMATS else ("jsonl", *source)
     if len(paths) != 1:
@@ -126,6 +140,8 @@ def _parsed(
         raise click.UsageError(f"--prefix is only for {' and '.join(_WITH_PREFIX)}")
     if form not in _SAVERS and allow:
         raise click.UsageError(f"--allow is only for {' and '.join(_SAVERS)}")
+    if form != _OPENAI and table is not None:
+        raise click.UsageError(f"--table is only for {_OPENAI}")
     return form, paths[0]
 
 
@@ -133,7 +149,7 @@ def _check_source(form: str, path: str) -> None:
     """Refuse a missing source or package before a store is created."""
     if form in _FOLDERS and "://" not in path and not os.path.isdir(path):
         raise limpet.NotFound(f"there is no such folder. path=`{path}`")
-    if form == "langgraph-sqlite" and not os.path.isfile(path):
+    if form in ("langgraph-sqlite", _OPENAI) and not os.path.isfile(path):
         raise limpet.NotFound(f"there is no such file. path=`{path}`")
     if form in _SAVERS:
         _langgraph()
@@ -146,6 +162,12 @@ def _langgraph() -> ModuleType:
         fact = "LangGraph is not installed: pip install 'limpet[langgraph]'"
         raise limpet.Unsupported(fact) from cause
     return transfer
+
+
+def _from_openai(url: str, path: str, prefix: str, table: str) -> _Imported:
+    with limpet.open(url) as store:
+        done = openai_sqlite.import_sqlite(store, path, prefix=prefix, table=table)
+    return _Imported(done.count, None, done.skipped)
 
 
 def _from_others(

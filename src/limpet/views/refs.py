@@ -80,10 +80,13 @@ def find_scope(
         return _only(here, "scope", scope, _scope_address)
     few = list(islice(store.scopes(session_id, kind=kind), _SHOWN + 1))
     if len(few) > 1:
-        main = ScopeKey(session_id, kind=kind or ScopeKey(session_id).kind)
-        named = next((s for s in store.scopes(session_id, kind=main.kind) if s.key == main), None)
-        if named is not None:
-            return named
+        agent = ScopeKey(session_id)
+        scopes = store.scopes(session_id, kind=kind)
+        mains = [each for each in scopes if each.key.scope_id == agent.scope_id]
+        if len(mains) > 1:
+            mains = [each for each in mains if each.key == agent]
+        if mains:
+            return mains[0]
     return _only(few, "scope", session_id, _scope_address)
 
 

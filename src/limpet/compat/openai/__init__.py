@@ -1,0 +1,33 @@
+"""OpenAI Agents SDK: sessions that branch, keep their history and wait for people, on every engine.
+
+::
+
+    from agents import Agent, Runner
+    from limpet.compat.openai import LimpetSession
+
+    async with limpet.open_async("sqlite:///agents.db") as store:
+        session = LimpetSession("chat-42", store)
+        result = await Runner.run(agent, "Hello", session=session)
+        again = await session.branch(turn=1)         # as it was before the first question
+
+| OpenAI Agents SDK                  | Limpet                                                   |
+|------------------------------------|----------------------------------------------------------|
+| `session_id`                       | session                                                  |
+| the branch: `main`, or its name    | scope id, kind `conversation`                            |
+| items                              | the state: `{"items": [...]}`; each `add_items` a snapshot |
+| metadata                           | note `metadata` of the scope `main`                      |
+| a run that waits (`RunState`)      | scope `run`, or `run/` and the branch, kind `run`        |
+
+`limpet import openai-sqlite` imports the files of the SDK's own sessions.
+"""
+
+try:
+    import agents  # noqa: F401
+except ModuleNotFoundError as cause:
+    raise ModuleNotFoundError(
+        "the OpenAI Agents SDK is not installed: pip install 'limpet[openai]'", name=cause.name
+    ) from None
+
+from limpet.compat.openai.session import LimpetSession, SessionInfo, list_sessions
+
+__all__ = ["LimpetSession", "SessionInfo", "list_sessions"]

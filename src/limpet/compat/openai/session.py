@@ -1,0 +1,254 @@
+"""`LimpetSession`: the `Session` of the OpenAI Agents SDK over a scope."""
+
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from agents import Agent, RunState, TResponseInputItem
+from agents.memory import SessionSettings
+
+from limpet.api.aio_scope import AsyncScope
+from limpet.api.store import AsyncStore, Store
+from limpet.compat.logs import KIND, Log
+from limpet.compat.openai.runs import RunSlot
+from limpet.compat.wire import ABSENT, check_store
+from limpet.errors import InvalidInput, NotFound
+from limpet.model import JSON, SnapshotInfo, SnapshotLike
+
+KEY = "items"
+MAIN = "main"
+METADATA = "metadata"
+
+
+@dataclass(frozen=True, slots=True)
+class SessionInfo:
+    """A session in a list: its id, its metadata, and when its branch `main` changed last."""
+
+    session_id: str
+    metadata: dict[str, JSON]
+    updated_at: datetime | None
+
+
+class LimpetSession:
+    """The memory of a conversation, for `Runner.run(agent, "...", session=session)`.
+
+    What the SDK adds in one step is one snapshot, and costs what is added. Nothing is lost if
+    several tasks or processes add at once. `scope` is where it is stored, with its history::
+
+        session = LimpetSession("chat-42", store)
+        async for info in session.scope.history(): print(info.id, info.created_at)
+    """
+
+    session_id: str
+    session_settings: SessionSettings | None
+
+    def __init__(
+        self,
+        session_id: str,
+        store: Store | AsyncStore,
+        *,
+        branch: str = MAIN,
+        session_settings: SessionSettings | dict[str, Any] | None = None,
+    ) -> None:
+        """Open a session, or a branch of it. Nothing is read or written.
+
+        The `limit` in `session_settings` is how many items `get_items` returns by default.
+        """
+        self._store = check_store(store).aio
+        self.scope: AsyncScope[Any] = self._store.scope(session_id, branch, KIND)
+        self.session_id = session_id
+        self.session_settings = (
+            session_settings
+            if isinstance(session_settings, SessionSettings)
+            else SessionSettings(**session_settings or {})
+        )
+        self._log = Log(self.scope, KEY)
+
+    def __repr__(self) -> str:
+        return f"LimpetSession({self.session_id!r}, branch={self.scope.scope_id!r})"
+
+    async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
+        """Return the last `limit` items, the oldest first; by default that of the settings.
+
+        None and negative numbers mean all items, as in `SQLiteSession`.
+        """
+        if limit is None and self.session_settings is not None:
+            limit = self.session_settings.limit
+        items = await self._log.read() or []
+        if limit is None or limit < 0:
+            return items
+        return items[-limit:] if limit else []
+
+    async def add_items(self, items: list[TResponseInputItem]) -> None:
+        """Append items as one snapshot: all of them are stored when this returns.
+
+        Raises:
+            InvalidInput: an item is not JSON. Nothing was stored.
+        """
+        await self._log.append(list(items))
+
+    async def pop_item(self) -> TResponseInputItem | None:
+        """Remove the last item and return it; None if there is none.
+
+        Earlier snapshots keep it. Two callers never get the same item.
+        """
+        item = await self._log.pop()
+        return None if item is ABSENT else item
+
+    async def clear_session(self) -> None:
+        """Remove all items. Earlier snapshots keep them: `store.delete_session` deletes those too.
+
+        Other branches, the metadata, and a run that waits stay.
+        """
+        if await self.scope.info() is not None:
+            await self.scope.save({KEY: []})
+
+    async def branch(
+        self,
+        name: str | None = None,
+        *,
+        turn: int | None = None,
+        at: int | SnapshotLike | None = None,
+    ) -> "LimpetSession":
+        """Begin a branch at an earlier point, and return it; this one is not changed.
+
+        With `turn` it ends before that question (the first is 1), so that another one can be asked;
+        with a number as `at` it has `get_items()[:at]`; with a snapshot of this branch it has the
+        items of that moment. Without these it has all items. A name is made up if none is given;
+        `LimpetSession(session_id, store, branch=name)` opens the branch later.
+
+        Raises:
+            AlreadyExists: there is such a branch.
+            InvalidInput: there are not so many turns or items.
+            NotFound: the session is empty, or there is no such snapshot.
+        """
+        if turn is not None and at is not None:
+            raise InvalidInput("a branch begins at a turn or at a point, not both")
+        if at is not None and not isinstance(at, int):
+            return self._of(await self.scope.fork(at, scope_id=name))
+        head = await self.scope.load()
+        if head is None:
+            raise NotFound(f"the session is empty. session_id=`{self.session_id}`")
+        items = head.state.get(KEY, [])
+        end = len(items) if at is None else at
+        if turn is not None:
+            end = _end_before(items, turn)
+        if abs(end) > len(items):
+            raise InvalidInput(f"there are not so many items. at=`{end}` items=`{len(items)}`")
+        if end == len(items):
+            return self._of(await self.scope.fork(head, scope_id=name))
+        return self._of(await self.scope.fork(head, scope_id=name, patch={KEY: items[:end]}))
+
+    async def branches(self) -> list[str]:
+        """Return the names of all branches of the session, `main` among them, in text order."""
+        found = self._store.scopes(self.session_id, kind=KIND)
+        return [each.key.scope_id async for each in found if each.head is not None]
+
+    async def metadata(self) -> dict[str, JSON]:
+        """Return what `set_metadata` stored; all branches of a session share it."""
+        note = await self._main().note(METADATA)
+        return _object_in(None if note is None else note.value)
+
+    async def set_metadata(self, **values: JSON) -> dict[str, JSON]:
+        """Set some values and keep the others, as one step; None removes one. Return all.
+
+        Example:
+            await session.set_metadata(title="A trip to Lisbon", user="alice")
+        """
+
+        def changed(before: JSON) -> JSON:
+            merged = {**_object_in(before), **values}
+            return {name: value for name, value in merged.items() if value is not None}
+
+        note = await self._main().set_note(METADATA, changed)
+        return _object_in(None if note is None else note.value)
+
+    async def save_run(self, state: RunState[Any, Any], **options: Any) -> SnapshotInfo:
+        """Store a run that waits for a person, in place of one that waited before.
+
+        It is listed with the status `interrupted`, as something that needs attention.
+        `options` are those of `RunState.to_json`::
+
+            result = await Runner.run(agent, "Clean up", session=session)
+            if result.interruptions:
+                await session.save_run(result.to_state())
+        """
+        return await self._run().save(state, options)
+
+    async def load_run(self, agent: Agent[Any], **options: Any) -> RunState[Any, Any] | None:
+        """Return the run that waits, to show what it asks for; None if none does.
+
+        To continue it use `resume_run`. `options` are those of `RunState.from_json`.
+        """
+        return await self._run().load(agent, options)
+
+    def resume_run(
+        self, agent: Agent[Any], **options: Any
+    ) -> AbstractAsyncContextManager[RunState[Any, Any]]:
+        """Hold the run that waits for an `async with` block, in which it is continued.
+
+        Only one caller in any process can hold it. Its status is `running` in the block, and
+        `completed` after it, or `failed` if the block raises. One that failed, or whose process
+        died, can be resumed again: as it was saved, so its tools are called again. `options` are
+        those of `RunState.from_json`::
+
+            async with session.resume_run(agent) as state:
+                for question in state.get_interruptions():
+                    state.approve(question)
+                result = await Runner.run(agent, state, session=session)
+
+        A run that is interrupted again is saved by `save_run` inside the block.
+
+        Raises:
+            Conflict: another caller is resuming it.
+            NotFound: no run waits.
+        """
+        return self._run().resume(agent, options)
+
+    def _of(self, scope: AsyncScope[Any]) -> "LimpetSession":
+        return LimpetSession(
+            self.session_id,
+            self._store,
+            branch=scope.scope_id,
+            session_settings=self.session_settings,
+        )
+
+    def _run(self) -> RunSlot:
+        return RunSlot(self._store, self.session_id, self.scope.scope_id)
+
+    def _main(self) -> AsyncScope[Any]:
+        return self._store.scope(self.session_id, MAIN, KIND)
+
+
+async def list_sessions(
+    store: Store | AsyncStore, *, prefix: str = ""
+) -> AsyncIterator[SessionInfo]:
+    """Yield the sessions whose ids begin with `prefix`, with their metadata, in text order.
+
+    Example:
+        async for each in list_sessions(store, prefix="alice/"): print(each.metadata.get("title"))
+    """
+    aio = check_store(store).aio
+    async for each in aio.scopes(kind=KIND, prefix=prefix):
+        if each.key.scope_id == MAIN:
+            metadata = await LimpetSession(each.key.session_id, aio).metadata()
+            updated_at = None if each.head is None else each.head.updated_at
+            yield SessionInfo(each.key.session_id, metadata, updated_at)
+
+
+def _object_in(value: JSON) -> dict[str, JSON]:
+    return value if isinstance(value, dict) else {}
+
+
+def _end_before(items: list[Any], turn: int) -> int:
+    """Return how many items come before the question of a turn."""
+    asked = [at for at, item in enumerate(items) if _is_question(item)]
+    if not 1 <= turn <= len(asked):
+        raise InvalidInput(f"there is no such turn. turn=`{turn}` turns=`{len(asked)}`")
+    return asked[turn - 1]
+
+
+def _is_question(item: Any) -> bool:
+    return isinstance(item, dict) and item.get("role") == "user"
