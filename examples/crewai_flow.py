@@ -14,12 +14,12 @@ import sys
 
 os.environ |= {"CREWAI_DISABLE_TELEMETRY": "true", "OTEL_SDK_DISABLED": "true"}
 
-from crewai.flow.flow import Flow, listen, start  # noqa: E402
-from crewai.flow.persistence import persist  # noqa: E402
-from pydantic import BaseModel  # noqa: E402
+from crewai.flow.flow import Flow, listen, start
+from crewai.flow.persistence import persist
+from pydantic import BaseModel
 
-import limpet  # noqa: E402
-from limpet.compat.crewai import LimpetFlowPersistence  # noqa: E402
+import limpet
+from limpet.compat.crewai import LimpetFlowPersistence
 
 TRIP = "trip-to-lisbon"
 KILLED_AT: set[str] = set()  # the questions that this process does not survive

@@ -6,11 +6,11 @@ from typing import Any
 
 os.environ |= {"CREWAI_DISABLE_TELEMETRY": "true", "OTEL_SDK_DISABLED": "true"}
 
-from crewai.flow.persistence import FlowPersistence, SQLiteFlowPersistence  # noqa: E402
+from crewai.flow.persistence import FlowPersistence, SQLiteFlowPersistence
 
-import limpet  # noqa: E402
-from benchmarks.frameworks.side import Side  # noqa: E402
-from limpet.compat.crewai import LimpetFlowPersistence  # noqa: E402
+import limpet
+from benchmarks.frameworks.side import Side
+from limpet.compat.crewai import LimpetFlowPersistence
 
 PACKAGE = "crewai"
 ABOUT = (

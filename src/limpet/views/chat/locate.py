@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from limpet.model import JSON
+from limpet.views.chat.agent_framework import find_session
 from limpet.views.chat.blocks import read_langchain
 from limpet.views.chat.model import Fields
 
@@ -56,7 +57,8 @@ def find_messages(state: JSON) -> MessageList | None:
                 if prompt is None and isinstance(holder.get("instructions"), str):
                     prompt_key, prompt = "instructions", holder["instructions"]
                 return MessageList(_pointer(*path, name), found, prompt, prompt_key)
-    return None
+    session = find_session(state)
+    return None if session is None else MessageList(*session)
 
 
 def find_agent_results(state: JSON) -> AgentResults | None:
