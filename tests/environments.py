@@ -4,6 +4,7 @@ The dependencies of the frameworks contradict each other, so none of them is in 
 environment is kept until what it must contain changes.
 """
 
+import fcntl
 import shutil
 import subprocess
 import sys
@@ -23,8 +24,15 @@ class NotReady(Exception):
 def python_of(name: str, requirements: Sequence[str], *, lowest: bool = False) -> Path:
     """Return the Python of an environment, which is made if it is not there as required.
 
-    `lowest` takes the lowest version that each requirement allows.
+    `lowest` takes the lowest version that each requirement allows. Processes wait for each other.
     """
+    BENCH.mkdir(exist_ok=True)
+    with (BENCH / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return _made(name, requirements, lowest=lowest)
+
+
+def _made(name: str, requirements: Sequence[str], *, lowest: bool) -> Path:
     folder = BENCH / name
     python, stamp = folder / "bin" / "python", folder / "requirements.txt"
     wanted = "\n".join([f"# Python {sys.version}", *requirements, str(_project()), ""])

@@ -330,6 +330,7 @@ def test_a_listing_that_repeats_itself(stub: Stub) -> None:
     bucket.close()
 
 
+@pytest.mark.slow
 def test_a_page_is_no_object(bucket: ObjectStoreBucket, proxy: Proxy) -> None:
     bucket.put("k", b"1", expect=None)
     for key, expected in (("k", b"1"), ("none", None)):

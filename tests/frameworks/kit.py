@@ -39,7 +39,11 @@ class Places:
         if engine == "postgres":
             return str(self._request.getfixturevalue("schemas").url(f"s{number}"))
         if engine == "s3":
-            return str(self._request.getfixturevalue("seaweedfs").store_url(self._folder.name))
+            return str(
+                self._request.getfixturevalue("seaweedfs").store_url(
+                    f"{self._folder.name}-{number}"
+                )
+            )
         places = {"memory": "memory:", "sqlite": f"sqlite:///{self._folder}/{number}.db"}
         return places.get(engine, f"file://{self._folder}/{number}")
 

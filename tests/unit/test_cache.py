@@ -4,11 +4,15 @@ import os
 import subprocess
 import sys
 from functools import partial
+from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
+import limpet
 from limpet.backends.sql.commit import LastBody, cache_cost
 from limpet.backends.support.recent import Recent
+from limpet.core.deltas.delta import diff
 from limpet.model import ScopeKey
 from limpet.testing.conformance._kit import together
 
@@ -20,12 +24,61 @@ def new_cache(bytes_max: int) -> Recent[ScopeKey, LastBody]:
     return Recent(bytes_max, cache_cost)
 
 
+def held(cache: Recent[ScopeKey, LastBody], scope: ScopeKey) -> tuple[str, bytes]:
+    found = cache.get(scope)
+    assert found is not None
+    return found.nonce, found.body
+
+
+def test_steps_are_applied_when_the_body_is_asked_for() -> None:
+    bodies = [b"[" + b"1234567890," * n + b"0]" for n in range(100)]
+    last = LastBody("0", bodies[0])
+    for n, (before, after) in enumerate(pairwise(bodies), 1):
+        last = last.after(str(n), diff(before, after))
+        assert last.size < len(after) + 64 * n
+        if n in (50, 51):
+            assert last.body == after
+    assert (last.nonce, last.body, last.size) == ("99", bodies[99], len(bodies[99]))
+
+
+@pytest.mark.parametrize("size", [10, 5_000])
+def test_a_chat_is_read_whole_after_each_append(size: int, tmp_path: Path) -> None:
+    """By the process that appends, by one that interferes, and after an update in place."""
+    with (
+        limpet.open(f"sqlite:///{tmp_path}/a.db") as ours,
+        limpet.open(f"sqlite:///{tmp_path}/a.db") as theirs,
+    ):
+        chat, other = ours.scope("chat"), theirs.scope("chat")
+        said: list[str] = []
+
+        def whole() -> bool:
+            found = [each.load() for each in (chat, other)]
+            return all(each is not None and each.state == {"items": said} for each in found)
+
+        for n in range(80):
+            said.append(f"{n} {'x' * size}")
+            (other if n % 17 == 5 else chat).append("items", [said[-1]])
+            assert n % 3 or whole()
+        said[0] = "changed"
+        head = chat.info()
+        assert head is not None
+        other.update(head, lambda found: found.with_(state={"items": said}))
+        assert whole()
+        chat.append("items", ["more"])
+        said.append("more")
+        assert whole()
+        chat.delete_snapshot(chat.info() or "")
+        said.pop()
+        assert whole()
+        assert [*ours.check()] == []
+
+
 def test_what_was_put_is_found_under_its_nonce() -> None:
     cache = new_cache(1000)
     assert cache.get(A) is None
     cache.put(A, LastBody("n1", b"first"))
     cache.put(A, LastBody("n2", b"second"))
-    assert cache.get(A) == ("n2", b"second")
+    assert held(cache, A) == ("n2", b"second")
     assert cache.cost_held == 6 + OVERHEAD
     cache.clear()
     assert cache.get(A) is None
@@ -53,7 +106,7 @@ def test_many_threads() -> None:
             scope = ScopeKey(str((seed * number) % 17))
             cache.put(scope, LastBody(f"{seed}.{number}", b"x" * (number % 200)))
             found = cache.get(scope)
-            assert found is None or len(found[1]) == int(found[0].partition(".")[2]) % 200
+            assert found is None or len(found.body) == int(found.nonce.partition(".")[2]) % 200
 
     together(partial(work, seed) for seed in range(1, 9))
     assert 0 <= cache.cost_held <= 5000
@@ -67,7 +120,7 @@ def test_a_forked_child_begins_with_an_empty_and_unlocked_one() -> None:
         if child == 0:
             os._exit(0 if cache.get(A) is None else 1)
     assert os.waitpid(child, 0)[1] == 0
-    assert cache.get(A) == ("n", b"body")
+    assert held(cache, A) == ("n", b"body")
 
 
 GROWTH = """

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from limpet.core.ids import mint, revision, seq_of, tag_of
 from limpet.errors import Corrupt, InvalidInput, LimpetError
+from tests.effort import times
 
 YEAR_US = 365 * 24 * 3600 * 1_000_000
 NOW_US = 1_750_000_000_123_456
@@ -45,7 +46,7 @@ clocks = st.integers(-(2**50), 253_402_300_799_999_999)
 bits = st.integers(0, 2**80 - 1)
 floors = st.just("") | st.builds(uuid7, st.integers(0, 2**48 - 2), st.integers(0, ONES))
 
-moderate = settings(max_examples=300, deadline=None)
+moderate = settings(max_examples=times(50, full=300), deadline=None)
 
 
 @moderate

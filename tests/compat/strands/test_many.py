@@ -99,6 +99,7 @@ async def test_a_save_costs_the_same_whatever_the_history(
     assert costs == [{"PUT": 2}] * 6
 
 
+@pytest.mark.slow
 async def test_a_page_is_one_list_whatever_comes_behind_it(
     watched: Watched, location: SnapshotLocation
 ) -> None:

@@ -300,6 +300,7 @@ async def test_25_a_delete_lists_the_prefix_and_deletes_many_at_once(
     assert watched.proxy.counts()["DELETE"] == 2  # the latest of each scope before the rest
 
 
+@pytest.mark.slow
 async def test_26_a_delete_of_more_than_a_page(
     watched: Watched, location: SnapshotLocation
 ) -> None:

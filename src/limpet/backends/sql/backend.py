@@ -16,7 +16,7 @@ import orjson
 
 from limpet.backends.sql.check_rows import damage_of
 from limpet.backends.sql.commit import LastBody, PreparedDelta, cache_cost
-from limpet.backends.sql.continuing import KNOWN_SCOPES_BYTES_MAX, KnownScope
+from limpet.backends.sql.continuing import KNOWN_SCOPES_BYTES_MAX, Continued, KnownScope
 from limpet.backends.sql.folding import FoldedUpTo, fold_some, unfolded_scopes
 from limpet.backends.sql.listed import age_of, head_of, name_of, ref_of, scope_info_of, scope_key_of
 from limpet.backends.sql.notes import change_notes, good_note, reader_of
@@ -118,15 +118,27 @@ class SqlBackend:
         raise NotImplementedError
 
     def _remember(
-        self, commit: Commit, row: Row, body: bytes | None, known: KnownScope | None
+        self,
+        commit: Commit,
+        row: Row,
+        body: bytes | None,
+        known: KnownScope | None,
+        plan: Continued | None = None,
     ) -> SnapshotInfo:
-        """Remember what a commit left, for the next one; return its record."""
+        """Remember what a commit left, for the next one; return its record.
+
+        `plan` is how it was made, if it continued what this process knew.
+        """
         if known is None:
             self._known_scopes.pop(commit.scope)
         else:
             self._known_scopes.put(commit.scope, known)
         if body is not None:
             self._cache.put(commit.scope, LastBody(row.nonce, body))
+        elif plan is not None and plan.step is not None:
+            last = self._cache.get(commit.scope)
+            if last is not None and last.nonce == plan.known.chain.nonce:
+                self._cache.put(commit.scope, last.after(row.nonce, plan.step))
         return info_of(commit.scope, row)
 
     def _forget(self) -> None:

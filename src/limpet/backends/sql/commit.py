@@ -20,17 +20,44 @@ _FAR_BYTES = 64 * 1024  # after a change this large, reading older states costs 
 _OLDER_STATES = 2  # before the head
 _LINKS_MAX = 64  # of a chain that is read for each save
 _ENTRY_BYTES = 512  # what an entry of the cache takes without its body
+_STEPS_MAX = 32  # applied at once
 
 
-class LastBody(NamedTuple):
-    """What a process remembers of the last body of a scope, valid under the nonce of its write."""
+class LastBody:
+    """What a process remembers of the last body of a scope, valid under the nonce of its write.
 
-    nonce: str
-    body: bytes
+    Appends are remembered as steps, and applied when the body is asked for: an append costs what
+    is appended.
+    """
+
+    __slots__ = ("_held", "nonce")
+
+    def __init__(self, nonce: str, body: bytes, steps: tuple[Delta, ...] = ()) -> None:
+        self.nonce = nonce
+        self._held = body, steps
+
+    @property
+    def body(self) -> bytes:
+        body, steps = self._held
+        for step in steps:
+            body = delta.apply(body, step)
+        self._held = body, ()
+        return body
+
+    @property
+    def size(self) -> int:
+        body, steps = self._held
+        return len(body) + sum(len(step.literal) for step in steps)
+
+    def after(self, nonce: str, step: Delta) -> "LastBody":
+        body, steps = self._held
+        if len(steps) < _STEPS_MAX:
+            return LastBody(nonce, body, (*steps, step))
+        return LastBody(nonce, self.body, (step,))
 
 
 def cache_cost(known: LastBody) -> int:
-    return len(known.body) + _ENTRY_BYTES
+    return known.size + _ENTRY_BYTES
 
 
 class PreparedDelta(NamedTuple):

@@ -32,6 +32,7 @@ from limpet.core.deltas.chain import (
     is_whole_at_first,
     next_form,
 )
+from limpet.core.deltas.delta import Delta
 from limpet.core.limits import MIB
 from limpet.core.rows import Row
 from limpet.errors import LimpetError
@@ -111,6 +112,7 @@ class Continued(NamedTuple):
     commit: Commit
     plan: Plan
     body: bytes | None
+    step: Delta | None  # from the last body to this one, if that is known
     size: int
     form: int
     squeezed: tuple[int, bytes]
@@ -176,7 +178,8 @@ def continued(
             return None  # a group ends: its members are read
         squeezed = chosen
     fold = folded(known.unfolded) if known.is_fold_due else []
-    return Continued(known, commit, plan, body, size, form, squeezed, payload_bytes, offsets, fold)
+    how = (form, squeezed, payload_bytes, offsets, fold)
+    return Continued(known, commit, plan, body, step, size, *how)
 
 
 def _step(

@@ -14,7 +14,7 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from limpet.backends.sql.backend import SqlBackend
 from limpet.backends.sql.commit import LastBody, apply_commit
@@ -133,24 +133,24 @@ class SqliteBackend(SqlBackend):
         last = self._last
         save = None if plan is None else plan.at(*next_place(plan.known.scope, *last))
 
-        def write(tables: Tables) -> tuple[Row, bytes | None, KnownScope | None]:
+        def write(tables: Tables) -> _Written:
             if plan is not None and save is not None:
                 done = _continue(tables, plan, save, last[0])
                 if done is not None:
-                    return done.row, plan.body, done.known
+                    return _Written(done.row, plan.body, done.known, plan)
             row, body = apply_commit(tables, commit, prepared)
-            return row, body, known_scope(tables.moved, body)
+            return _Written(row, body, known_scope(tables.moved, body))
 
-        def write_again(tables: Tables) -> tuple[Row, bytes | None, KnownScope | None]:
-            return *apply_commit(tables, commit._replace(again=True), prepared), None
+        def write_again(tables: Tables) -> _Written:
+            return _Written(*apply_commit(tables, commit._replace(again=True), prepared))
 
-        row, body, left = self._file.joined.run(
+        row, body, left, continued_by = self._file.joined.run(
             lambda transaction: write(Tables(transaction)), lambda: self._write(write_again)
         )
         self._last = max(last, (row.seq, row.saved_at))
         if left is not None and left.chain.seq != left.scope.head_seq:
             left = None  # the head could be updated without a trace in what is compared
-        return self._remember(commit, row, body, left)
+        return self._remember(commit, row, body, left, continued_by)
 
     def read_snapshots(self, scope: ScopeKey, ids: Sequence[str | None]) -> list[Found]:
         known = self._cache.get(scope) if list(ids) == [None] else None
@@ -235,6 +235,15 @@ class SqliteBackend(SqlBackend):
         self._file.check_in_place()
         with self._file.transaction(write=repair) as transaction:
             return check_some(transaction, after, repair=repair, limit=limit)
+
+
+class _Written(NamedTuple):
+    """What a commit left: the row, its state if known, the scope, and the plan that it followed."""
+
+    row: Row
+    body: bytes | None
+    known: KnownScope | None = None
+    plan: Continued | None = None
 
 
 def _continue(tables: Tables, plan: Continued, save: Save, last_seq: int) -> Save | None:

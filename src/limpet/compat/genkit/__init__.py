@@ -9,8 +9,10 @@ An agent keeps a snapshot of each turn; any process may read it, stop its run, o
         id = await sessions.save_snapshot(None, lambda _: {"sessionId": "s", "state": state})
         latest = await sessions.get_snapshot(session_id="s")
 
-`JsonFileSessionStore` has the same methods over the folder of the real package, shared with Node;
-`import_sessions` imports such a folder into a store, and `export_sessions` writes one.
+`python.LimpetSessionStore` is the same for agents of Genkit's package for Python, with its own
+snapshots. `JsonFileSessionStore` has the methods of `SessionStore` over the folder of the package
+for JavaScript, shared with Node; `import_sessions` imports such a folder into a store, and
+`export_sessions` writes one.
 
 How the terms translate, so that other programs see what is saved here, and the reverse:
 

@@ -1,10 +1,13 @@
-"""Genkit's `SessionStore` on every engine."""
+"""Genkit's `SessionStore` on every engine. `python` has the one of its package for Python."""
 
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from functools import partial
 from typing import Any, Generic, TypeAlias
 
 from limpet.api.aio_scope import AsyncScope
+from limpet.api.scope import Scope
 from limpet.api.store import AsyncStore, Store
 from limpet.api.verbs import check_prefix, matching
 from limpet.compat.contention import Contention
@@ -27,20 +30,12 @@ from limpet.protocol import Query
 
 Given: TypeAlias = SessionSnapshot[S] | Mapping[str, Any] | None
 Mutator: TypeAlias = Callable[[SessionSnapshot[S] | None], Given[S] | Awaitable[Given[S]]]
+Read: TypeAlias = Callable[[Scope, str | None], SnapshotInfo | None]
 Callback: TypeAlias = Callable[[SessionSnapshot[S]], object]
 
 
-class SessionStore(Generic[S]):
-    """The snapshots of sessions in an opened store, sync or async. The caller closes the store.
-
-    `latest` chooses the latest snapshot of a session: the `leaf` without children, of several the
-    one created last; or the `newest` by `created_at` alone. With `reject_branching_sessions` a
-    session of several live branches is refused.
-
-    `prefix_of` maps the `context` of a call to the name of the tenant, or to None for no tenant.
-    By default the context is that name, or a mapping with `auth.uid`. Another tenant, or a caller
-    without a context, does not see the sessions of a tenant.
-    """
+class Sessions(Generic[S]):
+    """The rows of sessions in an opened store: what the stores of all languages share."""
 
     def __init__(
         self,
@@ -54,6 +49,185 @@ class SessionStore(Generic[S]):
         self._rejects = reject_branching_sessions
         self._policy = rules.check_policy(latest)
         self._prefix_of = check_prefix_of(prefix_of)
+
+    def scope(self, session_id: str, *, context: Context = None) -> AsyncScope:
+        """Return the scope of a session: to list its history, fork, watch, prune or delete it."""
+        tenant = self._tenant(context)
+        return self._store.scope(*tenant.scope(check_id("session_id", session_id)))
+
+    def _tenant(self, context: Context) -> Tenant:
+        tenant = tenant_of(context, self._prefix_of)
+        check_prefix(tenant.prefix, "the tenant")
+        return tenant
+
+    # Reading. The methods that are not async wait for the storage: they run in the pool.
+
+    async def _get(
+        self,
+        read: Read,
+        snapshot_id: str | None,
+        session_id: str | None,
+        context: Context,
+    ) -> SessionSnapshot[S] | None:
+        if bool(snapshot_id) == bool(session_id):
+            raise InvalidInput("give either a snapshot_id or a session_id")
+        tenant = self._tenant(context)
+        find: Callable[[], SnapshotInfo | None]
+        if snapshot_id:
+            id = check_id("snapshot_id", snapshot_id)
+            find = partial(self._by_id, read, tenant, id)
+        else:
+            find = partial(self._latest, read, tenant, check_id("session_id", session_id))
+        found = await self._store.driver.offload(find)
+        return None if found is None else self._read(tenant, found)
+
+    def _by_id(self, read: Read, tenant: Tenant, snapshot_id: str) -> SnapshotInfo | None:
+        while (there := self._find(tenant, snapshot_id)) is not None:
+            found = read(self._store.sync.scope(*there.scope), there.id)
+            if found is not None:  # otherwise deleted meanwhile, and perhaps saved again
+                return found
+        return None
+
+    async def _locate(self, tenant: Tenant, snapshot_id: str) -> SnapshotRef | None:
+        return await self._store.driver.offload(self._find, tenant, snapshot_id)
+
+    def _find(self, tenant: Tenant, snapshot_id: str) -> SnapshotRef | None:
+        """Find a snapshot of the tenant: in the scope `main`, else the last saved one.
+
+        `find` would return the last saved one only, which may be another tenant's.
+        """
+        elsewhere: SnapshotRef | None = None
+        walk = matching(Query(prefix=tenant.prefix, id=snapshot_id))
+        for each in self._store.sync.driver.stream(walk):
+            session_id = tenant.session_of(each.session_id)
+            if session_id is None or each.scope.kind != KIND:
+                continue
+            there = SnapshotRef(each.scope, each.id)
+            if each.scope == tenant.scope(session_id):
+                return there
+            elsewhere = elsewhere or there
+        return elsewhere
+
+    def _latest(self, read: Read, tenant: Tenant, session_id: str) -> SnapshotInfo | None:
+        scope = self._store.sync.scope(*tenant.scope(session_id))
+        while (head := read(scope, None)) is not None:
+            id = self._latest_id(scope, head, session_id)
+            found = head if id == head.id else read(scope, id)
+            if found is not None:  # otherwise deleted meanwhile: another may be the latest now
+                return found
+        return None
+
+    def _latest_id(self, scope: Scope, head: SnapshotInfo, session_id: str) -> str:
+        by_leaf = self._policy == "leaf"
+        infos = scope.leaves() if by_leaf else scope.history()
+        rows = [mapping.summary_of(info, session_id) for info in infos]
+        if not head.kept:  # a draft of another program
+            rows = [row for row in rows if not by_leaf or row.snapshot_id != head.parent_id]
+            rows.append(mapping.summary_of(head, session_id))
+        if not rows:  # none is a leaf, so the parents form a circle
+            rows = [mapping.summary_of(info, session_id) for info in scope.history()]
+        chosen = rules.latest(rows, session_id, policy=self._policy, reject_branching=self._rejects)
+        return head.id if chosen is None or chosen.snapshot_id is None else chosen.snapshot_id
+
+    def _read(self, tenant: Tenant, info: SnapshotInfo) -> SessionSnapshot[S]:
+        row = mapping.row_of(info, tenant.session_of(info.session_id) or info.session_id)
+        return rules.as_read(row, self._store.driver.tools.draw().now)
+
+    def _watch(
+        self, tenant: Tenant, snapshot_id: str, call: Callable[[Snapshot], object]
+    ) -> Subscription:
+        if self._store.driver.opened.closed:
+            raise InvalidInput(CLOSED)
+        id = check_id("snapshot_id", snapshot_id)
+        return Subscription(
+            self._store,
+            id,
+            prefix=tenant.prefix,
+            locate=lambda: self._locate(tenant, id),
+            call=call,
+        )
+
+    # Writing
+
+    async def _save(
+        self, tenant: Tenant, snapshot_id: str, mutator: Mutator[S]
+    ) -> SessionSnapshot[S] | None:
+        """Change or create a row as one step; return it as it is stored."""
+        id = check_id("snapshot_id", snapshot_id)
+        contention = Contention(self._store.driver.tools.clock, f"snapshot_id=`{id}`")
+        while True:
+            found = await self._locate(tenant, id)
+            where = None if found is None else found.scope
+            if where is None:
+                after = await apply_mutator(mutator, None)
+                if after is None:
+                    return None
+                try:
+                    return await self._insert(tenant, id, after)
+                except AlreadyExists:
+                    # Another writer was faster; or it is a draft, which is not found by its id.
+                    where = tenant.scope(rules.session_of(after) or "")
+            try:
+                return await self._update(tenant, where, id, mutator)
+            except _DeletedMeanwhile:
+                await contention.pause()
+
+    async def _create(self, tenant: Tenant, mutator: Mutator[S]) -> SessionSnapshot[S] | None:
+        after = await apply_mutator(mutator, None)
+        if after is None:
+            return None
+        id = after.snapshot_id or None
+        if id is not None and await self._locate(tenant, check_id("snapshot_id", id)):
+            raise AlreadyExists(f"the snapshot exists. snapshot_id=`{id}`")
+        return await self._insert(tenant, id, after)
+
+    async def _insert(
+        self, tenant: Tenant, id: str | None, after: SessionSnapshot[S]
+    ) -> SessionSnapshot[S]:
+        drawn = self._store.driver.tools.draw()
+        row = rules.next_row(id or "", None, after, drawn.now)
+        scope = self._store.scope(*tenant.scope(row.session_id or ""))
+        saved = await scope.save(id=id, **mapping.save_options(row, born=drawn.nonce))
+        return replace(row, snapshot_id=saved.id)
+
+    async def _update(
+        self, tenant: Tenant, where: ScopeKey, id: str, mutator: Mutator[S]
+    ) -> SessionSnapshot[S] | None:
+        raised: list[NotFound] = []
+        row: SessionSnapshot[S] | None = None
+
+        async def change(found: Snapshot) -> Snapshot | None:
+            nonlocal row
+            before = mapping.row_of(found, tenant.session_of(found.session_id) or found.session_id)
+            try:
+                after = await apply_mutator(mutator, before)
+            except NotFound as error:
+                raised.append(error)
+                raise
+            now = self._store.driver.tools.draw().now
+            row = None if after is None else rules.next_row(id, before, after, now)
+            return None if row is None else mapping.replaced(found, row)
+
+        try:
+            await self._store.scope(*where).update(id, change)
+        except NotFound as error:
+            if error in raised:
+                raise  # the mutator's own
+            raise _DeletedMeanwhile from None
+        return row
+
+
+class SessionStore(Sessions[S]):
+    """The snapshots of sessions in an opened store, sync or async. The caller closes the store.
+
+    `latest` chooses the latest snapshot of a session: the `leaf` without children, of several the
+    one created last; or the `newest` by `created_at` alone. With `reject_branching_sessions` a
+    session of several live branches is refused.
+
+    `prefix_of` maps the `context` of a call to the name of the tenant, or to None for no tenant.
+    By default the context is that name, or a mapping with `auth.uid`. Another tenant, or a caller
+    without a context, does not see the sessions of a tenant.
+    """
 
     async def get_snapshot(
         self,
@@ -74,7 +248,7 @@ class SessionStore(Generic[S]):
             Corrupt: the state fails its check. A snapshot damaged otherwise is not found, and is
                 not overwritten either.
         """
-        return await self._get(AsyncScope.load, snapshot_id, session_id, context)
+        return await self._get(Scope.load, snapshot_id, session_id, context)
 
     async def get_metadata(
         self,
@@ -84,7 +258,7 @@ class SessionStore(Generic[S]):
         context: Context = None,
     ) -> SessionSnapshot[S] | None:
         """As `get_snapshot`, without reading the state, which is ABSENT."""
-        return await self._get(AsyncScope.info, snapshot_id, session_id, context)
+        return await self._get(Scope.info, snapshot_id, session_id, context)
 
     async def save_snapshot(
         self, snapshot_id: str | None, mutator: Mutator[S], *, context: Context = None
@@ -109,26 +283,11 @@ class SessionStore(Generic[S]):
         """
         check_function("mutator", mutator)
         tenant = self._tenant(context)
-        if not snapshot_id:
-            return await self._create(tenant, mutator)
-        id = _check_id("snapshot_id", snapshot_id)
-        contention = Contention(self._store.driver.tools.clock, f"snapshot_id=`{id}`")
-        while True:
-            found = await self._locate(tenant, id)
-            where = None if found is None else found.scope
-            if where is None:
-                after = await apply_mutator(mutator, None)
-                if after is None:
-                    return None
-                try:
-                    return await self._insert(tenant, id, after)
-                except AlreadyExists:
-                    # Another writer was faster; or it is a draft, which is not found by its id.
-                    where = tenant.scope(rules.session_of(after) or "")
-            try:
-                return await self._update(tenant, where, id, mutator)
-            except _DeletedMeanwhile:
-                await contention.pause()
+        if snapshot_id:
+            saved = await self._save(tenant, snapshot_id, mutator)
+        else:
+            saved = await self._create(tenant, mutator)
+        return None if saved is None else saved.snapshot_id
 
     def on_snapshot_state_change(
         self, snapshot_id: str, callback: Callback[S], *, context: Context = None
@@ -141,130 +300,12 @@ class SessionStore(Generic[S]):
         closing the store. Call this in a task: the function is called in its event loop.
         """
         check_function("callback", callback)
-        if self._store.driver.opened.closed:
-            raise InvalidInput(CLOSED)
         tenant = self._tenant(context)
-        id = _check_id("snapshot_id", snapshot_id)
-        return Subscription(
-            self._store,
-            id,
-            prefix=tenant.prefix,
-            locate=lambda: self._locate(tenant, id),
-            call=lambda loaded: callback(self._read(tenant, loaded)),
-        ).end
 
-    def scope(self, session_id: str, *, context: Context = None) -> AsyncScope:
-        """Return the scope of a session: to list its history, fork, watch, prune or delete it."""
-        tenant = self._tenant(context)
-        return self._store.scope(*tenant.scope(_check_id("session_id", session_id)))
+        def call(loaded: Snapshot) -> object:
+            return callback(self._read(tenant, loaded))
 
-    def _tenant(self, context: Context) -> Tenant:
-        tenant = tenant_of(context, self._prefix_of)
-        check_prefix(tenant.prefix, "the tenant")
-        return tenant
-
-    # Reading
-
-    async def _get(
-        self,
-        read: Callable[[AsyncScope, str], Awaitable[SnapshotInfo | None]],
-        snapshot_id: str | None,
-        session_id: str | None,
-        context: Context,
-    ) -> SessionSnapshot[S] | None:
-        if bool(snapshot_id) == bool(session_id):
-            raise InvalidInput("give either a snapshot_id or a session_id")
-        tenant = self._tenant(context)
-        while True:
-            if snapshot_id:
-                there = await self._locate(tenant, _check_id("snapshot_id", snapshot_id))
-            else:
-                there = await self._latest(tenant, _check_id("session_id", session_id))
-            if there is None:
-                return None
-            found = await read(self._store.scope(*there.scope), there.id)
-            if found is not None:  # otherwise deleted meanwhile: another may be the latest now
-                return self._read(tenant, found)
-
-    async def _locate(self, tenant: Tenant, snapshot_id: str) -> SnapshotRef | None:
-        """Find a snapshot of the tenant: in the scope `main`, else the last saved one.
-
-        `find` would return the last saved one only, which may be another tenant's.
-        """
-        elsewhere: SnapshotRef | None = None
-        walk = matching(Query(prefix=tenant.prefix, id=snapshot_id))
-        async for each in self._store.driver.stream(walk):
-            session_id = tenant.session_of(each.session_id)
-            if session_id is None or each.scope.kind != KIND:
-                continue
-            there = SnapshotRef(each.scope, each.id)
-            if each.scope == tenant.scope(session_id):
-                return there
-            elsewhere = elsewhere or there
-        return elsewhere
-
-    async def _latest(self, tenant: Tenant, session_id: str) -> SnapshotRef | None:
-        scope = self._store.scope(*tenant.scope(session_id))
-        head = await scope.info()
-        if head is None:
-            return None
-        by_leaf = self._policy == "leaf"
-        infos = scope.leaves() if by_leaf else scope.history()
-        rows = [mapping.summary_of(info, session_id) async for info in infos]
-        if not head.kept:  # a draft of another program
-            rows = [row for row in rows if not by_leaf or row.snapshot_id != head.parent_id]
-            rows.append(mapping.summary_of(head, session_id))
-        if not rows:  # none is a leaf, so the parents form a circle
-            rows = [mapping.summary_of(info, session_id) async for info in scope.history()]
-        chosen = rules.latest(rows, session_id, policy=self._policy, reject_branching=self._rejects)
-        return None if chosen is None else SnapshotRef(scope.key, chosen.snapshot_id or "")
-
-    def _read(self, tenant: Tenant, info: SnapshotInfo) -> SessionSnapshot[S]:
-        row = mapping.row_of(info, tenant.session_of(info.session_id) or info.session_id)
-        return rules.as_read(row, self._store.driver.tools.draw().now)
-
-    # Writing
-
-    async def _create(self, tenant: Tenant, mutator: Mutator[S]) -> str | None:
-        after = await apply_mutator(mutator, None)
-        if after is None:
-            return None
-        id = after.snapshot_id or None
-        if id is not None and await self._locate(tenant, _check_id("snapshot_id", id)):
-            raise AlreadyExists(f"the snapshot exists. snapshot_id=`{id}`")
-        return await self._insert(tenant, id, after)
-
-    async def _insert(self, tenant: Tenant, id: str | None, after: SessionSnapshot[S]) -> str:
-        drawn = self._store.driver.tools.draw()
-        row = rules.next_row(id or "", None, after, drawn.now)
-        scope = self._store.scope(*tenant.scope(row.session_id or ""))
-        saved = await scope.save(id=id, **mapping.save_options(row, born=drawn.nonce))
-        return saved.id
-
-    async def _update(
-        self, tenant: Tenant, where: ScopeKey, id: str, mutator: Mutator[S]
-    ) -> str | None:
-        raised: list[NotFound] = []
-
-        async def change(found: Snapshot) -> Snapshot | None:
-            before = mapping.row_of(found, tenant.session_of(found.session_id) or found.session_id)
-            try:
-                after = await apply_mutator(mutator, before)
-            except NotFound as error:
-                raised.append(error)
-                raise
-            if after is None:
-                return None
-            now = self._store.driver.tools.draw().now
-            return mapping.replaced(found, rules.next_row(id, before, after, now))
-
-        try:
-            saved = await self._store.scope(*where).update(id, change)
-        except NotFound as error:
-            if error in raised:
-                raise  # the mutator's own
-            raise _DeletedMeanwhile from None
-        return None if saved is None else saved.id
+        return self._watch(tenant, snapshot_id, call).end
 
 
 class _DeletedMeanwhile(Exception):
@@ -285,7 +326,7 @@ def check_function(name: str, value: object) -> None:
         raise InvalidInput(f"the {name} must be a function. type=`{type(value).__name__}`")
 
 
-def _check_id(name: str, value: object) -> str:
+def check_id(name: str, value: object) -> str:
     id = limits.check_id(name, value)
     if not id.strip():
         raise InvalidInput(f"{name} must not be blank")

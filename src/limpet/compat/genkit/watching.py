@@ -51,9 +51,9 @@ class CallbackTask(ABC):
         self._call = call
         self._ended = False
         self._calling = False
-        self._task = self._loop.create_task(self._run(), name=f"limpet-watch-{snapshot_id}")
-        _tasks.add(self._task)  # the loop itself holds only a weak reference
-        self._task.add_done_callback(_tasks.discard)
+        self.task = self._loop.create_task(self._run(), name=f"limpet-watch-{snapshot_id}")
+        _tasks.add(self.task)  # the loop itself holds only a weak reference
+        self.task.add_done_callback(_tasks.discard)
 
     @abstractmethod
     async def _run(self) -> None: ...
@@ -65,7 +65,7 @@ class CallbackTask(ABC):
 
     def _stop(self) -> None:
         if not self._calling:  # a call that has begun is allowed to finish
-            self._task.cancel()
+            self.task.cancel()
 
     async def _report(self, value: object) -> None:
         self._calling = True

@@ -87,6 +87,14 @@ class Splices:
             at += fresh
         return result
 
+    def begins_as(self, other: "Splices", count: int) -> bool:
+        """Return whether the first `count` slices are those of the other text."""
+        return (
+            self.ends[:count] == other.ends[:count]
+            and self.offsets[:count] == other.offsets[:count]
+            and self.sources[:count] == other.sources[:count]
+        )
+
     def joined(self, sources: Sequence[bytes]) -> bytes:
         if len(self.ends) == 1 and not self.offsets[0]:
             whole = sources[self.sources[0]]
@@ -119,6 +127,7 @@ class Inverse:
 
     def __init__(self, later: Splices, sources: Sequence[bytes]) -> None:
         self._sources = sources
+        self._later = later
         self._size = len(later)
         # By source: where a slice of it starts and ends, and where that is in the later text.
         self._slices: dict[int, list[tuple[int, int, int]]] = {}
@@ -132,8 +141,16 @@ class Inverse:
 
     def delta_of(self, text: Splices) -> Delta:
         draft = Draft()
-        begin = 0
-        for source, offset, end in zip(text.sources, text.offsets, text.ends, strict=True):
+        # What was only appended to begins with the same slices, up to the last.
+        same = max(len(text.ends) - 1, 0)
+        if not text.begins_as(self._later, same):
+            same = 0
+        begin = text.ends[same - 1] if same else 0
+        draft.copy(0, begin)
+        rest = slice(same, None)
+        for source, offset, end in zip(
+            text.sources[rest], text.offsets[rest], text.ends[rest], strict=True
+        ):
             self._express(draft, source, offset, offset + end - begin)
             begin = end
         return draft.finished()

@@ -4,9 +4,11 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from limpet.model import JSON
+from limpet.views.chat import claude
 from limpet.views.chat.agent_framework import find_session
 from limpet.views.chat.blocks import read_langchain
 from limpet.views.chat.model import Fields
+from limpet.views.chat.pydantic_ai import is_message
 
 # Paths to the object that holds the list: the state itself, LangGraph's checkpoint and the result
 # of its `get_state`, the files of Strands, and those of Genkit.
@@ -30,6 +32,7 @@ class MessageList(NamedTuple):
     messages: list[JSON]
     prompt: JSON = None
     prompt_key: str | None = None
+    is_transcript: bool = False
 
 
 class AgentResults(NamedTuple):
@@ -57,6 +60,9 @@ def find_messages(state: JSON) -> MessageList | None:
                 if prompt is None and isinstance(holder.get("instructions"), str):
                     prompt_key, prompt = "instructions", holder["instructions"]
                 return MessageList(_pointer(*path, name), found, prompt, prompt_key)
+        entries = holder.get("entries")
+        if claude.is_transcript(entries):
+            return MessageList(_pointer(*path, "entries"), entries, is_transcript=True)
     session = find_session(state)
     return None if session is None else MessageList(*session)
 
@@ -110,4 +116,4 @@ def _is_message(value: JSON) -> bool:
         return not {"content", "parts", "tool_calls"}.isdisjoint(value)
     type = value.get("type")
     is_item = isinstance(type, str) and (type in _ITEMS or type.endswith(("_call", "_output")))
-    return is_item or read_langchain(value) is not None
+    return is_item or is_message(value) or read_langchain(value) is not None

@@ -84,8 +84,8 @@ class ChatTurn:
 class Chat:
     """The messages of a state. A turn that held only results of earlier calls is left out.
 
-    `shape` is strands, genkit, gemini, anthropic, openai, langgraph or plain. `path` is the JSON
-    Pointer of the list of messages.
+    `shape` is strands, genkit, gemini, anthropic, openai, langgraph, pydantic_ai or plain. `path`
+    is the JSON Pointer of the list of messages.
     """
 
     shape: str

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Any, TypeAlias
 
 from limpet.model import JSON
+from limpet.views.chat import claude
 from limpet.views.chat.blocks import (
     KEYED_BLOCKS,
     RESULT_KEYS,
@@ -34,6 +35,7 @@ from limpet.views.chat.model import (
     text_of,
 )
 from limpet.views.chat.pairing import pair
+from limpet.views.chat.pydantic_ai import PydanticReader
 
 Left: TypeAlias = dict[str, Any]
 """The members of a message that were not read yet: each `_take_*` removes what it reads."""
@@ -61,9 +63,11 @@ def read_chat(state: JSON, *, ends: bool = False) -> Chat | None:
     found = find_messages(state)
     if found is not None:
         messages = list(enumerate(found.messages))
+        if found.is_transcript:
+            messages = [each for each in messages if claude.read_entry(each[1]) is not None]
         if ends:
             messages[_END : max(_END, len(messages) - _END)] = []
-        turns = [reader.read(each, index) for index, each in messages]
+        turns = [turn for index, each in messages for turn in reader.turns(each, index)]
         prompt = None if found.prompt is None else reader.read_prompt(found.prompt)
         return Chat(reader.shape, found.path, pair([prompt, *turns] if prompt else turns))
     agents = find_agent_results(state)
@@ -156,6 +160,7 @@ class _MessageReader:
     def __init__(self) -> None:
         self._sure: Counter[str] = Counter()
         self._unsure: Counter[str] = Counter()
+        self._pydantic = PydanticReader()
 
     @property
     def shape(self) -> str:
@@ -167,12 +172,20 @@ class _MessageReader:
         votes = self._sure or self._unsure
         return votes.most_common(1)[0][0] if votes else "plain"
 
+    def turns(self, message: JSON, index: int) -> list[ChatTurn]:
+        found = self._pydantic.read(message, index)
+        if found is None:
+            return [self.read(message, index)]
+        self._sure["pydantic_ai"] += 1
+        return found
+
     def read(self, message: JSON, index: int) -> ChatTurn:
         if isinstance(message, str):
             return ChatTurn(_NO_ROLE, None, (Text(message),), index)
         if not isinstance(message, dict):
             return ChatTurn(_NO_ROLE, None, (Value(message),), index)
         around: list[Value] = []
+        message = claude.read_entry(message) or message
         inner = message.get("message")
         if "role" not in message and isinstance(inner, dict) and "role" in inner:
             around = rest(message, "message")

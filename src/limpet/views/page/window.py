@@ -67,7 +67,8 @@ def chat_window(state: JSON, chat: Chat, news: News, index: int | None = None) -
     def written(at: int) -> str:
         turn = turns[at]
         until = turns[at + 1].index if at < last else chat_length(state, chat)
-        shown = range(turn.index, max(turn.index + 1, until))
+        # A message may be several turns: the last of them has its anchor.
+        shown = range(turn.index, max(turn.index + 1, until) if until != turn.index else until)
         return "".join(writer.turn(turn, mark=news.mark(turn.index), anchors=shown))
 
     made = {pivot: written(pivot)}

@@ -1,0 +1,233 @@
+"""The `SessionStore` of the Claude Agent SDK over a store."""
+
+import json
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+from claude_agent_sdk import (
+    SessionKey,
+    SessionListSubkeysKey,
+    SessionStore,
+    SessionStoreEntry,
+    SessionStoreListEntry,
+    SessionSummaryEntry,
+    fold_session_summary,
+)
+
+from limpet.api.aio_scope import AsyncScope
+from limpet.api.store import AsyncStore, Store
+from limpet.backends.support.recent import Recent
+from limpet.compat.logs import KIND, Log
+from limpet.compat.wire import check_store, shown
+from limpet.errors import Conflict, InvalidInput
+from limpet.model import JSON, ScopeKey, SnapshotInfo, SnapshotRef
+
+FACADE = "claude"
+_MAIN = "main"
+_ENTRIES = "entries"
+_EXACT = "limpet:exact"  # the JSON text of an entry that could not be stored as it is
+_LOGS_MAX = 256  # transcripts whose entry ids are remembered: an agent has few open at a time
+
+
+class LimpetSessionStore(SessionStore):
+    """Transcripts in a store, sync or async. Safe for tasks, threads and processes.
+
+    Each append is a snapshot: every earlier moment of a transcript can be loaded, compared and
+    restored. Every method raises `InvalidInput` if the key has no project, session or subpath that
+    can be a name.
+    """
+
+    def __init__(self, store: Store | AsyncStore) -> None:
+        self._store = check_store(store).aio
+        self._logs: Recent[ScopeKey, Log] = Recent(_LOGS_MAX)
+
+    async def append(self, key: SessionKey, entries: list[SessionStoreEntry]) -> None:
+        """Append entries and fold them into the summary, as one step.
+
+        An entry whose `uuid` is in the transcript already is not appended again. The first entries
+        of a fork, which name the session they were copied from, also record from which snapshot.
+        """
+        log = self._log(key)
+        try:
+            await self._append(log, key, entries)
+        except InvalidInput:
+            storable = [_storable(each) for each in entries]
+            if storable == entries:
+                raise
+            await self._append(log, key, storable)
+
+    async def load(self, key: SessionKey) -> list[SessionStoreEntry] | None:
+        """Return the entries in the order in which they were appended, None if there are none."""
+        found = await self._log(key).read()
+        return found and [_restored(each) if _EXACT in each else each for each in found]
+
+    async def list_sessions(self, project_key: str) -> list[SessionStoreListEntry]:
+        """Return the sessions of a project. Reads no transcript."""
+        return [
+            {"session_id": session_id, "mtime": _mtime(head)}
+            async for session_id, head in self._sessions(project_key)
+        ]
+
+    async def list_session_summaries(self, project_key: str) -> list[SessionSummaryEntry]:
+        """Return the summaries of the sessions of a project. Reads no transcript.
+
+        A session to which another program has added has none: the SDK then reads its transcript.
+        """
+        return [
+            {"session_id": session_id, "mtime": _mtime(head), "data": data}
+            async for session_id, head in self._sessions(project_key)
+            if isinstance(data := head.metadata.get(FACADE), dict)
+        ]
+
+    async def delete(self, key: SessionKey) -> None:
+        """Delete the transcript of a subagent; without `subpath` the session and all in it."""
+        scope = self.scope(key)
+        if _is_main(key):
+            await self._store.delete_session(scope.session_id)
+        else:
+            await scope.delete()
+
+    async def list_subkeys(self, key: SessionListSubkeysKey) -> list[str]:
+        """Return the subpaths of a session."""
+        scopes = self._store.scopes(_session(key), kind=KIND)
+        names = [each.key.scope_id async for each in scopes]
+        return [name.removeprefix(f"{_MAIN}/") for name in names if name.startswith(f"{_MAIN}/")]
+
+    def scope(self, key: SessionKey) -> AsyncScope[Any]:
+        """Return the scope of a transcript: its history, to prune, compare or restore."""
+        scope_id = _MAIN if _is_main(key) else f"{_MAIN}/{_text(key, 'subpath')}"
+        return self._store.scope(_session(key), scope_id, KIND)
+
+    def _log(self, key: SessionKey) -> Log:
+        scope = self.scope(key)
+        log = self._logs.get(scope.key)
+        if log is None:
+            log = Log(scope, _ENTRIES, id_of=_uuid)
+            self._logs.put(scope.key, log)
+        return log
+
+    async def _sessions(self, project_key: str) -> AsyncIterator[tuple[str, SnapshotInfo]]:
+        prefix = _project({"project_key": project_key})
+        async for key, head in _heads(self._store, prefix):
+            inside = key.session_id.removeprefix(prefix)
+            session_id = inside.replace("%2F", "/").replace("%25", "%")
+            # Other programs choose names freely: two of them must not read as one session.
+            if session_id and _escape(session_id) == inside:
+                yield session_id, head
+
+    async def _append(self, log: Log, key: SessionKey, entries: list[SessionStoreEntry]) -> None:
+        if not _is_main(key):
+            await log.append(entries)
+        elif not await self._append_fork(log.scope, key, entries):
+            await log.append(entries, describe=lambda head, new: _folded(key, head, new))
+
+    async def _append_fork(
+        self, scope: AsyncScope[Any], key: SessionKey, entries: list[SessionStoreEntry]
+    ) -> bool:
+        """Save the first entries of a fork with its origin; return whether that was done."""
+        origins = [each.get("forkedFrom") for each in entries]
+        origin = next((each for each in reversed(origins) if isinstance(each, dict)), None)
+        if origin is None or await scope.info() is not None:
+            return False
+        source = await self._snapshot_with(key, origin)
+        if source is None:
+            return False
+        try:
+            await scope.save(
+                {_ENTRIES: entries},
+                metadata=_folded(key, None, entries),
+                forked_from=source,
+                expect=None,
+            )
+        except Conflict:  # another process was faster
+            return False
+        return True
+
+    async def _snapshot_with(
+        self, key: SessionKey, origin: Mapping[str, object]
+    ) -> SnapshotRef | None:
+        """Return the first snapshot of the session that has the entry from which a fork begins."""
+        session_id, uuid = origin.get("sessionId"), origin.get("messageUuid")
+        if not (isinstance(session_id, str) and session_id and isinstance(uuid, str)):
+            return None
+        scope = self.scope({"project_key": key["project_key"], "session_id": session_id})
+        ids = [id async for id in scope.ids()]  # the store minted them: in the order of saving
+        first, end = 0, len(ids)
+        while first < end:
+            middle = (first + end) // 2
+            found = await scope.load(ids[middle])
+            if found is not None and uuid in map(_uuid, found.state.get(_ENTRIES, [])):
+                end = middle
+            else:
+                first = middle + 1
+        return SnapshotRef(scope.key, ids[first]) if first < len(ids) else None
+
+
+async def _heads(store: AsyncStore, prefix: str) -> AsyncIterator[tuple[ScopeKey, SnapshotInfo]]:
+    async for each in store.scopes(kind=KIND, prefix=prefix):
+        if each.key.scope_id == _MAIN and each.head is not None:
+            yield each.key, each.head
+
+
+def _folded(
+    key: SessionKey, head: SnapshotInfo | None, new: list[SessionStoreEntry]
+) -> dict[str, JSON]:
+    """Return the metadata of the next head: the summary, with the new entries."""
+    before: SessionSummaryEntry | None = None
+    if head is not None:
+        data = head.metadata.get(FACADE)
+        if not isinstance(data, dict):
+            return {}  # saved by another program: a summary of the new entries alone would be wrong
+        before = {"session_id": key["session_id"], "mtime": 0, "data": data}
+    return {FACADE: fold_session_summary(before, key, new)["data"]}
+
+
+def _mtime(head: SnapshotInfo) -> int:
+    return int(head.updated_at.timestamp() * 1000)
+
+
+def _uuid(entry: SessionStoreEntry) -> str | None:
+    uuid = entry.get("uuid")
+    return uuid if isinstance(uuid, str) else None
+
+
+def _storable(entry: SessionStoreEntry) -> Any:
+    """Return an entry as it can be stored, with its exact text if that is not the same.
+
+    JavaScript may cut a text inside a character: half a surrogate pair cannot be stored.
+    """
+    text = json.dumps(entry, ensure_ascii=False)
+    whole = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return entry if whole == text else {**json.loads(whole), _EXACT: json.dumps(entry)}
+
+
+def _restored(entry: dict[str, str]) -> Any:
+    return json.loads(entry[_EXACT])
+
+
+def _is_main(key: SessionKey) -> bool:
+    return key.get("subpath") is None
+
+
+def _text(key: Mapping[str, object], name: str) -> str:
+    value = key.get(name)
+    if not isinstance(value, str) or not value:
+        raise InvalidInput(f"the key must have a {name}. {name}=`{shown(value)}`")
+    return value
+
+
+def _project(key: Mapping[str, object]) -> str:
+    """Return how the sessions of a project begin.
+
+    The SDK's project keys begin with a hyphen, which a command line would take for an option.
+    """
+    return f"{FACADE}/{_escape(_text(key, 'project_key'))}/"
+
+
+def _session(key: Mapping[str, object]) -> str:
+    return _project(key) + _escape(_text(key, "session_id"))
+
+
+def _escape(text: str) -> str:
+    """Escape what would reach into another project."""
+    return text.replace("%", "%25").replace("/", "%2F")

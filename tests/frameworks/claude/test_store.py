@@ -1,0 +1,205 @@
+"""What the store adds to the contracts of the SDK."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from claude_agent_sdk import fold_session_summary, list_sessions_from_store
+
+import limpet
+from limpet.compat.claude import LimpetSessionStore
+from tests.effort import slowly
+from tests.frameworks.claude.keys import SESSION, key, said, talk, uuid, uuids
+from tests.frameworks.kit import SHARED, Places
+
+
+async def test_an_entry_is_stored_once_whoever_appends_it(memory: limpet.Store) -> None:
+    first, second = LimpetSessionStore(memory), LimpetSessionStore(memory)
+    a, b, c = talk(3)
+    mode: Any = {"type": "mode", "mode": "normal"}
+    await first.append(key(), [a, mode, a])
+    await second.append(key(), [a, b, mode])
+    await first.append(key(), [b, c, a])
+    await second.append(key(), [c])
+    assert await first.load(key()) == [a, mode, b, mode, c]
+    assert len(list(memory.scope(*first.scope(key()).key).history())) == 3
+
+
+async def test_the_same_id_in_another_transcript_is_another_entry(memory: limpet.Store) -> None:
+    sessions = LimpetSessionStore(memory)
+    entries = talk(1)
+    for each in (key(), key("other"), key(subpath="subagents/agent-1")):
+        await sessions.append(each, entries)
+        assert await sessions.load(each) == entries
+
+
+async def test_names_do_not_collide(memory: limpet.Store) -> None:
+    sessions = LimpetSessionStore(memory)
+    names = ["a", "a/b", "a%2Fb", "a%252Fb", "b", "a/", "/a", "..", "main", "-a", "ü 😀", "A"]
+    subpaths = ["main", "main/main", "main~abcdefgh", "subagents/agent-1", "../main", "a%2Fb"]
+    keys: list[Any] = [{"project_key": p, "session_id": s} for p in names for s in names]
+    keys += [{"project_key": "a", "session_id": "b", "subpath": each} for each in subpaths]
+    for number, each in enumerate(keys):
+        await sessions.append(each, [said(number, "hello")])
+    for number, each in enumerate(keys):
+        assert await uuids(sessions, each) == [uuid(number)]
+    for name in names:
+        listed = await sessions.list_sessions(name)
+        assert sorted(each["session_id"] for each in listed) == sorted(names)
+    found = await sessions.list_subkeys({"project_key": "a", "session_id": "b"})
+    assert sorted(found) == sorted(subpaths)
+    assert await sessions.list_subkeys({"project_key": "a", "session_id": "a/b"}) == []
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {},
+        {"project_key": "p"},
+        {"project_key": "", "session_id": "s"},
+        {"project_key": "p", "session_id": None},
+        {"project_key": "p", "session_id": "s", "subpath": ""},
+        {"project_key": "p", "session_id": "s", "subpath": "\0"},
+        {"project_key": "p", "session_id": "s" * 600},
+    ],
+)
+async def test_a_key_that_names_nothing_is_refused(memory: limpet.Store, bad: Any) -> None:
+    sessions = LimpetSessionStore(memory)
+    for refused in (sessions.append(bad, talk(1)), sessions.load(bad), sessions.delete(bad)):
+        with pytest.raises(limpet.InvalidInput):
+            await refused
+    assert list(memory.sessions()) == []
+
+
+def test_only_a_store_is_a_store() -> None:
+    with pytest.raises(limpet.InvalidInput, match="expected a store"):
+        LimpetSessionStore("sqlite:///x.db")  # type: ignore[arg-type]
+
+
+async def test_what_another_deleted_can_be_appended_again(store: limpet.Store) -> None:
+    ours, theirs = LimpetSessionStore(store), LimpetSessionStore(store)
+    before, after = talk(2)
+    await ours.append(key(), [before])
+    await ours.append(key(subpath="subagents/agent-1"), [before])
+    await theirs.delete(key())
+    assert list(store.sessions()) == []
+    await ours.append(key(), [before, after])
+    assert await ours.load(key()) == [before, after]
+    assert (
+        await ours.list_subkeys({"project_key": key()["project_key"], "session_id": SESSION}) == []
+    )
+    (summary,) = await ours.list_session_summaries(key()["project_key"])
+    assert summary["data"] == fold_session_summary(None, key(), [before, after])["data"]
+
+
+async def append_all(sessions: LimpetSessionStore, entries: list[Any]) -> None:
+    for each in entries:
+        await sessions.append(key(), [each, {"type": "mode"}])
+
+
+@pytest.mark.parametrize("engine", slowly(SHARED, but=["sqlite"]))
+async def test_writers_lose_and_double_nothing(engine: str, places: Places) -> None:
+    url = places.url(engine)
+    entries = [said(f"{n}", f"{n}", customTitle=f"title {n}", cwd=f"/{n}") for n in range(12)]
+    with limpet.open(url) as here, limpet.open(url) as there:
+        writers = [LimpetSessionStore(here), LimpetSessionStore(there), LimpetSessionStore(there)]
+        # Each entry is sent twice, by different writers and in different orders.
+        parts = [entries[:8], entries[4:], [*entries[8:], *entries[:4]]]
+        await asyncio.gather(*map(append_all, writers, parts))
+        loaded = await writers[0].load(key()) or []
+        assert sorted(e["uuid"] for e in loaded if "uuid" in e) == sorted(
+            uuid(n) for n in range(12)
+        )
+        assert sum(each["type"] == "mode" for each in loaded) == 24
+        for writer in writers:
+            (summary,) = await writer.list_session_summaries(key()["project_key"])
+            assert summary["data"] == fold_session_summary(None, key(), loaded)["data"]
+
+
+async def test_summaries_have_the_time_of_their_sessions(store: limpet.Store) -> None:
+    sessions = LimpetSessionStore(store)
+    for name in ("one", "two"):
+        await sessions.append(key(name), talk(2))
+        await sessions.append(key(name, subpath="subagents/agent-1"), talk(4))
+    project_key = key()["project_key"]
+    listed = {e["session_id"]: e["mtime"] for e in await sessions.list_sessions(project_key)}
+    found = {e["session_id"]: e for e in await sessions.list_session_summaries(project_key)}
+    assert listed == {name: each["mtime"] for name, each in found.items()}
+    head = await sessions.scope(key("one")).info()
+    assert head is not None
+    assert listed["one"] == int(head.updated_at.timestamp() * 1000)
+    assert found["two"]["data"] == fold_session_summary(None, key("two"), talk(2))["data"]
+
+
+async def test_what_another_program_appended_has_no_summary_but_is_listed(
+    memory: limpet.Store,
+) -> None:
+    sessions = LimpetSessionStore(memory)
+    await sessions.append(key(), talk(1))
+    memory.scope(*sessions.scope(key()).key).append("entries", [said("x", "y", customTitle="new")])
+    await sessions.append(key(), talk(2))
+    assert await sessions.list_session_summaries(key()["project_key"]) == []
+    (found,) = await list_sessions_from_store(sessions)  # the SDK reads the transcript instead
+    assert (found.session_id, found.custom_title) == (SESSION, "new")
+
+
+async def test_half_a_character_comes_back_as_it_was(store: limpet.Store) -> None:
+    sessions = LimpetSessionStore(store)
+    entries = [
+        said(0, "cut \ud83d", customTitle="\ude00 cut"),
+        said(1, "whole 😀", 0, tokens=2**70),
+        said(2, {"\udc00": [1.0, None, "\0"]}, 1),  # type: ignore[arg-type]
+    ]
+    await sessions.append(key(), entries)
+    await sessions.append(key(), entries)
+    await sessions.append(key(subpath="subagents/agent-1"), entries)
+    assert await sessions.load(key()) == entries
+    assert await LimpetSessionStore(store).load(key(subpath="subagents/agent-1")) == entries
+    (summary,) = await sessions.list_session_summaries(key()["project_key"])
+    assert summary["data"]["custom_title"] == "\ufffd cut"
+
+
+async def test_what_cannot_be_stored_is_refused_and_nothing_is_written(
+    memory: limpet.Store,
+) -> None:
+    sessions = LimpetSessionStore(memory)
+    with pytest.raises(limpet.InvalidInput):
+        await sessions.append(key(), [*talk(1), said(1, float("nan"))])  # type: ignore[arg-type]
+    assert await sessions.load(key()) is None
+
+
+async def test_a_title_may_be_long(memory: limpet.Store) -> None:
+    sessions = LimpetSessionStore(memory)
+    title = "x" * 200_000
+    await sessions.append(key(), [said(0, "hello", customTitle=title)])
+    (summary,) = await sessions.list_session_summaries(key()["project_key"])
+    assert summary["data"]["custom_title"] == title
+
+
+async def test_each_append_is_a_moment_to_go_back_to(memory: limpet.Store) -> None:
+    sessions = LimpetSessionStore(memory)
+    entries = talk(4)
+    for each in entries:
+        await sessions.append(key(), [each])
+    scope = sessions.scope(key())
+    moments = [each.id async for each in scope.history()]
+    await scope.restore(moments[-2])
+    assert await sessions.load(key()) == entries[:2]
+    await sessions.append(key(), [entries[3]])
+    assert await sessions.load(key()) == [*entries[:2], entries[3]]
+
+
+async def test_the_transcript_of_another_program_is_corrupt(memory: limpet.Store) -> None:
+    sessions = LimpetSessionStore(memory)
+    memory.scope(*sessions.scope(key()).key).save({"entries": 5})
+    with pytest.raises(limpet.Corrupt):
+        await sessions.load(key())
+
+
+async def test_many_transcripts(memory: limpet.Store) -> None:
+    sessions = LimpetSessionStore(memory)
+    for _ in range(2):
+        for number in range(300):
+            await sessions.append(key(f"s{number}"), talk(2))
+    assert len(await sessions.list_sessions(key()["project_key"])) == 300
+    assert await sessions.load(key("s0")) == talk(2)

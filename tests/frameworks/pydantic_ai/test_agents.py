@@ -1,0 +1,140 @@
+"""Real agents over the store: tools, questions that wait for people, new processes, streaming."""
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from pydantic_ai import Agent, Conversation, DeferredToolRequests, ModelRetry, ToolDenied
+from pydantic_ai.conversation_store import ConversationConflict
+from pydantic_ai.messages import (
+    ModelMessage,
+    ModelResponse,
+    TextPart,
+    ToolCallPart,
+    ToolReturnPart,
+)
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.models.test import TestModel
+from pydantic_ai.usage import UsageLimits
+
+import limpet
+from limpet.compat.pydantic_ai import LimpetConversationStore
+from tests.environments import ROOT
+from tests.frameworks.kit import Places, shown
+from tests.frameworks.pydantic_ai.chats import loaded
+
+RUN_S_MAX = 60
+RESUME = """
+import asyncio, sys
+import limpet
+from limpet.compat.pydantic_ai import LimpetConversationStore
+from tests.frameworks.pydantic_ai.test_agents import careful
+
+async def main(url):
+    async with limpet.open_async(url) as store:
+        conversations = LimpetConversationStore(store)
+        chat = await conversations.load("chat")
+        answers = chat.deferred_tool_requests.build_results(approve_all=True)
+        result = await careful().run(conversation=chat, deferred_tool_results=answers)
+        await conversations.save(result)
+        print(result.output)
+
+asyncio.run(main(sys.argv[1]))
+"""
+
+
+def paying(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+    last = messages[-1].parts[-1]
+    if isinstance(last, ToolReturnPart):
+        return ModelResponse(parts=[TextPart(f"it says: {last.content}")])
+    return ModelResponse(parts=[ToolCallPart("pay", {"sum": 12}, tool_call_id="c1")])
+
+
+def careful() -> Agent[None, Any]:
+    """Return an agent that asks before it pays."""
+    agent = Agent(
+        FunctionModel(paying), output_type=[str, DeferredToolRequests], instructions="Be careful."
+    )
+
+    @agent.tool_plain(requires_approval=True)
+    def pay(sum: int) -> str:
+        return f"paid {sum}"
+
+    return agent
+
+
+async def test_turns_with_tools(store: limpet.Store) -> None:
+    conversations = LimpetConversationStore(store)
+    agent = Agent(TestModel(), system_prompt="You count.")
+    calls: list[str] = []
+
+    @agent.tool_plain(retries=2)
+    def count(word: str) -> int:
+        calls.append(word)
+        if len(calls) == 1:
+            raise ModelRetry("try again")
+        return len(word)
+
+    chat = Conversation(conversation_id="chat")
+    for turn in range(3):
+        result = await agent.run(f"turn {turn}", conversation=chat)
+        await conversations.save(result)
+        chat = await loaded(LimpetConversationStore(store), "chat")
+        assert chat.messages == result.all_messages()
+        assert chat.usage == result.conversation.usage
+    result = await agent.run("more", conversation=chat, usage_limits=UsageLimits(request_limit=99))
+    assert result.conversation.usage.requests > chat.usage.requests
+
+
+async def test_a_question_waits_in_the_store(memory: limpet.Store) -> None:
+    conversations = LimpetConversationStore(memory)
+    result = await careful().run("Pay!", conversation=Conversation(conversation_id="chat"))
+    assert isinstance(result.output, DeferredToolRequests)
+    await conversations.save(result)
+    chat = await loaded(conversations, "chat")
+    waiting = chat.deferred_tool_requests
+    assert waiting is not None
+    assert waiting == result.output
+    twin = await loaded(conversations, "chat")
+    results = waiting.build_results(approvals={"c1": ToolDenied("too much")})
+    result = await careful().run(conversation=chat, deferred_tool_results=results)
+    await conversations.save(result)
+    assert result.output == "it says: too much"
+    assert (await loaded(conversations, "chat")).deferred_tool_requests is None
+    answers = waiting.build_results(approve_all=True)  # a second person answers, too late
+    late = await careful().run(conversation=twin, deferred_tool_results=answers)
+    with pytest.raises(ConversationConflict):
+        await conversations.save(late)
+
+
+@pytest.mark.slow  # it imports Pydantic AI once more
+async def test_another_process_answers(places: Places) -> None:
+    url = places.url("sqlite")
+    with limpet.open(url) as store:
+        result = await careful().run("Pay!", conversation=Conversation(conversation_id="chat"))
+        await LimpetConversationStore(store).save(result)
+    done = subprocess.run(
+        [sys.executable, "-c", RESUME, url],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=RUN_S_MAX,
+        check=False,
+    )
+    assert (done.stdout, done.returncode) == ("it says: paid 12\n", 0), done.stderr
+    chat = shown(url, "chat")
+    for part in ("system 0\n  Be careful.", "user 0\n  Pay!", "pay(sum=12)", "it says: paid 12"):
+        assert part in chat
+
+
+async def test_a_streamed_turn(memory: limpet.Store) -> None:
+    conversations = LimpetConversationStore(memory)
+    agent = Agent(TestModel(custom_output_text="hello world"))
+    chat = Conversation(conversation_id="chat")
+    async with agent.run_stream("Hi", conversation=chat) as stream:
+        said = [text async for text in stream.stream_text(delta=True)]
+        chat.messages = stream.all_messages()
+    await conversations.save(chat)
+    assert "".join(said) == "hello world"
+    assert len((await loaded(conversations, "chat")).messages) == 2
