@@ -32,7 +32,7 @@ CONTENTION_WAIT_S_MAX = 30.0  # a limit on attempts instead would lose updates
 # Keys of the metadata under which facades store foreign data unchanged; it may be as large as a
 # state.
 FACADE_KEYS = frozenset(
-    {"strands", "genkit", "agentos", "runs", "langgraph", "claude", "pydantic_ai"}
+    {"strands", "genkit", "agentos", "runs", "langgraph", "claude", "pydantic_ai", "crewai"}
 )
 
 _KIND = re.compile(r"[a-z0-9_-]{1,64}")

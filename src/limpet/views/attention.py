@@ -10,8 +10,9 @@ from limpet.views.format import clipped, visible
 
 STOPPED = frozenset(
     {"failed", "failure", "error", "errored", "aborted", "expired", "interrupted", "timeout"}
+    | {"waiting"}
 )
-"""Statuses, in lower case, of work that stopped before its end."""
+"""Statuses, in lower case, of work that stopped before its end, or waits for a person."""
 
 DAMAGED = "the head is damaged: run limpet check"
 NO_WORKER = "running, but no worker holds it"

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from limpet.model import JSON
 from limpet.views.chat import adk, claude
+from limpet.views.chat.agent_framework import find_session
 from limpet.views.chat.blocks import read_langchain
 from limpet.views.chat.model import Fields
 from limpet.views.chat.pydantic_ai import is_message
@@ -65,7 +66,8 @@ def find_messages(state: JSON) -> MessageList | None:
         events = holder.get("events")
         if isinstance(events, list) and events and adk.is_event(events[0]):
             return MessageList(_pointer(*path, "events"), events)
-    return None
+    session = find_session(state)
+    return None if session is None else MessageList(*session)
 
 
 def find_agent_results(state: JSON) -> AgentResults | None:

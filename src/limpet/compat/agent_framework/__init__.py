@@ -1,0 +1,36 @@
+"""Microsoft Agent Framework: the checkpoints of workflows, on every engine.
+
+::
+
+    from limpet.compat.agent_framework import LimpetCheckpointStorage
+
+    store = limpet.open("sqlite:///agents.db")
+    storage = LimpetCheckpointStorage(store, session_id="chat-42")
+    workflow = WorkflowBuilder(start_executor=..., name="support", checkpoint_storage=storage)...
+
+| Agent Framework                | Limpet                                                        |
+|--------------------------------|---------------------------------------------------------------|
+| `session_id` of the storage    | session; without it, the name of the workflow, with `%` and   |
+|                                | `/` escaped as in URLs                                        |
+| `workflow_name`                | scope id; the kind is `workflow`                              |
+| `checkpoint_id`                | id of the snapshot                                            |
+| `previous_checkpoint_id`       | parent; none at a root                                        |
+| the latest                     | the head: the checkpoint that was saved last                  |
+| `pending_request_info_events`  | status `waiting` if there are any                             |
+| `iteration_count`              | label `iteration`                                             |
+| the checkpoint                 | the state, as the framework encodes it                        |
+
+The framework writes what is not JSON as pickles. They are read by its own decoder, when it loads a
+checkpoint, and by nothing else.
+"""
+
+try:
+    import agent_framework  # noqa: F401
+except ModuleNotFoundError as cause:
+    raise ModuleNotFoundError(
+        "Agent Framework is not installed: pip install 'limpet[agent-framework]'", name=cause.name
+    ) from None
+
+from limpet.compat.agent_framework.storage import LimpetCheckpointStorage
+
+__all__ = ["LimpetCheckpointStorage"]
