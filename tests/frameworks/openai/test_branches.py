@@ -73,12 +73,11 @@ async def test_where_a_branch_can_begin(memory: limpet.Store) -> None:
     assert len(set(await session.branches())) == 11
 
 
-async def test_what_was_popped_or_cleared_can_be_branched_from(memory: limpet.Store) -> None:
+async def test_what_was_popped_can_be_branched_from(memory: limpet.Store) -> None:
     session = await talked(LimpetSession("chat", memory), "shell")
     whole = await session.get_items()
     before = await session.scope.info()
     await session.pop_item()
-    await session.clear_session()
     assert await (await session.branch(at=before)).get_items() == whole
 
 

@@ -98,12 +98,13 @@ class LimpetSession:
         return None if item is ABSENT else item
 
     async def clear_session(self) -> None:
-        """Remove all items. Earlier snapshots keep them: `store.delete_session` deletes those too.
+        """Delete all items, also from the history of this branch.
 
         Other branches, the metadata, and a run that waits stay.
         """
         if await self.scope.info() is not None:
             await self.scope.save({KEY: []})
+            await self.scope.prune(keep_last=1)
 
     async def branch(
         self,
