@@ -156,6 +156,11 @@ def many(store: limpet.Store) -> None:
     main.fork("5", scope_id="early")
 
 
+def without_ages(row: str) -> str:
+    """Return a row without "now" or "2 s ago", which change between two requests."""
+    return re.sub(r"[^>]*</time>", "</time>", row)
+
+
 def test_chunks_are_the_whole() -> None:
     async def run() -> None:
         async with served(many) as app:
@@ -171,7 +176,7 @@ def test_chunks_are_the_whole() -> None:
             # The first page has the same rows, as far as it goes.
             first = re.findall(r'<li class="row.*?</li>', whole.html, re.S)
             first[0] = first[0].replace(' aria-current="true"', "")
-            assert first == rows[: 2 * CHUNK]
+            assert list(map(without_ages, first)) == list(map(without_ages, rows[: 2 * CHUNK]))
             # A snapshot far down is on the page that names it, and so are links to the rest.
             deep = Found(
                 (await ask(app, "GET", "/ui/session", {"session_id": "s", "id": "0"})).body
