@@ -65,14 +65,13 @@ class Log:
             return await self.scope.append(self._key, items)
         contention = self._contention()
         while True:
-            if self._known is None:
-                self._known = await self._look()
-            known = self._known
+            known = self._known or await self._look()  # another thread may set it meanwhile
             new = self._new(items, known.ids)
             if not new:
                 if _revision(await self.scope.info()) != _revision(known.head):
                     self._known = None  # deleted or changed meanwhile
                     continue
+                self._known = known
                 return None
             self._known = None  # unless the append succeeds
             try:

@@ -11,6 +11,7 @@ from agents.memory import SessionSettings
 
 from limpet.api.aio_scope import AsyncScope
 from limpet.api.store import AsyncStore, Store
+from limpet.compat.finishing import finished
 from limpet.compat.logs import KIND, Log
 from limpet.compat.openai.runs import RunSlot
 from limpet.compat.wire import ABSENT, check_store
@@ -35,7 +36,10 @@ class LimpetSession:
     """The memory of a conversation, for `Runner.run(agent, "...", session=session)`.
 
     What the SDK adds in one step is one snapshot, and costs what is added. Nothing is lost if
-    several tasks or processes add at once. `scope` is where it is stored, with its history::
+    several tasks or processes add at once. A task that is cancelled while it adds, pops or clears
+    ends only when that is done, as with the SDK's own sessions.
+
+    `scope` is where it is stored, with its history::
 
         session = LimpetSession("chat-42", store)
         async for info in session.scope.history(): print(info.id, info.created_at)
@@ -87,14 +91,14 @@ class LimpetSession:
         Raises:
             InvalidInput: an item is not JSON. Nothing was stored.
         """
-        await self._log.append(list(items))
+        await finished(self._log.append(list(items)))
 
     async def pop_item(self) -> TResponseInputItem | None:
         """Remove the last item and return it; None if there is none.
 
         Earlier snapshots keep it. Two callers never get the same item.
         """
-        item = await self._log.pop()
+        item = await finished(self._log.pop())
         return None if item is ABSENT else item
 
     async def clear_session(self) -> None:
@@ -102,9 +106,7 @@ class LimpetSession:
 
         Other branches, the metadata, and a run that waits stay.
         """
-        if await self.scope.info() is not None:
-            await self.scope.save({KEY: []})
-            await self.scope.prune(keep_last=1)
+        await finished(self._clear())
 
     async def branch(
         self,
@@ -207,6 +209,18 @@ class LimpetSession:
             NotFound: no run waits.
         """
         return self._run().resume(agent, options)
+
+    async def _clear(self) -> None:
+        if await self.scope.info() is not None:
+            await self.scope.save({KEY: []})
+            await self.scope.prune(keep_last=1)
+
+    async def _atomic_replace_items(self, items: list[TResponseInputItem]) -> bool:
+        """Replace all items in one step, and say so; the SDK compacts a session by it."""
+        if type(self) is not LimpetSession:
+            return False  # a subclass may store items in another form
+        await self.scope.save({KEY: list(items)})
+        return True
 
     def _of(self, scope: AsyncScope[Any]) -> "LimpetSession":
         return LimpetSession(
