@@ -128,3 +128,19 @@ def test_a_store_that_is_closed_meanwhile(url: str) -> None:
             await store.aio.driver.in_pool(len, "abc")
 
     asyncio.run(main())
+
+
+def test_work_that_no_thread_could_be_started_for_is_not_done_later(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with limpet.open(url) as store:
+        with monkeypatch.context() as patched, pytest.raises(RuntimeError, match="new thread"):
+            patched.setattr(threading.Thread, "start", refuse)
+            asyncio.run(store.aio.driver.in_pool(done.append, "refused"))
+        asyncio.run(store.aio.driver.in_pool(done.append, "next"))
+    assert done == ["next"]

@@ -236,6 +236,7 @@ class AsyncDriver:
         try:
             self._threads().submit(_answer, loop, [future], fn, args)
         except RuntimeError:
+            future.cancel()  # without a thread to be had, the work waits for one all the same
             if self.opened.closed:  # by another thread, since it was checked
                 raise InvalidInput(CLOSED) from None
             raise

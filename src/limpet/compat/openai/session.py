@@ -126,6 +126,7 @@ class LimpetSession:
             AlreadyExists: there is such a branch.
             InvalidInput: there are not so many turns or items.
             NotFound: the session is empty, or there is no such snapshot.
+            Corrupt: another program saved something else here.
         """
         if turn is not None and at is not None:
             raise InvalidInput("a branch begins at a turn or at a point, not both")
@@ -134,7 +135,7 @@ class LimpetSession:
         head = await self.scope.load()
         if head is None:
             raise NotFound(f"the session is empty. session_id=`{self.session_id}`")
-        items = head.state.get(KEY, [])
+        items = self._log.items_of(head.state)
         end = len(items) if at is None else at
         if turn is not None:
             end = _end_before(items, turn)
