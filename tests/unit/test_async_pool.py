@@ -139,8 +139,9 @@ def test_work_that_no_thread_could_be_started_for_is_not_done_later(
         raise RuntimeError("can't start new thread")
 
     with limpet.open(url) as store:
-        with monkeypatch.context() as patched, pytest.raises(RuntimeError, match="new thread"):
+        with monkeypatch.context() as patched:
             patched.setattr(threading.Thread, "start", refuse)
-            asyncio.run(store.aio.driver.in_pool(done.append, "refused"))
+            with pytest.raises(RuntimeError, match="new thread"):
+                asyncio.run(store.aio.driver.in_pool(done.append, "refused"))
         asyncio.run(store.aio.driver.in_pool(done.append, "next"))
     assert done == ["next"]
