@@ -195,8 +195,8 @@ class LimpetSession:
 
         Only one caller in any process can hold it. Its status is `running` in the block, and
         `completed` after it, or `failed` if the block raises. One that failed, or whose process
-        died, can be resumed again: as it was saved, so its tools are called again. `options` are
-        those of `RunState.from_json`::
+        died, can be resumed again: as it was saved, so its tools are called again, and what they
+        return is added to the session again. `options` are those of `RunState.from_json`::
 
             async with session.resume_run(agent) as state:
                 for question in state.get_interruptions():
