@@ -2,6 +2,7 @@
 
 import asyncio
 import multiprocessing
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -115,6 +116,16 @@ async def test_the_same_event_is_appended_once(ours: Sessions) -> None:
     await ours.append(session, given.model_copy(deep=True))
     await ours.append(await ours.get("s"), given.model_copy(deep=True))
     assert len((await ours.get("s")).events) == len(session.events) == 1
+
+
+async def test_an_event_that_is_other_values_as_json_is_appended_once(ours: Sessions) -> None:
+    session = await ours.new("s")
+    moment = datetime(2026, 1, 1, tzinfo=UTC)
+    given = event({"when": moment, "pair": (1, 2)}, custom_metadata={"days": {3}})
+    await ours.append(session, given)
+    for each in (session, await ours.get("s")):
+        await ours.append(each, given.model_copy(deep=True))
+    assert len((await ours.get("s")).events) == 1
 
 
 async def test_events_that_only_share_an_id_are_both_stored(ours: Sessions) -> None:
@@ -244,6 +255,13 @@ async def test_shared_state_is_completed_by_the_next_reader(ours: Sessions, dies
     for _ in range(2):
         assert (await ours.get("s")).state == {"own": 2, "app:a": 2, "user:u": 2}
     assert (await ours.new("t")).state == {"app:a": 2, "user:u": 2}
+
+
+async def test_shared_state_is_completed_by_a_fork(ours: Sessions) -> None:
+    session = await ours.new("s")
+    with pytest.raises(Died):
+        await dying(ours, 1).change(session, app__a=1, user__u=1)
+    assert (await ours.fork("s")).state == {"app:a": 1, "user:u": 1}
 
 
 @pytest.mark.parametrize("dies_at", [1, 2])

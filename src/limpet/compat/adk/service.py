@@ -179,11 +179,11 @@ class LimpetSessionService(BaseSessionService):  # type: ignore[misc,unused-igno
         async with self._appending.setdefault(id(session), asyncio.Lock()):
             self._apply_temp_state(session, event)
             event = self._trim_temp_delta_state(event)
-            if any(each.id == event.id and each == event for each in session.events):
+            item = _json_of(event)
+            if any(each.id == event.id and _json_of(each) == item for each in session.events):
                 return event
             address = Address(session.app_name, session.user_id, session.id)
             scope = self._scope(address.session)
-            item = _json_of(event)
             change = Tiers.of(documents.delta_of(item))
             intent = self._intent(change)
             expect = session._storage_update_marker or await self._revision_of(session, scope)
@@ -230,6 +230,7 @@ class LimpetSessionService(BaseSessionService):  # type: ignore[misc,unused-igno
         document = await self._read(source.session) if source.session_id else None
         if document is None:
             raise _not_found(session_id)
+        await self._finish(source, document)
         count = len(document.events) if at is None else document.count_until(at)
         scope = self._scope(source.session)
         origin = await self._snapshot_with(scope, document, count)
@@ -317,9 +318,9 @@ class LimpetSessionService(BaseSessionService):  # type: ignore[misc,unused-igno
     async def _finish(self, address: Address, document: Document) -> None:
         """Make the changes of the last event, if its process died before it had made them.
 
-        Those before it are made: whoever appends has loaded the session.
+        Those before it are made: whoever appends or forks has loaded the session.
         """
-        if _SHARED in document.head.metadata:
+        if _SHARED in document.head.metadata and document.head.forked_from is None:
             note = await self._scope(address.session).note(_SHARED)
             if note is None or note.value != document.head.metadata[_SHARED]:
                 await self._share(address, document.head, document.last_change)
