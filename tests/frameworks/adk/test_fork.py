@@ -87,6 +87,16 @@ async def test_a_fork_leaves_shared_state_as_it_is(ours: Sessions) -> None:
     assert (await ours.get("by-limpet")).state == {"n": 3, "app:a": 2, "user:u": 9}
 
 
+async def test_a_session_that_limpet_restored_leaves_shared_state_as_it_is(ours: Sessions) -> None:
+    await chat(ours)
+    store = ours.service._store.sync
+    store.scope(f"{ours.app_name}/{USER}", kind="user").prune(keep_last=1)
+    scope = store.scope(f"{ours.app_name}/{USER}/s", kind="conversation")
+    after_first_run = [*scope.history()][-3]
+    scope.restore(after_first_run)
+    assert (await ours.get("s")).state == {"n": 1, "user:u": 3}
+
+
 async def test_what_cannot_be_forked(ours: Sessions) -> None:
     await chat(ours)
     with pytest.raises(SessionNotFoundError):

@@ -2,6 +2,7 @@
 
 import asyncio
 import multiprocessing
+import traceback
 from datetime import UTC, datetime
 from typing import Any
 
@@ -200,6 +201,27 @@ async def test_what_other_programs_saved_is_left_alone(memory: limpet.Store) -> 
     assert [each.id for each in await ours.listed()] == ["s"]
     with pytest.raises(limpet.Corrupt, match="not a session of ADK"):
         await ours.find("log")
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        "text",
+        {},
+        {"id": "e", "timestamp": "now", "actions": {}},
+        {"id": "e", "timestamp": 1.0, "actions": None},
+        {"id": "e", "timestamp": 1.0, "actions": {"state_delta": ["secret"]}},
+        {"id": "e", "timestamp": 1.0, "actions": {"of_a_newer_version": "secret"}},
+    ],
+)
+async def test_events_that_are_none(memory: limpet.Store, odd: Any) -> None:
+    ours = Sessions(LimpetSessionService(memory), "app")
+    await ours.new("s")
+    memory.scope("app/alice/odd", kind="conversation").save({"state": {}, "events": [odd]})
+    with pytest.raises(limpet.Corrupt, match="session=`app/alice/odd`") as raised:
+        await ours.find("odd")
+    assert "secret" not in "".join(traceback.format_exception(raised.value))
+    assert "s" in [each.id for each in await ours.listed()]
 
 
 def test_a_service_needs_a_store() -> None:

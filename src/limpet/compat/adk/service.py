@@ -13,6 +13,7 @@ from google.adk.events.event import Event
 from google.adk.events.event_actions import EventActions
 from google.adk.sessions import BaseSessionService, Session
 from google.adk.sessions.base_session_service import GetSessionConfig, ListSessionsResponse
+from pydantic import ValidationError
 from pydantic_core import from_json
 
 from limpet.api.aio_scope import AsyncScope
@@ -110,7 +111,8 @@ class LimpetSessionService(BaseSessionService):  # type: ignore[misc,unused-igno
         """Return a session with its events in the order in which they were appended, or None.
 
         Raises:
-            Corrupt: another program saved something else at this address.
+            Corrupt: another program, or a newer version of ADK, saved something else at this
+                address.
         """
         address = Address(app_name, user_id, session_id.strip())
         if not address.session_id:
@@ -123,7 +125,10 @@ class LimpetSessionService(BaseSessionService):  # type: ignore[misc,unused-igno
         state = Tiers(app, user, document.session_state()).merged()
         config = config or GetSessionConfig()
         wanted = document.recent(config.num_recent_events, config.after_timestamp)
-        events = [Event.model_validate(each) for each in wanted]
+        try:
+            events = [Event.model_validate(each) for each in wanted]
+        except ValidationError:
+            raise documents.foreign(document.head) from None  # its text has parts of the session
         return _session(address, document.head.revision, state, events, document.updated)
 
     async def list_sessions(
@@ -320,10 +325,16 @@ class LimpetSessionService(BaseSessionService):  # type: ignore[misc,unused-igno
 
         Those before it are made: whoever appends or forks has loaded the session.
         """
-        if _SHARED in document.head.metadata and document.head.forked_from is None:
-            note = await self._scope(address.session).note(_SHARED)
-            if note is None or note.value != document.head.metadata[_SHARED]:
-                await self._share(address, document.head, document.last_change)
+        head, scope = document.head, self._scope(address.session)
+        if _SHARED not in head.metadata or head.forked_from is not None:
+            return
+        note = await scope.note(_SHARED)
+        if note is not None and note.value == head.metadata[_SHARED]:
+            return
+        before = None if head.parent_id is None else await scope.info(head.parent_id)
+        # A snapshot that was restored has the metadata of its parent.
+        if before is None or before.metadata.get(_SHARED) != head.metadata[_SHARED]:
+            await self._share(address, head, document.last_change)
 
     async def _share(self, address: Address, head: SnapshotInfo, change: Tiers) -> None:
         """Change the shared state as a commit says; once, however often it is called."""
