@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from google.adk.errors import StaleSessionError
 from google.adk.errors.session_not_found_error import SessionNotFoundError
+from google.adk.events.event import Event
 from google.adk.sessions import Session
 
 import limpet
@@ -90,6 +91,31 @@ async def test_branches_of_a_run_share_a_session_object(ours: Sessions) -> None:
     stored = [each.id for each in (await ours.get("s")).events]
     assert stored == [each.id for each in session.events]
     assert len(stored) == 8
+
+
+async def test_loops_of_several_threads_do_not_wait_for_each_other(memory: limpet.Store) -> None:
+    """Each of them may lose, as any two writers."""
+
+    class Slow(LimpetSessionService):
+        async def _share(self, *given: Any) -> None:
+            await asyncio.sleep(0.01)
+            await super()._share(*given)
+
+    ours = Sessions(Slow(memory), "app")
+    session = await ours.new("s")
+
+    def work() -> list[BaseException | Event]:
+        async def together() -> list[BaseException | Event]:
+            appends = (ours.append(session, event()) for _ in range(5))
+            return await asyncio.gather(*appends, return_exceptions=True)
+
+        return asyncio.run(together())
+
+    threads = [asyncio.to_thread(work) for _ in range(3)]
+    done = [each for part in await asyncio.gather(*threads) for each in part]
+    stored = [each for each in done if isinstance(each, Event)]
+    assert all(isinstance(each, Event | StaleSessionError) for each in done)
+    assert len((await ours.get("s")).events) == len(stored) > 0
 
 
 async def test_a_cancelled_append_goes_on(ours: Sessions) -> None:

@@ -68,8 +68,8 @@ class LimpetSessionService(BaseSessionService):  # type: ignore[misc,unused-igno
         self._store = check_store(store).aio
         self._owns_store = owns_store
         self._listed: Recent[ScopeKey, _Listed] = Recent(_LISTED_BYTES_MAX, _Listed.cost)
-        # By the id of a Session object, while one of its events is appended.
-        self._appending: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
+        # By the ids of an event loop and of a Session object, while one of its events is appended.
+        self._appending: WeakValueDictionary[tuple[int, int], asyncio.Lock] = WeakValueDictionary()
 
     async def create_session(
         self,
@@ -181,7 +181,8 @@ class LimpetSessionService(BaseSessionService):  # type: ignore[misc,unused-igno
 
     async def _append(self, session: Session, event: Event) -> Event:
         # Branches of one invocation share a session object: each continues from the last event.
-        async with self._appending.setdefault(id(session), asyncio.Lock()):
+        here = id(asyncio.get_running_loop()), id(session)
+        async with self._appending.setdefault(here, asyncio.Lock()):
             self._apply_temp_state(session, event)
             event = self._trim_temp_delta_state(event)
             item = _json_of(event)
