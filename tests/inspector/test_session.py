@@ -122,6 +122,17 @@ def test_a_fork_a_draft_and_heads() -> None:
     assert "limpet log --graph s --url" in found.text
 
 
+def test_entries_of_pydantic_ai_are_not_shown_as_labels() -> None:
+    def fill(store: limpet.Store) -> None:
+        labels = {"019ab3f0-8f53": "entry", "run": "r-7"}
+        scope = store.scope("s", kind="conversation")
+        scope.append("messages", [], labels=labels)
+
+    found = shown(fill, {"session_id": "s", "view": "chat"})
+    assert found.text.count("run=r-7") == 2  # in the list, and above the snapshot
+    assert "019ab3f0-8f53" not in found.text
+
+
 def test_the_newest_head_is_shown_if_none_is_named() -> None:
     found = shown(branched, {"session_id": "s"})
     assert [row["data-row"] for row in found.rows if "aria-current" in row] == ["0"]
