@@ -29,7 +29,10 @@ How the terms translate, so that other programs see what is saved here:
 | state with `temp:`  | not stored                                                                 |
 """
 
-from limpet.compat.adk.registry import open_session_service, register
-from limpet.compat.adk.service import LimpetSessionService
+from limpet.compat.extras import needs
+
+with needs("google.adk", "the Agent Development Kit", extra="adk"):
+    from limpet.compat.adk.registry import open_session_service, register
+    from limpet.compat.adk.service import LimpetSessionService
 
 __all__ = ["LimpetSessionService", "open_session_service", "register"]

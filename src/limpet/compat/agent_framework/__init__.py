@@ -24,13 +24,9 @@ The framework writes what is not JSON as pickles. They are read by its own decod
 checkpoint, and by nothing else.
 """
 
-try:
-    import agent_framework  # noqa: F401
-except ModuleNotFoundError as cause:
-    raise ModuleNotFoundError(
-        "Agent Framework is not installed: pip install 'limpet[agent-framework]'", name=cause.name
-    ) from None
+from limpet.compat.extras import needs
 
-from limpet.compat.agent_framework.storage import LimpetCheckpointStorage
+with needs("agent_framework", "Agent Framework", extra="agent-framework"):
+    from limpet.compat.agent_framework.storage import LimpetCheckpointStorage
 
 __all__ = ["LimpetCheckpointStorage"]

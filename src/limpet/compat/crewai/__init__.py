@@ -24,13 +24,9 @@ So `store.scope("chat-42")` is the flow: its history, diffs and forks. `docs/gui
 examples.
 """
 
-try:
-    import crewai.flow.persistence  # noqa: F401
-except ModuleNotFoundError as cause:
-    raise ModuleNotFoundError(
-        "CrewAI is not installed: pip install 'limpet[crewai]'", name=cause.name
-    ) from None
+from limpet.compat.extras import needs
 
-from limpet.compat.crewai.persistence import LimpetFlowPersistence
+with needs("crewai", "CrewAI", extra="crewai"):
+    from limpet.compat.crewai.persistence import LimpetFlowPersistence
 
 __all__ = ["LimpetFlowPersistence"]

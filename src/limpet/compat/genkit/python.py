@@ -17,11 +17,8 @@ from contextlib import contextmanager
 from inspect import iscoroutine
 from typing import Any, Final, NoReturn, TypeAlias
 
-from genkit import GenkitError
-from genkit.exp.agent import SessionSnapshot, SnapshotStatus
-from pydantic import ValidationError
-
 from limpet.api.scope import Scope
+from limpet.compat.extras import needs
 from limpet.compat.genkit import rules
 from limpet.compat.genkit.records import SessionSnapshot as Record
 from limpet.compat.genkit.rules import Row
@@ -30,6 +27,11 @@ from limpet.compat.genkit.tenants import Context
 from limpet.compat.genkit.watching import Subscription
 from limpet.errors import Conflict, Corrupt, InvalidInput, LimpetError, Unavailable
 from limpet.model import Snapshot
+
+with needs("genkit", "Genkit", extra="genkit"):
+    from genkit import GenkitError
+    from genkit.exp.agent import SessionSnapshot, SnapshotStatus
+    from pydantic import ValidationError
 
 __all__ = ["LimpetSessionStore"]
 

@@ -21,13 +21,9 @@
 `limpet import openai-sqlite` imports the files of the SDK's own sessions.
 """
 
-try:
-    import agents  # noqa: F401
-except ModuleNotFoundError as cause:
-    raise ModuleNotFoundError(
-        "the OpenAI Agents SDK is not installed: pip install 'limpet[openai]'", name=cause.name
-    ) from None
+from limpet.compat.extras import needs
 
-from limpet.compat.openai.session import LimpetSession, SessionInfo, list_sessions
+with needs("agents", "the OpenAI Agents SDK", extra="openai"):
+    from limpet.compat.openai.session import LimpetSession, SessionInfo, list_sessions
 
 __all__ = ["LimpetSession", "SessionInfo", "list_sessions"]
