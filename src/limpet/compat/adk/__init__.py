@@ -1,8 +1,7 @@
-"""Sessions of Google's Agent Development Kit on every engine: a `BaseSessionService`.
+"""Sessions of Google's Agent Development Kit: its `BaseSessionService` on every engine.
 
-::
+Each event is a snapshot, at which a session can be forked::
 
-    import limpet
     from google.adk.runners import Runner
     from limpet.compat.adk import LimpetSessionService
 

@@ -1,12 +1,14 @@
-"""Microsoft Agent Framework: the checkpoints of workflows, on every engine.
+"""Checkpoints of Microsoft Agent Framework workflows: its `CheckpointStorage` on every engine.
 
-::
+Each conversation has a history of its own, whose last checkpoint any process can resume::
 
     from limpet.compat.agent_framework import LimpetCheckpointStorage
 
     store = limpet.open("sqlite:///agents.db")
     storage = LimpetCheckpointStorage(store, session_id="chat-42")
     workflow = WorkflowBuilder(start_executor=..., name="support", checkpoint_storage=storage)...
+
+How the terms translate, so that other programs see what is saved here:
 
 | Agent Framework                | Limpet                                                        |
 |--------------------------------|---------------------------------------------------------------|

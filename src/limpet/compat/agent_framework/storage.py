@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 
 class LimpetCheckpointStorage:
-    """The checkpoints of workflows in a store. For tasks, threads and processes.
+    """Checkpoints in an open store, sync or async. Safe for tasks, threads and processes.
 
     Give each conversation a `session_id`: the framework asks for the latest checkpoint by the name
     of the workflow alone, so those of all conversations in one storage are one history.

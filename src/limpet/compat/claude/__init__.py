@@ -10,7 +10,7 @@ The SDK mirrors each transcript into it while the agent works, and resumes from 
         async for message in query(prompt="Go on.", options=options):
             print(message)
 
-How the terms translate, so that other programs see what is saved here, and the reverse:
+How the terms translate, so that other programs see what is saved here:
 
 | Claude Agent SDK                | Limpet                                                       |
 |---------------------------------|--------------------------------------------------------------|

@@ -30,7 +30,7 @@ _LOGS_MAX = 256  # transcripts whose entry ids are remembered: an agent has few 
 
 
 class LimpetSessionStore(SessionStore):
-    """Transcripts in a store, sync or async. Safe for tasks, threads and processes.
+    """Transcripts in an open store, sync or async. Safe for tasks, threads and processes.
 
     Each append is a snapshot: every earlier moment of a transcript can be loaded, compared and
     restored. Every method raises `InvalidInput` if the key has no project, session or subpath that

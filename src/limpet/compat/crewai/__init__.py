@@ -1,6 +1,6 @@
-"""CrewAI: the state of flows on every engine, with every step kept.
+"""States of CrewAI flows: its `FlowPersistence` on every engine.
 
-::
+Each step of a flow is a snapshot, which can be loaded, compared and forked::
 
     from crewai.flow import Flow, persist
     from limpet.compat.crewai import LimpetFlowPersistence
@@ -12,6 +12,8 @@
 
     Support().kickoff(inputs={"id": "chat-42"})
 
+How the terms translate, so that other programs see what is saved here:
+
 | CrewAI                         | Limpet                                                        |
 |--------------------------------|---------------------------------------------------------------|
 | `id` of the flow's state       | session; the scope is `main`, of kind `agent`                 |
@@ -20,8 +22,7 @@
 | pending feedback               | status `waiting`, then `answered`; the context is in          |
 |                                | `metadata["crewai"]`                                          |
 
-So `store.scope("chat-42")` is the flow: its history, diffs and forks. `docs/guides/crewai.md` has
-examples.
+So `store.scope("chat-42")` is the flow: its history, diffs and forks.
 """
 
 from limpet.compat.extras import needs

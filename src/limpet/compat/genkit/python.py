@@ -1,4 +1,6 @@
-"""Sessions of Genkit agents in Python: the `SessionStore` of its package on every engine::
+"""Sessions of Genkit agents in Python: its `SessionStore` on every engine.
+
+Any process can continue them, and watch or abort a turn in the background::
 
     from genkit.exp import Genkit
     from limpet.compat.genkit.python import LimpetSessionStore
@@ -8,7 +10,7 @@
         answer = await agent.chat(session_id="chat-42").send("hello")
 
 Sessions are stored as `limpet.compat.genkit.SessionStore` stores them, so that agents in JavaScript
-and in Python can share them. A detached run can be watched and aborted by any process.
+and in Python can share them.
 """
 
 import asyncio
@@ -47,7 +49,7 @@ _STATUSES: Final[dict[type[LimpetError], Any]] = {
 
 
 class LimpetSessionStore(Sessions[Any]):
-    """The snapshots of Genkit agents in an opened store, sync or async. The caller closes it.
+    """Snapshots in an open store, sync or async. Safe for tasks, threads and processes.
 
     The options are those of `limpet.compat.genkit.SessionStore`. The context of a call is that of
     the agent: with `auth.uid` in it, each user has sessions of their own.

@@ -1,6 +1,6 @@
-"""OpenAI Agents SDK: sessions that branch, keep their history and wait for people, on every engine.
+"""Sessions of the OpenAI Agents SDK: its `Session` on every engine.
 
-::
+They branch, keep their history, and store runs that wait for a person::
 
     from agents import Agent, Runner
     from limpet.compat.openai import LimpetSession
@@ -9,6 +9,8 @@
         session = LimpetSession("chat-42", store)
         result = await Runner.run(agent, "Hello", session=session)
         again = await session.branch(turn=1)         # as it was before the first question
+
+How the terms translate, so that other programs see what is saved here:
 
 | OpenAI Agents SDK                  | Limpet                                                   |
 |------------------------------------|----------------------------------------------------------|
