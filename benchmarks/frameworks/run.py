@@ -54,18 +54,13 @@ def main() -> None:
         PREFACE.format(turns=TURNS, rounds=rounds, disk=DISK_MAX, times=TIMES),
         f"Machine: {'; '.join(machine)}.",
     ]
-    for name in options.names or measured():
+    for name in options.names or FRAMEWORKS:
         parts.append(section(name, [measure(name) for _ in range(rounds)]))
         print(f"{name} is done, load {os.getloadavg()[0]:.1f}", file=sys.stderr)
     text = "\n".join(parts)
     print(text)
     if options.write:
         PAGE.write_text(text, encoding="utf-8")
-
-
-def measured() -> list[str]:
-    """Return the frameworks that have a module here."""
-    return [name for name in FRAMEWORKS if Path(__file__).with_name(f"{name}.py").exists()]
 
 
 def measure(name: str) -> Any:
