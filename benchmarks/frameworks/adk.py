@@ -1,5 +1,6 @@
 """Google ADK: `LimpetSessionService` against the `SqliteSessionService` that it brings along."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 from google.adk.events.event import Event
@@ -7,8 +8,7 @@ from google.adk.sessions import BaseSessionService
 from google.adk.sessions.sqlite_session_service import SqliteSessionService
 from google.genai import types
 
-import limpet
-from benchmarks.frameworks.side import Side
+from benchmarks.frameworks.side import Side, limpet_in
 from limpet.compat.adk import LimpetSessionService
 
 PACKAGE = "google-adk"
@@ -20,10 +20,10 @@ ABOUT = (
 _NAMES = {"app_name": "bench", "user_id": "alice"}
 
 
-class _Sessions(Side):
-    def __init__(self, service: BaseSessionService, path: Path) -> None:
+class Sessions(Side):
+    def __init__(self, service: BaseSessionService, path: Path, *close: Callable[[], None]) -> None:
+        super().__init__(f"`{type(service).__name__}`", path, *close)
         self.service = service
-        self._path = path
         self._is_new = True
 
     async def turn(self, question: str, answer: str) -> None:
@@ -41,33 +41,12 @@ class _Sessions(Side):
     async def count(self) -> int:
         return len((await self.service.get_session(**_NAMES, session_id="s")).events)
 
-    @property
-    def path(self) -> Path:
-        return self._path
-
-
-class _Ours(_Sessions):
-    title = "LimpetSessionService"
-
-    async def close(self) -> None:
-        await self.store.close()
-
-    def __init__(self, path: Path) -> None:
-        self.store = limpet.open_async(f"sqlite:///{path}")
-        super().__init__(LimpetSessionService(self.store), path)
-
-
-class _Theirs(_Sessions):
-    title = "SqliteSessionService"
-
-    async def close(self) -> None:
-        await self.service.close()
-
 
 def ours(folder: Path) -> Side:
-    return _Ours(folder / "limpet.db")
+    path, store = limpet_in(folder)
+    return Sessions(LimpetSessionService(store), path, store.close)
 
 
 def theirs(folder: Path) -> Side:
     path = folder / "adk.db"
-    return _Theirs(SqliteSessionService(str(path)), path)
+    return Sessions(SqliteSessionService(str(path)), path)

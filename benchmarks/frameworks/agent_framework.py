@@ -1,12 +1,12 @@
 """Agent Framework: `LimpetCheckpointStorage` against its `FileCheckpointStorage`."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from agent_framework import FileCheckpointStorage, WorkflowCheckpoint
 
-import limpet
-from benchmarks.frameworks.side import Side
+from benchmarks.frameworks.side import Side, limpet_in
 from limpet.compat.agent_framework import LimpetCheckpointStorage
 
 PACKAGE = "agent-framework-core"
@@ -18,8 +18,9 @@ ABOUT = (
 NAME = "chat"
 
 
-class _Checkpoints(Side):
-    def __init__(self, storage: Any) -> None:
+class Checkpoints(Side):
+    def __init__(self, storage: Any, path: Path, *close: Callable[[], None]) -> None:
+        super().__init__(f"`{type(storage).__name__}`", path, *close)
         self._storage = storage
 
     async def turn(self, question: str, answer: str) -> None:
@@ -43,40 +44,11 @@ class _Checkpoints(Side):
         return len(latest.state["messages"])
 
 
-class _Ours(_Checkpoints):
-    title = "LimpetCheckpointStorage"
-
-    def __init__(self, folder: Path) -> None:
-        self._file = folder / "limpet.db"
-        self._store = limpet.open_async(f"sqlite:///{self._file}")
-        super().__init__(LimpetCheckpointStorage(self._store))
-
-    async def close(self) -> None:
-        await self._store.close()
-
-    @property
-    def path(self) -> Path:
-        return self._file
-
-
-class _Theirs(_Checkpoints):
-    title = "FileCheckpointStorage"
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder / "checkpoints"
-        super().__init__(FileCheckpointStorage(self._folder))
-
-    async def close(self) -> None:
-        pass
-
-    @property
-    def path(self) -> Path:
-        return self._folder
-
-
 def ours(folder: Path) -> Side:
-    return _Ours(folder)
+    path, store = limpet_in(folder)
+    return Checkpoints(LimpetCheckpointStorage(store), path, store.close)
 
 
 def theirs(folder: Path) -> Side:
-    return _Theirs(folder)
+    path = folder / "checkpoints"
+    return Checkpoints(FileCheckpointStorage(path), path)

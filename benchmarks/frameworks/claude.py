@@ -1,4 +1,4 @@
-"""The session store of the Claude Agent SDK, against the transcript file that its agent writes."""
+"""Claude Agent SDK: `LimpetSessionStore` against the transcript file that its agent writes."""
 
 import json
 import os
@@ -8,8 +8,7 @@ from uuid import UUID
 
 from claude_agent_sdk import SessionKey
 
-import limpet
-from benchmarks.frameworks.side import Side
+from benchmarks.frameworks.side import Side, limpet_in
 from limpet.compat.claude import LimpetSessionStore
 
 PACKAGE = "claude-agent-sdk"
@@ -88,12 +87,10 @@ def said_in(entries: list[Any]) -> int:
 
 
 class Ours(Side):
-    title = "LimpetSessionStore on a SQLite file"
-
     def __init__(self, folder: Path) -> None:
-        self._path = folder / "limpet.db"
-        self._store = limpet.open(f"sqlite:///{self._path}")
-        self._sessions = LimpetSessionStore(self._store)
+        path, store = limpet_in(folder)
+        super().__init__("`LimpetSessionStore`", path, store.close)
+        self._sessions = LimpetSessionStore(store)
         self._turns = 0
 
     async def turn(self, question: str, answer: str) -> None:
@@ -104,26 +101,17 @@ class Ours(Side):
     async def count(self) -> int:
         return said_in(await self._sessions.load(KEY) or [])
 
-    async def close(self) -> None:
-        self._store.close()
-
-    @property
-    def path(self) -> Path:
-        return self._path
-
 
 class Theirs(Side):
-    title = "the agent's transcript file"
-
     def __init__(self, folder: Path) -> None:
-        self._path = folder / f"{SESSION}.jsonl"
-        self._path.touch()
+        super().__init__("the agent's transcript file", folder / f"{SESSION}.jsonl")
+        self.path.touch()
         self._turns = 0
 
     async def turn(self, question: str, answer: str) -> None:
         self._read()
         new = entries_of(self._turns, question, answer)
-        with self._path.open("a", encoding="utf-8") as file:
+        with self.path.open("a", encoding="utf-8") as file:
             file.writelines(
                 json.dumps(each, ensure_ascii=False, separators=(",", ":")) + "\n" for each in new
             )
@@ -132,22 +120,11 @@ class Theirs(Side):
         self._turns += 1
 
     def _read(self) -> list[Any]:
-        with self._path.open(encoding="utf-8") as file:
+        with self.path.open(encoding="utf-8") as file:
             return [json.loads(line) for line in file]
 
     async def count(self) -> int:
         return said_in(self._read())
 
-    async def close(self) -> None: ...
 
-    @property
-    def path(self) -> Path:
-        return self._path
-
-
-def ours(folder: Path) -> Side:
-    return Ours(folder)
-
-
-def theirs(folder: Path) -> Side:
-    return Theirs(folder)
+ours, theirs = Ours, Theirs

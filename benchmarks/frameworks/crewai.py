@@ -1,6 +1,7 @@
 """CrewAI: `LimpetFlowPersistence` against its `SQLiteFlowPersistence`."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -8,8 +9,7 @@ os.environ |= {"CREWAI_DISABLE_TELEMETRY": "true", "OTEL_SDK_DISABLED": "true"}
 
 from crewai.flow.persistence import FlowPersistence, SQLiteFlowPersistence
 
-import limpet
-from benchmarks.frameworks.side import Side
+from benchmarks.frameworks.side import Side, limpet_in
 from limpet.compat.crewai import LimpetFlowPersistence
 
 PACKAGE = "crewai"
@@ -20,8 +20,11 @@ ABOUT = (
 FLOW = "chat-42"
 
 
-class _Flow(Side):
-    def __init__(self, persistence: FlowPersistence) -> None:
+class Flow(Side):
+    def __init__(
+        self, persistence: FlowPersistence, path: Path, *close: Callable[[], None]
+    ) -> None:
+        super().__init__(f"`{type(persistence).__name__}`", path, *close)
         self._persistence = persistence
 
     async def turn(self, question: str, answer: str) -> None:
@@ -34,40 +37,11 @@ class _Flow(Side):
         return len((self._persistence.load_state(FLOW) or {})["messages"])
 
 
-class _Ours(_Flow):
-    title = "LimpetFlowPersistence"
-
-    def __init__(self, folder: Path) -> None:
-        self._file = folder / "limpet.db"
-        self._store = limpet.open(f"sqlite:///{self._file}")
-        super().__init__(LimpetFlowPersistence(self._store))
-
-    async def close(self) -> None:
-        self._store.close()
-
-    @property
-    def path(self) -> Path:
-        return self._file
-
-
-class _Theirs(_Flow):
-    title = "SQLiteFlowPersistence"
-
-    def __init__(self, folder: Path) -> None:
-        self._file = folder / "crewai.db"
-        super().__init__(SQLiteFlowPersistence(str(self._file)))
-
-    async def close(self) -> None:
-        pass  # it opens a connection for each call
-
-    @property
-    def path(self) -> Path:
-        return self._file
-
-
 def ours(folder: Path) -> Side:
-    return _Ours(folder)
+    path, store = limpet_in(folder)
+    return Flow(LimpetFlowPersistence(store), path, store.close)
 
 
 def theirs(folder: Path) -> Side:
-    return _Theirs(folder)
+    path = folder / "crewai.db"
+    return Flow(SQLiteFlowPersistence(str(path)), path)

@@ -1,6 +1,7 @@
 """Genkit for Python: `LimpetSessionStore` against its `FileSessionStore`."""
 
 import itertools
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -13,8 +14,7 @@ from genkit.exp.agent import (
     SnapshotStatus,
 )
 
-import limpet
-from benchmarks.frameworks.side import Side
+from benchmarks.frameworks.side import Side, limpet_in
 from limpet.compat.genkit.python import LimpetSessionStore
 
 PACKAGE = "genkit"
@@ -29,10 +29,9 @@ SESSION = "chat"
 
 
 class Conversation(Side):
-    def __init__(self, title: str, store: SessionStore, path: Path) -> None:
-        self.title = title
+    def __init__(self, store: SessionStore, path: Path, *close: Callable[[], None]) -> None:
+        super().__init__(f"`{type(store).__name__}`", path, *close)
         self._store = store
-        self._path = path
         self._ids = itertools.count()
 
     async def turn(self, question: str, answer: str) -> None:
@@ -55,27 +54,12 @@ class Conversation(Side):
         assert found.state is not None
         return len(found.state.messages or [])
 
-    async def close(self) -> None:
-        """Nothing is open: a file store has no connection."""
-
-    @property
-    def path(self) -> Path:
-        return self._path
-
-
-class Ours(Conversation):
-    def __init__(self, path: Path) -> None:
-        self._opened = limpet.open(f"sqlite:///{path}")
-        super().__init__("Limpet", LimpetSessionStore(self._opened), path)
-
-    async def close(self) -> None:
-        self._opened.close()
-
 
 def ours(folder: Path) -> Side:
-    return Ours(folder / "limpet.db")
+    path, store = limpet_in(folder)
+    return Conversation(LimpetSessionStore(store), path, store.close)
 
 
 def theirs(folder: Path) -> Side:
     path = folder / "files"
-    return Conversation("FileSessionStore", FileSessionStore(str(path)), path)
+    return Conversation(FileSessionStore(str(path)), path)

@@ -1,12 +1,12 @@
-"""Sessions of the OpenAI Agents SDK."""
+"""OpenAI Agents SDK: `LimpetSession` against its `SQLiteSession`."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from agents import SQLiteSession
 
-import limpet
-from benchmarks.frameworks.side import Side
+from benchmarks.frameworks.side import Side, limpet_in
 from limpet.compat.openai import LimpetSession
 
 PACKAGE = "openai-agents"
@@ -17,10 +17,9 @@ ABOUT = (
 
 
 class Sessions(Side):
-    def __init__(self, title: str, session: Any, path: Path) -> None:
-        self.title = title
+    def __init__(self, title: str, session: Any, path: Path, close: Callable[[], None]) -> None:
+        super().__init__(title, path, close)
         self._session = session
-        self._path = path
 
     async def turn(self, question: str, answer: str) -> None:
         await self._session.get_items()
@@ -32,27 +31,13 @@ class Sessions(Side):
     async def count(self) -> int:
         return len(await self._session.get_items())
 
-    async def close(self) -> None:
-        self._session.close()
-
-    @property
-    def path(self) -> Path:
-        return self._path
-
-
-class Ours(Sessions):
-    def __init__(self, path: Path) -> None:
-        self._store = limpet.open(f"sqlite:///{path}")
-        super().__init__("`LimpetSession`", LimpetSession("chat", self._store), path)
-
-    async def close(self) -> None:
-        self._store.close()
-
 
 def ours(folder: Path) -> Side:
-    return Ours(folder / "limpet.db")
+    path, store = limpet_in(folder)
+    return Sessions("`LimpetSession`", LimpetSession("chat", store), path, store.close)
 
 
 def theirs(folder: Path) -> Side:
     path = folder / "agents.db"
-    return Sessions("`SQLiteSession`", SQLiteSession("chat", path), path)
+    session = SQLiteSession("chat", path)
+    return Sessions("`SQLiteSession`", session, path, session.close)

@@ -1,4 +1,4 @@
-"""`LimpetConversationStore` against one row per conversation, which holds all its messages."""
+"""Pydantic AI: `LimpetConversationStore` against one row per conversation with all its messages."""
 
 import asyncio
 import sqlite3
@@ -14,8 +14,7 @@ from pydantic_ai.messages import (
     UserPromptPart,
 )
 
-import limpet
-from benchmarks.frameworks.side import Side
+from benchmarks.frameworks.side import Side, limpet_in
 from limpet.compat.pydantic_ai import LimpetConversationStore
 
 PACKAGE = "pydantic-ai-slim"
@@ -36,13 +35,11 @@ def turn_of(question: str, answer: str) -> list[ModelMessage]:
     ]
 
 
-class Limpet(Side):
-    title = "Limpet"
-
+class Ours(Side):
     def __init__(self, folder: Path) -> None:
-        self._path = folder / "limpet.db"
-        self._store = limpet.open(f"sqlite:///{self._path}")
-        self._conversations = LimpetConversationStore(self._store)
+        path, store = limpet_in(folder)
+        super().__init__("`LimpetConversationStore`", path, store.close)
+        self._conversations = LimpetConversationStore(store)
 
     async def turn(self, question: str, answer: str) -> None:
         chat = await self._conversations.load(CHAT) or Conversation(conversation_id=CHAT)
@@ -53,20 +50,12 @@ class Limpet(Side):
         chat = await self._conversations.load(CHAT)
         return 0 if chat is None else len(chat.messages)
 
-    async def close(self) -> None:
-        self._store.close()
 
-    @property
-    def path(self) -> Path:
-        return self._path
-
-
-class OneRow(Side):
-    title = "one row of SQLite"
-
+class Theirs(Side):
     def __init__(self, folder: Path) -> None:
-        self._path = folder / "one_row.db"
-        self._db = sqlite3.connect(self._path, check_same_thread=False)
+        path = folder / "one_row.db"
+        self._db = sqlite3.connect(path, check_same_thread=False)
+        super().__init__("one row of SQLite", path, self._db.close)
         self._db.execute("PRAGMA journal_mode=WAL")
         self._db.execute("CREATE TABLE chats (id TEXT PRIMARY KEY, revision INT, messages BLOB)")
 
@@ -97,17 +86,5 @@ class OneRow(Side):
     async def count(self) -> int:
         return len((await asyncio.to_thread(self._load))[1])
 
-    async def close(self) -> None:
-        self._db.close()
 
-    @property
-    def path(self) -> Path:
-        return self._path
-
-
-def ours(folder: Path) -> Side:
-    return Limpet(folder)
-
-
-def theirs(folder: Path) -> Side:
-    return OneRow(folder)
+ours, theirs = Ours, Theirs

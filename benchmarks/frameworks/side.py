@@ -5,13 +5,22 @@ what a turn is. It runs in the environment of the framework.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from pathlib import Path
+
+import limpet
 
 
 class Side(ABC):
-    """A store under a framework, with one conversation in it. Both sides stay open all the time."""
+    """A store under a framework, with one conversation in it. Both sides stay open all the time.
 
-    title: str
+    Everything is stored at `path`, a file or a folder. After `close` its files are as they stay.
+    """
+
+    def __init__(self, title: str, path: Path, close: Callable[[], object] = lambda: None) -> None:
+        self.title = title
+        self.path = path
+        self.close = close
 
     @abstractmethod
     async def turn(self, question: str, answer: str) -> None:
@@ -21,11 +30,8 @@ class Side(ABC):
     async def count(self) -> int:
         """Return how many messages are stored: two a turn."""
 
-    @abstractmethod
-    async def close(self) -> None:
-        """Close everything, so that the files are as they stay."""
 
-    @property
-    @abstractmethod
-    def path(self) -> Path:
-        """The file or folder in which everything is stored."""
+def limpet_in(folder: Path) -> tuple[Path, limpet.Store]:
+    """Return the file of a new store, and the store."""
+    path = folder / "limpet.db"
+    return path, limpet.open(f"sqlite:///{path}")

@@ -34,7 +34,7 @@ async def have(sides: list[Side], conversation: list[Any]) -> list[Any]:
         count = await side.count()
         if count != 2 * len(conversation):
             raise AssertionError(f"{side.title}: {count} messages after {len(conversation)} turns")
-        await side.close()
+        side.close()
         found.append({"title": side.title, "turns": spent[side], "bytes": size_of(side.path)})
     return found
 

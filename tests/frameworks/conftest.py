@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 import limpet
+from tests.effort import slowly
 from tests.frameworks.catalogue import FRAMEWORKS
-from tests.frameworks.kit import ENGINES, FRAMEWORK, Places, run_coroutine
+from tests.frameworks.kit import ENGINES, FAST, FRAMEWORK, Places, run_coroutine
 
 collect_ignore = [name for name in FRAMEWORKS if name != os.environ.get(FRAMEWORK)]
 
@@ -24,7 +25,7 @@ def places(request: pytest.FixtureRequest, tmp_path: Path) -> Places:
     return Places(request, tmp_path)
 
 
-@pytest.fixture(params=ENGINES)
+@pytest.fixture(params=slowly(ENGINES, but=FAST))
 def url(request: pytest.FixtureRequest, places: Places) -> str:
     """The URL of a new store, on every engine."""
     return places.url(request.param)

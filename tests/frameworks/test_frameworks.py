@@ -28,8 +28,11 @@ HERE = Path(__file__).parent
 
 
 def run(python: Path, *arguments: str, **more: str) -> str:
-    """Run a Python without the variables of the tests around this one; return what it printed."""
-    ours = ("PYTEST_", "PYTHONPATH")
+    """Run a Python without the variables of the one around it; return what it printed.
+
+    Also without PYTHONDONTWRITEBYTECODE: several processes import a framework, for seconds each.
+    """
+    ours = ("PYTEST_", "PYTHON")
     env = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
     done = subprocess.run(
         [python, *arguments],

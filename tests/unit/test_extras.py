@@ -3,9 +3,12 @@
 import subprocess
 import sys
 import tomllib
+from importlib import import_module
 from pathlib import Path
 
 import pytest
+
+from limpet.compat.extras import needs
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -40,12 +43,39 @@ POSTGRES, BUCKET = "postgresql://me@localhost/agents", "s3://bucket/agents"
         ("obstore", "s3", OPEN.format(url="gs://bucket/agents")),
         ("obstore", "s3", OPEN.format(url="az://bucket/agents")),
         ("langgraph", "langgraph", "from limpet.compat.langgraph import LimpetSaver"),
+        ("genkit", "genkit", "import limpet.compat.genkit.python"),
         ("pytest", "testing", "import limpet.testing"),
     ],
 )
 def test_the_last_line_names_the_extra(package: str, extra: str, program: str) -> None:
     *_, last = said_without(package, program).splitlines()
     assert last.endswith(f": pip install 'limpet[{extra}]'")
+
+
+@pytest.mark.parametrize(
+    ("module", "extra"),
+    [
+        ("claude", "claude"),
+        ("openai", "openai"),
+        ("adk", "adk"),
+        ("pydantic_ai", "pydantic-ai"),
+        ("crewai", "crewai"),
+        ("agent_framework", "agent-framework"),
+    ],
+)
+def test_a_framework_that_is_missing_names_the_extra(module: str, extra: str) -> None:
+    """Those that are not in the environment of these tests."""
+    with pytest.raises(ModuleNotFoundError) as raised:
+        import_module(f"limpet.compat.{module}")
+    assert str(raised.value).endswith(f" is not installed: pip install 'limpet[{extra}]'")
+
+
+def test_another_module_that_is_missing_is_not_hidden() -> None:
+    with (
+        pytest.raises(ModuleNotFoundError, match=r"^No module named 'nowhere'$"),
+        needs("pytest", "pytest", extra="testing"),
+    ):
+        import_module("nowhere")
 
 
 @pytest.mark.parametrize(

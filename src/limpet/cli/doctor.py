@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.metadata import version
-from importlib.util import find_spec
 from urllib.parse import quote
 
 import click
@@ -20,6 +19,7 @@ import limpet
 from limpet.cli import _exits
 from limpet.cli._shared import echo_json, store_options, without_setup
 from limpet.cli._terminal import make_console
+from limpet.compat.extras import is_installed
 from limpet.opening import CLOCK, draw, file_of, scheme_of
 from limpet.views.format import masked_url, visible, without_secrets
 
@@ -179,14 +179,7 @@ def _versions() -> dict[str, str]:
 
 
 def _extras() -> dict[str, bool]:
-    return {extra: all(map(_is_installed, modules)) for extra, modules in EXTRAS.items()}
-
-
-def _is_installed(module: str) -> bool:
-    try:
-        return find_spec(module) is not None
-    except ModuleNotFoundError:  # not even the package around it
-        return False
+    return {extra: all(map(is_installed, modules)) for extra, modules in EXTRAS.items()}
 
 
 def _error_text(error: Exception) -> str:

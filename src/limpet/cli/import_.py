@@ -158,9 +158,8 @@ def _check_source(form: str, path: str) -> None:
 def _langgraph() -> ModuleType:
     try:
         from limpet.compat.langgraph.migrate import transfer
-    except ImportError as cause:
-        fact = "LangGraph is not installed: pip install 'limpet[langgraph]'"
-        raise limpet.Unsupported(fact) from cause
+    except ModuleNotFoundError as cause:
+        raise limpet.Unsupported(str(cause)) from cause
     return transfer
 
 

@@ -140,6 +140,20 @@ def check_store(store: object) -> Store | AsyncStore:
     return store
 
 
+def escaped(name: str) -> str:
+    """Return a name as one part of an id whose parts are joined by `/`."""
+    return name.replace("%", "%25").replace("/", "%2F")
+
+
+def unescaped(part: str) -> str | None:
+    """Return the name that `escaped` makes this of, None if there is no such name.
+
+    Other programs choose ids freely: two of them must not read as one.
+    """
+    name = part.replace("%2F", "/").replace("%25", "%")
+    return name if name and escaped(name) == part else None
+
+
 @dataclass(frozen=True, slots=True)
 class Transfer:
     """The result of an import or export: how many were carried over, and why others were not."""

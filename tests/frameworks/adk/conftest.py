@@ -15,7 +15,7 @@ import limpet
 from limpet.compat.adk import LimpetSessionService
 from tests.effort import slowly
 from tests.frameworks.adk.services import Sessions
-from tests.frameworks.kit import ENGINES, Places
+from tests.frameworks.kit import ENGINES, FAST, Places
 
 THEIRS: dict[str, Callable[[Path], Any]] = {
     "adk-memory": lambda _: InMemorySessionService(),
@@ -23,7 +23,6 @@ THEIRS: dict[str, Callable[[Path], Any]] = {
 }
 if tuple(map(int, version("google-adk").split(".")[:2])) < (2, 13):
     THEIRS.clear()  # they did not keep all contracts yet
-FAST = ("memory", "sqlite")
 _count = itertools.count(1)
 
 

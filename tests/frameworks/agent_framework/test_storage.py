@@ -19,7 +19,7 @@ import limpet
 from limpet.compat.agent_framework import LimpetCheckpointStorage
 from limpet.views import overview
 from tests.effort import slowly
-from tests.frameworks.kit import ENGINES, Places
+from tests.frameworks.kit import ENGINES, FAST, Places
 
 ODD_NAMES = ("alice/support", "..", "%2F", "a%2Fb", "a/b", "main", "é\U0001f41a", "a b")
 
@@ -40,7 +40,7 @@ THEIRS = ("InMemory", "File")
 ALLOWED = [f"{Order.__module__}:Order"]
 
 
-@pytest.fixture(params=slowly([*ENGINES, *THEIRS], but={"memory", "sqlite", "directory", *THEIRS}))
+@pytest.fixture(params=slowly([*ENGINES, *THEIRS], but={*FAST, *THEIRS}))
 def storage(request: pytest.FixtureRequest, places: Places, tmp_path: Path) -> Iterator[Any]:
     if request.param == THEIRS[0]:
         yield InMemoryCheckpointStorage()

@@ -8,12 +8,13 @@ from claude_agent_sdk.testing import run_session_store_conformance
 import limpet
 from limpet.compat.claude import LimpetSessionStore
 from tests.effort import slowly
-from tests.frameworks.kit import ENGINES, Places
+from tests.frameworks.kit import ENGINES, FAST, Places
 
 EACH = [f"{engine}-{api}" for api, engine in product(("sync", "async"), ENGINES)]
+QUICK = [*(f"{engine}-sync" for engine in FAST), "memory-async"]
 
 
-@pytest.mark.parametrize("which", slowly(EACH, but=[*EACH[: len(ENGINES)], "memory-async"]))
+@pytest.mark.parametrize("which", slowly(EACH, but=QUICK))
 async def test_the_14_contracts(which: str, places: Places) -> None:
     engine, _, api = which.partition("-")
     asked = 0

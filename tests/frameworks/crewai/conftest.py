@@ -1,12 +1,7 @@
-"""CrewAI without its telemetry, and with few engines in fast tests: importing it takes seconds."""
+"""CrewAI without its telemetry."""
 
 import os
 import tempfile
-
-import pytest
-
-from tests.effort import slowly
-from tests.frameworks.kit import ENGINES, Places
 
 os.environ |= {
     "CREWAI_DISABLE_TELEMETRY": "true",
@@ -15,8 +10,3 @@ os.environ |= {
     "CREWAI_TRACING_ENABLED": "false",
     "OTEL_SDK_DISABLED": "true",
 }
-
-
-@pytest.fixture(params=slowly(ENGINES, but={"memory", "sqlite"}))
-def url(request: pytest.FixtureRequest, places: Places) -> str:
-    return places.url(request.param)

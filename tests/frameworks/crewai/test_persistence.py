@@ -19,13 +19,13 @@ import limpet
 from limpet.compat.crewai import LimpetFlowPersistence
 from limpet.views import overview
 from tests.effort import slowly
-from tests.frameworks.kit import ENGINES, Places
+from tests.frameworks.kit import ENGINES, FAST, Places
 
 MOMENT = datetime(2026, 11, 18, 3, 4, 5, tzinfo=UTC)
 ODD_IDS = ("alice/chat 42", "..", "%2F", "é\U0001f41a", "a" * 512)
 
 
-@pytest.fixture(params=slowly([*ENGINES, "crewai"], but={"memory", "sqlite", "crewai"}))
+@pytest.fixture(params=slowly([*ENGINES, "crewai"], but={*FAST, "crewai"}))
 def persistence(
     request: pytest.FixtureRequest, places: Places, tmp_path: Path
 ) -> Iterator[FlowPersistence]:

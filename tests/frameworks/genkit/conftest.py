@@ -8,9 +8,9 @@ from limpet.compat.genkit.python import LimpetSessionStore
 from tests.compat.genkit.kit import Stores
 from tests.effort import slowly
 from tests.frameworks.genkit.rows import Watched
-from tests.frameworks.kit import ENGINES
+from tests.frameworks.kit import ENGINES, FAST
 
-OURS = slowly(ENGINES, but=("memory", "sqlite"))
+OURS = slowly(ENGINES, but=FAST)
 
 
 @pytest.fixture(scope="session")

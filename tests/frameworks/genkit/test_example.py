@@ -26,5 +26,6 @@ def test_the_example(places: Places, engine: str) -> None:
     assert "flight" not in chat
 
 
+@pytest.mark.slow  # a process per example, each of which imports Genkit
 def test_the_guide(tmp_path: Path) -> None:
     check_page("genkit", tmp_path)

@@ -1,8 +1,7 @@
-"""Sessions of Google's Agent Development Kit on every engine: a `BaseSessionService`.
+"""Sessions of Google's Agent Development Kit: its `BaseSessionService` on every engine.
 
-::
+Each event is a snapshot, at which a session can be forked::
 
-    import limpet
     from google.adk.runners import Runner
     from limpet.compat.adk import LimpetSessionService
 
@@ -29,7 +28,10 @@ How the terms translate, so that other programs see what is saved here:
 | state with `temp:`  | not stored                                                                 |
 """
 
-from limpet.compat.adk.registry import open_session_service, register
-from limpet.compat.adk.service import LimpetSessionService
+from limpet.compat.extras import needs
+
+with needs("google.adk", "the Agent Development Kit", extra="adk"):
+    from limpet.compat.adk.registry import open_session_service, register
+    from limpet.compat.adk.service import LimpetSessionService
 
 __all__ = ["LimpetSessionService", "open_session_service", "register"]

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 from google.adk.sessions import State
 
 from limpet.compat.logs import KIND
+from limpet.compat.wire import escaped, unescaped
 from limpet.errors import Corrupt, NotFound
 from limpet.model import JSON, ScopeKey, Snapshot, SnapshotInfo
 
@@ -23,7 +24,7 @@ class Address(NamedTuple):
 
     @property
     def session(self) -> ScopeKey:
-        return ScopeKey("/".join(map(_escaped, self)), _MAIN, KIND)
+        return ScopeKey("/".join(map(_part, self)), _MAIN, KIND)
 
     @classmethod
     def of(cls, key: ScopeKey) -> "Address | None":
@@ -31,29 +32,25 @@ class Address(NamedTuple):
         parts = key.session_id.split("/")
         if key.scope_id != _MAIN or len(parts) != len(cls._fields):
             return None
-        address = cls(*map(_plain, parts))
+        address = cls(*(unescaped(part) or "" for part in parts))
         return address if address.session == key else None
 
 
 def app_key(app_name: str) -> ScopeKey:
-    return ScopeKey(_escaped(app_name), _MAIN, "app")
+    return ScopeKey(_part(app_name), _MAIN, "app")
 
 
 def user_key(app_name: str, user_id: str) -> ScopeKey:
-    return ScopeKey(f"{_escaped(app_name)}/{_escaped(user_id)}", _MAIN, "user")
+    return ScopeKey(f"{_part(app_name)}/{_part(user_id)}", _MAIN, "user")
 
 
 def prefix_of(*names: str) -> str:
     """Return the prefix of the sessions of an app, or of a user of an app."""
-    return "".join(f"{_escaped(name)}/" for name in names)
+    return "".join(f"{_part(name)}/" for name in names)
 
 
-def _escaped(name: str) -> str:
-    return name.replace("%", "%25").replace("/", "%2F") or _EMPTY
-
-
-def _plain(escaped: str) -> str:
-    return "" if escaped == _EMPTY else escaped.replace("%2F", "/").replace("%25", "%")
+def _part(name: str) -> str:
+    return escaped(name) or _EMPTY
 
 
 class Tiers(NamedTuple):

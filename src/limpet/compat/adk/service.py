@@ -48,7 +48,7 @@ class _Listed(NamedTuple):
 
 
 class LimpetSessionService(BaseSessionService):  # type: ignore[misc,unused-ignore]
-    """Sessions of ADK in a store. Safe for tasks, threads and processes.
+    """Sessions in an open store, sync or async. Safe for tasks, threads and processes.
 
     An event is one commit, which costs what the event costs. It is refused if the session has
     changed since it was loaded; then nothing is stored, and `app:` and `user:` state is as before.

@@ -1,12 +1,14 @@
-"""Microsoft Agent Framework: the checkpoints of workflows, on every engine.
+"""Checkpoints of Microsoft Agent Framework workflows: its `CheckpointStorage` on every engine.
 
-::
+Each conversation has a history of its own, whose last checkpoint any process can resume::
 
     from limpet.compat.agent_framework import LimpetCheckpointStorage
 
     store = limpet.open("sqlite:///agents.db")
     storage = LimpetCheckpointStorage(store, session_id="chat-42")
     workflow = WorkflowBuilder(start_executor=..., name="support", checkpoint_storage=storage)...
+
+How the terms translate, so that other programs see what is saved here:
 
 | Agent Framework                | Limpet                                                        |
 |--------------------------------|---------------------------------------------------------------|
@@ -24,13 +26,9 @@ The framework writes what is not JSON as pickles. They are read by its own decod
 checkpoint, and by nothing else.
 """
 
-try:
-    import agent_framework  # noqa: F401
-except ModuleNotFoundError as cause:
-    raise ModuleNotFoundError(
-        "Agent Framework is not installed: pip install 'limpet[agent-framework]'", name=cause.name
-    ) from None
+from limpet.compat.extras import needs
 
-from limpet.compat.agent_framework.storage import LimpetCheckpointStorage
+with needs("agent_framework", "Agent Framework", extra="agent-framework"):
+    from limpet.compat.agent_framework.storage import LimpetCheckpointStorage
 
 __all__ = ["LimpetCheckpointStorage"]

@@ -14,7 +14,7 @@ from agent_framework._workflows._checkpoint_encoding import (
 
 from limpet.api.aio_scope import AsyncScope
 from limpet.api.store import AsyncStore, Store
-from limpet.compat.wire import check_store
+from limpet.compat.wire import check_store, escaped
 from limpet.core.limits import check_id
 from limpet.errors import AlreadyExists, InvalidInput
 from limpet.model import JSON, ScopeKey, Snapshot, SnapshotInfo
@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 
 class LimpetCheckpointStorage:
-    """The checkpoints of workflows in a store. For tasks, threads and processes.
+    """Checkpoints in an open store, sync or async. Safe for tasks, threads and processes.
 
     Give each conversation a `session_id`: the framework asks for the latest checkpoint by the name
     of the workflow alone, so those of all conversations in one storage are one history.
@@ -124,7 +124,7 @@ class LimpetCheckpointStorage:
     def _key(self, workflow_name: str) -> ScopeKey:
         session_id = self._session_id
         if session_id is None:
-            session_id = workflow_name.replace("%", "%25").replace("/", "%2F")
+            session_id = escaped(workflow_name)
         return ScopeKey(session_id, workflow_name, KIND)
 
     async def _find(self, checkpoint_id: str) -> SnapshotInfo | None:

@@ -10,7 +10,7 @@ The SDK mirrors each transcript into it while the agent works, and resumes from 
         async for message in query(prompt="Go on.", options=options):
             print(message)
 
-How the terms translate, so that other programs see what is saved here, and the reverse:
+How the terms translate, so that other programs see what is saved here:
 
 | Claude Agent SDK                | Limpet                                                       |
 |---------------------------------|--------------------------------------------------------------|
@@ -23,6 +23,9 @@ How the terms translate, so that other programs see what is saved here, and the 
 | `mtime`                         | when the head was saved                                      |
 """
 
-from limpet.compat.claude.store import LimpetSessionStore
+from limpet.compat.extras import needs
+
+with needs("claude_agent_sdk", "the Claude Agent SDK", extra="claude"):
+    from limpet.compat.claude.store import LimpetSessionStore
 
 __all__ = ["LimpetSessionStore"]

@@ -18,7 +18,7 @@ from limpet.api.aio_scope import AsyncScope
 from limpet.api.store import AsyncStore, Store
 from limpet.backends.support.recent import Recent
 from limpet.compat.logs import KIND, Log
-from limpet.compat.wire import check_store, shown
+from limpet.compat.wire import check_store, escaped, shown, unescaped
 from limpet.core import codec, limits
 from limpet.errors import Conflict, InvalidInput
 from limpet.model import JSON, ScopeKey, SnapshotInfo, SnapshotRef
@@ -31,7 +31,7 @@ _LOGS_MAX = 256  # transcripts whose entry ids are remembered: an agent has few 
 
 
 class LimpetSessionStore(SessionStore):
-    """Transcripts in a store, sync or async. Safe for tasks, threads and processes.
+    """Transcripts in an open store, sync or async. Safe for tasks, threads and processes.
 
     Each append is a snapshot: every earlier moment of a transcript can be loaded, compared and
     restored. Every method raises `InvalidInput` if the key has no project, session or subpath that
@@ -110,10 +110,8 @@ class LimpetSessionStore(SessionStore):
     async def _sessions(self, project_key: str) -> AsyncIterator[tuple[str, SnapshotInfo]]:
         prefix = _project({"project_key": project_key})
         async for key, head in _heads(self._store, prefix):
-            inside = key.session_id.removeprefix(prefix)
-            session_id = inside.replace("%2F", "/").replace("%25", "%")
-            # Other programs choose names freely: two of them must not read as one session.
-            if session_id and _escape(session_id) == inside:
+            session_id = unescaped(key.session_id.removeprefix(prefix))
+            if session_id is not None:
                 yield session_id, head
 
     async def _append(self, log: Log, key: SessionKey, entries: list[SessionStoreEntry]) -> None:
@@ -239,13 +237,8 @@ def _project(key: Mapping[str, object]) -> str:
 
     The SDK's project keys begin with a hyphen, which a command line would take for an option.
     """
-    return f"{FACADE}/{_escape(_text(key, 'project_key'))}/"
+    return f"{FACADE}/{escaped(_text(key, 'project_key'))}/"
 
 
 def _session(key: Mapping[str, object]) -> str:
-    return _project(key) + _escape(_text(key, "session_id"))
-
-
-def _escape(text: str) -> str:
-    """Escape what would reach into another project."""
-    return text.replace("%", "%25").replace("/", "%2F")
+    return _project(key) + escaped(_text(key, "session_id"))

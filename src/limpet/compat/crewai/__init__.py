@@ -1,6 +1,6 @@
-"""CrewAI: the state of flows on every engine, with every step kept.
+"""States of CrewAI flows: its `FlowPersistence` on every engine.
 
-::
+Each step of a flow is a snapshot, which can be loaded, compared and forked::
 
     from crewai.flow import Flow, persist
     from limpet.compat.crewai import LimpetFlowPersistence
@@ -12,6 +12,8 @@
 
     Support().kickoff(inputs={"id": "chat-42"})
 
+How the terms translate, so that other programs see what is saved here:
+
 | CrewAI                         | Limpet                                                        |
 |--------------------------------|---------------------------------------------------------------|
 | `id` of the flow's state       | session; the scope is `main`, of kind `agent`                 |
@@ -20,17 +22,12 @@
 | pending feedback               | status `waiting`, then `answered`; the context is in          |
 |                                | `metadata["crewai"]`                                          |
 
-So `store.scope("chat-42")` is the flow: its history, diffs and forks. `docs/guides/crewai.md` has
-examples.
+So `store.scope("chat-42")` is the flow: its history, diffs and forks.
 """
 
-try:
-    import crewai.flow.persistence  # noqa: F401
-except ModuleNotFoundError as cause:
-    raise ModuleNotFoundError(
-        "CrewAI is not installed: pip install 'limpet[crewai]'", name=cause.name
-    ) from None
+from limpet.compat.extras import needs
 
-from limpet.compat.crewai.persistence import LimpetFlowPersistence
+with needs("crewai", "CrewAI", extra="crewai"):
+    from limpet.compat.crewai.persistence import LimpetFlowPersistence
 
 __all__ = ["LimpetFlowPersistence"]

@@ -27,7 +27,7 @@ _used: WeakValueDictionary[str, Store] = WeakValueDictionary()
 
 
 class LimpetFlowPersistence(FlowPersistence):
-    """The states of flows in a store: each save is a snapshot. For threads and processes.
+    """States of flows in an open store, sync or async. Safe for threads and processes.
 
     Example:
         @persist(LimpetFlowPersistence(limpet.open("sqlite:///agents.db")))

@@ -1,4 +1,6 @@
-"""Sessions of Genkit agents in Python: the `SessionStore` of its package on every engine::
+"""Sessions of Genkit agents in Python: its `SessionStore` on every engine.
+
+Any process can continue them, and watch or abort a turn in the background::
 
     from genkit.exp import Genkit
     from limpet.compat.genkit.python import LimpetSessionStore
@@ -8,7 +10,7 @@
         answer = await agent.chat(session_id="chat-42").send("hello")
 
 Sessions are stored as `limpet.compat.genkit.SessionStore` stores them, so that agents in JavaScript
-and in Python can share them. A detached run can be watched and aborted by any process.
+and in Python can share them.
 """
 
 import asyncio
@@ -17,11 +19,8 @@ from contextlib import contextmanager
 from inspect import iscoroutine
 from typing import Any, Final, NoReturn, TypeAlias
 
-from genkit import GenkitError
-from genkit.exp.agent import SessionSnapshot, SnapshotStatus
-from pydantic import ValidationError
-
 from limpet.api.scope import Scope
+from limpet.compat.extras import needs
 from limpet.compat.genkit import rules
 from limpet.compat.genkit.records import SessionSnapshot as Record
 from limpet.compat.genkit.rules import Row
@@ -30,6 +29,11 @@ from limpet.compat.genkit.tenants import Context
 from limpet.compat.genkit.watching import Subscription
 from limpet.errors import Conflict, Corrupt, InvalidInput, LimpetError, Unavailable
 from limpet.model import Snapshot
+
+with needs("genkit", "Genkit", extra="genkit"):
+    from genkit import GenkitError
+    from genkit.exp.agent import SessionSnapshot, SnapshotStatus
+    from pydantic import ValidationError
 
 __all__ = ["LimpetSessionStore"]
 
@@ -45,7 +49,7 @@ _STATUSES: Final[dict[type[LimpetError], Any]] = {
 
 
 class LimpetSessionStore(Sessions[Any]):
-    """The snapshots of Genkit agents in an opened store, sync or async. The caller closes it.
+    """Snapshots in an open store, sync or async. Safe for tasks, threads and processes.
 
     The options are those of `limpet.compat.genkit.SessionStore`. The context of a call is that of
     the agent: with `auth.uid` in it, each user has sessions of their own.

@@ -8,6 +8,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
+from limpet.compat.wire import escaped, unescaped
 from limpet.errors import InvalidInput
 from limpet.model import ScopeKey
 
@@ -23,16 +24,13 @@ class Tenant(NamedTuple):
     prefix: str = ""
 
     def scope(self, session_id: str) -> ScopeKey:
-        return ScopeKey(self.prefix + _escaped(session_id))
+        return ScopeKey(self.prefix + escaped(session_id))
 
     def session_of(self, stored: str) -> str | None:
         """Return the session of a stored name, None if it is not this tenant's."""
         if not stored.startswith(self.prefix):
             return None
-        inside = stored.removeprefix(self.prefix)
-        plain = inside.replace("%2F", "/").replace("%25", "%")
-        # Other programs choose names freely: two of them must not read as one session.
-        return plain if plain and _escaped(plain) == inside else None
+        return unescaped(stored.removeprefix(self.prefix))
 
 
 def check_prefix_of(prefix_of: PrefixOf | None) -> PrefixOf | None:
@@ -55,7 +53,7 @@ def tenant_of(context: Context, prefix_of: PrefixOf | None) -> Tenant:
         raise InvalidInput("prefix_of must not be async")
     if not isinstance(named, str) or not named.strip():
         raise InvalidInput(f"a tenant must have a name. type=`{type(named).__name__}`")
-    return Tenant(_escaped(named) + "/")
+    return Tenant(escaped(named) + "/")
 
 
 def _named_in(context: Context) -> object:
@@ -70,7 +68,3 @@ def _named_in(context: Context) -> object:
     if uid is None:
         raise InvalidInput("the context has no auth.uid: give the store a prefix_of")
     return uid
-
-
-def _escaped(name: str) -> str:
-    return name.replace("%", "%25").replace("/", "%2F")

@@ -36,15 +36,11 @@ were not saved in the order of their ids and the one with the greatest id is del
 is the latest.
 """
 
-try:
-    import langgraph.checkpoint.base  # noqa: F401
-except ModuleNotFoundError as cause:
-    raise ModuleNotFoundError(
-        "LangGraph is not installed: pip install 'limpet[langgraph]'", name=cause.name
-    ) from None
+from limpet.compat.extras import needs
 
-from limpet.compat.langgraph.migrate.transfer import import_postgres, import_sqlite
-from limpet.compat.langgraph.saver import LimpetSaver
-from limpet.compat.langgraph.store.store import LimpetStore
+with needs("langgraph.checkpoint", "LangGraph", extra="langgraph"):
+    from limpet.compat.langgraph.migrate.transfer import import_postgres, import_sqlite
+    from limpet.compat.langgraph.saver import LimpetSaver
+    from limpet.compat.langgraph.store.store import LimpetStore
 
 __all__ = ["LimpetSaver", "LimpetStore", "import_postgres", "import_sqlite"]

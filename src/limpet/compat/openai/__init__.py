@@ -1,6 +1,6 @@
-"""OpenAI Agents SDK: sessions that branch, keep their history and wait for people, on every engine.
+"""Sessions of the OpenAI Agents SDK: its `Session` on every engine.
 
-::
+They branch, keep their history, and store runs that wait for a person::
 
     from agents import Agent, Runner
     from limpet.compat.openai import LimpetSession
@@ -9,6 +9,8 @@
         session = LimpetSession("chat-42", store)
         result = await Runner.run(agent, "Hello", session=session)
         again = await session.branch(turn=1)         # as it was before the first question
+
+How the terms translate, so that other programs see what is saved here:
 
 | OpenAI Agents SDK                  | Limpet                                                   |
 |------------------------------------|----------------------------------------------------------|
@@ -21,13 +23,9 @@
 `limpet import openai-sqlite` imports the files of the SDK's own sessions.
 """
 
-try:
-    import agents  # noqa: F401
-except ModuleNotFoundError as cause:
-    raise ModuleNotFoundError(
-        "the OpenAI Agents SDK is not installed: pip install 'limpet[openai]'", name=cause.name
-    ) from None
+from limpet.compat.extras import needs
 
-from limpet.compat.openai.session import LimpetSession, SessionInfo, list_sessions
+with needs("agents", "the OpenAI Agents SDK", extra="openai"):
+    from limpet.compat.openai.session import LimpetSession, SessionInfo, list_sessions
 
 __all__ = ["LimpetSession", "SessionInfo", "list_sessions"]

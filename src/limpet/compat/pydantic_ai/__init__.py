@@ -25,6 +25,9 @@ How the terms translate, so that other programs see what is saved here:
 `docs/decisions/0038-pydantic-ai.md` says why.
 """
 
-from limpet.compat.pydantic_ai.store import LimpetConversationStore
+from limpet.compat.extras import needs
+
+with needs("pydantic_ai", "Pydantic AI", extra="pydantic-ai"):
+    from limpet.compat.pydantic_ai.store import LimpetConversationStore
 
 __all__ = ["LimpetConversationStore"]

@@ -58,7 +58,7 @@ class _Line(NamedTuple):
 
 
 class LimpetConversationStore(ConversationStore):
-    """Pydantic AI's conversations in an opened store, sync or async. The caller closes the store.
+    """Conversations in an open store, sync or async. Safe for tasks, threads and processes.
 
     A save is one atomic step: record and messages together, or on a conflict nothing of them. It
     costs what is new; loading costs one read of the history. Every earlier save stays in the

@@ -25,6 +25,7 @@ from langgraph.store.base import Item, PutOp, SearchItem
 
 from limpet.api.jsonable import jsonable
 from limpet.api.opened import Tools
+from limpet.compat.wire import escaped, unescaped
 from limpet.core import codec, limits, times
 from limpet.errors import InvalidInput
 from limpet.model import ANY, Expect, ScopeKey
@@ -84,15 +85,15 @@ def session_id_of(namespace: Sequence[str]) -> str:
     for label in namespace:
         if not isinstance(label, str) or not label:
             raise InvalidInput(f"the labels of a namespace must be text. namespace=`{namespace}`")
-    return "/".join([label.replace("%", "%25").replace("/", "%2F") for label in namespace])
+    return "/".join(map(escaped, namespace))
 
 
 @lru_cache(maxsize=4096)
 def namespace_of(session_id: str) -> tuple[str, ...] | None:
     """Return the namespace of a session; None if another application made it."""
     labels = session_id.split("/")
-    namespace = tuple(label.replace("%2F", "/").replace("%25", "%") for label in labels)
-    return namespace if all(labels) and session_id_of(namespace) == session_id else None
+    namespace = tuple(name for label in labels if (name := unescaped(label)))
+    return namespace if len(namespace) == len(labels) else None
 
 
 def scope_of(namespace: Sequence[str]) -> ScopeKey:
