@@ -31,9 +31,9 @@ PREFACE = """\
 Written by `make bench` (`python -m benchmarks.frameworks --write`). Under each framework a
 conversation of {turns} turns is had twice: on Limpet (a SQLite file) and on the framework's own
 store. A turn is a question of 1 KB and an answer of 1 KB, both prose. The two sides alternate turn
-by turn in one process, and everything is repeated up to {rounds} times with new files. *Turn 5* is the
-median of the turns around it. CPU is that of all threads of the process; on a busy machine it is
-the more stable figure. A ratio above 1 means that Limpet is faster. Goals: at most {disk} {times}
+by turn in one process, and everything is repeated up to {rounds} times with new files. *Turn 5* is
+the median of the turns around it. CPU is that of all threads of the process; on a busy machine it
+is the more stable figure. A ratio above 1 means that Limpet is faster. Goals: at most {disk} {times}
 the disk; a turn not slower at turn 5, and faster at turn 200. A goal that is missed stays in the
 table, marked **no**.
 
@@ -87,12 +87,10 @@ def measure(name: str) -> Any:
 
 def section(name: str, rounds: Sequence[Any], *, judged: bool) -> str:
     """Return the part of the page about one framework."""
-    first = rounds[0]
-    ours, theirs = (each["title"] for each in first["sides"])
-    return (
-        f"\n## {ours}, against {theirs}\n\n{first['version']}. {first['about']}\n\n"
-        f"{table([*rows(rounds, judged=judged)])}\n"
-    )
+    about, version = rounds[0]["about"], rounds[0]["version"]
+    sides = ", against ".join(each["title"] for each in rounds[0]["sides"])
+    rated = table([*rows(rounds, judged=judged)])
+    return f"\n## {version.split()[0]}: {sides}\n\n{version}. {about}\n\n{rated}\n"
 
 
 def rows(rounds: Sequence[Any], *, judged: bool) -> Iterator[Result]:
