@@ -31,11 +31,11 @@ PREFACE = """\
 Written by `make bench` (`python -m benchmarks.frameworks --write`). Under each framework a
 conversation of {turns} turns is had twice: on Limpet (a SQLite file) and on the framework's own
 store. A turn is a question of 1 KB and an answer of 1 KB, both prose. The two sides alternate turn
-by turn in one process, and everything is repeated up to {rounds} times with new files. *Turn 5* is
-the median of the turns around it. CPU is that of all threads of the process; on a busy machine it
-is the more stable figure. A ratio above 1 means that Limpet is faster. Goals: at most {disk} {times}
-the disk; a turn not slower at turn 5, and faster at turn 200. A goal that is missed stays in the
-table, marked **no**.
+by turn in one process, and everything is repeated up to {rounds} times with new files. *Turn 5*
+is the median of the turns around it. CPU is that of all threads of the process; on a busy
+machine it is the more stable figure. A ratio above 1 means that Limpet is faster. Goals: at
+most {disk} {times} the disk; a turn not slower at turn 5, and faster at turn 200. A goal that
+is missed stays in the table, marked **no**.
 
 Limpet stores more in that space: every turn can be loaded, compared and forked afterwards.
 """
