@@ -95,7 +95,7 @@ async def go_on(store: limpet.AsyncStore, storage: LimpetCheckpointStorage, late
     for session_id in (TRIP, FORK):
         found = await LimpetCheckpointStorage(store, session_id).get_latest(workflow_name=WORKFLOW)
         assert found is not None
-        print(f"{len(found.state['messages'])} messages: limpet show {session_id}")
+        print(f"{session_id} has {len(found.state['messages'])} messages")
 
 
 async def main(url: str) -> None:
@@ -107,7 +107,8 @@ async def main(url: str) -> None:
         elif latest.state["messages"][-1]["role"] == "user":
             await go_on(store, storage, latest.checkpoint_id)
         else:
-            print(f"The trip is planned. Delete it to begin again: limpet rm {TRIP} {FORK}")
+            print(f"The trip is planned. To see it: limpet show {TRIP} --url {url}")
+            print(f"Delete it to begin again: limpet rm {TRIP} {FORK} --url {url}")
 
 
 if __name__ == "__main__":

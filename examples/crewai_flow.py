@@ -81,7 +81,7 @@ def begin(planner: type[Flow[Trip]]) -> None:
     ask(planner, TRIP, "How do I get there?")
 
 
-def go_on(planner: type[Flow[Trip]], store: limpet.Store) -> None:
+def go_on(planner: type[Flow[Trip]], store: limpet.Store, url: str) -> None:
     steps = list(store.scope(TRIP).history())[::-1]
     print(f"Found {len(steps)} saved steps:", ", ".join(each.labels["method"] for each in steps))
 
@@ -95,7 +95,8 @@ def go_on(planner: type[Flow[Trip]], store: limpet.Store) -> None:
     for name, id in (("the trip", TRIP), ("the fork", fork)):
         found = store.scope(id).load()
         assert found is not None
-        print(f"Now {name} has {len(found.state['messages'])} messages: limpet show {id}")
+        count = len(found.state["messages"])
+        print(f"Now {name} has {count} messages: limpet show --url {url} {id}")
 
 
 def main(url: str) -> None:
@@ -106,7 +107,7 @@ def main(url: str) -> None:
         if state is None:
             begin(planner)
         elif state["messages"][-1]["role"] == "user":
-            go_on(planner, store)
+            go_on(planner, store, url)
         else:
             print(f"The trip is planned. Delete it to begin again: limpet rm {TRIP} --url {url}")
 

@@ -109,6 +109,8 @@ async def main(url: str) -> None:
             await first_run(service)
         elif len((await service.list_sessions(**ALICE)).sessions) == 1:
             await second_run(service, session)
+        else:
+            print(f"Both trips are planned. Try: limpet show trips/alice/lisbon --url {url}")
         for each in (await service.list_sessions(**ALICE)).sessions:
             found = await service.get_session(**ALICE, session_id=each.id)
             print(f"{each.id}: {told(found)}")

@@ -55,6 +55,17 @@ def test_a_line_for_each_snapshot_under_its_scope(command: Command, any_url: str
     assert rows[1][-3:] == ["from", "main@c", "step=c"]
 
 
+def test_entries_of_pydantic_ai_are_no_labels_for_people(command: Command, url: str) -> None:
+    with limpet.open(url) as store:
+        entries = {f"019ab3f0-8f53-7c11-a1f2-{n:012}": "entry" for n in range(64)}
+        scope = store.scope("many", kind="conversation")
+        scope.append("messages", [], labels=entries)
+    for verb in (["log", "many"], ["log", "many", "--graph"], ["show", "many"]):
+        done = command(*verb, "--url", url)
+        assert (done.returncode, "entry" in done.stdout) == (0, False)
+    assert len(json.loads(command("log", "many", "--json", "--url", url).stdout)["labels"]) == 64
+
+
 def test_a_graph_of_the_whole_session(command: Command, any_url: str) -> None:
     fork = fill(any_url)["first"]
     done = command("log", "trip", "--graph", "--url", any_url)

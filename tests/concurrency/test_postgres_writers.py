@@ -139,6 +139,7 @@ def test_each_round_has_one_winner(crew: Crew, postgres_url: str) -> None:
     assert history == winners[::-1]
 
 
+@pytest.mark.slow
 def test_a_first_save_has_one_winner(crew: Crew, postgres_url: str) -> None:
     """Promise 3: `expect=None` lets one save through, time and again, in a scope made anew."""
     with limpet.open(postgres_url) as store:
@@ -155,6 +156,7 @@ def test_a_first_save_has_one_winner(crew: Crew, postgres_url: str) -> None:
         check_quiet(store)
 
 
+@pytest.mark.slow
 def test_appends_all_arrive_in_the_order_of_each_process(crew: Crew, postgres_url: str) -> None:
     """Promises 6 and 7: nothing is lost, doubled or overtaken by its own successor."""
     count = 25
@@ -174,6 +176,7 @@ def test_appends_all_arrive_in_the_order_of_each_process(crew: Crew, postgres_ur
     assert len(set(ids)) == len(ids)
 
 
+@pytest.mark.slow
 def test_a_note_is_changed_as_often_as_it_is_asked_for(crew: Crew, postgres_url: str) -> None:
     count = 25
     crew.ask("tally", postgres_url, count)

@@ -148,6 +148,7 @@ def test_what_was_acknowledged_survives_the_kill(tmp_path: Path) -> None:
     assert sum(counts[kind] for kind in ALL) > 30
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_what_a_service_acknowledged_survives_the_kill(seaweedfs: Service) -> None:
     counts = torture(url_of(seaweedfs), rounds=3, writes_max=24, seed=700, late_s=LATE_S)

@@ -343,7 +343,7 @@ def load_s(forest: Forest, key: ScopeKey) -> float:
     return min(times)
 
 
-@pytest.mark.parametrize("way", ["fork", "delete", "update"])
+@pytest.mark.parametrize("way", slowly(("fork", "delete", "update"), but=("delete",)))
 def test_a_read_costs_no_more_for_a_long_past(forest: Forest, way: str) -> None:
     """In proportion to the state, however many lines and edits lie between it and a whole one."""
     chance, key = random.Random(way), MAIN

@@ -215,6 +215,7 @@ def test_every_second_is_deleted(forest: Forest, kind: str) -> None:
     finish(forest)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("left", slowly((0, 33, 64, 75, 149), but=(33,)))
 def test_all_but_one_are_deleted(forest: Forest, left: int) -> None:
     saved = grow(forest, MAIN, "sliding", 150)
@@ -222,6 +223,7 @@ def test_all_but_one_are_deleted(forest: Forest, left: int) -> None:
     finish(forest)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", slowly(("append", "many"), but=("append",)))
 def test_each_where_a_group_may_end_is_deleted(forest: Forest, kind: str) -> None:
     """One at a time, with a look at all the others: what others are stored against goes."""
@@ -232,6 +234,7 @@ def test_each_where_a_group_may_end_is_deleted(forest: Forest, kind: str) -> Non
     finish(forest)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", slowly(("append", "middle", "tool"), but=("middle",)))
 def test_each_is_overwritten_in_random_order(forest: Forest, kind: str) -> None:
     chance = random.Random(70)
@@ -348,6 +351,7 @@ def test_forks_outlive_their_source(forest: Forest, by: str) -> None:
     finish(forest)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", slowly(("log", QUOTED, "messages"), but=(QUOTED,)))
 def test_appends_to_any_list_after_anything(forest: Forest, name: str) -> None:
     """Also to a head that was saved, deleted, uncovered, forked, overwritten or made elsewhere."""

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from limpet import runs
+from tests.frameworks.catalogue import FRAMEWORKS
 from tests.runs.conftest import place_of
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -17,8 +18,9 @@ WAIT_S_MAX = 60.0
 def test_every_example_is_described_and_tested() -> None:
     text = (EXAMPLES / "README.md").read_text("utf-8")
     names = {path.name for path in EXAMPLES.glob("*.py")}
-    assert names == {"graph_runner.py", "langgraph_approval.py", "one_store.py", "workers.py"}
-    assert all(f"**[{name}]({name})**" in text for name in names)
+    ours = {"graph_runner.py", "langgraph_approval.py", "one_store.py", "workers.py"}
+    assert names == ours | {f"{each.example}.py" for each in FRAMEWORKS.values()}
+    assert all(f"[{name}]({name})" in text for name in names)
 
 
 @pytest.mark.parametrize("engine", ["sqlite", pytest.param("postgres", marks=pytest.mark.slow)])

@@ -280,6 +280,7 @@ async def test_everything_under_prefix_session_id(
     assert await filed.storage.load_snapshot(beside) == make_snapshot()
 
 
+@pytest.mark.slow
 async def test_handles_buckets_with_more_than_1000_objects_via_continuation_token_pagination(
     watched: Watched, location: SnapshotLocation
 ) -> None:

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import tracemalloc
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -35,10 +36,24 @@ def test_steps_are_applied_when_the_body_is_asked_for() -> None:
     last = LastBody("0", bodies[0])
     for n, (before, after) in enumerate(pairwise(bodies), 1):
         last = last.after(str(n), diff(before, after))
-        assert last.size < len(after) + 64 * n
+        assert len(after) <= last.size < len(after) + 400 * min(n, 33)
         if n in (50, 51):
             assert last.body == after
     assert (last.nonce, last.body, last.size) == ("99", bodies[99], len(bodies[99]))
+
+
+def test_steps_take_no_more_memory_than_is_counted() -> None:
+    states = [b"[" + b"1234567890," * n + b"0]" for n in range(200, 231)]
+    cache = new_cache(1024 * 1024)
+    tracemalloc.start()
+    for number in range(20):
+        last = LastBody("0", bytes([number]) + states[0])
+        for n, (before, after) in enumerate(pairwise(states), 1):
+            last = last.after(str(n), diff(before, after))
+        cache.put(ScopeKey(str(number)), last)
+    taken, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert taken < 1.2 * cache.cost_held
 
 
 @pytest.mark.parametrize("size", [10, 5_000])

@@ -365,6 +365,7 @@ def check_no_more_than(before: tuple[int, int]) -> None:
     until(lambda: not any(map(gt, held(), before)))
 
 
+@pytest.mark.slow
 def test_nothing_is_left_behind(tmp_path: Path) -> None:
     backend = engine(folder(tmp_path))
     backend.commit(commit())

@@ -12,6 +12,7 @@ import pytest
 
 import hatch_build
 from tests import snippets
+from tests.frameworks.catalogue import FRAMEWORKS
 
 ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
@@ -37,16 +38,16 @@ def test_python_and_commands_use_the_same_file() -> None:
 
 def test_the_extras_that_it_names_exist() -> None:
     extras = PROJECT["optional-dependencies"]
-    named = set(re.findall(r"(?:limpet|\.)\[(\w+)\]", TEXT))
+    named = set(re.findall(r"(?:limpet|\.)\[([\w-]+)\]", TEXT))
     paragraph = TEXT.partition("\nExtras:")[2].partition("\n\n")[0]
-    listed = set(re.findall(r"`(\w+)`", paragraph))
+    listed = set(re.findall(r"`([\w-]+)`", paragraph))
     assert named | listed - {PROJECT["name"]} == extras.keys()
     assert f"limpet-{PROJECT['version']}-py3-none-any.whl" in TEXT
 
 
 def test_all_is_what_a_user_runs_without_frameworks_and_tests() -> None:
     extras = PROJECT["optional-dependencies"]
-    apart = {"all", "langgraph", "testing"}
+    apart = {"all", "langgraph", "testing", *(each.extra for each in FRAMEWORKS.values())}
     assert extras["all"] == [f"limpet[{','.join(sorted(extras.keys() - apart))}]"]
 
 

@@ -57,6 +57,20 @@ def test_the_result_of_a_tool_is_in_its_call() -> None:
     ]
 
 
+def test_an_event_that_says_and_changes_nothing_is_left_out() -> None:
+    """Such as the one that an agent ends with: the last message is the one before it."""
+    found = turns_of(
+        event("user", {"text": "hello"}),
+        event("guide", content=None),
+        event("guide", {"text": "hi"}),
+        event("guide"),
+    )
+    assert [(turn.index, turn.parts) for turn in found] == [
+        (0, (Text("hello"),)),
+        (2, (Text("hi"),)),
+    ]
+
+
 def test_an_event_without_words_shows_what_it_did() -> None:
     changed = event("guide", actions={**NOTHING, "state_delta": {"mood": "calm"}}, content=None)
     rewound = event("user", actions={"rewind_before_invocation_id": "e-1"}, content=None)

@@ -33,7 +33,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     return told
 
 
-@on(*ENGINES)
+@on(*ENGINES, slow=("postgres",))
 def test_a_thousand_watchers(url: str, store: Store, told: Counter[str]) -> None:
     """All learn of a change of theirs, and only they are woken."""
     count, threads = 1000, 50
@@ -83,7 +83,7 @@ async def _until(condition: Any) -> None:
         await asyncio.sleep(0.01)
 
 
-@on(*ENGINES)
+@on(*ENGINES, slow=("postgres",))
 @nothing_left()
 def test_a_loop_that_is_left_leaves_nothing(url: str) -> None:
     """By either API, at once or after a change, with the others still there or not."""
@@ -122,7 +122,7 @@ def test_the_thread_ends_with_the_last_watch(
     assert list(store.scope("s").watch(timeout_s=0.3)) == [saved]
 
 
-@on(*ENGINES)
+@on(*ENGINES, slow=("postgres",))
 @nothing_left()
 def test_a_task_that_is_cancelled_ends_at_once(url: str) -> None:
     """While it waits for the first, and for a later change; the others go on."""
@@ -162,7 +162,7 @@ def test_a_task_that_is_cancelled_ends_at_once(url: str) -> None:
     asyncio.run(main())
 
 
-@on(*ENGINES)
+@on(*ENGINES, slow=("postgres",))
 def test_one_that_fails_stops_no_other(url: str, store: Store) -> None:
     """A loop whose body raises, an event loop that was closed, a call that raises."""
     scope = store.scope("s")
@@ -189,7 +189,7 @@ def test_one_that_fails_stops_no_other(url: str, store: Store) -> None:
         asyncio.run(watch.aclose())  # type: ignore[attr-defined]
 
 
-@on(*ENGINES)
+@on(*ENGINES, slow=("postgres",))
 @nothing_left()
 def test_closing_the_store_ends_its_watches(url: str) -> None:
     """Their loops end, without an error."""

@@ -52,7 +52,8 @@ class Crowd:
 @pytest.mark.parametrize(
     ("url", "bursts", "count"),
     [
-        ("sqlite", 4, 500),
+        ("sqlite", 4, 100),
+        pytest.param("sqlite", 4, 500, marks=pytest.mark.slow),
         pytest.param("postgres", 1, 500, marks=pytest.mark.slow),
         ("directory", 2, 100),
         pytest.param("s3", 1, 20, marks=pytest.mark.slow),

@@ -23,10 +23,11 @@ Watch = Callable[[Any], Any]
 """Makes the watch of a store, or of its async API."""
 
 
-def on(*engines: str) -> pytest.MarkDecorator:
+def on(*engines: str, slow: tuple[str, ...] = ()) -> pytest.MarkDecorator:
     """Run a test on these engines: `-k postgres` chooses one."""
+    slow += ("directory", "s3", "http")
     named = [
-        pytest.param(each, marks=pytest.mark.slow) if each in ("directory", "s3", "http") else each
+        pytest.param(each, marks=pytest.mark.slow) if each in slow else each
         for each in engines or ENGINES
     ]
     return pytest.mark.parametrize("url", named, indirect=True)

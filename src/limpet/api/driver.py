@@ -234,12 +234,16 @@ class AsyncDriver:
         loop = running_loop()
         future: asyncio.Future[T] = loop.create_future()
         try:
-            self._threads().submit(_answer, loop, future, fn, args)
+            self._threads().submit(_answer, loop, [future], fn, args)
         except RuntimeError:
+            future.cancel()  # without a thread to be had, the work waits for one all the same
             if self.opened.closed:  # by another thread, since it was checked
                 raise InvalidInput(CLOSED) from None
             raise
-        return await future
+        try:
+            return await future
+        finally:
+            del future  # an error refers to this frame, and would keep itself and `args` alive
 
     def _threads(self) -> "ThreadPoolExecutor":
         # Threads do not survive a fork, so a child makes a pool of its own.
@@ -264,11 +268,15 @@ def running_loop() -> "asyncio.AbstractEventLoop":
 
 def _answer(
     loop: "asyncio.AbstractEventLoop",
-    future: "asyncio.Future[T]",
+    awaited: "list[asyncio.Future[T]]",
     fn: Callable[..., T],
     args: tuple[Any, ...],
 ) -> None:
-    """Call a function in a thread of the pool, unless the caller was cancelled before it began."""
+    """Call a function in a thread of the pool, unless the caller was cancelled before it began.
+
+    The one future is taken out of its list: an error refers to the frames here, see `in_pool`.
+    """
+    future = awaited.pop()
     if future.cancelled():
         return
     try:
@@ -277,6 +285,8 @@ def _answer(
         loop.call_soon_threadsafe(_fail, future, error)
     else:
         loop.call_soon_threadsafe(_succeed, future, result)
+    finally:
+        del future
 
 
 def _succeed(future: "asyncio.Future[T]", result: T) -> None:

@@ -26,7 +26,7 @@ from limpet.cli._terminal import make_console, output
 from limpet.core.wire import info_json
 from limpet.model import ScopeInfo, ScopeKey, SnapshotInfo, SnapshotRef
 from limpet.views.chat import ChatTurn, read_chat, turn_text
-from limpet.views.format import age_text, moment_text, short_id, size_text, visible
+from limpet.views.format import age_text, moment_text, short_id, shown_labels, size_text, visible
 from limpet.views.refs import find_scope, find_session
 from limpet.views.tree import GraphRow, build_forest, graph_rows
 
@@ -362,7 +362,7 @@ def _row(
     facts: list[Text],
 ) -> list[Text]:
     then = info.created_at
-    labels = (visible(f"{name}={value}") for name, value in info.labels.items())
+    labels = (visible(f"{name}={value}") for name, value in shown_labels(info).items())
     about = [*facts, *(Text(label, "quiet") for label in labels)]
     return [
         mark,

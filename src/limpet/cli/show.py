@@ -24,7 +24,15 @@ from limpet.cli._terminal import output
 from limpet.core.wire import info_json
 from limpet.model import JSON, Snapshot
 from limpet.views.chat import Chat, other_values, read_chat, value_text
-from limpet.views.format import address_text, age_text, clipped, moment_text, size_text, visible
+from limpet.views.format import (
+    address_text,
+    age_text,
+    clipped,
+    moment_text,
+    shown_labels,
+    size_text,
+    visible,
+)
 from limpet.views.refs import find_snapshot
 
 _STATE_ROWS_MAX = 60
@@ -151,8 +159,9 @@ def _header(snapshot: Snapshot, width: int) -> Iterator[Text]:
         yield _fact("parent", visible(snapshot.parent_id))
     if snapshot.forked_from is not None:
         yield _fact("forked", Text(visible(address_text(*snapshot.forked_from)), "fork"))
-    if snapshot.labels:
-        pairs = (f"{visible(name)}={visible(each)}" for name, each in snapshot.labels.items())
+    labels = shown_labels(snapshot)
+    if labels:
+        pairs = (f"{visible(name)}={visible(each)}" for name, each in labels.items())
         yield _fact("labels", "  ".join(pairs))
     if snapshot.metadata:
         room = max(20, width - _KEY_CELLS)

@@ -49,7 +49,7 @@ class Log:
             Corrupt: the state is not a log. Another program saved it.
         """
         found = await self.scope.load()
-        return None if found is None else self._items(found.state)
+        return None if found is None else self.items_of(found.state)
 
     async def append(
         self, items: list[Any], *, describe: Describe | None = None
@@ -65,14 +65,13 @@ class Log:
             return await self.scope.append(self._key, items)
         contention = self._contention()
         while True:
-            if self._known is None:
-                self._known = await self._look()
-            known = self._known
+            known = self._known or await self._look()  # another thread may set it meanwhile
             new = self._new(items, known.ids)
             if not new:
                 if _revision(await self.scope.info()) != _revision(known.head):
                     self._known = None  # deleted or changed meanwhile
                     continue
+                self._known = known
                 return None
             self._known = None  # unless the append succeeds
             try:
@@ -94,7 +93,7 @@ class Log:
         contention = self._contention()
         while True:
             found = await self.scope.load()
-            items = [] if found is None else self._items(found.state)
+            items = [] if found is None else self.items_of(found.state)
             if found is None or not items:
                 return ABSENT
             *kept, last = items
@@ -115,7 +114,7 @@ class Log:
         found = await self.scope.load()
         if found is None:
             return _Known(None, set())
-        return _Known(found.with_(state=None), set(self._ids(self._items(found.state))))
+        return _Known(found.with_(state=None), set(self._ids(self.items_of(found.state))))
 
     def _new(self, items: list[Any], known: set[str]) -> list[Any]:
         """Return the items that are not known, each id once."""
@@ -136,7 +135,8 @@ class Log:
         if self._id_of is not None:
             yield from (id for id in map(self._id_of, items) if id is not None)
 
-    def _items(self, state: Any) -> list[Any]:
+    def items_of(self, state: Any) -> list[Any]:
+        """Return the items in a state, or raise Corrupt if it is not a log."""
         items = state.get(self._key, []) if isinstance(state, dict) else None
         if not isinstance(items, list):
             where = f"scope=`{'/'.join(self.scope.key)}` key=`{self._key}`"

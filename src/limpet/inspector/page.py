@@ -26,6 +26,7 @@ from limpet.views.format import (
     masked_url,
     moment_text,
     short_id,
+    shown_labels,
     size_text,
     visible,
 )
@@ -167,6 +168,7 @@ def _templates() -> Environment:
         "age": lambda moment, now: _time(moment, age_text(moment, now)),
         "ago": lambda moment, now: _time(moment, ago_text(moment, now)),
         "count": count_text,
+        "labels": shown_labels,
         "moment": moment_text,
         "short": short_id,
         "shown": visible,

@@ -11,6 +11,7 @@ from limpet.views.chat import Chat, other_values, read_chat
 from limpet.views.format import (
     count_text,
     moment_text,
+    shown_labels,
     size_text,
     status_or_dash,
     visible,
@@ -151,14 +152,15 @@ def scope_facts(page: ScopePage) -> list[tuple[str, str]]:
     ]
     if head.updated_at != head.created_at:
         facts.append(("changed", f"{moment_text(head.updated_at)} UTC"))
-    if head.labels:
-        facts.append(("labels", labels_text(head)))
+    labels = labels_text(head)
+    if labels:
+        facts.append(("labels", labels))
     return facts
 
 
 def labels_text(info: SnapshotInfo) -> str:
     """Return labels on one line: `run_id=7, node_id=plan`."""
-    return visible(", ".join(f"{name}={value}" for name, value in info.labels.items()))
+    return visible(", ".join(f"{name}={value}" for name, value in shown_labels(info).items()))
 
 
 def note_name(note: Note) -> str:

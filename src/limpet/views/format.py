@@ -4,7 +4,7 @@ import re
 from datetime import datetime
 from unicodedata import category
 
-from limpet.model import ScopeKey
+from limpet.model import ScopeKey, SnapshotInfo
 
 _UNITS = ("KiB", "MiB", "GiB", "TiB")
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
@@ -90,6 +90,13 @@ def address_text(scope: ScopeKey, id: str | None = None) -> str:
 def short_id(id: str) -> str:
     """Return both ends of an id: ids that were minted in one second differ only at the end."""
     return id if len(id) < _SHORT_MIN else f"{id[:8]}…{id[-4:]}"
+
+
+def shown_labels(info: SnapshotInfo) -> dict[str, str]:
+    """Return the labels for people: without those by which Pydantic AI finds its messages."""
+    if info.scope.kind != "conversation":
+        return info.labels
+    return {name: value for name, value in info.labels.items() if value != "entry"}
 
 
 def status_or_dash(status: str) -> str:

@@ -101,8 +101,9 @@ def _entry(info: SnapshotInfo, *, is_head: bool) -> str:
         words.append(f"follows {code(info.parent_id)}")
     if info.forked_from is not None:
         words.append(f"forked from {code(address_text(*info.forked_from))}")
-    if info.labels:
-        words.append(code(labels_text(info)))
+    labels = labels_text(info)
+    if labels:
+        words.append(code(labels))
     return f"- {' · '.join(words)}\n"
 
 

@@ -101,6 +101,17 @@ async def test_a_fork_is_a_row_of_its_own_session(desk: Desk) -> None:
     assert fork.session_id != inside.session_id
 
 
+async def test_the_state_of_a_fork_names_its_own_session(desk: Desk) -> None:
+    """Agents save the next turn in the session that the state names."""
+    await desk.put("a", state={"sessionId": "s", "messages": []})
+    to = desk.sessions.scope("branch").session_id
+    await desk.sessions.scope("s").fork("a", to=to)
+    found = await desk.sessions.get_snapshot(session_id="branch")
+    assert found is not None
+    assert found.state == {"sessionId": "branch", "messages": []}
+    assert (await desk.get("a")).state == {"sessionId": "s", "messages": []}
+
+
 async def test_what_strands_saved_last_is_the_latest(desk: Desk) -> None:
     """It is a draft, and has no id by which it could be asked for."""
     sessions = SessionStore[Any](desk.store)

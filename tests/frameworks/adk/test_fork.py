@@ -72,6 +72,31 @@ async def test_a_fork_without_the_history(ours: Sessions) -> None:
     assert texts((await ours.fork("s", "q2")).events) == ["q1", "a1", "q2"]
 
 
+async def test_a_fork_leaves_shared_state_as_it_is(ours: Sessions) -> None:
+    """Also if nothing tells any more which changes were made: the histories were pruned."""
+    session = await chat(ours)
+    await ours.append(session, event({"app:a": 1}, id="last"))
+    await ours.append(await ours.new("t"), event({"app:a": 2, "user:u": 9}))
+    store = ours.service._store.sync
+    for each in list(store.scopes(prefix=ours.app_name)):
+        store.scope(*each.key).prune(keep_last=1)
+    for at in (None, "run-1", "run-2", "q1"):
+        assert (await ours.fork("s", at)).state["user:u"] == 9
+    forked = store.scope(f"{ours.app_name}/{USER}/s", kind="conversation")
+    forked.fork(forked.info().id, to=f"{ours.app_name}/{USER}/by-limpet")
+    assert (await ours.get("by-limpet")).state == {"n": 3, "app:a": 2, "user:u": 9}
+
+
+async def test_a_session_that_limpet_restored_leaves_shared_state_as_it_is(ours: Sessions) -> None:
+    await chat(ours)
+    store = ours.service._store.sync
+    store.scope(f"{ours.app_name}/{USER}", kind="user").prune(keep_last=1)
+    scope = store.scope(f"{ours.app_name}/{USER}/s", kind="conversation")
+    after_first_run = [*scope.history()][-3]
+    scope.restore(after_first_run)
+    assert (await ours.get("s")).state == {"n": 1, "user:u": 3}
+
+
 async def test_what_cannot_be_forked(ours: Sessions) -> None:
     await chat(ours)
     with pytest.raises(SessionNotFoundError):

@@ -2,11 +2,14 @@
 
 import asyncio
 import multiprocessing
+import traceback
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from google.adk.errors import StaleSessionError
 from google.adk.errors.session_not_found_error import SessionNotFoundError
+from google.adk.events.event import Event
 from google.adk.sessions import Session
 
 import limpet
@@ -90,6 +93,31 @@ async def test_branches_of_a_run_share_a_session_object(ours: Sessions) -> None:
     assert len(stored) == 8
 
 
+async def test_loops_of_several_threads_do_not_wait_for_each_other(memory: limpet.Store) -> None:
+    """Each of them may lose, as any two writers."""
+
+    class Slow(LimpetSessionService):
+        async def _share(self, *given: Any) -> None:
+            await asyncio.sleep(0.01)
+            await super()._share(*given)
+
+    ours = Sessions(Slow(memory), "app")
+    session = await ours.new("s")
+
+    def work() -> list[BaseException | Event]:
+        async def together() -> list[BaseException | Event]:
+            appends = (ours.append(session, event()) for _ in range(5))
+            return await asyncio.gather(*appends, return_exceptions=True)
+
+        return asyncio.run(together())
+
+    threads = [asyncio.to_thread(work) for _ in range(3)]
+    done = [each for part in await asyncio.gather(*threads) for each in part]
+    stored = [each for each in done if isinstance(each, Event)]
+    assert all(isinstance(each, Event | StaleSessionError) for each in done)
+    assert len((await ours.get("s")).events) == len(stored) > 0
+
+
 async def test_a_cancelled_append_goes_on(ours: Sessions) -> None:
     """The runner then appends to the same session object that the run was aborted."""
     session = await ours.new("s")
@@ -115,6 +143,16 @@ async def test_the_same_event_is_appended_once(ours: Sessions) -> None:
     await ours.append(session, given.model_copy(deep=True))
     await ours.append(await ours.get("s"), given.model_copy(deep=True))
     assert len((await ours.get("s")).events) == len(session.events) == 1
+
+
+async def test_an_event_that_is_other_values_as_json_is_appended_once(ours: Sessions) -> None:
+    session = await ours.new("s")
+    moment = datetime(2026, 1, 1, tzinfo=UTC)
+    given = event({"when": moment, "pair": (1, 2)}, custom_metadata={"days": {3}})
+    await ours.append(session, given)
+    for each in (session, await ours.get("s")):
+        await ours.append(each, given.model_copy(deep=True))
+    assert len((await ours.get("s")).events) == 1
 
 
 async def test_events_that_only_share_an_id_are_both_stored(ours: Sessions) -> None:
@@ -191,6 +229,27 @@ async def test_what_other_programs_saved_is_left_alone(memory: limpet.Store) -> 
         await ours.find("log")
 
 
+@pytest.mark.parametrize(
+    "odd",
+    [
+        "text",
+        {},
+        {"id": "e", "timestamp": "now", "actions": {}},
+        {"id": "e", "timestamp": 1.0, "actions": None},
+        {"id": "e", "timestamp": 1.0, "actions": {"state_delta": ["secret"]}},
+        {"id": "e", "timestamp": 1.0, "actions": {"of_a_newer_version": "secret"}},
+    ],
+)
+async def test_events_that_are_none(memory: limpet.Store, odd: Any) -> None:
+    ours = Sessions(LimpetSessionService(memory), "app")
+    await ours.new("s")
+    memory.scope("app/alice/odd", kind="conversation").save({"state": {}, "events": [odd]})
+    with pytest.raises(limpet.Corrupt, match="session=`app/alice/odd`") as raised:
+        await ours.find("odd")
+    assert "secret" not in "".join(traceback.format_exception(raised.value))
+    assert "s" in [each.id for each in await ours.listed()]
+
+
 def test_a_service_needs_a_store() -> None:
     no_store: Any = "sqlite:///agents.db"
     with pytest.raises(limpet.InvalidInput, match="expected a store"):
@@ -244,6 +303,13 @@ async def test_shared_state_is_completed_by_the_next_reader(ours: Sessions, dies
     for _ in range(2):
         assert (await ours.get("s")).state == {"own": 2, "app:a": 2, "user:u": 2}
     assert (await ours.new("t")).state == {"app:a": 2, "user:u": 2}
+
+
+async def test_shared_state_is_completed_by_a_fork(ours: Sessions) -> None:
+    session = await ours.new("s")
+    with pytest.raises(Died):
+        await dying(ours, 1).change(session, app__a=1, user__u=1)
+    assert (await ours.fork("s")).state == {"app:a": 1, "user:u": 1}
 
 
 @pytest.mark.parametrize("dies_at", [1, 2])

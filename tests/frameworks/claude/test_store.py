@@ -1,6 +1,7 @@
 """What the store adds to the contracts of the SDK."""
 
 import asyncio
+import json
 from typing import Any
 
 import pytest
@@ -159,12 +160,23 @@ async def test_half_a_character_comes_back_as_it_was(store: limpet.Store) -> Non
     assert summary["data"]["custom_title"] == "\ufffd cut"
 
 
+async def test_what_is_nested_deep_comes_back_as_it_was(memory: limpet.Store) -> None:
+    """One such entry must not keep the others of its batch from being stored."""
+    sessions = LimpetSessionStore(memory)
+    deep = json.loads("[" * 300 + "]" * 300)
+    entries = [said(0, "a"), said(1, "b", 0, result=deep), said(2, "c", 1)]
+    await sessions.append(key(), entries)
+    await sessions.append(key(), entries)
+    assert await sessions.load(key()) == entries
+
+
 async def test_what_cannot_be_stored_is_refused_and_nothing_is_written(
     memory: limpet.Store,
 ) -> None:
     sessions = LimpetSessionStore(memory)
-    with pytest.raises(limpet.InvalidInput):
-        await sessions.append(key(), [*talk(1), said(1, float("nan"))])  # type: ignore[arg-type]
+    for bad in (float("nan"), {1, 2}):
+        with pytest.raises(limpet.InvalidInput):
+            await sessions.append(key(), [*talk(1), said(1, bad)])  # type: ignore[arg-type]
     assert await sessions.load(key()) is None
 
 

@@ -233,6 +233,20 @@ def test_the_fork_of_a_question_has_a_question_of_its_own(memory: limpet.Store) 
     assert persistence.load_pending_feedback("f") is not None
 
 
+def test_a_fork_that_limpet_made_is_a_flow_of_its_own(memory: limpet.Store) -> None:
+    """CrewAI goes on under the id in the state, which would be that of the source."""
+    persistence = LimpetFlowPersistence(memory)
+    persistence.save_pending_feedback("f", asking("f"), {"id": "f", "n": 1})
+    scope = memory.scope("f")
+    scope.fork(next(scope.history()), to="forked")
+    assert persistence.load_state("forked") == {"id": "forked", "n": 1}
+    assert persistence.load_pending_feedback("forked") == (
+        {"id": "forked", "n": 1},
+        asking("forked"),
+    )
+    assert persistence.load_state("f") == {"id": "f", "n": 1}
+
+
 def test_no_save_of_many_writers_is_lost(places: Places) -> None:
     url = places.url("sqlite")
     with limpet.open(url) as one, limpet.open(url) as other:

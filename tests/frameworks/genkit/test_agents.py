@@ -101,6 +101,16 @@ async def test_branches(any_sessions: Watched) -> None:
         await agent.run(HELLO, init=AgentInit(snapshot_id=first.snapshot_id, session_id="other"))
 
 
+async def test_a_session_that_limpet_forked(sessions: LimpetSessionStore) -> None:
+    first = await guide(sessions).chat(session_id="s").send("hello")
+    scope = sessions.scope("s")
+    await scope.fork(first.snapshot_id or "", to=sessions.scope("fork").session_id)
+    answer = await guide(sessions).chat(session_id="fork").send("again")
+    assert answer.text == "3 messages"
+    assert await latest(sessions, "fork") == answer.snapshot_id
+    assert await latest(sessions) == first.snapshot_id
+
+
 async def test_a_turn_that_fails(any_sessions: Watched) -> None:
     agent = guide(any_sessions)
     chat = agent.chat(session_id="s")

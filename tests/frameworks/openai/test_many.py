@@ -1,13 +1,18 @@
 """Several tasks and processes on one session, and the SDK's own wrappers around it."""
 
 import asyncio
+import inspect
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from agents import Runner
 from agents.extensions.memory import EncryptedSession
+from agents.memory import OpenAIResponsesCompactionSession
 
 import limpet
 from limpet.compat.openai import LimpetSession
@@ -105,3 +110,53 @@ async def test_an_encrypted_session(memory: limpet.Store) -> None:
     assert await again.get_items() == items
     assert await again.pop_item() == items[-1]
     assert await session.get_items(limit=2) == items[-3:-1]
+
+
+@pytest.mark.parametrize("what", ["add", "pop", "clear"])
+async def test_a_task_that_is_cancelled_ends_when_the_write_is_done(
+    places: Places, what: str
+) -> None:
+    """So the SDK, which reads the session then, never adds the same items again."""
+    url = places.url("sqlite")
+    async with limpet.open_async(url) as store:
+        session = LimpetSession("chat", store)
+        await session.add_items([item(0, 0)])
+        writes: dict[str, Any] = {
+            "add": lambda: session.add_items([item(0, 1)]),
+            "pop": session.pop_item,
+            "clear": session.clear_session,
+        }
+        with closing(sqlite3.connect(url.removeprefix("sqlite://"))) as other:
+            other.execute("BEGIN IMMEDIATE")  # writers wait
+            task = asyncio.ensure_future(writes[what]())
+            for _ in range(3):
+                await asyncio.sleep(0.02)
+                task.cancel()
+            await asyncio.sleep(0.02)
+            other.rollback()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert len(await session.get_items()) == (2 if what == "add" else 0)
+
+
+async def test_what_was_compacted_stays_in_the_history(memory: limpet.Store) -> None:
+    session = LimpetSession("chat", memory)
+    await session.add_items([item(0, 0), item(0, 1)])
+    summary = {"type": "compaction", "encrypted_content": "short", "id": "c"}
+
+    async def compact(**_: Any) -> Any:
+        return SimpleNamespace(output=[summary], usage=None)
+
+    client: Any = SimpleNamespace(responses=SimpleNamespace(compact=compact))
+    wrapper = OpenAIResponsesCompactionSession("chat", session, client=client)
+    await wrapper.run_compaction({"force": True, "compaction_mode": "input"})
+    assert await session.get_items() == [summary]
+    found = [each async for each in session.scope.history()]
+    states = [each.state async for each in session.scope.load_many(found)]
+    can_replace = "_atomic_replace_items" in inspect.getsource(OpenAIResponsesCompactionSession)
+    assert [len(each["items"]) for each in states] == ([1, 2] if can_replace else [1, 0])
+
+    assert await session._atomic_replace_items([item(0, 2)])  # what newer SDKs do
+    assert await session.get_items() == [item(0, 2)]
+    infos = [each async for each in session.scope.history(limit=2)]
+    assert await (await session.branch(at=infos[1])).get_items() == [summary]

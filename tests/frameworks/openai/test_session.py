@@ -142,6 +142,8 @@ async def test_another_programs_state_is_not_overwritten(memory: limpet.Store) -
     memory.scope("chat", kind="conversation").save({"items": "mine"})
     session = LimpetSession("chat", memory)
     with pytest.raises(limpet.Corrupt):
+        await session.branch(turn=1)
+    with pytest.raises(limpet.Corrupt):
         await session.get_items()
     with pytest.raises(limpet.Corrupt):
         await session.pop_item()

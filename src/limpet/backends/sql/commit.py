@@ -20,6 +20,7 @@ _FAR_BYTES = 64 * 1024  # after a change this large, reading older states costs 
 _OLDER_STATES = 2  # before the head
 _LINKS_MAX = 64  # of a chain that is read for each save
 _ENTRY_BYTES = 512  # what an entry of the cache takes without its body
+_STEP_BYTES = 320  # what a step takes without its new bytes
 _STEPS_MAX = 32  # applied at once
 
 
@@ -47,7 +48,7 @@ class LastBody:
     @property
     def size(self) -> int:
         body, steps = self._held
-        return len(body) + sum(len(step.literal) for step in steps)
+        return len(body) + sum(len(step.literal) + _STEP_BYTES for step in steps)
 
     def after(self, nonce: str, step: Delta) -> "LastBody":
         body, steps = self._held

@@ -93,8 +93,9 @@ class Document:
         state = found.state if isinstance(found.state, dict) else {}
         initial, events = state.get("state"), state.get("events")
         if not isinstance(initial, dict) or not isinstance(events, list):
-            where = f"session=`{found.session_id}`"
-            raise Corrupt(f"this is not a session of ADK: another program saved it. {where}")
+            raise foreign(found)
+        if not all(map(_is_event, events)):
+            raise foreign(found)
         self.head = found
         self.initial: dict[str, JSON] = initial
         self.events: list[Any] = events
@@ -133,13 +134,31 @@ class Document:
         raise NotFound(f"no event and no invocation has this id. {where}")
 
 
+def foreign(found: SnapshotInfo) -> Corrupt:
+    return Corrupt(
+        "this is not a session of ADK that this version can read: another program, or a newer "
+        f"version, saved it. session=`{found.session_id}`"
+    )
+
+
+def _is_event(value: Any) -> bool:
+    """Return whether this has what is read here of an event."""
+    return (
+        isinstance(value, dict)
+        and isinstance(value.get("timestamp"), int | float)
+        and isinstance(value.get("id"), str)
+        and isinstance(value.get("actions"), dict)
+        and isinstance(value["actions"].get("state_delta", {}), dict)
+    )
+
+
 def created(info: SnapshotInfo) -> float:
     return info.created_at.timestamp()
 
 
 def delta_of(event: Mapping[str, Any]) -> Mapping[str, JSON]:
     """Return what an event changes in the state."""
-    delta: Mapping[str, JSON] = event.get("actions", {}).get("state_delta", {})
+    delta: Mapping[str, JSON] = event["actions"].get("state_delta", {})
     return delta
 
 

@@ -13,6 +13,7 @@ from google.adk.events.event import Event
 from google.adk.events.event_actions import EventActions
 from google.adk.sessions import BaseSessionService, Session
 from google.adk.sessions.base_session_service import GetSessionConfig, ListSessionsResponse
+from pydantic import ValidationError
 from pydantic_core import from_json
 
 from limpet.api.aio_scope import AsyncScope
@@ -67,8 +68,8 @@ class LimpetSessionService(BaseSessionService):  # type: ignore[misc,unused-igno
         self._store = check_store(store).aio
         self._owns_store = owns_store
         self._listed: Recent[ScopeKey, _Listed] = Recent(_LISTED_BYTES_MAX, _Listed.cost)
-        # By the id of a Session object, while one of its events is appended.
-        self._appending: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
+        # By the ids of an event loop and of a Session object, while one of its events is appended.
+        self._appending: WeakValueDictionary[tuple[int, int], asyncio.Lock] = WeakValueDictionary()
 
     async def create_session(
         self,
@@ -110,7 +111,8 @@ class LimpetSessionService(BaseSessionService):  # type: ignore[misc,unused-igno
         """Return a session with its events in the order in which they were appended, or None.
 
         Raises:
-            Corrupt: another program saved something else at this address.
+            Corrupt: another program, or a newer version of ADK, saved something else at this
+                address.
         """
         address = Address(app_name, user_id, session_id.strip())
         if not address.session_id:
@@ -123,7 +125,10 @@ class LimpetSessionService(BaseSessionService):  # type: ignore[misc,unused-igno
         state = Tiers(app, user, document.session_state()).merged()
         config = config or GetSessionConfig()
         wanted = document.recent(config.num_recent_events, config.after_timestamp)
-        events = [Event.model_validate(each) for each in wanted]
+        try:
+            events = [Event.model_validate(each) for each in wanted]
+        except ValidationError:
+            raise documents.foreign(document.head) from None  # its text has parts of the session
         return _session(address, document.head.revision, state, events, document.updated)
 
     async def list_sessions(
@@ -176,14 +181,15 @@ class LimpetSessionService(BaseSessionService):  # type: ignore[misc,unused-igno
 
     async def _append(self, session: Session, event: Event) -> Event:
         # Branches of one invocation share a session object: each continues from the last event.
-        async with self._appending.setdefault(id(session), asyncio.Lock()):
+        here = id(asyncio.get_running_loop()), id(session)
+        async with self._appending.setdefault(here, asyncio.Lock()):
             self._apply_temp_state(session, event)
             event = self._trim_temp_delta_state(event)
-            if any(each.id == event.id and each == event for each in session.events):
+            item = _json_of(event)
+            if any(each.id == event.id and _json_of(each) == item for each in session.events):
                 return event
             address = Address(session.app_name, session.user_id, session.id)
             scope = self._scope(address.session)
-            item = _json_of(event)
             change = Tiers.of(documents.delta_of(item))
             intent = self._intent(change)
             expect = session._storage_update_marker or await self._revision_of(session, scope)
@@ -230,6 +236,7 @@ class LimpetSessionService(BaseSessionService):  # type: ignore[misc,unused-igno
         document = await self._read(source.session) if source.session_id else None
         if document is None:
             raise _not_found(session_id)
+        await self._finish(source, document)
         count = len(document.events) if at is None else document.count_until(at)
         scope = self._scope(source.session)
         origin = await self._snapshot_with(scope, document, count)
@@ -317,12 +324,18 @@ class LimpetSessionService(BaseSessionService):  # type: ignore[misc,unused-igno
     async def _finish(self, address: Address, document: Document) -> None:
         """Make the changes of the last event, if its process died before it had made them.
 
-        Those before it are made: whoever appends has loaded the session.
+        Those before it are made: whoever appends or forks has loaded the session.
         """
-        if _SHARED in document.head.metadata:
-            note = await self._scope(address.session).note(_SHARED)
-            if note is None or note.value != document.head.metadata[_SHARED]:
-                await self._share(address, document.head, document.last_change)
+        head, scope = document.head, self._scope(address.session)
+        if _SHARED not in head.metadata or head.forked_from is not None:
+            return
+        note = await scope.note(_SHARED)
+        if note is not None and note.value == head.metadata[_SHARED]:
+            return
+        before = None if head.parent_id is None else await scope.info(head.parent_id)
+        # A snapshot that was restored has the metadata of its parent.
+        if before is None or before.metadata.get(_SHARED) != head.metadata[_SHARED]:
+            await self._share(address, head, document.last_change)
 
     async def _share(self, address: Address, head: SnapshotInfo, change: Tiers) -> None:
         """Change the shared state as a commit says; once, however often it is called."""

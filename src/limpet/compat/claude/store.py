@@ -19,6 +19,7 @@ from limpet.api.store import AsyncStore, Store
 from limpet.backends.support.recent import Recent
 from limpet.compat.logs import KIND, Log
 from limpet.compat.wire import check_store, escaped, shown, unescaped
+from limpet.core import codec, limits
 from limpet.errors import Conflict, InvalidInput
 from limpet.model import JSON, ScopeKey, SnapshotInfo, SnapshotRef
 
@@ -192,11 +193,28 @@ def _uuid(entry: SessionStoreEntry) -> str | None:
 def _storable(entry: SessionStoreEntry) -> Any:
     """Return an entry as it can be stored, with its exact text if that is not the same.
 
-    JavaScript may cut a text inside a character: half a surrogate pair cannot be stored.
+    JavaScript may cut a text inside a character: half a surrogate pair cannot be stored. Of an
+    entry that is nested too deep only the texts can be. One that is not JSON is left as it is.
     """
-    text = json.dumps(entry, ensure_ascii=False)
+    try:
+        text = json.dumps(entry, ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError):
+        return entry
     whole = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    return entry if whole == text else {**json.loads(whole), _EXACT: json.dumps(entry)}
+    if whole == text and _is_storable(entry):
+        return entry
+    plain = json.loads(whole)
+    if not _is_storable(plain):
+        plain = {name: value for name, value in plain.items() if isinstance(value, str)}
+    return {**plain, _EXACT: json.dumps(entry)}
+
+
+def _is_storable(entry: Any) -> bool:
+    try:
+        codec.encode_items(_ENTRIES, [entry], bytes_max=limits.STATE_BYTES_MAX)
+    except InvalidInput:
+        return False
+    return True
 
 
 def _restored(entry: dict[str, str]) -> Any:

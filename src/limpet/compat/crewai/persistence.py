@@ -17,7 +17,7 @@ from limpet.compat.wire import check_store
 from limpet.core import ids
 from limpet.core.limits import DEPTH_MAX
 from limpet.errors import InvalidInput
-from limpet.model import JSON, SnapshotLike
+from limpet.model import JSON, Snapshot, SnapshotLike
 
 WAITING = "waiting"
 ANSWERED = "answered"
@@ -65,7 +65,7 @@ class LimpetFlowPersistence(FlowPersistence):
     def load_state(self, flow_uuid: str) -> dict[str, Any] | None:
         """Return the state that was saved last; None if there is none."""
         found = self._scope(flow_uuid).load()
-        return found.state if found is not None and isinstance(found.state, dict) else None
+        return None if found is None or not isinstance(found.state, dict) else _own_state(found)
 
     def save_pending_feedback(
         self,
@@ -86,7 +86,7 @@ class LimpetFlowPersistence(FlowPersistence):
         if found is None or not isinstance(found.metadata.get("crewai"), dict):
             return None
         context = PendingFeedbackContext.from_dict(found.metadata["crewai"])
-        return found.state, replace(context, flow_id=flow_uuid)  # that of a fork is its own
+        return _own_state(found), replace(context, flow_id=flow_uuid)  # that of a fork is its own
 
     def clear_pending_feedback(self, flow_uuid: str) -> None:
         """Give what waits the status `answered`. May be repeated."""
@@ -135,6 +135,12 @@ class LimpetFlowPersistence(FlowPersistence):
             save(state, asked)
         except InvalidInput:  # nothing was stored; most states need no conversion
             save(as_json(state), as_json(asked))
+
+
+def _own_state(found: Snapshot[Any]) -> dict[str, Any]:
+    """Return the state; that of a fork has the id of the new flow, under which CrewAI saves it."""
+    forked = {} if found.forked_from is None else {"id": found.session_id}
+    return {**found.state, **forked}
 
 
 def as_json(value: Any, depth: int = 0) -> Any:

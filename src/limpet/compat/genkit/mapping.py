@@ -60,11 +60,18 @@ def row_of(info: SnapshotInfo, session_id: str) -> Row:
         "status": info.status or COMPLETED,
     }
     if isinstance(info, Snapshot) and not (info.state is None and _STATELESS in info.metadata):
-        facts["state"] = info.state
+        facts["state"] = _state_of(info, session_id)
     try:
         return SessionSnapshot.from_json({**default, **envelope, **facts})
     except InvalidInput as cause:
         raise Corrupt(f"the metadata is not that of a row. snapshot_id=`{info.id}`") from cause
+
+
+def _state_of(found: Snapshot, session_id: str) -> JSON:
+    """Return the state; that of a fork names the new session, in which agents then go on."""
+    state = found.state
+    is_copy = found.forked_from is not None and isinstance(state, dict) and "sessionId" in state
+    return {**state, "sessionId": session_id} if is_copy else state
 
 
 def summary_of(info: SnapshotInfo, session_id: str) -> Row:

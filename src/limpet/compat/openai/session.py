@@ -11,6 +11,7 @@ from agents.memory import SessionSettings
 
 from limpet.api.aio_scope import AsyncScope
 from limpet.api.store import AsyncStore, Store
+from limpet.compat.finishing import finished
 from limpet.compat.logs import KIND, Log
 from limpet.compat.openai.runs import RunSlot
 from limpet.compat.wire import ABSENT, check_store
@@ -35,7 +36,10 @@ class LimpetSession:
     """The memory of a conversation, for `Runner.run(agent, "...", session=session)`.
 
     What the SDK adds in one step is one snapshot, and costs what is added. Nothing is lost if
-    several tasks or processes add at once. `scope` is where it is stored, with its history::
+    several tasks or processes add at once. A task that is cancelled while it adds, pops or clears
+    ends only when that is done, as with the SDK's own sessions.
+
+    `scope` is where it is stored, with its history::
 
         session = LimpetSession("chat-42", store)
         async for info in session.scope.history(): print(info.id, info.created_at)
@@ -87,14 +91,14 @@ class LimpetSession:
         Raises:
             InvalidInput: an item is not JSON. Nothing was stored.
         """
-        await self._log.append(list(items))
+        await finished(self._log.append(list(items)))
 
     async def pop_item(self) -> TResponseInputItem | None:
         """Remove the last item and return it; None if there is none.
 
         Earlier snapshots keep it. Two callers never get the same item.
         """
-        item = await self._log.pop()
+        item = await finished(self._log.pop())
         return None if item is ABSENT else item
 
     async def clear_session(self) -> None:
@@ -102,9 +106,7 @@ class LimpetSession:
 
         Other branches, the metadata, and a run that waits stay.
         """
-        if await self.scope.info() is not None:
-            await self.scope.save({KEY: []})
-            await self.scope.prune(keep_last=1)
+        await finished(self._clear())
 
     async def branch(
         self,
@@ -124,6 +126,7 @@ class LimpetSession:
             AlreadyExists: there is such a branch.
             InvalidInput: there are not so many turns or items.
             NotFound: the session is empty, or there is no such snapshot.
+            Corrupt: another program saved something else here.
         """
         if turn is not None and at is not None:
             raise InvalidInput("a branch begins at a turn or at a point, not both")
@@ -132,7 +135,7 @@ class LimpetSession:
         head = await self.scope.load()
         if head is None:
             raise NotFound(f"the session is empty. session_id=`{self.session_id}`")
-        items = head.state.get(KEY, [])
+        items = self._log.items_of(head.state)
         end = len(items) if at is None else at
         if turn is not None:
             end = _end_before(items, turn)
@@ -192,8 +195,8 @@ class LimpetSession:
 
         Only one caller in any process can hold it. Its status is `running` in the block, and
         `completed` after it, or `failed` if the block raises. One that failed, or whose process
-        died, can be resumed again: as it was saved, so its tools are called again. `options` are
-        those of `RunState.from_json`::
+        died, can be resumed again: as it was saved, so its tools are called again, and what they
+        return is added to the session again. `options` are those of `RunState.from_json`::
 
             async with session.resume_run(agent) as state:
                 for question in state.get_interruptions():
@@ -207,6 +210,18 @@ class LimpetSession:
             NotFound: no run waits.
         """
         return self._run().resume(agent, options)
+
+    async def _clear(self) -> None:
+        if await self.scope.info() is not None:
+            await self.scope.save({KEY: []})
+            await self.scope.prune(keep_last=1)
+
+    async def _atomic_replace_items(self, items: list[TResponseInputItem]) -> bool:
+        """Replace all items in one step, and say so; the SDK compacts a session by it."""
+        if type(self) is not LimpetSession:
+            return False  # a subclass may store items in another form
+        await self.scope.save({KEY: list(items)})
+        return True
 
     def _of(self, scope: AsyncScope[Any]) -> "LimpetSession":
         return LimpetSession(

@@ -17,12 +17,13 @@ import threading
 import traceback
 import weakref
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, Self, TypeAlias, TypeVar, cast, get_args
 
 from limpet.api.store import AsyncStore, Store
+from limpet.compat.finishing import finished
 from limpet.compat.strands.documents import FileStorage
 from limpet.compat.strands.records import (
     SCHEMA_VERSION,
@@ -420,7 +421,7 @@ class SessionManager:
 
     async def _put(self, entry: _AgentEntry, snapshot: Snapshot, id: str | None = None) -> None:
         is_latest = id is None
-        await _finished(
+        await finished(
             self._storage.save_snapshot(entry.location, id or _LATEST, is_latest, snapshot)
         )
 
@@ -557,30 +558,6 @@ async def _take(agent: Agent, scope: str, app_data: Mapping[str, JSON]) -> Snaps
         raise InvalidInput(f"the state of an agent must be a dict. type=`{type(data).__name__}`")
     moment = wire_time(times.from_us(draw().now))
     return Snapshot(scope, SCHEMA_VERSION, moment, data, dict(app_data))
-
-
-async def _finished(save: Coroutine[Any, Any, None]) -> None:
-    """Wait until a save has finished, even if the caller is cancelled.
-
-    A save that has begun goes on in any case: the next one must not overtake it.
-    """
-    task = asyncio.ensure_future(save)
-    cancelled = False
-    while not task.done():
-        try:
-            # Not `shield`: its exception would stay in the loop, and keep the agent alive.
-            await asyncio.wait([task])
-        except asyncio.CancelledError:
-            cancelled = True
-    error = asyncio.CancelledError() if task.cancelled() else task.exception()
-    del task
-    try:
-        if cancelled:
-            raise asyncio.CancelledError
-        if error is not None:
-            raise error
-    finally:
-        del error
 
 
 def _mint() -> str:

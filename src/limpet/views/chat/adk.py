@@ -26,3 +26,10 @@ def message_of(event: Fields) -> Fields:
     message.update({key: actions[key] for key in _SHOWN if actions.get(key)})
     message.update({key: event[key] for key in _ERRORS if event.get(key)})
     return message
+
+
+def is_silent(value: JSON) -> bool:
+    """Return whether this is an event that says and changes nothing, like the end of an agent."""
+    if not is_event(value):
+        return False
+    return not any(each for key, each in message_of(value).items() if key not in ("role", "name"))

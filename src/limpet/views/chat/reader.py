@@ -65,6 +65,7 @@ def read_chat(state: JSON, *, ends: bool = False) -> Chat | None:
         messages = list(enumerate(found.messages))
         if found.is_transcript:
             messages = [each for each in messages if claude.read_entry(each[1]) is not None]
+        messages = [each for each in messages if not adk.is_silent(each[1])]
         if ends:
             messages[_END : max(_END, len(messages) - _END)] = []
         turns = [turn for index, each in messages for turn in reader.turns(each, index)]

@@ -66,7 +66,8 @@ class History:
         before = _before(info)
         drawing = graph_svg(row, is_root=is_root, follows=before is not None)
         kind = ' class="head"' if row.node.is_head else ""
-        labels = f'<div class="labels">{escaped(labels_text(info))}</div>' if info.labels else ""
+        labels = labels_text(info)
+        labels = f'<div class="labels">{escaped(labels)}</div>' if labels else ""
         return (
             f"<tr{kind}>"
             f'<td class="lines">{drawing}</td>'
