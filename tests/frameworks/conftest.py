@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 import limpet
+from tests.coroutines import run_coroutine
 from tests.effort import slowly
 from tests.frameworks.catalogue import FRAMEWORKS
-from tests.frameworks.kit import ENGINES, FAST, FRAMEWORK, Places, run_coroutine
+from tests.frameworks.kit import ENGINES, FAST, FRAMEWORK, Places
 
 collect_ignore = [name for name in FRAMEWORKS if name != os.environ.get(FRAMEWORK)]
 

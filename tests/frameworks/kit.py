@@ -1,7 +1,5 @@
 """Stores on every engine, examples that are killed, and pages that are true: for each framework."""
 
-import asyncio
-import inspect
 import itertools
 import os
 import signal
@@ -49,15 +47,6 @@ class Places:
             )
         places = {"memory": "memory:", "sqlite": f"sqlite:///{self._folder}/{number}.db"}
         return places.get(engine, f"file://{self._folder}/{number}")
-
-
-def run_coroutine(item: pytest.Function) -> bool | None:
-    """Run an async test in a loop of its own: what `pytest_pyfunc_call` does."""
-    if not inspect.iscoroutinefunction(item.obj):
-        return None
-    names = inspect.signature(item.obj).parameters
-    asyncio.run(item.obj(**{name: item.funcargs[name] for name in names}))
-    return True
 
 
 class Runs(NamedTuple):

@@ -3,7 +3,8 @@
 import pytest
 
 from limpet.compat.strands import SnapshotLocation, SnapshotStorage
-from tests.compat.strands.kit import ENGINES, FILED, Ground, Grounds, make_location, run_coroutine
+from tests.compat.strands.kit import ENGINES, FILED, Ground, Grounds, make_location
+from tests.coroutines import run_coroutine
 
 
 @pytest.hookimpl(tryfirst=True)

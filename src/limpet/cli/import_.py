@@ -158,8 +158,9 @@ def _check_source(form: str, path: str) -> None:
 def _langgraph() -> ModuleType:
     try:
         from limpet.compat.langgraph.migrate import transfer
-    except ModuleNotFoundError as cause:
-        raise limpet.Unsupported(str(cause)) from cause
+    except ImportError as cause:  # also of a version that is too old
+        fact = "LangGraph is not installed: pip install 'limpet[langgraph]'"
+        raise limpet.Unsupported(fact) from cause
     return transfer
 
 

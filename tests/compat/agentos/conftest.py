@@ -5,7 +5,8 @@ import pytest
 
 from limpet.compat.agentos import CheckpointStore
 from tests.compat.agentos.kit import ENGINES, on
-from tests.compat.strands.kit import Grounds, run_coroutine
+from tests.compat.strands.kit import Grounds
+from tests.coroutines import run_coroutine
 
 # So that an example can be imported: it is no part of the package, nor of the tests.
 sys.path.append(str(Path(__file__).resolve().parents[3]))

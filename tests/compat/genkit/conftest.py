@@ -1,7 +1,7 @@
 import pytest
 
 from tests.compat.genkit.kit import ENGINES, SHARED, Desk, Stores
-from tests.compat.strands.kit import run_coroutine
+from tests.coroutines import run_coroutine
 
 
 @pytest.hookimpl(tryfirst=True)

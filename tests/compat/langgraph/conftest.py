@@ -5,7 +5,8 @@ import pytest
 
 from limpet import Store
 from limpet.compat.langgraph import LimpetSaver
-from tests.compat.langgraph.kit import ENGINES, Places, run_coroutine
+from tests.compat.langgraph.kit import ENGINES, Places
+from tests.coroutines import run_coroutine
 
 
 @pytest.hookimpl(tryfirst=True)

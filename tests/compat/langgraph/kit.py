@@ -1,7 +1,5 @@
 """What the tests of `LimpetSaver` share: stores of each kind, and checkpoints to put there."""
 
-import asyncio
-import inspect
 import itertools
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -44,15 +42,6 @@ class Places:
     def open(self, engine: str) -> Iterator[Store]:
         with limpet.open(self.url(engine)) as store:
             yield store
-
-
-def run_coroutine(item: pytest.Function) -> bool | None:
-    """Run an async test in a loop of its own."""
-    if not inspect.iscoroutinefunction(item.obj):
-        return None
-    arguments = {name: item.funcargs[name] for name in item._fixtureinfo.argnames}
-    asyncio.run(item.obj(**arguments))
-    return True
 
 
 def id_of(number: int) -> str:

@@ -1,7 +1,8 @@
 import pytest
 
 from limpet.compat.strands import SnapshotLocation
-from tests.compat.strands.kit import Grounds, make_location, run_coroutine
+from tests.compat.strands.kit import Grounds, make_location
+from tests.coroutines import run_coroutine
 
 
 @pytest.hookimpl(tryfirst=True)

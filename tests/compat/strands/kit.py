@@ -4,7 +4,6 @@ The storages of one process are shared, so each test has sessions of its own.
 """
 
 import asyncio
-import inspect
 import json
 import os
 import secrets
@@ -208,12 +207,3 @@ def locked(folder: Path) -> Iterator[None]:
         if user == 0:
             os.seteuid(0)
         folder.chmod(0o700)
-
-
-def run_coroutine(item: pytest.Function) -> bool | None:
-    """Run a test that is a coroutine: what `pytest_pyfunc_call` does."""
-    if not inspect.iscoroutinefunction(item.obj):
-        return None
-    names = inspect.signature(item.obj).parameters
-    asyncio.run(item.obj(**{name: item.funcargs[name] for name in names}))
-    return True

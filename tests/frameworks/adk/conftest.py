@@ -26,7 +26,7 @@ if tuple(map(int, version("google-adk").split(".")[:2])) < (2, 13):
 _count = itertools.count(1)
 
 
-@pytest.fixture(scope="session", params=slowly([*ENGINES, *THEIRS], but=[*FAST, *THEIRS]))
+@pytest.fixture(scope="session", params=slowly([*ENGINES, *THEIRS], but=[*FAST, "adk-memory"]))
 def service(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Any]:
@@ -34,7 +34,7 @@ def service(
     yield from opened(request, tmp_path_factory.mktemp("services"))
 
 
-@pytest.fixture(scope="session", params=slowly(ENGINES, but=FAST))
+@pytest.fixture(scope="session", params=slowly(ENGINES, but=("memory", "sqlite")))
 def our_service(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Any]:

@@ -10,8 +10,6 @@ from tests.effort import slowly
 from tests.frameworks.genkit.rows import Watched
 from tests.frameworks.kit import ENGINES, FAST
 
-OURS = slowly(ENGINES, but=FAST)
-
 
 @pytest.fixture(scope="session")
 def stores(request: pytest.FixtureRequest) -> Stores:
@@ -29,13 +27,15 @@ def sessions_on(engine: str, stores: Stores) -> LimpetSessionStore:
     return LimpetSessionStore(desk.store, prefix_of=prefix_of)
 
 
-@pytest.fixture(params=OURS)
+@pytest.fixture(params=slowly(ENGINES, but=("memory", "sqlite")))
 def sessions(request: pytest.FixtureRequest, stores: Stores) -> LimpetSessionStore:
     """Sessions on every engine."""
     return sessions_on(request.param, stores)
 
 
-@pytest.fixture(params=[*OURS, "their-memory", "their-files"])
+@pytest.fixture(
+    params=slowly([*ENGINES, "their-memory", "their-files"], but=(*FAST, "their-memory"))
+)
 def any_sessions(request: pytest.FixtureRequest, stores: Stores, tmp_path: Path) -> Watched:
     """Sessions on every engine, and in the stores of the package: for what is true of all."""
     if request.param == "their-memory":

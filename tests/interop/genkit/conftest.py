@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from limpet.compat.genkit.node_files.store import JsonFileSessionStore
-from tests.compat.strands.kit import run_coroutine
+from tests.coroutines import run_coroutine
 from tests.interop import node
 from tests.interop.genkit.peer import PROJECT, Peer, Theirs
 from tests.interop.genkit.rows import Ours
