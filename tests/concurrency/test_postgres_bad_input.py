@@ -32,6 +32,7 @@ def present(found: Snapshot | None) -> Snapshot:
 # Sizes
 
 
+@pytest.mark.slow
 def test_states_of_twenty_megabytes(store: Store) -> None:
     """Random ones, which nothing makes smaller; the next states cost what changed."""
     scope = store.scope("s")

@@ -52,7 +52,7 @@ def test_a_child_outlives_its_parent(postgres_url: str, store: Store) -> None:
     "scene",
     [
         "threads_are_writing",
-        "async_face",
+        pytest.param("async_face", marks=pytest.mark.slow),
         pytest.param("threads_fork", marks=pytest.mark.slow),
     ],
 )

@@ -153,6 +153,7 @@ def test_connections_that_died_while_idle_are_not_noticed(
 # Outages
 
 
+@pytest.mark.slow
 def test_a_server_that_is_away(server: PrivatePostgres, url: str) -> None:
     """Calls fail as soon as they are tired of waiting, and the first one after it works."""
     with opened(server, url, retry_s=0.15) as store:

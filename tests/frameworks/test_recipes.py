@@ -119,6 +119,7 @@ def test_a_tool_loop(url: str, tmp_path: Path) -> None:
     assert "the hotel is booked" in shown(url, "trip")
 
 
+@pytest.mark.slow
 def test_llama_index(python: Path, url: str, tmp_path: Path) -> None:
     run_killed(python, tmp_path, "llama_index_workflow")
     with limpet.open(url) as store:

@@ -281,6 +281,7 @@ def test_an_image_is_what_its_bytes_say() -> None:
 # Large and strange ones
 
 
+@pytest.mark.slow
 def test_a_long_session_is_cheap_and_comes_in_small_pieces() -> None:
     messages = [
         {"role": ("user", "assistant")[n % 2], "content": f"`{n}` **said** <b>\n" * 5}

@@ -20,7 +20,7 @@ TTL_S = 0.6
 ENGINES = ("sqlite", "directory", "postgres")
 
 
-@on(*ENGINES)
+@on(*ENGINES, slow=("postgres",))
 def test_a_lease_is_held_for_as_long_as_its_block_lasts(url: str, store: Store) -> None:
     """Many at once, by a few threads; and another store does not get any of them."""
     count = 20

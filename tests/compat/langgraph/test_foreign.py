@@ -120,7 +120,7 @@ def change(saver: LimpetSaver) -> None:
 
 @pytest.mark.parametrize("large", [False, True])
 @settings(
-    max_examples=times(40, full=200),
+    max_examples=times(15, full=200),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

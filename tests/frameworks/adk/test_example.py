@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.effort import slowly
 from tests.frameworks.kit import SHARED, Places, check_page, run_twice, shown
 
 
-@pytest.mark.slow  # ADK itself takes seconds to import
-@pytest.mark.parametrize("engine", SHARED)
+@pytest.mark.parametrize("engine", slowly(SHARED, but=("sqlite",)))
 def test_a_turn_that_was_cut_off_is_finished(engine: str, places: Places) -> None:
     url = places.url(engine)
     killed, resumed = run_twice("google_adk", url)

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 import limpet
+from tests.effort import slowly
 from tests.frameworks.kit import Places, check_page, run_twice, shown
 
 
-@pytest.mark.slow  # each process imports the SDK, which takes seconds
-@pytest.mark.parametrize("engine", ["sqlite", "postgres"])
+@pytest.mark.parametrize("engine", slowly(("sqlite", "postgres"), but=("sqlite",)))
 def test_the_example(engine: str, places: Places) -> None:
     url = places.url(engine)
     runs = run_twice("openai_agents", url)
