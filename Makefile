@@ -52,7 +52,7 @@ test: $(READY) ## lint and all fast tests: what CI runs
 	@$(MAKE) --no-print-directory -j 2 lint fast
 
 fast: $(COMPILED)
-	$(BIN)/pytest -n 4 --dist worksteal -m 'not slow'
+	$(BIN)/pytest -n 3 --dist worksteal -m 'not slow'
 
 full: lint ## everything, also what is slow, and the fast tests on every other Python from 3.11 up
 	$(BIN)/pytest -n 2 --dist worksteal -m 'not torture'

@@ -39,6 +39,11 @@ def pytest_pycollect_makeitem(name: str, obj: object) -> list[pytest.Item] | Non
     return None
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with what takes longest, so that no worker is left with it at the end."""
+    items.sort(key=lambda item: item.path.name != "test_frameworks.py")
+
+
 @pytest.fixture(scope="session")
 def seaweedfs() -> Iterator[Service]:
     """SeaweedFS. Its bucket is shared, so give each test a prefix of its own."""

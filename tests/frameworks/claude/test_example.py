@@ -6,11 +6,11 @@ import pytest
 
 import limpet
 from examples.claude_agent import fake_model
-from tests.effort import slowly
 from tests.frameworks.kit import Places, check_page, run_twice, shown
 
 
-@pytest.mark.parametrize("engine", slowly(("sqlite", "postgres"), but=("sqlite",)))
+@pytest.mark.slow  # the real agent starts in each process
+@pytest.mark.parametrize("engine", ["sqlite", "postgres"])
 def test_the_example(engine: str, places: Places) -> None:
     url = places.url(engine)
     runs = run_twice("claude_agent", url)

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.effort import slowly
 from tests.frameworks.kit import Places, check_page, run_twice, shown
 
 
-@pytest.mark.parametrize("engine", slowly(("sqlite", "postgres"), but=("sqlite",)))
+@pytest.mark.slow  # each process imports CrewAI, which takes seconds
+@pytest.mark.parametrize("engine", ["sqlite", "postgres"])
 def test_a_killed_turn_is_finished_and_the_flow_branches(places: Places, engine: str) -> None:
     url = places.url(engine)
     runs = run_twice("crewai_flow", url)
