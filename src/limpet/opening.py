@@ -60,7 +60,8 @@ def open(url: str | None = None, **options: Any) -> Store:
             `sqlite:///limpet.db`.
         options: may be given here or in the query of the URL. For every engine: `state_bytes_max`,
             `workers` (threads of the async API), `default` (a function that makes JSON of each
-            value that is not, as in `json.dumps`: `default=limpet.jsonable`). SQLite:
+            value that is not, as in `json.dumps`: `default=limpet.jsonable`), `otel` (spans and
+            metrics of OpenTelemetry), `slow_s` (operations that take longer are logged). SQLite:
             `lock_wait_s`, `synchronous` (`full`, `normal` or `off`), `mode` (`ro` only reads),
             `cache_bytes_max`. Folders: `poll_s`, `compress` (`zstd` or `none`), `sync`,
             `lock_wait_s`. Object stores: `poll_s`, `compress`, `timeout_s`, `retry_s`, `parallel`,
@@ -124,7 +125,9 @@ def store_over(backend: Backend, **options: Any) -> Store:
     common, rest = _split(options, COMMON)
     if rest:
         raise no_option(min(rest), COMMON)
-    opened = Opened(lambda: backend, _tools(common), type(backend).__name__)
+    found, engine = checked(common, COMMON), type(backend).__name__
+    observe = _observer(found, engine)
+    opened = Opened(lambda: observe(backend), _tools(found), engine)
     opened.open()
     return Store(Driver(opened))
 
@@ -155,6 +158,10 @@ def file_of(url: str | None = None) -> str | None:
 def scheme_of(url: str | None = None) -> str:
     """Return the scheme of a URL, in lower case; `file` for a plain path."""
     scheme, _, _ = _read_url(url)
+    return _name_of(scheme)
+
+
+def _name_of(scheme: "_Scheme") -> str:
     return next(name for name, each in _SCHEMES.items() if each is scheme)
 
 
@@ -212,8 +219,7 @@ def _now_us() -> int:
     return time.time_ns() // 1000
 
 
-def _tools(common: Mapping[str, Any]) -> Tools:
-    found = checked(common, COMMON)
+def _tools(found: Mapping[str, Any]) -> Tools:
     return Tools(
         draw=draw,
         clock=CLOCK,
@@ -223,18 +229,41 @@ def _tools(common: Mapping[str, Any]) -> Tools:
     )
 
 
+def _observer(found: Mapping[str, Any], engine: str) -> Callable[[Backend], Backend]:
+    """Return what adds the layers that are asked for; without any, the backend itself."""
+    layers: list[Callable[..., Any]] = []
+    if "slow_s" in found:
+        from limpet.backends.observed import SlowLogged
+
+        layers.append(partial(SlowLogged, slow_s=found["slow_s"]))
+    if found.get("otel"):
+        try:
+            from limpet.backends.telemetry import Traced
+        except ImportError:
+            raise Unsupported("otel needs an extra: pip install 'limpet[otel]'") from None
+        layers.append(Traced)  # outside, so that a line in the log belongs to its span
+
+    def observe(backend: Backend) -> Backend:
+        for layer in layers:
+            backend = layer(backend, engine, CLOCK)
+        return backend
+
+    return observe
+
+
 def _opened(url: str | None, options: Mapping[str, Any]) -> Opened:
     scheme, address, given = _read_url(url)
     common, own = _split(_merged(given, options), COMMON)
-    tools = _tools(common)
+    found = checked(common, COMMON)
+    observe = _observer(found, _name_of(scheme))
     with _ours():
         opener = scheme.opener(address, checked(own, scheme.options))
 
     def engine() -> Backend:
         with _ours():
-            return opener()
+            return observe(opener())
 
-    opened = Opened(engine, tools, _shown(_url_or_default(url)))
+    opened = Opened(engine, _tools(found), _shown(_url_or_default(url)))
     if not scheme.blocks:
         opened.open()
     return opened

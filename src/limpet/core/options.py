@@ -123,4 +123,6 @@ COMMON: Options = {
     "state_bytes_max": positive_int,
     "workers": positive_int,
     "default": function,
+    "otel": flag,
+    "slow_s": seconds,
 }
