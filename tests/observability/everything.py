@@ -1,5 +1,6 @@
 """Every verb once, with a text in all that a caller can give: it must be reported nowhere."""
 
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -21,13 +22,14 @@ def use_everything(store: Any) -> None:
     )
     second = scope.append("messages", [CANARY])
     scope.save({CANARY: 1}, keep=False)
-    for fail in (
+    failing: list[Callable[[], object]] = [
         lambda: scope.save({CANARY: 2}, expect=first.revision),
         lambda: scope.save({CANARY: 3}, id=first.id),
         lambda: scope.load(f"{CANARY}-none"),
         lambda: scope.append(f"{CANARY}", [1], expect=first.revision),
         lambda: scope.fork(f"{CANARY}-none"),
-    ):
+    ]
+    for fail in failing:
         with suppress(LimpetError):
             fail()
     scope.update(second.id, lambda it: it.with_(status=CANARY))

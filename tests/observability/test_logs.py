@@ -29,15 +29,24 @@ def url(tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path}/a.db"
 
 
+class Recorder(logging.Handler):
+    """Unlike `caplog.records`, the list stays the same from one phase of a test to the next."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.records: list[logging.LogRecord] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.records.append(record)
+
+
 @pytest.fixture
 def log(caplog: pytest.LogCaptureFixture) -> Iterator[list[logging.LogRecord]]:
     """What the logger `limpet` has recorded so far."""
-    records: list[logging.LogRecord] = []
-    handler = logging.Handler()
-    handler.emit = records.append  # type: ignore[method-assign]
+    handler = Recorder()
     logging.getLogger("limpet").addHandler(handler)
     with caplog.at_level(logging.INFO, "limpet"):
-        yield records
+        yield handler.records
     logging.getLogger("limpet").removeHandler(handler)
 
 

@@ -123,10 +123,10 @@ def test_what_a_span_says(url: str, reported: Reported, api: Api) -> None:
     with limpet.open(url, otel=True) as store:
         scope = through(api, store).scope("s", "main", "graph")
         size = scope.save({"n": 1}).size
-        scope.save({"n": 2})
+        second = scope.save({"n": 2})
         scope.load()
         list(scope.history())
-        scope.delete_snapshot(scope.info().id)
+        scope.delete_snapshot(second.id)
 
     engine = {"db.system.name": "sqlite"}
     kind = {"limpet.scope.kind": "graph"}
@@ -208,9 +208,11 @@ def test_the_spans_of_a_driver_are_below(reported: Reported, api: Api) -> None:
 class OnlyDrivers(Sampler):
     """Samples the span of a driver, and no other."""
 
-    def should_sample(self, *args: Any, name: str, **options: Any) -> SamplingResult:
+    def should_sample(
+        self, parent_context: Any, trace_id: int, name: str, *args: Any, **options: Any
+    ) -> SamplingResult:
         chosen = ALWAYS_ON if name == "limpet.driver" else ALWAYS_OFF
-        return chosen.should_sample(*args, name=name, **options)
+        return chosen.should_sample(parent_context, trace_id, name)
 
     def get_description(self) -> str:
         return "only drivers"

@@ -29,7 +29,8 @@ def _traced(name: str) -> Callable[..., Any]:
 
     def operation(self: "Traced", *args: Any, **options: Any) -> Any:
         attributes = self.attributes[name]
-        span, token = INVALID_SPAN, None
+        span: Span = INVALID_SPAN
+        token = None
         # Without an SDK there is no span. To find that out by starting one takes longer than all
         # the rest here; where this private name is gone, that is what happens.
         if has_span and getattr(trace, "_TRACER_PROVIDER", True) is not None:
