@@ -281,7 +281,7 @@ CALLS: dict[str, list[list[str]]] = {
     "serve": [["--host", ESCAPES]],
     "rm": [[SESSION, "-y"], ["no" + ESCAPES, "-y"]],
 }
-NOTHING_OF_A_STORE = {"schema", "completion", "demo"}
+NOTHING_OF_A_STORE = {"schema", "completion", "demo", "rekey"}
 
 
 def test_every_verb_is_tried() -> None:

@@ -1,6 +1,9 @@
 """What the reviews of the server and its pages found missing; the rest is in tests/server."""
 
 import asyncio
+import html
+import json
+import re
 from typing import Any
 
 import pytest
@@ -84,3 +87,21 @@ def test_a_defect_of_the_server_is_not_shown(caplog: pytest.LogCaptureFixture) -
     assert b"server failed: its log says why" in answer.body
     assert b"S3CRET" not in answer.body
     assert "S3CRET" in caplog.text
+
+
+def test_a_command_to_copy_holds_no_control_characters() -> None:
+    """Pasted into a terminal, ^C would end the quotes of a name, and the rest would be run."""
+    name = "a\x03touch x\r\x1b[201~"
+
+    async def run() -> Response:
+        async with limpet.open_async("memory:") as store:
+            await store.scope(name).save({})
+            return await ask(App(store, Access(), PAGES), "GET", "/ui/fork", {"session_id": name})
+
+    page = html.unescape(asyncio.run(run()).body.decode())
+    (words,) = re.findall(r"data-words='?\"?(\[.*?\])[\"']", page)
+    shown = r"a\x03touch x\r\x1b[201~"
+    assert any(each and shown in each for each in json.loads(words))
+    assert all(each is None or each.isprintable() for each in json.loads(words))
+    (copied,) = re.findall(r'data-copy="(.*?)"', page)
+    assert copied.isprintable()
