@@ -8,7 +8,7 @@ import os
 import random
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from limpet.api.driver import Driver
 from limpet.api.opened import Opened, Tools
 from limpet.api.store import AsyncStore, Store
+from limpet.backends.layers import observer
 from limpet.core import limits
+from limpet.core.encryption import NO_KEYS, Ciphers, Keys, KeyText
 from limpet.core.options import (
     COMMON,
     Options,
@@ -60,7 +62,9 @@ def open(url: str | None = None, **options: Any) -> Store:
             `sqlite:///limpet.db`.
         options: may be given here or in the query of the URL. For every engine: `state_bytes_max`,
             `workers` (threads of the async API), `default` (a function that makes JSON of each
-            value that is not, as in `json.dumps`: `default=limpet.jsonable`), `otel` (spans and
+            value that is not, as in `json.dumps`: `default=limpet.jsonable`), `keys` or `keys_file`
+            (what is stored is encrypted; also `$LIMPET_KEYS`, `$LIMPET_KEYS_FILE`) and
+            `allow_plaintext` (what is not encrypted is read all the same), `otel` (spans and
             metrics of OpenTelemetry), `slow_s` (operations that take longer are logged). SQLite:
             `lock_wait_s`, `synchronous` (`full`, `normal` or `off`), `mode` (`ro` only reads),
             `cache_bytes_max`. Folders: `poll_s`, `compress` (`zstd` or `none`), `sync`,
@@ -126,7 +130,7 @@ def store_over(backend: Backend, **options: Any) -> Store:
     if rest:
         raise no_option(min(rest), COMMON)
     found, engine = checked(common, COMMON), type(backend).__name__
-    observe = _observer(found, engine)
+    observe = observer(found, engine, CLOCK)
     opened = Opened(lambda: observe(backend), _tools(found), engine)
     opened.open()
     return Store(Driver(opened))
@@ -229,35 +233,46 @@ def _tools(found: Mapping[str, Any]) -> Tools:
     )
 
 
-def _observer(found: Mapping[str, Any], engine: str) -> Callable[[Backend], Backend]:
-    """Return what adds the layers that are asked for; without any, the backend itself."""
-    layers: list[Callable[..., Any]] = []
-    if "slow_s" in found:
-        from limpet.backends.observed import SlowLogged
+def _ciphers(
+    keys: KeyText | None = None, keys_file: str | None = None, allow_plaintext: bool = False
+) -> Ciphers:
+    """Return the ciphers of the keys that are given, of a file, or of the environment."""
+    if keys is not None and keys_file is not None:
+        raise InvalidInput("give keys or keys_file, not both")
+    if keys is None and keys_file is None:
+        keys = os.environ.get("LIMPET_KEYS") or None
+        keys_file = os.environ.get("LIMPET_KEYS_FILE") or None if keys is None else None
+    if keys_file is not None:
+        keys = partial(_read_secret, os.path.abspath(keys_file), "keys")
+    if keys is None:
+        return NO_KEYS
+    return Keys(
+        keys,
+        random=os.urandom,
+        monotonic=time.monotonic,
+        allow_plaintext=allow_plaintext,
+    )
 
-        layers.append(partial(SlowLogged, slow_s=found["slow_s"]))
-    if found.get("otel"):
-        try:
-            from limpet.backends.telemetry import Traced
-        except ImportError:
-            raise Unsupported("otel needs an extra: pip install 'limpet[otel]'") from None
-        layers.append(Traced)  # outside, so that a line in the log belongs to its span
 
-    def observe(backend: Backend) -> Backend:
-        for layer in layers:
-            backend = layer(backend, engine, CLOCK)
-        return backend
+def _read_secret(path: str, what: str) -> str:
+    from pathlib import Path
 
-    return observe
+    try:
+        return Path(path).read_text("ascii").strip()
+    except (OSError, UnicodeDecodeError) as cause:
+        raise InvalidInput(f"the {what} cannot be read. path=`{path}`") from cause
 
 
 def _opened(url: str | None, options: Mapping[str, Any]) -> Opened:
     scheme, address, given = _read_url(url)
     common, own = _split(_merged(given, options), COMMON)
+    if any(name == "keys" for name, _ in given):
+        raise InvalidInput("a URL does not hold keys: give keys= by name, or keys_file")
     found = checked(common, COMMON)
-    observe = _observer(found, _name_of(scheme))
+    observe = observer(found, _name_of(scheme), CLOCK)
     with _ours():
-        opener = scheme.opener(address, checked(own, scheme.options))
+        ciphers = _ciphers(**_split(found, _KEYS)[0])
+        opener = scheme.opener(address, checked(own, scheme.options), ciphers)
 
     def engine() -> Backend:
         with _ours():
@@ -350,7 +365,7 @@ def _merged(given: list[tuple[str, str]], options: Mapping[str, Any]) -> dict[st
 
 
 def _split(
-    options: Mapping[str, Any], names: Mapping[str, Any]
+    options: Mapping[str, Any], names: Collection[str]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Split options into those of these names and the others."""
     return (
@@ -362,19 +377,23 @@ def _split(
 # Engines: each function checks an address and returns what opens the backend or the bucket.
 
 
-def _open_memory(address: str, options: Mapping[str, Any]) -> Callable[[], Backend]:
+def _open_memory(
+    address: str, options: Mapping[str, Any], ciphers: Ciphers
+) -> Callable[[], Backend]:
     from limpet.backends.memory import MemoryBackend
 
     if address:
         raise InvalidInput("the URL of the memory engine is `memory:`, without a path")
-    return MemoryBackend
+    return MemoryBackend  # stores nothing that could be encrypted
 
 
-def _open_sqlite(address: str, options: Mapping[str, Any]) -> Callable[[], Backend]:
+def _open_sqlite(
+    address: str, options: Mapping[str, Any], ciphers: Ciphers
+) -> Callable[[], Backend]:
     from limpet.backends.sqlite.backend import SqliteBackend
 
     path = _sqlite_path(address)
-    return lambda: SqliteBackend(path, clock=CLOCK, **options)
+    return lambda: SqliteBackend(path, clock=CLOCK, ciphers=ciphers, **options)
 
 
 def _sqlite_path(address: str) -> str:
@@ -385,7 +404,9 @@ def _sqlite_path(address: str) -> str:
     return os.path.abspath(path)
 
 
-def _open_postgres(address: str, options: Mapping[str, Any]) -> Callable[[], Backend]:
+def _open_postgres(
+    address: str, options: Mapping[str, Any], ciphers: Ciphers
+) -> Callable[[], Backend]:
     try:
         from limpet.backends.postgres.backend import PostgresBackend, check_url
     except ImportError:
@@ -393,11 +414,13 @@ def _open_postgres(address: str, options: Mapping[str, Any]) -> Callable[[], Bac
     if not address.startswith("//"):
         raise InvalidInput("write postgresql://user@host/database")
     url = check_url(f"postgresql:{address}")
-    return lambda: PostgresBackend(url, clock=CLOCK, draw=draw, **options)
+    return lambda: PostgresBackend(url, clock=CLOCK, draw=draw, ciphers=ciphers, **options)
 
 
 def _open_http(scheme: str) -> "_Opener":
-    def opener(address: str, options: Mapping[str, Any]) -> Callable[[], Backend]:
+    def opener(address: str, options: Mapping[str, Any], ciphers: Ciphers) -> Callable[[], Backend]:
+        if ciphers.encrypts:
+            raise Unsupported("a URL of HTTP takes no keys: give them to the server")
         try:
             from limpet.backends.http.backend import HttpBackend
             from limpet.backends.http.client import settings_of
@@ -415,12 +438,7 @@ def _token(token: str | None = None, token_file: str | None = None) -> str | Non
     if token is not None and token_file is not None:
         raise InvalidInput("give token or token_file, not both")
     if token_file is not None:
-        from pathlib import Path
-
-        try:
-            token = Path(token_file).read_text("ascii").strip()
-        except (OSError, UnicodeDecodeError) as cause:
-            raise InvalidInput(f"the token cannot be read. path=`{token_file}`") from cause
+        token = _read_secret(token_file, "token")
     return os.environ.get("LIMPET_TOKEN") or None if token is None else token
 
 
@@ -469,10 +487,11 @@ def _remote_bucket(scheme: str) -> "_BucketOpener":
 def _over(open_bucket: "_BucketOpener", *, compress: str) -> "_Opener":
     """Return the opener of the object engine over such buckets."""
 
-    def opener(address: str, options: Mapping[str, Any]) -> Callable[[], Backend]:
-        own, below = _split({"compress": compress, **options}, _OBJECTS)
+    def opener(address: str, options: Mapping[str, Any], ciphers: Ciphers) -> Callable[[], Backend]:
+        packing = "zstd" if ciphers.encrypts else compress  # nobody reads it with a shell then
+        own, below = _split({"compress": packing, **options}, _OBJECTS)
         bucket = open_bucket(address, below)
-        return lambda: _object_backend(bucket(), **own)
+        return lambda: _object_backend(bucket(), ciphers=ciphers, **own)
 
     return opener
 
@@ -484,7 +503,7 @@ def _object_backend(bucket: "Bucket", *, compress: str, **options: Any) -> Backe
 
 
 _BucketOpener: TypeAlias = Callable[[str, Mapping[str, Any]], Callable[[], "Bucket"]]
-_Opener: TypeAlias = Callable[[str, Mapping[str, Any]], Callable[[], Backend]]
+_Opener: TypeAlias = Callable[[str, Mapping[str, Any], Ciphers], Callable[[], Backend]]
 
 
 class _Scheme(NamedTuple):
@@ -522,6 +541,7 @@ _POSTGRES = _Scheme(
     },
     shares_query=True,
 )
+_KEYS = ("keys", "keys_file", "allow_plaintext")
 _TOKENS: Options = {"token": text, "token_file": text}
 _HTTP: Options = {
     **_TOKENS,

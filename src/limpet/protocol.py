@@ -516,6 +516,18 @@ class Backend(Protocol):
         """
         ...
 
+    def rekey(self, after: str, *, limit: int) -> tuple[int, str | None]:
+        """Encrypt a bounded part of the store with the current keys, after a cursor.
+
+        Return how much was encrypted again, and the next cursor, None at the end. What is encrypted
+        with its current key already is left alone, so that this may be repeated. Others may write
+        meanwhile. What cannot be decrypted is left alone too.
+
+        Raises:
+            InvalidInput: the store was opened without keys.
+        """
+        ...
+
     def close(self) -> None:
         """Release everything held. May be repeated; calls that have begun end normally."""
         ...

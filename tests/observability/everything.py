@@ -4,7 +4,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from limpet import Conflict, LimpetError, ScopeKey, Store
+from limpet import Conflict, InvalidInput, LimpetError, ScopeKey, Store
 from limpet.protocol import Claim, NoteQuery, NoteWrite
 
 CANARY = "canary-7f3a"
@@ -87,3 +87,5 @@ def use_the_rest(store: Store) -> None:
     backend.find_notes(NoteQuery(CANARY, "agent"), limit=3)
     backend.list_damage(scope)
     backend.list_unlisted()
+    with suppress(InvalidInput):  # it has no keys
+        backend.rekey("", limit=3)

@@ -176,6 +176,18 @@ class Store:
         """
         return self.driver.run(lambda backend: backend.compact())
 
+    def rekey(self) -> int:
+        """Encrypt what is stored with the current keys; return how many parts were others.
+
+        For after a new key was added, or the first. Others may write meanwhile, if they have the
+        new key. May be interrupted and repeated: only what is left is encrypted again. Open the
+        store with `allow_plaintext=True` to encrypt what is not encrypted yet.
+
+        Example:
+            print(store.rekey(), "parts encrypted")
+        """
+        return self.driver.drive(upkeep.rekey())
+
     def stats(self, session_id: str | None = None) -> Stats:
         """Return the size of the store, or of one session, and its largest parts.
 
@@ -371,6 +383,13 @@ class AsyncStore:
         Async twin of `Store.compact`, which explains the arguments.
         """
         return await self.driver.run(lambda backend: backend.compact())
+
+    async def rekey(self) -> int:
+        """Encrypt what is stored with the current keys; return how many parts were others.
+
+        Async twin of `Store.rekey`, which explains the arguments.
+        """
+        return await self.driver.drive(upkeep.rekey())
 
     async def stats(self, session_id: str | None = None) -> Stats:
         """Return the size of the store, or of one session, and its largest parts.

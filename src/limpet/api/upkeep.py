@@ -91,6 +91,22 @@ def _largest_keys(backend: Backend, session_id: str) -> tuple[tuple[str, int], .
     return tuple((name, size) for size, name in largest)
 
 
+def rekey() -> Steps[int]:
+    """Encrypt everything with the current keys; go over it again until nothing is left."""
+    total, changed = 0, 1
+    while changed:
+        changed, after = 0, ""
+        while after is not None:
+
+            def rekey_page(backend: Backend, start: str = after) -> tuple[int, str | None]:
+                return backend.rekey(start, limit=limits.PAGE_ITEMS_MAX)
+
+            count, after = yield rekey_page
+            changed += count
+        total += changed
+    return total
+
+
 def check(*, repair: bool) -> Walk[Finding]:
     """Walk over everything stored and report damage; with `repair`, repair it."""
     after: str | None = ""

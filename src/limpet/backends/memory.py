@@ -514,6 +514,10 @@ class MemoryBackend:
         with self._open():
             return 0
 
+    def rekey(self, after: str, *, limit: int) -> tuple[int, str | None]:
+        with self._open():
+            return 0, None
+
     def check(self, after: str, *, repair: bool, limit: int) -> tuple[list[Finding], str | None]:
         with self._open():
             return [], None

@@ -36,6 +36,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
         "check": "Check everything in a store for errors.",
         "repair": "Repair what can be repaired without losing data.",
         "compact": "Free unused space of a store.",
+        "rekey": "Encrypt everything with the current keys.",
     },
     "Transfer": {
         "export": "Export a store, or one SESSION.",

@@ -125,9 +125,9 @@ def complete_session(
 
 
 @contextmanager
-def existing_store(url: str, *, read_only: bool = False) -> Iterator[limpet.Store]:
+def existing_store(url: str, *, read_only: bool = False, **options: Any) -> Iterator[limpet.Store]:
     """Open a store, without creating one; see `existing_options`."""
-    with limpet.open(url, **existing_options(url, read_only=read_only)) as store:
+    with limpet.open(url, **existing_options(url, read_only=read_only), **options) as store:
         yield store
 
 

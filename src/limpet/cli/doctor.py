@@ -29,6 +29,7 @@ EXTRAS = {
     "claude": ("claude_agent_sdk",),
     "cli": ("click", "markdown_it", "nh3", "rich"),
     "crewai": ("crewai",),
+    "encryption": ("cryptography",),
     "genkit": ("genkit",),
     "http": ("urllib3",),
     "inspector": ("jinja2", "markdown_it", "nh3", "uvicorn"),

@@ -103,6 +103,13 @@ def function(value: Any) -> Callable[[Any], Any] | None:
     return value  # type: ignore[no-any-return]
 
 
+def keys(value: Any) -> str | Callable[[], str]:
+    """Check keys: a text, or a function that returns it."""
+    if not callable(value) and (not isinstance(value, str) or not value):
+        raise ValueError
+    return value  # type: ignore[no-any-return]
+
+
 def check_schema(value: Any) -> str:
     """Return the name of a PostgreSQL schema, or raise InvalidInput."""
     if not isinstance(value, str) or not _SCHEMA.fullmatch(value):
@@ -117,12 +124,16 @@ _ACCEPTED: Mapping[Callable[[Any], Any], str] = {
     interval: f"a number of seconds from 0 to {limits.WAIT_S_MAX:g}",
     text: "a text that is not empty",
     function: "a function, given by name and not in the URL",
+    keys: "keys as text, or a function that returns them",
 }
 
 COMMON: Options = {
     "state_bytes_max": positive_int,
     "workers": positive_int,
     "default": function,
+    "keys": keys,
+    "keys_file": text,
+    "allow_plaintext": flag,
     "otel": flag,
     "slow_s": seconds,
 }

@@ -14,7 +14,7 @@ import orjson
 from limpet.backends.http.client import Client, NotOurs, Request, Settings
 from limpet.backends.http.listen import HttpListener
 from limpet.core import codec, limits, times, wire
-from limpet.errors import InvalidInput, NotFound, Unavailable
+from limpet.errors import InvalidInput, NotFound, Unavailable, Unsupported
 from limpet.model import (
     ANY,
     HEAD,
@@ -356,6 +356,9 @@ class HttpBackend:
     def compact(self) -> int:
         freed: int = self._json(Request("POST", "/v1/compact"))["bytes"]
         return freed
+
+    def rekey(self, after: str, *, limit: int) -> tuple[int, str | None]:
+        raise Unsupported("a server has no keys to change: run `limpet rekey` where it runs")
 
     def check(self, after: str, *, repair: bool, limit: int) -> tuple[list[Finding], str | None]:
         method, path = ("POST", "/v1/repair") if repair else ("GET", "/v1/check")

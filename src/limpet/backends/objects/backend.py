@@ -17,6 +17,7 @@ from limpet.backends.objects.listen import ObjectListener, Watching
 from limpet.backends.objects.queries import Queries
 from limpet.backends.objects.storage import Storage
 from limpet.backends.objects.writer import Writer
+from limpet.core.encryption import NO_KEYS, Ciphers
 from limpet.protocol import Clock, Stamp
 
 POLL_S: Final = 1.0
@@ -36,6 +37,7 @@ class ObjectBackend(Saving, Queries, Deleting, Leases, Watching, Checking):
         draw: Callable[[], Stamp],
         compress: bool = False,
         poll_s: float = POLL_S,
+        ciphers: Ciphers = NO_KEYS,
     ) -> None:
         """With `compress` objects are written as frames of zstd, else as lines; both are read.
 
@@ -47,6 +49,9 @@ class ObjectBackend(Saving, Queries, Deleting, Leases, Watching, Checking):
     def listen(self) -> ObjectListener:
         clock = self._storage.clock
         return ObjectListener(self._bucket.listen(poll_s=self._poll_s, clock=clock))
+
+    def rekey(self, after: str, *, limit: int) -> tuple[int, str | None]:
+        raise NotImplementedError
 
     def close(self) -> None:
         self._storage.close()

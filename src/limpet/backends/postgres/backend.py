@@ -28,6 +28,7 @@ from limpet.backends.sql.notes import good_note
 from limpet.backends.sql.tables import ScopeRow, Tables, verified, verified_note
 from limpet.core import commits
 from limpet.core.deltas.chain import ChainState
+from limpet.core.encryption import NO_KEYS, Ciphers
 from limpet.core.limits import CACHE_BYTES_MAX, LOCK_WAIT_S_MAX, RETRY_S_MAX
 from limpet.core.notes import note_of
 from limpet.core.rows import Row, info_of
@@ -66,9 +67,10 @@ class PostgresBackend(SqlBackend):
         notify: bool = True,
         poll_s: float = _POLL_S,
         cache_bytes_max: int = CACHE_BYTES_MAX,
+        ciphers: Ciphers = NO_KEYS,
     ) -> None:
         """Open a store in a database, creating its tables or bringing them up to date."""
-        super().__init__(cache_bytes_max)
+        super().__init__(cache_bytes_max, ciphers)
         notifies = notify and advisory_locks
         settings = Settings(schema, connections, lock_wait_s, retry_s, pooler, notifies)
         self._listens = notifies and not pooler

@@ -31,6 +31,7 @@ from limpet.backends.support.recent import Recent
 from limpet.core import commits
 from limpet.core.deltas.chain import is_whole_at_first
 from limpet.core.deltas.delta import diff
+from limpet.core.encryption import Ciphers
 from limpet.core.ids import SEQ_MAX, prefix_end, revision, seq_of
 from limpet.core.leases import claimed, renewed
 from limpet.core.notes import (
@@ -74,7 +75,8 @@ _MORE = 8  # times as many notes are read if too few of those that were read mat
 class SqlBackend:
     """A backend over tables. An engine adds how it runs transactions."""
 
-    def __init__(self, cache_bytes_max: int) -> None:
+    def __init__(self, cache_bytes_max: int, ciphers: Ciphers) -> None:
+        self._ciphers = ciphers
         # The last encoded state of each scope, so that the next one can be compared with it.
         self._cache: Recent[ScopeKey, LastBody] = Recent(cache_bytes_max, cache_cost)
         # Scopes of which this process made the last change.
@@ -341,6 +343,9 @@ class SqlBackend:
             while done is not None:
                 done = self._write(partial(fold_some, key=scope, done=done))
         return self._give_back()
+
+    def rekey(self, after: str, *, limit: int) -> tuple[int, str | None]:
+        raise NotImplementedError
 
     # Notes
 

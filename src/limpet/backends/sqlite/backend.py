@@ -28,6 +28,7 @@ from limpet.backends.sqlite.listen import SqliteListener
 from limpet.backends.sqlite.read_only import FileChanged, ReadOnlyFile
 from limpet.core import matching
 from limpet.core.deltas.chain import payload_of
+from limpet.core.encryption import NO_KEYS, Ciphers
 from limpet.core.limits import CACHE_BYTES_MAX, LOCK_WAIT_S_MAX
 from limpet.core.notes import NoteRow, written_note
 from limpet.core.rows import Row, info_of
@@ -56,9 +57,10 @@ class SqliteBackend(SqlBackend):
         synchronous: str = "full",
         cache_bytes_max: int = CACHE_BYTES_MAX,
         mode: str = "rw",
+        ciphers: Ciphers = NO_KEYS,
     ) -> None:
         """Open the file, creating it or bringing its tables up to date; with `ro` only read it."""
-        super().__init__(cache_bytes_max)
+        super().__init__(cache_bytes_max, ciphers)
         self._clock = clock
         file = ReadOnlyFile if mode == "ro" else SqliteFile
         self._file = file(path, clock=clock, lock_wait_s=lock_wait_s, synchronous=synchronous)

@@ -1,0 +1,329 @@
+"""Encryption of what is stored: AES-256-GCM, with a key for each prefix of session ids.
+
+Keys come as text, one to a line: 32 bytes in base64 or hex and, behind a space, the prefix of the
+sessions that it is for; without one it is for all others. The first key of a prefix encrypts, all
+of them decrypt. So a key is replaced by a new line above it, and the old line goes when nothing is
+encrypted with it any more. Without its key a session cannot be read again: that forgets it.
+
+What is encrypted begins with the byte 1, which nothing else that is stored begins with; the id of
+the key, which is the beginning of a hash of it; and a random nonce. It is bound to what it is
+`about`: to where it is stored, and to all that is stored beside it without being encrypted.
+Decrypted elsewhere, or beside something else, it is Corrupt.
+
+Each session has a key of its own, derived from that of its prefix. Labels and statuses have to be
+found, so a hash with a key stands for each of them: equal ones are seen to be equal.
+"""
+
+import base64
+import binascii
+import hashlib
+import hmac
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Protocol, TypeAlias
+
+from limpet.core.codec import checksum_of
+from limpet.errors import Corrupt, InvalidInput, Unsupported
+
+KEY_BYTES = 32
+_MARK = b"\x01"
+_ID_BYTES = 4
+_NONCE_BYTES = 12
+_HEADER_BYTES = len(_MARK) + _ID_BYTES
+_REREAD_S = 5.0  # an unknown key is asked for no more often
+_CIPHERS_MAX = 4096
+
+KeyText: TypeAlias = str | Callable[[], str]
+"""Keys as text, or what returns it; that is called again when a key is not known."""
+
+
+class Cipher(Protocol):
+    """Encrypts and decrypts what is stored of one session."""
+
+    def encrypt(self, data: bytes, about: bytes) -> bytes: ...
+
+    def decrypt(self, stored: bytes, about: bytes) -> bytes:
+        """Return what `encrypt` was given.
+
+        Raises:
+            Corrupt: it was changed, or stored elsewhere; its key is missing; or it is not
+                encrypted, and has to be.
+        """
+        ...
+
+    def is_current(self, stored: bytes) -> bool:
+        """Return whether it is encrypted with the key that `encrypt` uses."""
+        ...
+
+    def label(self, name: str, value: str) -> tuple[str, str]:
+        """Return a label as an index has it."""
+        ...
+
+    def labels(self, name: str, value: str) -> list[tuple[str, str]]:
+        """Return a label as an index may have it: with each of the keys."""
+        ...
+
+    def sum(self, data: bytes) -> int:
+        """Return a signed checksum of 64 bits that only a holder of the key can compute."""
+        ...
+
+    def has_sum(self, data: bytes, found: int) -> bool: ...
+
+
+class Ciphers(Protocol):
+    """The ciphers of a store. `encrypts` is False for a store without keys."""
+
+    @property
+    def encrypts(self) -> bool: ...
+
+    def of(self, session_id: str) -> Cipher:
+        """Return the cipher of a session.
+
+        Raises:
+            InvalidInput: there is no key for it.
+        """
+        ...
+
+    def labels(self, prefix: str, name: str, value: str) -> list[tuple[str, str]]:
+        """Return a label as the index may have it for any session that begins with `prefix`."""
+        ...
+
+
+class _Plain:
+    """The cipher of a store without keys."""
+
+    def encrypt(self, data: bytes, about: bytes) -> bytes:
+        return data
+
+    def decrypt(self, stored: bytes, about: bytes) -> bytes:
+        if stored.startswith(_MARK):
+            raise Corrupt(f"this is encrypted: open the store with keys=. key=`{key_id(stored)}`")
+        return stored
+
+    def is_current(self, stored: bytes) -> bool:
+        return not stored.startswith(_MARK)
+
+    def label(self, name: str, value: str) -> tuple[str, str]:
+        return name, value
+
+    def labels(self, name: str, value: str) -> list[tuple[str, str]]:
+        return [(name, value)]
+
+    def sum(self, data: bytes) -> int:
+        return checksum_of(data)
+
+    def has_sum(self, data: bytes, found: int) -> bool:
+        return checksum_of(data) == found
+
+
+PLAIN = _Plain()
+
+
+class _NoKeys:
+    encrypts = False
+
+    def of(self, session_id: str) -> Cipher:
+        return PLAIN
+
+    def labels(self, prefix: str, name: str, value: str) -> list[tuple[str, str]]:
+        return [(name, value)]
+
+
+NO_KEYS = _NoKeys()
+
+
+class _Key(NamedTuple):
+    id: bytes
+    secret: bytes
+
+    def __repr__(self) -> str:
+        return f"<key {self.id.hex()}>"
+
+
+class Keys:
+    """The keys of a store."""
+
+    encrypts = True
+
+    def __init__(
+        self,
+        given: KeyText,
+        *,
+        random: Callable[[int], bytes],
+        monotonic: Callable[[], float],
+        allow_plaintext: bool = False,
+    ) -> None:
+        """Read the keys. With `allow_plaintext` what is not encrypted can be read, too."""
+        try:
+            from cryptography.exceptions import InvalidTag
+            from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+        except ImportError:
+            raise Unsupported("keys need an extra: pip install 'limpet[encryption]'") from None
+        self.aes: Callable[[bytes], Any] = AESGCM
+        self.invalid: type[Exception] = InvalidTag
+        self.random = random
+        self.allow_plaintext = allow_plaintext
+        self._given = given
+        self._monotonic = monotonic
+        self._read_at = monotonic()
+        self._rings = parse_keys(_text_of(given))
+        self._ciphers: dict[str, _SessionCipher] = {}
+
+    def of(self, session_id: str) -> Cipher:
+        return self.session(session_id)
+
+    def session(self, session_id: str) -> "_SessionCipher":
+        found = self._ciphers.get(session_id)
+        if found is None:
+            prefix = max(filter(session_id.startswith, self._rings), key=len, default=None)
+            if prefix is None:
+                raise InvalidInput(
+                    "there is no key for this session: add one for its prefix, or one without. "
+                    f"session=`{session_id}`"
+                )
+            if len(self._ciphers) >= _CIPHERS_MAX:
+                self._ciphers = {}
+            found = self._ciphers[session_id] = _SessionCipher(
+                self, session_id, self._rings[prefix]
+            )
+        return found
+
+    def labels(self, prefix: str, name: str, value: str) -> list[tuple[str, str]]:
+        rings = [ring for each, ring in self._rings.items() if each.startswith(prefix)]
+        above = max(filter(prefix.startswith, self._rings), key=len, default=None)
+        if above is not None and above != prefix:
+            rings.append(self._rings[above])
+        found = [_hashed(key, name, value) for ring in rings for key in ring]
+        return [*found, (name, value)] if self.allow_plaintext else found
+
+    def reread(self) -> bool:
+        """Read the keys again, unless that was just done; return whether they are others now."""
+        if not callable(self._given) or self._monotonic() - self._read_at < _REREAD_S:
+            return False
+        self._read_at = self._monotonic()
+        rings = parse_keys(_text_of(self._given))
+        is_new = rings != self._rings
+        if is_new:
+            self._rings, self._ciphers = rings, {}
+        return is_new
+
+
+class _SessionCipher:
+    def __init__(self, keys: Keys, session_id: str, ring: tuple[_Key, ...]) -> None:
+        self._keys = keys
+        self._session_id = session_id
+        self._ring = ring
+        self._header = _MARK + ring[0].id
+        self._aes = {key.id: keys.aes(self._derived(key, b"data")) for key in ring}
+        self._sum_keys = [self._derived(key, b"sum") for key in ring]
+
+    def _derived(self, key: _Key, purpose: bytes) -> bytes:
+        about = b"limpet 1 %s\0%s" % (purpose, self._session_id.encode())
+        return hmac.digest(key.secret, about, "sha256")
+
+    def encrypt(self, data: bytes, about: bytes) -> bytes:
+        header, nonce = self._header, self._keys.random(_NONCE_BYTES)
+        sealed: bytes = self._aes[header[1:]].encrypt(nonce, data, header + about)
+        return b"%b%b%b" % (header, nonce, sealed)
+
+    def decrypt(self, stored: bytes, about: bytes) -> bytes:
+        header = stored[:_HEADER_BYTES]
+        if not header.startswith(_MARK):
+            if self._keys.allow_plaintext:
+                return stored
+            raise Corrupt("this is not encrypted, and the store has keys: run `limpet rekey`")
+        aes = self._aes.get(header[1:])
+        if aes is None:
+            if self._keys.reread():
+                return self._keys.session(self._session_id).decrypt(stored, about)
+            raise Corrupt(f"the key of what is stored is not given. key=`{key_id(stored)}`")
+        at = _HEADER_BYTES + _NONCE_BYTES
+        try:
+            data: bytes = aes.decrypt(stored[_HEADER_BYTES:at], stored[at:], header + about)
+        except (ValueError, self._keys.invalid):
+            raise Corrupt(
+                "what is stored was changed, or belongs elsewhere: it does not decrypt. "
+                f"key=`{key_id(stored)}`"
+            ) from None
+        return data
+
+    def is_current(self, stored: bytes) -> bool:
+        return stored.startswith(self._header)
+
+    def label(self, name: str, value: str) -> tuple[str, str]:
+        return _hashed(self._ring[0], name, value)
+
+    def labels(self, name: str, value: str) -> list[tuple[str, str]]:
+        found = [_hashed(key, name, value) for key in self._ring]
+        return [*found, (name, value)] if self._keys.allow_plaintext else found
+
+    def sum(self, data: bytes) -> int:
+        return _sum(self._sum_keys[0], data)
+
+    def has_sum(self, data: bytes, found: int) -> bool:
+        if any(_sum(key, data) == found for key in self._sum_keys):
+            return True
+        if self._keys.allow_plaintext and checksum_of(data) == found:
+            return True
+        return self._keys.reread() and self._keys.session(self._session_id).has_sum(data, found)
+
+
+def _hashed(key: _Key, name: str, value: str) -> tuple[str, str]:
+    """Return a label of which only equality is seen; its name is part of both texts."""
+    secret = hmac.digest(key.secret, b"limpet 1 labels", "sha256")
+    texts = (name.encode(), b"%d:%b%b" % (len(name), name.encode(), value.encode()))
+    digests = (hashlib.blake2b(each, key=secret, digest_size=12) for each in texts)
+    first, second = (base64.urlsafe_b64encode(each.digest()).decode() for each in digests)
+    return first, second
+
+
+def _sum(key: bytes, data: bytes) -> int:
+    digest = hashlib.blake2b(data, key=key, digest_size=8).digest()
+    return int.from_bytes(digest, signed=True)
+
+
+def key_id(stored: bytes) -> str:
+    """Return the id of the key that something is encrypted with, for people to read."""
+    return stored[len(_MARK) : _HEADER_BYTES].hex()
+
+
+def _text_of(given: KeyText) -> str:
+    text = given() if callable(given) else given
+    if not isinstance(text, str):
+        raise InvalidInput(f"keys must be text, or return it. type=`{type(text).__name__}`")
+    return text
+
+
+def parse_keys(text: str) -> Mapping[str, tuple[_Key, ...]]:
+    """Return the keys of each prefix. Lines that begin with `#`, and empty ones, are left out.
+
+    Raises:
+        InvalidInput: a line is not a key; the message has its number and nothing else of it.
+    """
+    rings: dict[str, tuple[_Key, ...]] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        written, _, prefix = line.strip().partition(" ")
+        if not written or written.startswith("#"):
+            continue
+        try:
+            secret = _decoded(written)
+        except (ValueError, binascii.Error):
+            secret = b""
+        if len(secret) != KEY_BYTES:
+            raise InvalidInput(
+                f"a key has {KEY_BYTES} bytes in base64 or hex: `openssl rand -base64 32` makes "
+                f"one. line=`{number}`"
+            )
+        key = _Key(hashlib.sha256(b"limpet 1 id" + secret).digest()[:_ID_BYTES], secret)
+        ring = rings.get(prefix.strip(), ())
+        if any(each.id == key.id for each in ring):
+            raise InvalidInput(f"the same key is there twice. line=`{number}`")
+        rings[prefix.strip()] = (*ring, key)
+    if not rings:
+        raise InvalidInput("keys are given, and there is none in them")
+    return rings
+
+
+def _decoded(written: str) -> bytes:
+    if len(written) == 2 * KEY_BYTES:
+        return bytes.fromhex(written)
+    return base64.b64decode(written.replace("-", "+").replace("_", "/"), validate=True)
