@@ -8,7 +8,7 @@ changed the scope last and two for others; a load is one.
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import psycopg
 
@@ -25,7 +25,15 @@ from limpet.backends.sql.backend import SqlBackend
 from limpet.backends.sql.commit import LastBody, PreparedDelta, apply_commit
 from limpet.backends.sql.continuing import KnownScope, known_scope
 from limpet.backends.sql.notes import good_note
-from limpet.backends.sql.tables import ScopeRow, Tables, verified, verified_note
+from limpet.backends.sql.tables import (
+    NOTE_COLUMNS,
+    SNAPSHOT_COLUMNS,
+    ScopeRow,
+    Tables,
+    check_scope,
+    note_of_scope,
+    verified,
+)
 from limpet.core import commits
 from limpet.core.deltas.chain import ChainState
 from limpet.core.encryption import NO_KEYS, Ciphers
@@ -100,25 +108,31 @@ class PostgresBackend(SqlBackend):
     def _write_note(
         self, scope: ScopeKey, action: Callable[[PostgresTables], T], lost: Lost[T] | None = None
     ) -> T:
-        def write(tables: PostgresTables) -> tuple[T, ScopeRow | None, bytes | None]:
+        def write(tables: PostgresTables) -> tuple[T, ScopeRow | None, ScopeRow | None]:
             return action(tables), tables.found, tables.left
 
         def write_and_remember() -> T:
-            before: Lost[tuple[T, ScopeRow | None, bytes | None]] | None = None
+            before: Lost[tuple[T, ScopeRow | None, ScopeRow | None]] | None = None
             if lost is not None:
                 before = Lost(lost.trace, (lost.result, None, None))
-            result, found, stamps = self._server.write(write, before)
-            if found is not None and stamps is not None:
-                self._remember_stamps(scope, found.stamps, stamps)
+            result, found, left = self._server.write(write, before)
+            if found is not None and left is not None:
+                self._remember_stamps(scope, found, left)
             return result
 
         return self._server.queued(scope, write_and_remember)
 
-    def _remember_stamps(self, scope: ScopeKey, before: bytes, stamps: bytes) -> None:
-        """Remember a stamp of our own, so that the next save of this process is one statement."""
+    def _remember_stamps(self, scope: ScopeKey, before: ScopeRow, left: ScopeRow) -> None:
+        """Remember a change of our own, so that the next save of this process is one statement."""
         known = self._known_scopes.get(scope)
-        if known is not None and known.scope.stamps == before:
-            moved = known.scope._replace(stamps=stamps)
+        found = (before.stamps, before.checksum)
+        if known is not None and (known.scope.stamps, known.scope.checksum) == found:
+            moved = known.scope._replace(
+                lease_owner=left.lease_owner,
+                lease_until=left.lease_until,
+                checksum=left.checksum,
+                stamps=left.stamps,
+            )
             self._known_scopes.put(scope, known._replace(scope=moved))
 
     def _write_lease(self, scope: ScopeKey, action: Callable[[Tables], T]) -> T:
@@ -200,7 +214,8 @@ class PostgresBackend(SqlBackend):
                 return self._write_note(scope, remove)
             count = found[0]
             if count:
-                self._remember_stamps(scope, before, stamps)
+                left = known.scope._replace(stamps=stamps)
+                self._remember_stamps(scope, known.scope, left)
             return count
 
         return self._server.queued(scope, remove_in_one)
@@ -229,7 +244,7 @@ class PostgresBackend(SqlBackend):
         if len(ids) == 1:
             name, asked = "read_snapshot", {**scope._asdict(), "id": ids[0]}
         rows = self._query(lambda tables: tables.transaction.all(name, asked))
-        read = ReadSnapshots(rows)
+        read = ReadSnapshots(scope, rows)
         tops = [read.head()] if ids == [None] else [read.named(each or "") for each in ids]
         found: list[Found] = []
         for top in tops:
@@ -245,7 +260,10 @@ class PostgresBackend(SqlBackend):
             return super().read_info(scope, None)
         asked = {**scope._asdict(), "id": snapshot_id}
         found = self._query(lambda tables: tables.transaction.one("snapshot_info", asked))
-        return None if found is None else info_of(scope, verified(found))
+        if found is None:
+            return None
+        check_scope(scope, found[SNAPSHOT_COLUMNS + len(scope) :])
+        return info_of(scope, verified(found))
 
     def list_notes(
         self,
@@ -262,15 +280,19 @@ class PostgresBackend(SqlBackend):
         def named(tables: Tables) -> list[Note]:
             each_of = [{**asked, "on": each, "name": name} for each in on_ids]
             rows = (tables.transaction.one("note_in_scope", each) for each in each_of)
-            found = [verified_note(row) for row in rows if row is not None]
+            found = [note_of_scope(scope, row) for row in rows if row is not None]
             return [note_of(row) for row in found[:limit]]
 
         def listed(tables: Tables) -> list[Note]:
+            def take(columns: tuple[Any, ...]) -> Note | None:
+                check_scope(scope, columns[NOTE_COLUMNS:])
+                return good_note(columns)
+
             page: list[Note] = []
             behind = after
             for start in range(0, len(on_ids), _IDS_MAX):
                 values = {**asked, "ons": on_ids[start : start + _IDS_MAX], "after": behind}
-                page += tables.transaction.page("list_notes", values, good_note, limit - len(page))
+                page += tables.transaction.page("list_notes", values, take, limit - len(page))
                 if len(page) >= limit:
                     break
                 behind = ""

@@ -8,13 +8,21 @@ from typing import Any
 
 from limpet.backends.postgres.transaction import Cursor, PostgresTransaction
 from limpet.backends.sql.bodies import Bodies, in_order, typed
-from limpet.backends.sql.tables import SNAPSHOT_COLUMNS, of_size, verified
+from limpet.backends.sql.tables import (
+    SCOPE_SUM_COLUMNS,
+    SNAPSHOT_COLUMNS,
+    check_scope,
+    of_size,
+    verified,
+)
 from limpet.core.deltas.chain import BodyRow, Chains, ChainState
 from limpet.core.rows import Row
 from limpet.errors import Corrupt
+from limpet.model import ScopeKey
 
 _MANY = 3
 _SCOPE_PK, _HEAD_SEQ = SNAPSHOT_COLUMNS - 1, SNAPSHOT_COLUMNS
+_BODY = _SCOPE_PK + SCOPE_SUM_COLUMNS
 
 
 class PostgresBodies(Bodies):
@@ -130,12 +138,14 @@ class PostgresBodies(Bodies):
 class ReadSnapshots:
     """The snapshots of one answer of `read_snapshot` or `read_snapshots`, with their states.
 
-    A row of it has a snapshot, the head of its scope, and a body; or a body alone.
+    A row of it has a snapshot, the summed columns of its scope, and a body; or a body alone.
     """
 
-    def __init__(self, rows: Sequence[tuple[Any, ...]]) -> None:
+    def __init__(self, scope: ScopeKey, rows: Sequence[tuple[Any, ...]]) -> None:
         self._tops = [row for row in rows if row[_SCOPE_PK] is not None]
-        bodies = (row[_HEAD_SEQ + 1 :] for row in rows)
+        if self._tops:
+            check_scope(scope, self._tops[0][_SCOPE_PK:_BODY])
+        bodies = (row[_BODY:] for row in rows)
         self._bodies = {body[0]: typed(body) for body in bodies if body[0] is not None}
         self._chains = Chains()
         self.head_seq: int | None = self._tops[0][_HEAD_SEQ] if self._tops else None

@@ -14,18 +14,20 @@ from typing import Any, TypeVar
 
 import orjson
 
-from limpet.backends.sql.check_rows import damage_of
+from limpet.backends.sql.check_rows import damage_of, unlisted_scopes
 from limpet.backends.sql.commit import LastBody, PreparedDelta, cache_cost
 from limpet.backends.sql.continuing import KNOWN_SCOPES_BYTES_MAX, Continued, KnownScope
 from limpet.backends.sql.folding import FoldedUpTo, fold_some, unfolded_scopes
-from limpet.backends.sql.listed import age_of, head_of, name_of, ref_of, scope_info_of, scope_key_of
+from limpet.backends.sql.listed import age_of, head_of, name_of, ref_of, scope_info_of, session_of
 from limpet.backends.sql.notes import change_notes, good_note, reader_of
 from limpet.backends.sql.tables import (
+    SNAPSHOT_COLUMNS,
     ScopeRow,
     Tables,
     is_text,
+    listed_scope,
+    note_of_scope,
     verified,
-    verified_note,
 )
 from limpet.backends.support.recent import Recent
 from limpet.core import commits
@@ -202,7 +204,7 @@ class SqlBackend:
     def list_sessions(self, *, prefix: str, after: str, limit: int) -> list[str]:
         values = {"low": prefix, "high": prefix_end(prefix), "after": after}
         found = self._query(
-            lambda tables: tables.transaction.page("list_sessions", values, name_of, limit)
+            lambda tables: tables.transaction.page("list_sessions", values, session_of, limit)
         )
         _check_order([after, *found], "sessions")
         return found
@@ -269,9 +271,9 @@ class SqlBackend:
                 tables.remove_notes_on(found, each)
                 if seq is not None:
                     tables.remove(found, seq)
-                    tables.uncover(found, seq)
                     dead[seq] = size
             if dead:
+                tables.uncover(found, dead)
                 tables.remove_bodies(found, dead)
             return Pruned(len(dead), sum(dead.values()))
 
@@ -281,9 +283,11 @@ class SqlBackend:
         self, scope: ScopeKey, *, expect: Expect = ANY, fence: str | None = None
     ) -> int:
         def write(tables: Tables) -> int:
-            found = tables.scope_to_change(scope)
+            # Without conditions, damage to the scope or its head does not matter.
+            is_sound = expect is not ANY or fence is not None
+            found = tables.scope_to_change(scope, is_sound=is_sound)
             commits.check_fence(fence, None if found is None else found.fence, scope)
-            if expect is not ANY:  # without, damage to the head does not matter
+            if expect is not ANY:
                 commits.check_expect(expect, None if found is None else tables.head(found), scope)
             if found is None:
                 return 0
@@ -387,14 +391,14 @@ class SqlBackend:
         if len(names) == 1:
             one = {**asked, "name": names[0]}
             row = self._first_row("note_in_scope", one)
-            return [] if row is None else [found_note(scope, verified_note(row))]
+            return [] if row is None else [found_note(scope, note_of_scope(scope, row))]
 
         def read(tables: Tables) -> list[Any]:
             several = tables.transaction.many(names)
             return tables.transaction.all("notes_in_scope", {**asked, "names": several})
 
         found = {row[1]: row for row in self._one_by_one(read)}
-        rows = [verified_note(found[name]) for name in names if name in found]
+        rows = [note_of_scope(scope, found[name]) for name in names if name in found]
         return [found_note(scope, row) for row in rows]
 
     def find_notes(self, query: NoteQuery, *, limit: int) -> list[FoundNote]:
@@ -433,7 +437,7 @@ class SqlBackend:
         return self._read(lambda tables: list(damage_of(tables, scope)))
 
     def list_unlisted(self) -> list[Finding]:
-        return []
+        return self._read(lambda tables: list(unlisted_scopes(tables)))
 
     def write_note(self, write: NoteWrite) -> Note:
         (row,) = self._change_notes([write])
@@ -539,8 +543,13 @@ def _matches(tables: Tables, query: Query, limit: int) -> list[SnapshotInfo]:
     else:
         name = "history_of_sessions"
 
+    scopes: dict[Any, ScopeKey | None] = {}  # many rows are of the same
+
     def take(columns: Any) -> SnapshotInfo | None:
-        key = scope_key_of(columns)
+        owner = columns[SNAPSHOT_COLUMNS:]
+        if owner not in scopes:
+            scopes[owner] = query.scope or listed_scope(owner)
+        key = scopes[owner]
         if key is None:
             return None
         try:

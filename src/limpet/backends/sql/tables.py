@@ -14,7 +14,15 @@ from limpet.core import codec
 from limpet.core.deltas.chain import BodyRow, ChainState, parse_chain_state
 from limpet.core.leases import LeaseRow
 from limpet.core.notes import NoteRow, note_checksum, squeezed, unsqueezed, verify_note
-from limpet.core.rows import EMPTY, Row, row_checksum, verify_row
+from limpet.core.rows import (
+    EMPTY,
+    Row,
+    is_scope_sound,
+    row_checksum,
+    scope_checksum,
+    session_checksum,
+    verify_row,
+)
 from limpet.errors import Corrupt
 from limpet.model import ScopeKey, SnapshotRef
 from limpet.protocol import Commit, Stamp
@@ -31,14 +39,17 @@ _SCOPE_TYPES: tuple[tuple[type, ...], ...] = (
     (int,),  # next_seq
     (str,),  # floor
     (str, NoneType),  # fence
-    (bytes, NoneType),  # codec
-    (int, NoneType),  # fork_group
-    (bytes,),  # stamps
     (str, NoneType),  # lease_owner
     (int, NoneType),  # lease_until
+    (int, NoneType),  # fork_group
+    (int, NoneType),  # checksum
+    (bytes, NoneType),  # codec
+    (bytes,),  # stamps
     (int, NoneType),  # now
 )
 _SCOPE_COLUMNS = len(_SCOPE_TYPES)
+SUMMED_COLUMNS = 9  # the first, which the checksum covers
+SCOPE_SUM_COLUMNS = SUMMED_COLUMNS + 1  # with the checksum, just behind them
 _sound_types: set[tuple[type, ...]] = set()
 _NOT_READ = (None,) * 7  # by the statement `scope`: the last seq, its time, a body
 
@@ -50,17 +61,19 @@ NotePlace: TypeAlias = tuple[str, str]
 class ScopeRow(NamedTuple):
     """A row of `scopes`, and what the statements `scope` and `scope_to_commit` read with it."""
 
+    key: ScopeKey
     pk: int
     head_seq: int | None = None
     tip_seq: int | None = None
     next_seq: int = 1
     floor: str = ""
     fence: str | None = None
-    codec: bytes | None = None
-    fork_group: int | None = None  # column `family`: of scopes that may share states
-    stamps: bytes = b""  # the nonces of its last changes
     lease_owner: str | None = None
     lease_until: int | None = None
+    fork_group: int | None = None  # column `family`: of scopes that may share states
+    checksum: int | None = None  # over all before it
+    codec: bytes | None = None
+    stamps: bytes = b""  # the nonces of its last changes
     now: int | None = None  # the clock of the server
     # Its head, not verified yet.
     shown: Row | None = None
@@ -76,6 +89,12 @@ class ScopeRow(NamedTuple):
         """What it remembers of the body it stored last."""
         return parse_chain_state(self.codec, self.pk)
 
+    def summed(self) -> "ScopeRow":
+        """Return it with its right checksum, to be written."""
+        checksum = scope_checksum(self.key, self[1 : 1 + SUMMED_COLUMNS])
+        columns = (*self[: 1 + SUMMED_COLUMNS], checksum, *self[2 + SUMMED_COLUMNS :])
+        return ScopeRow._make(columns)
+
     @property
     def lease(self) -> LeaseRow | None:
         if self.fence is None:
@@ -83,22 +102,42 @@ class ScopeRow(NamedTuple):
         return LeaseRow(self.fence, self.lease_owner or "", self.lease_until or 0)
 
 
-def scope_row(columns: tuple[Any, ...]) -> ScopeRow:
+def scope_row(key: ScopeKey, columns: tuple[Any, ...], *, is_sound: bool = True) -> ScopeRow:
     """Return a scope from the columns of `scope`, or of `scope_to_commit`, which has more.
 
-    The row has no checksum: damage shows only where a value cannot be what was stored.
+    Without `is_sound` it may be damaged: only its key is used, to delete it.
     """
-    found = tuple(map(type, columns[:_SCOPE_COLUMNS]))
-    if found not in _sound_types:
-        if not all(map(tuple.__contains__, _SCOPE_TYPES, found)):
-            raise Corrupt(f"the row of a scope is damaged: run `limpet check`. pk=`{columns[0]}`")
-        _sound_types.add(found)
+    if is_sound or type(columns[0]) is not int:
+        check_scope(key, columns)
     head = columns[_SCOPE_COLUMNS:]
     shown = None if head[0] is None else Row._make(head[:_ROW_COLUMNS])
     last_seq, last_saved_at, *top = head[_ROW_COLUMNS + 1 :] or _NOT_READ
     body = None if top[0] is None else BodyRow._make(top)
     facts = (shown, head[_ROW_COLUMNS], last_seq, last_saved_at, body)
-    return ScopeRow._make((*columns[:_SCOPE_COLUMNS], *facts))
+    return ScopeRow._make((key, *columns[:_SCOPE_COLUMNS], *facts))
+
+
+def check_scope(key: ScopeKey, columns: tuple[Any, ...]) -> None:
+    """Raise Corrupt unless the columns, all of a scope or the summed ones, are what was stored."""
+    found = tuple(map(type, columns[:_SCOPE_COLUMNS]))
+    if found not in _sound_types:
+        if not all(map(tuple.__contains__, _SCOPE_TYPES, found)):
+            raise Corrupt(f"the row of a scope is damaged: run `limpet check`. pk=`{columns[0]}`")
+        _sound_types.add(found)
+    if not is_scope_sound(key, columns[:SUMMED_COLUMNS], columns[SUMMED_COLUMNS]):
+        raise Corrupt(
+            f"the row of a scope fails its checksum: run `limpet check`. pk=`{columns[0]}`"
+        )
+
+
+def listed_scope(columns: tuple[Any, ...]) -> ScopeKey | None:
+    """Return the name of a scope, which comes before its summed columns; None if it is damaged."""
+    try:
+        key = ScopeKey._make(columns[:3])
+        check_scope(key, columns[3:])
+    except Corrupt:
+        return None
+    return key if is_text(*key) else None  # an old row has no checksum
 
 
 class Tables:
@@ -112,16 +151,16 @@ class Tables:
 
     # Scopes
 
-    def scope(self, key: ScopeKey) -> ScopeRow | None:
+    def scope(self, key: ScopeKey, *, is_sound: bool = True) -> ScopeRow | None:
         found = self.transaction.one("scope", key._asdict())
-        return None if found is None else scope_row(found)
+        return None if found is None else scope_row(key, found, is_sound=is_sound)
 
-    def scope_to_change(self, key: ScopeKey) -> ScopeRow | None:
+    def scope_to_change(self, key: ScopeKey, *, is_sound: bool = True) -> ScopeRow | None:
         """Return a scope that no other writer changes before this transaction ends.
 
-        Nor does any change what builds on its states.
+        Nor does any change what builds on its states. Without `is_sound` it may be damaged.
         """
-        return self.scope(key)
+        return self.scope(key, is_sound=is_sound)
 
     def scope_to_note(self, key: ScopeKey) -> ScopeRow | None:
         """Return a scope whose notes no other writer changes before this transaction ends."""
@@ -152,11 +191,14 @@ class Tables:
         found = self.transaction.one("scope_and_note", asked)
         if found is None:
             return None, None
-        pk, fence, is_there, *columns = found
-        if type(pk) is not int or not isinstance(fence, str | None):
-            raise Corrupt(f"the row of a scope is damaged: run `limpet check`. pk=`{pk}`")
-        note = _note_named(on, name, (*columns, pk)) if is_there else None
-        return ScopeRow(pk, fence=fence), note
+        summed, is_there, note = (
+            found[:SCOPE_SUM_COLUMNS],
+            found[SCOPE_SUM_COLUMNS],
+            found[SCOPE_SUM_COLUMNS + 1 :],
+        )
+        check_scope(key, summed)
+        row = _note_named(on, name, (*note, summed[0])) if is_there else None
+        return ScopeRow(key, *summed), row
 
     def scope_to_fork(self, key: ScopeKey) -> ScopeRow | None:
         """Return a scope from which a fork may begin: its states stay until it has."""
@@ -170,7 +212,7 @@ class Tables:
     def scope_and_head(self, key: ScopeKey) -> ScopeRow | None:
         """Return a scope with its head, also the state of that if it is not large."""
         found = self.transaction.one("scope_to_commit", key._asdict())
-        return None if found is None else scope_row(found)
+        return None if found is None else scope_row(key, found)
 
     def scope_to_commit(self, commit: Commit) -> ScopeRow | None:
         """Return a scope with all that a commit needs to know."""
@@ -184,16 +226,23 @@ class Tables:
         return scope
 
     def add_scope(self, key: ScopeKey) -> ScopeRow:
-        self.transaction.do("add_session", key._asdict())
+        """Add a scope. Its checksum is stored with the next change of its row, which must come."""
+        add_session(self.transaction, key.session_id)
         ((pk,),) = self.transaction.all("add_scope", key._asdict())
         found = self.scope(key)
         if found is None or found.pk != pk:
             raise Corrupt("the index of scopes does not lead to a new one: run `limpet check`")
-        return ScopeRow(pk)
+        return ScopeRow(key, pk)
+
+    def add_scope_for_notes(self, key: ScopeKey) -> ScopeRow:
+        scope = self.add_scope(key).summed()
+        self.transaction.do("sum_scope", (scope.checksum, scope.pk))
+        return scope
 
     def move_scope(self, scope: ScopeRow) -> None:
         """Store the columns of a scope that a commit may change."""
-        self.transaction.do("move_scope", (*scope[1:5], scope.codec, scope.pk))
+        scope = scope.summed()
+        self.transaction.do("move_scope", moved_values(scope))
         self._remember(scope)
 
     def _remember(self, scope: ScopeRow) -> None:
@@ -209,8 +258,12 @@ class Tables:
             return True
         return self.transaction.one("has_notes", (scope.pk,)) is not None
 
-    def uncover(self, scope: ScopeRow, removed: int) -> None:
-        self.transaction.do("uncover", {"pk": scope.pk, "seq": removed})
+    def uncover(self, scope: ScopeRow, removed: Collection[int]) -> None:
+        """Make the newest kept snapshot the tip, and the head if that was removed."""
+        (tip_seq,) = self.transaction.one("newest_kept", (scope.pk,))
+        head_seq = tip_seq if scope.head_seq in removed else scope.head_seq
+        left = scope._replace(head_seq=head_seq, tip_seq=tip_seq).summed()
+        self.transaction.do("uncover", (head_seq, tip_seq, left.checksum, scope.pk))
 
     def detach(self, pk: int, what: str) -> None:
         """Make sure that no state outside a `scope` or its `session` builds on one of its own."""
@@ -238,8 +291,11 @@ class Tables:
     def remove_empty_session(self, session_id: str) -> None:
         self.transaction.do("remove_empty_session", (session_id,))
 
-    def put_lease(self, scope: ScopeRow, lease: LeaseRow | None) -> None:
-        self.transaction.do("put_lease", (*(lease or (None, None, None)), scope.pk))
+    def put_lease(self, scope: ScopeRow, lease: LeaseRow | None) -> ScopeRow:
+        fence, owner, until = lease or (None, None, None)
+        left = scope._replace(fence=fence, lease_owner=owner, lease_until=until).summed()
+        self.transaction.do("put_lease", (fence, owner, until, left.checksum, scope.pk))
+        return left
 
     # Snapshots
 
@@ -369,6 +425,20 @@ class Tables:
         self.transaction.do("remove_notes_on", {"pk": scope.pk, "on": on})
 
 
+def add_session(transaction: Transaction, session_id: str) -> None:
+    for (pk,) in transaction.all("add_session", {"session_id": session_id}):  # unless it is there
+        sum_session(transaction, session_id, pk)
+
+
+def sum_session(transaction: Transaction, session_id: str, pk: int) -> None:
+    transaction.do("sum_session", (session_checksum(session_id, pk), pk))
+
+
+def moved_values(scope: ScopeRow) -> tuple[Any, ...]:
+    """Return what a commit may change in the row of a scope."""
+    return (*scope[2:6], scope.checksum, scope.codec, scope.pk)
+
+
 def _note_named(on: str, name: str, columns: tuple[Any, ...]) -> NoteRow:
     row = verified_note(columns)
     if (row.on, row.name) != (on, name):
@@ -441,6 +511,12 @@ def verified_note(columns: tuple[Any, ...]) -> NoteRow:
     row = verify_note(NoteRow._make(columns[:_NOTE_ROW_COLUMNS]), columns[7], columns[6])
     value = unsqueezed(row.value)
     return row if value is row.value else row._replace(value=value)
+
+
+def note_of_scope(key: ScopeKey, columns: tuple[Any, ...]) -> NoteRow:
+    """Return a note from its columns, which are followed by the summed ones of its scope."""
+    check_scope(key, columns[NOTE_COLUMNS:])
+    return verified_note(columns)
 
 
 def is_text(*names: str) -> bool:
