@@ -8,7 +8,7 @@ from typing import Any
 
 from limpet.backends.postgres.transaction import Cursor, PostgresTransaction
 from limpet.backends.sql.bodies import Bodies, in_order, typed
-from limpet.backends.sql.tables import SNAPSHOT_COLUMNS, of_size, verified
+from limpet.backends.sql.tables import SNAPSHOT_COLUMNS, verified
 from limpet.core.deltas.chain import BodyRow, Chains, ChainState
 from limpet.core.rows import Row
 from limpet.errors import Corrupt
@@ -157,4 +157,4 @@ class ReadSnapshots:
         while at is not None and at in self._bodies and len(chain) < len(self._bodies):
             chain.append(self._bodies[at])
             at = None if at in self._chains else chain[-1].base
-        return of_size(row, self._chains.read(chain))
+        return self._chains.read(chain, row.size)
