@@ -26,7 +26,7 @@ from functools import partial
 from itertools import islice, starmap
 from math import isfinite
 from operator import length_hint
-from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, NamedTuple, NoReturn, Protocol, TypeAlias, TypeVar
 
 import orjson
 import xxhash
@@ -276,7 +276,7 @@ def decode(encoded: bytes) -> JSON:
     """
     try:
         if encoded.startswith(_WIDE):
-            return json.loads(encoded, parse_constant=_refuse_constant)
+            return json.loads(encoded, parse_constant=_refuse_constant, parse_float=_finite)
         return orjson.loads(encoded)
     except (ValueError, RecursionError) as cause:
         raise Corrupt(f"stored bytes are not JSON. bytes=`{len(encoded)}`") from cause
@@ -292,8 +292,13 @@ def decode_foreign(encoded: bytes) -> JSON:
     return decode(_WIDE + encoded if _LONG in encoded.translate(_DIGITS) else encoded)
 
 
-def _refuse_constant(name: str) -> None:
+def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    return number if isfinite(number) else _refuse_constant(digits)
 
 
 def _written(plain: JSON, wide: bool) -> bytes:

@@ -22,7 +22,7 @@ from limpet.api.verbs import Ask, Steps, Work
 from limpet.compat.langgraph.store import records
 from limpet.compat.langgraph.store.records import KIND, SCOPE_ID, Stored
 from limpet.compat.langgraph.store.semantic import Index, packed, ranked
-from limpet.core import codec, limits, matching
+from limpet.core import limits, matching
 from limpet.errors import Conflict, InvalidInput
 from limpet.model import ScopeKey
 from limpet.protocol import Backend, FoundNote, NoteChange, NoteQuery
@@ -239,7 +239,6 @@ def _search_of(context: StoreContext, op: SearchOp, embed: Embed | None) -> Step
     pattern: Any = None
     if op.filter:
         pattern = {"value": dict(op.filter)}
-        codec.encode(pattern, what="filter", bytes_max=limits.METADATA_BYTES_MAX)  # JSON, not deep
         matching.check(pattern)
     under = records.session_id_of(op.namespace_prefix)
     vector = None
