@@ -132,7 +132,9 @@ def test_a_bomb_in_a_real_file_stops_only_its_own_snapshot(tmp_path: Path) -> No
         )
     db.close()
     with limpet.open(f"sqlite:///{path}") as store:
-        assert store.scope("good").load().state == {"n": 1}
+        good = store.scope("good").load()
+        assert good is not None
+        assert good.state == {"n": 1}
         with pytest.raises(Corrupt, match="too large"):
             store.scope("bad").load()
         assert list(store.check())

@@ -8,7 +8,7 @@ import pytest
 import limpet
 from limpet import Corrupt, InvalidInput, LimpetError
 from limpet.backends.objects import objects
-from limpet.core import codec, notes
+from limpet.core import codec, notes, prepare
 from limpet.portable.records import LineReader
 from limpet.protocol import Commit
 from tests.cli.conftest import Command, command  # noqa: F401
@@ -59,8 +59,8 @@ def test_of_a_key_that_occurs_twice_the_last_counts() -> None:
 
 def committed(store: limpet.Store, body: bytes) -> None:
     """Save a body that was not encoded by us, as a hostile writer can."""
-    plain = limpet.core.prepare.save(
-        limpet.ScopeKey("deep", "main", "session"),
+    plain = prepare.save(
+        store.scope("deep").key,
         {},
         stamp=store.driver.tools.draw(),
         state_bytes_max=2**20,

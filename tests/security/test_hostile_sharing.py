@@ -86,13 +86,21 @@ def test_what_integrations_convert_themselves_is_bounded() -> None:
         """
         from limpet.compat.agentos.mapping import patch_of
         from limpet.compat.json_files import dump_indented
-        from limpet.compat.langgraph import LimpetStore
+        from langchain_core.messages import HumanMessage
+        from limpet.compat.langgraph import LimpetSaver, LimpetStore
 
         value = bomb(30, 1)
         bad = limpet.InvalidInput
         refused(bad, lambda: dump_indented(bomb(12, 1), what="file"))
         refused(bad, lambda: patch_of({"scratch": {"x": bomb(12, 1)}}))
         with limpet.open("memory:") as store:
+            saver = LimpetSaver(store)
+            message = HumanMessage("x", additional_kwargs={"x": value})
+            for held in (value, {"x": value}, [message], (1, value), {1: value}):
+                checkpoint = {"v": 4, "id": "1f0", "ts": "", "versions_seen": {}}
+                checkpoint |= {"channel_values": {"x": held}, "channel_versions": {"x": 1}}
+                at = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
+                refused(bad, lambda: saver.put(at, checkpoint, {}, {"x": 1}))
             items = LimpetStore(store)
             refused(bad, lambda: items.search((), filter={"x": value}))
             refused(bad, lambda: items.put(("n",), "k", {"x": value}))
