@@ -9,6 +9,7 @@ import limpet
 from limpet import Corrupt, InvalidInput, LimpetError
 from limpet.backends.objects import objects
 from limpet.core import codec, notes, prepare
+from limpet.core.limits import INTEGER_DIGITS_MAX
 from limpet.portable.records import LineReader
 from limpet.protocol import Commit
 from tests.cli.conftest import Command, command  # noqa: F401
@@ -112,7 +113,7 @@ def test_a_body_of_a_request_is_refused(server: Server, depth: int) -> None:  # 
 
 def test_an_integer_that_takes_long_to_read_is_refused_by_its_length() -> None:
     with pytest.raises(InvalidInput):
-        codec.encode(10 ** (codec.INTEGER_DIGITS_MAX + 1))
+        codec.encode(10 ** (INTEGER_DIGITS_MAX + 1))
     assert json.loads(codec.encode(10**4299)) == 10**4299
 
 
