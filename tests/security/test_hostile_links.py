@@ -91,7 +91,7 @@ def test_a_folder_that_becomes_a_link_in_mid_save(tmp_path: Path, outside: Path)
         swapper = threading.Thread(target=swap)
         swapper.start()
         try:
-            for _ in range(40):
+            for _ in range(20):
                 use(store)
         finally:
             done.set()
