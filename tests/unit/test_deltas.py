@@ -288,9 +288,9 @@ def spy(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Note which states are read."""
     read: list[int] = []
 
-    def noted(rows: Sequence[BodyRow]) -> Any:
+    def noted(rows: Sequence[BodyRow], size: int | None = None) -> Any:
         read.append(rows[0].seq)
-        return read_chain(rows)
+        return read_chain(rows, size)
 
     monkeypatch.setattr("limpet.backends.sql.bodies.read_chain", noted)
     return read

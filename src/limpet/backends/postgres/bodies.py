@@ -12,7 +12,6 @@ from limpet.backends.sql.tables import (
     SCOPE_SUM_COLUMNS,
     SNAPSHOT_COLUMNS,
     check_scope,
-    of_size,
     verified,
 )
 from limpet.core.deltas.chain import BodyRow, Chains, ChainState
@@ -167,4 +166,4 @@ class ReadSnapshots:
         while at is not None and at in self._bodies and len(chain) < len(self._bodies):
             chain.append(self._bodies[at])
             at = None if at in self._chains else chain[-1].base
-        return of_size(row, self._chains.read(chain))
+        return self._chains.read(chain, row.size)

@@ -105,8 +105,8 @@ class Bodies:
 
     # Reading
 
-    def read(self, seq: int) -> bytes:
-        return read_chain(self._rows(seq))[0]
+    def read(self, seq: int, size: int | None = None) -> bytes:
+        return read_chain(self._rows(seq), size)[0]
 
     def read_each(self, seqs: Iterable[int]) -> Iterator[bytes]:
         """Yield encoded states, in a transaction that only reads; raise Corrupt at a bad one."""

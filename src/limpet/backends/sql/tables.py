@@ -387,7 +387,7 @@ class Tables:
         return seq
 
     def state(self, row: Row) -> bytes:
-        return of_size(row, self.bodies.read(row.seq))
+        return self.bodies.read(row.seq, row.size)
 
     def states(self, rows: Sequence[Row]) -> Iterator[bytes]:
         for row, body in zip(rows, self.bodies.read_each(row.seq for row in rows), strict=True):
