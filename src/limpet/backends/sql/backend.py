@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import orjson
 
 from limpet.backends.sql.check_rows import damage_of
-from limpet.backends.sql.commit import LastBody, PreparedDelta, cache_cost
+from limpet.backends.sql.commit import LastBody, PreparedDelta, cache_cost, replace_all
 from limpet.backends.sql.continuing import KNOWN_SCOPES_BYTES_MAX, Continued, KnownScope
 from limpet.backends.sql.folding import FoldedUpTo, fold_some, unfolded_scopes
 from limpet.backends.sql.listed import age_of, head_of, name_of, ref_of, scope_info_of, scope_key_of
@@ -141,9 +141,13 @@ class SqlBackend:
                 self._cache.put(commit.scope, last.after(row.nonce, plan.step))
         return info_of(commit.scope, row)
 
-    def _forget(self) -> None:
-        self._cache.clear()
-        self._known_scopes.clear()
+    def _forget(self, is_gone: Callable[[ScopeKey], bool] = lambda scope: True) -> None:
+        self._cache.drop(is_gone)
+        self._known_scopes.drop(is_gone)
+
+    def replace_snapshots(self, changes: Sequence[Commit]) -> int:
+        self._forget(changes[0].scope.__eq__)
+        return self._write(lambda tables: replace_all(tables, changes))
 
     def _prepare(self, commit: Commit, scope: KnownScope | None) -> PreparedDelta | None:
         """Compare with the last state that this process knows, before the transaction begins."""
@@ -271,8 +275,11 @@ class SqlBackend:
                     dead[seq] = size
             if dead:
                 tables.remove_bodies(found, dead)
+            if not ids:
+                tables.drop_unlisted_below(found)
             return Pruned(len(dead), sum(dead.values()))
 
+        self._forget(scope.__eq__)
         return self._write(write)
 
     def delete_scope(
@@ -291,6 +298,7 @@ class SqlBackend:
             tables.remove_empty_session(scope.session_id)
             return count
 
+        self._forget(scope.__eq__)
         return self._write(write)
 
     def delete_session(self, session_id: str) -> int:
@@ -303,6 +311,7 @@ class SqlBackend:
             tables.remove_empty_session(session_id)
             return count
 
+        self._forget(lambda scope: scope.session_id == session_id)
         return self._write(write)
 
     # The whole

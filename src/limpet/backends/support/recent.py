@@ -54,10 +54,10 @@ class Recent(Generic[K, V]):
         with self._lock:
             return self._pop(key)
 
-    def clear(self) -> None:
+    def drop(self, is_gone: Callable[[K], bool]) -> None:
         with self._lock:
-            self._values.clear()
-            self.cost_held = 0
+            for key in [key for key in self._values if is_gone(key)]:
+                self._pop(key)
 
     def _pop(self, key: K) -> V | None:
         found = self._values.pop(key, None)
