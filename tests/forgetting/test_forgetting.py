@@ -107,7 +107,7 @@ def test_sqlite(see: Case, tmp_path: Path) -> None:
 
 @CASES
 def test_folder(see: Case, tmp_path: Path) -> None:
-    see(Folder(tmp_path))
+    see(Folder(tmp_path, "?sync=false"))
 
 
 @pytest.mark.slow
@@ -130,7 +130,7 @@ def test_s3(see: Case, seaweedfs: Service, tmp_path: Path) -> None:
 
 def test_what_is_looked_through_has_all_forms(tmp_path: Path) -> None:
     """Otherwise the tests above would prove less than they say."""
-    sqlite, folder = Sqlite(tmp_path), Folder(tmp_path)
+    sqlite, folder = Sqlite(tmp_path), Folder(tmp_path, "?sync=false")
     for engine in (sqlite, folder):
         with limpet.open(engine.url) as store:
             fill(store, CANARY)

@@ -54,6 +54,11 @@ class Recent(Generic[K, V]):
         with self._lock:
             return self._pop(key)
 
+    def clear(self) -> None:
+        with self._lock:
+            self._values.clear()
+            self.cost_held = 0
+
     def drop(self, is_gone: Callable[[K], bool]) -> None:
         with self._lock:
             for key in [key for key in self._values if is_gone(key)]:
