@@ -215,7 +215,7 @@ def _fork_group(backend: Backend, scope: ScopeKey) -> list[ScopeKey]:
         fresh = near[waiting.pop()] - group
         group |= fresh
         waiting += fresh
-    return [key for key in dict.fromkeys(listed) if key in group]
+    return sorted(group.intersection(listed))
 
 
 def _check_intact(backend: Backend, scopes: Iterable[ScopeKey]) -> None:
