@@ -391,8 +391,11 @@ def test_redact(command: Command, any_url: str) -> None:
     }
 
     with limpet.open(any_url) as store:
-        assert store.scope(ODD).load().state == {"n": None, "by": None, "of": None}
-        assert store.scope(ODD).note("title").value is None
+        found, note = store.scope(ODD).load(), store.scope(ODD).note("title")
+        assert found is not None
+        assert found.state == {"n": None, "by": None, "of": None}
+        assert note is not None
+        assert note.value is None
 
 
 def test_redact_asks_and_never_guesses(url: str, says: Says) -> None:

@@ -65,8 +65,8 @@ def fill_for_a_while(store: Store, canary: str) -> Scope:
     for n in range(44):
         secret = canary if n < 36 else ""
         state = {"secret": secret, "said": [words(40, m) for m in range(n)]}
-        facts = {"labels": {"user": secret}, "metadata": {"error": secret}} if n % 8 else {}
-        chat.save(state, id=f"s{n}", status=secret, **facts)
+        facts: dict[str, str] = {"user": secret} if n % 8 else {}
+        chat.save(state, id=f"s{n}", status=secret, labels=facts, metadata=facts)
         chat.set_note("review", {"by": [secret]}, on=f"s{n}")
     return chat
 

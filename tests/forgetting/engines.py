@@ -50,8 +50,10 @@ def _decoded(store: limpet.Store, rows: Mapping[str, list[Any]]) -> Texts:
                     yield table, value.encode() if isinstance(value, str) else value
     backend = store.driver.opened.backend
     assert isinstance(backend, SqlBackend)
-    for seq, *_ in rows["bodies"]:
-        yield f"state {seq}", backend._read(lambda tables, seq=seq: tables.bodies.read(seq))
+    seqs = [seq for seq, *_ in rows["bodies"]]
+    states = backend._read(lambda tables: list(map(tables.bodies.read, seqs)))
+    for seq, state in zip(seqs, states, strict=True):
+        yield f"state {seq}", state
 
 
 class Sqlite:

@@ -16,7 +16,7 @@ URL = "sqlite:///agents.db?synchronous=off"
 
 
 def is_secret(path: str, value: JSON) -> bool:
-    return value == "secret"
+    return isinstance(value, str) and value == "secret"
 
 
 @pytest.fixture(autouse=True)

@@ -1,5 +1,6 @@
 """Chapter: `redact`. Content is replaced everywhere, and nothing else changes."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -38,8 +39,8 @@ class Redacting(Kit):
         assert _see_all(scope) == [{"said": [None, {"a/b": n}], "n": n} for n in range(8)][::-1]
         for old, new in zip(before, scope.history(), strict=True):
             assert new.revision != old.revision
-            changed = {"revision": new.revision, "updated_at": new.updated_at, "size": new.size}
-            assert new == replace(old, **changed)
+            again = replace(old, revision=new.revision, updated_at=new.updated_at, size=new.size)
+            assert new == again
         assert scope.redact("/said/0") == Redacted(0, 0)
         assert scope.redact("/said/1/a~1b", replacement={"why": [1]}) == Redacted(8, 0)
         assert present(scope.load()).state["said"] == [None, {"a/b": {"why": [1]}}]
@@ -130,7 +131,7 @@ class Redacting(Kit):
         """Also if it is saved by a fork that begins then, or changed in place."""
         for n in range(3):
             scope.save({"of": "secret", "n": n}, id=f"{n}")
-        todo = [
+        todo: list[Callable[[], object]] = [
             lambda: rival.save({"of": "a new secret"}),
             lambda: rival.update("0", lambda s: s.with_(state={**s.state, "more": "secret"})),
             lambda: rival.fork("0", scope_id="fork"),
