@@ -20,6 +20,7 @@ from limpet.backends.sql.continuing import KNOWN_SCOPES_BYTES_MAX, Continued, Kn
 from limpet.backends.sql.folding import FoldedUpTo, fold_some, unfolded_scopes
 from limpet.backends.sql.listed import age_of, head_of, name_of, ref_of, scope_info_of, scope_key_of
 from limpet.backends.sql.notes import change_notes, good_note, reader_of
+from limpet.backends.sql.stats import stats_of
 from limpet.backends.sql.tables import (
     ScopeRow,
     Tables,
@@ -323,21 +324,7 @@ class SqlBackend:
         )
 
     def read_stats(self, session_id: str | None, *, limit: int) -> Stats:
-        def read(tables: Tables) -> Stats:
-            asked = {"session_id": session_id}
-            ((sessions, scopes),) = tables.transaction.all("count_everything", asked)
-            snapshots = logical = stored = 0
-            if session_id is None:
-                ((stored,),) = tables.transaction.all("stored_bytes", ())
-            largest: list[tuple[str, int]] = []
-            for name, count, size, length in tables.transaction.each("sizes_by_session", asked):
-                snapshots, logical = snapshots + count, logical + int(size or 0)
-                stored += 0 if session_id is None else length or 0
-                if session_id is None and len(largest) < limit and is_text(name):
-                    largest.append((name, length or 0))
-            return Stats(sessions, scopes, snapshots, logical, stored, tuple(largest))
-
-        return self._read(read)
+        return self._read(lambda tables: stats_of(tables, session_id, limit))
 
     def compact(self) -> int:
         # One at a time, since other writers wait meanwhile, and none that is added on the way.
