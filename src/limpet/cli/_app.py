@@ -32,6 +32,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
         "restore": "Make an earlier state the current one again.",
         "rm": "Delete sessions, or one scope, or one snapshot.",
         "prune": "Delete old snapshots of a SESSION, or of one SCOPE of it.",
+        "redact": "Replace content in all snapshots of a SESSION or SCOPE.",
     },
     "Maintain": {
         "check": "Check everything in a store for errors.",

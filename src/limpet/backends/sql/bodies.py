@@ -4,11 +4,11 @@ The rules are in `core/deltas/chain.py`. A body that another one builds on is ne
 changed before that one has been rewritten (`rebase.py`).
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from limpet.backends.sql.rebase import rewritten, shortest
+from limpet.backends.sql.rebase import chained, rewritten, shortest
 from limpet.backends.sql.transaction import Transaction
 from limpet.core import codec
 from limpet.core.deltas import delta
@@ -385,6 +385,21 @@ class Bodies:
         below = self.bases(dead) - dead
         self.delete_rows([*dead, *(each.seq for each in survivors.rows)])
         self.insert_rows([row, *survivors.rows])
+        self.release(below)
+        return bool(survivors.rows)
+
+    def replace_all(self, states: Mapping[int, bytes]) -> bool:
+        """Store other states in the places of bodies; nothing else that builds on them changes.
+
+        Return whether the chains of their session have lost their ground.
+        """
+        dead = self._with_unlisted(states)
+        survivors = rewritten(self, dead, self.read)
+        if survivors.lost:
+            raise Corrupt(f"states that build on others cannot be read. seq=`{survivors.lost[0]}`")
+        below = self.bases(dead) - dead
+        self.delete_rows([*dead, *(row.seq for row in survivors.rows)])
+        self.insert_rows([*chained(states), *survivors.rows])
         self.release(below)
         return bool(survivors.rows)
 

@@ -386,6 +386,14 @@ class Tables:
                 self.forget_chains(pk)
         return seq
 
+    def drop_unlisted_below(self, scope: ScopeRow) -> None:
+        """Remove the states that are no snapshot's, and that those of a scope build on."""
+        bases = [seq for (seq,) in self.transaction.all("unlisted_bases", (scope.pk,))]
+        below = {each for seq in bases for each in self.bodies.links(seq)}
+        unlisted = below - self.bodies.listed(below)
+        if unlisted and self.bodies.remove(unlisted, spare=True):
+            self.forget_chains(scope.pk)
+
     def state(self, row: Row) -> bytes:
         return self.bodies.read(row.seq, row.size)
 
