@@ -18,7 +18,7 @@ import base64
 import binascii
 import hashlib
 import hmac
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from limpet.core.codec import checksum_of
@@ -54,6 +54,10 @@ class Cipher(Protocol):
         """Return whether it is encrypted with the key that `encrypt` uses."""
         ...
 
+    def has_key(self, stored: bytes) -> bool:
+        """Return whether its key is given; if it does not decrypt then, it is damaged."""
+        ...
+
     def label(self, name: str, value: str) -> tuple[str, str]:
         """Return a label as an index has it."""
         ...
@@ -74,6 +78,11 @@ class Ciphers(Protocol):
 
     @property
     def encrypts(self) -> bool: ...
+
+    @property
+    def prefixes(self) -> Collection[str]:
+        """The prefixes of session ids that there are keys for."""
+        ...
 
     def of(self, session_id: str) -> Cipher:
         """Return the cipher of a session.
@@ -102,6 +111,8 @@ class _Plain:
     def is_current(self, stored: bytes) -> bool:
         return not stored.startswith(_MARK)
 
+    has_key = is_current
+
     def label(self, name: str, value: str) -> tuple[str, str]:
         return name, value
 
@@ -120,6 +131,7 @@ PLAIN = _Plain()
 
 class _NoKeys:
     encrypts = False
+    prefixes = ()
 
     def of(self, session_id: str) -> Cipher:
         return PLAIN
@@ -167,6 +179,10 @@ class Keys:
         self._read_at = monotonic()
         self._rings = parse_keys(_text_of(given))
         self._ciphers: dict[str, _SessionCipher] = {}
+
+    @property
+    def prefixes(self) -> Collection[str]:
+        return self._rings.keys()
 
     def of(self, session_id: str) -> Cipher:
         return self.session(session_id)
@@ -248,6 +264,11 @@ class _SessionCipher:
 
     def is_current(self, stored: bytes) -> bool:
         return stored.startswith(self._header)
+
+    def has_key(self, stored: bytes) -> bool:
+        if not stored.startswith(_MARK):
+            return self._keys.allow_plaintext
+        return stored[len(_MARK) : _HEADER_BYTES] in self._aes
 
     def label(self, name: str, value: str) -> tuple[str, str]:
         return _hashed(self._ring[0], name, value)

@@ -185,11 +185,12 @@ class Queries(Part):
 
     def _labelled(self, query: Query, limit: int) -> list[SnapshotInfo]:
         """Follow the pointers of one label minute by minute, until there are enough snapshots."""
-        (name, value), *_ = query.labels
-        prefix = keys.label_prefix(name, value)
-        start = "" if query.after is None else keys.label_start(name, value, query.after)
+        label, *_ = query.labels
         found: list[SnapshotInfo] = []
-        pointed = self._writer.index.walk(prefix, start)
+        # Older keys first: `rekey` writes a new pointer before it removes the old one.
+        spelt = reversed(self._storage.ciphers.labels(query.prefix, *label))
+        walks = (self._pointed(*each, query.after) for each in spelt)
+        pointed = heapq.merge(*walks, key=lambda each: -keys.pointed_minute(each.pointer))
         for minute, group in groupby(pointed, key=lambda each: keys.pointed_minute(each.pointer)):
             scopes = {p.scope for p in group if p.scope.session_id.startswith(query.prefix)}
             first, end = keys.minute_range(minute)
@@ -199,6 +200,10 @@ class Queries(Part):
             if len(found) >= limit:
                 break
         return found[:limit]
+
+    def _pointed(self, name: str, value: str, after: int | None) -> Iterator[Pointed]:
+        start = "" if after is None else keys.label_start(name, value, after)
+        return self._writer.index.walk(keys.label_prefix(name, value), start)
 
     def _everywhere(self, query: Query, limit: int) -> list[SnapshotInfo]:
         """Read heads, those modified last first, until no other one can hold newer snapshots."""
