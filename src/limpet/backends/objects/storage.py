@@ -138,14 +138,19 @@ class Storage:
         """Read a head; without one the scope is empty.
 
         Raises:
-            Corrupt: it is damaged, or it is missing although the scope has segments.
+            Corrupt: it is damaged, or it is missing although the scope has segments; or it is
+                encrypted, and an older one that was put back.
         """
         key = keys.head_key(scope)
+        _, last, line = self.given(scope)  # before it is read: others may write meanwhile
         (stored,) = self.bucket.get([key])
         if stored is None:
             self._check_absent(scope)
             return Held()
-        return self.parsed_head(stored, key)
+        held = self.parsed_head(stored, key)
+        if self.ciphers.encrypts and held.head and held.head.line == line and held.head.last < last:
+            raise Corrupt(f"a head is older than one that this process has written. key=`{key}`")
+        return held
 
     def parsed_head(self, stored: Stored, key: str) -> Held:
         """Return the head that is stored under a key, or raise Corrupt if it is that of another."""
@@ -154,9 +159,6 @@ class Storage:
         head = found.facts_only
         if keys.head_key(head.scope) != key:
             raise Corrupt(f"a head is stored under the key of another scope. key=`{key}`")
-        _, last, line = self.given(head.scope)
-        if self.ciphers.encrypts and line == head.line and head.last < last:
-            raise Corrupt(f"a head is older than one that this process has written. key=`{key}`")
         if head.pending is not None and not self.is_alive(head):
             return Held(None, stored.version)
         return Held(head, stored.version, found, size=stored.size)
