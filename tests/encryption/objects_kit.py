@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import limpet
-from limpet import LimpetError, Store
+from limpet import Corrupt, LimpetError, Store
 
 ONE, TWO, THREE = (base64.b64encode(bytes([each]) * 32).decode() for each in (1, 2, 3))
 CANARY = "canary"
@@ -70,4 +70,4 @@ def outcome(call: Callable[[], Any]) -> Any:
     try:
         return call()
     except LimpetError as error:
-        return type(error)
+        return Corrupt if isinstance(error, Corrupt) else type(error)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from limpet import Corrupt, Store
-from limpet.backends.objects.encrypted import EncryptedBucket
+from limpet.backends.objects.encrypted import EncryptedBucket, Unreadable
 from limpet.core.encryption import Keys
 from limpet.model import ANY
 from tests.buckets.counting import CountingBucket
@@ -201,6 +201,19 @@ def test_the_first_bytes_are_those_of_the_facts(size: int) -> None:
         assert found.size == len(data)
         known = b"" if first < len(facts) else facts if first < len(data) + REST_BYTES else data
         assert found.data == known
+
+
+def test_an_object_is_read_under_its_own_key_only() -> None:
+    below = CountingBucket()
+    bucket = EncryptedBucket(below, Keys(ONE, random=os.urandom, monotonic=lambda: 0.0))
+    bucket.put(HEAD, b'{"frames":[0,1]}\n1', expect=ANY)
+    for there in (HEAD.replace("main", "fork"), HEAD.replace("/s/", "/t/"), f"{HEAD}er"):
+        below.objects[there] = below.objects[HEAD]
+        (found,) = bucket.get([there])
+        assert isinstance(found, Unreadable)
+        assert not found.is_locked
+        with pytest.raises(Corrupt, match="belongs elsewhere"):
+            found.data  # noqa: B018
 
 
 def test_a_foreign_object_in_the_place_of_a_head_is_one_part() -> None:

@@ -20,19 +20,16 @@ from functools import lru_cache
 from limpet.backends.buckets.protocol import Bucket, KeyPrefix, Listed, Moved, Stored
 from limpet.backends.objects.keys import ROOT
 from limpet.backends.objects.objects import facts_end
-from limpet.core.encryption import Cipher, Ciphers
+from limpet.core.encryption import ENCRYPTED_BYTES, Cipher, Ciphers, WrongKeys, is_encrypted
 from limpet.core.names import Clipped, escape, start_of, unescape
-from limpet.errors import Corrupt, InvalidInput, LimpetError, Unavailable
+from limpet.errors import Corrupt, InvalidInput, Unavailable
 from limpet.model import Expect
 from limpet.protocol import Clock, Listener
 
 _ID_END = 5
 _LENGTH_END = 9
-_NONCE_END = 21
-_TAG_BYTES = 16
-_FIRST_BYTES = _NONCE_END + _TAG_BYTES  # what the first part has more than its text
-_REST_BYTES = 33
-_MARK = b"\x01"  # what is encrypted begins with it
+_NONCE_BYTES = 12
+_FIRST_BYTES = _LENGTH_END - _ID_END + ENCRYPTED_BYTES  # what the first part has more than its text
 _TRIES_MAX = 100
 
 
@@ -44,7 +41,10 @@ class Unreadable(Stored):
     """
 
     error: Corrupt
-    is_locked: bool
+
+    @property
+    def is_locked(self) -> bool:
+        return isinstance(self.error, WrongKeys)
 
     @property
     def data(self) -> bytes:
@@ -86,22 +86,21 @@ class EncryptedBucket:
     def _readable(self, key: str, stored: Stored) -> Stored:
         try:
             return self._opened(key, stored)
-        except LimpetError as error:
+        except Corrupt as error:
             found = Unreadable(*stored)
-            found.error = Corrupt(*error.args)
-            found.is_locked = not self._has_key(key, stored)
+            found.error = error
             return found
 
     def _opened(self, key: str, stored: Stored, *, is_whole: bool = False) -> Stored:
         """Decrypt an object; with `is_whole` raise Corrupt if its rest cannot be."""
         raw = stored.data
-        if not raw.startswith(_MARK):
+        if not is_encrypted(raw):
             self._cipher(key).decrypt(raw, b"")
             return stored
         length = int.from_bytes(raw[_ID_END:_LENGTH_END])
         end = length + _FIRST_BYTES
         has_rest, is_cut = end < stored.size, len(raw) < stored.size
-        size = stored.size - _FIRST_BYTES - (_REST_BYTES if has_rest else 0)
+        size = stored.size - _FIRST_BYTES - (ENCRYPTED_BYTES if has_rest else 0)
         if is_cut and len(raw) < end:
             return stored._replace(data=b"", size=size)
         first = raw[:_ID_END] + raw[_LENGTH_END:end]
@@ -117,12 +116,6 @@ class EncryptedBucket:
 
     def _cipher(self, key: str) -> Cipher:
         return self._ciphers.of(_session_of(key[len(ROOT) :].partition("/")[0]))
-
-    def _has_key(self, key: str, stored: Stored) -> bool:
-        try:
-            return self._cipher(key).has_key(stored.data)
-        except InvalidInput:
-            return False
 
     # Writing
 
@@ -163,10 +156,7 @@ class EncryptedBucket:
         raise Unavailable(f"other writers kept changing an object: try again later. key=`{key}`")
 
     def _is_old(self, key: str, stored: Stored) -> bool:
-        try:
-            return not self._cipher(key).is_current(stored.data)
-        except InvalidInput:
-            return False  # there is no key for it
+        return not self._cipher(key).is_current(stored.data)
 
     # What needs no key
 
@@ -203,4 +193,4 @@ def _about(key: str, length: int, has_rest: bool) -> bytes:
 
 
 def _about_rest(key: str, first: bytes) -> bytes:
-    return b"%b\0rest %b" % (key.encode(), first[_ID_END : _ID_END + _NONCE_END - _LENGTH_END])
+    return b"%b\0rest %b" % (key.encode(), first[_ID_END : _ID_END + _NONCE_BYTES])

@@ -48,8 +48,9 @@ class Index:
             return []
         cipher = self._storage.ciphers.of(scope.session_id)
         found = [
-            [keys.label_key(scope, *each, row.seq, stamp) for each in cipher.labels(*label)]
+            [keys.label_key(scope, *each, row.seq, stamp) for each in spelt]
             for label, stamp in zip(fact.labels.items(), fact.pointers, strict=True)
+            if (spelt := cipher.labels(*label))
         ]
         return [*found, [keys.id_key(scope, row.id, row.seq)]] if fact.own else found
 

@@ -52,7 +52,8 @@ class Writer:
         floor, last, _ = self.storage.given(scope)
         head = held.head
         if head is None:
-            self.storage.ciphers.of(scope.session_id)  # without a key no pointer is written either
+            # Without a key nothing is written, no pointer either.
+            self.storage.ciphers.of(scope.session_id).label("", "")
             # Each attempt begins another line, so that a delayed one is not taken for this one.
             head = Head(scope, ids.mint(stamp.now, self.storage.draw().bits, ""), "")
         head = replace(head, floor=max(floor, head.floor), last=max(last, head.last))
