@@ -26,6 +26,7 @@ from limpet.backends.objects.scopes import parse_note
 from limpet.backends.objects.storage import Gone, Held, unnamed, walk
 from limpet.backends.objects.writer import Part
 from limpet.core import findings, ids
+from limpet.core.encryption import WrongKeys
 from limpet.errors import Corrupt, LimpetError
 from limpet.model import ANY, Finding, ScopeKey
 
@@ -33,6 +34,7 @@ SEVERITIES: Final = {
     "foreign_file": "info",
     "head_damaged": "error",
     "head_missing": "error",
+    "keys_wrong": "error",
     "link_skipped": "error",
     "note_damaged": "error",
     "pointer_dangling": "info",
@@ -97,7 +99,7 @@ class Checking(Part):
             held = Held() if stored is None else self._storage.parsed_head(stored, path)
         except LimpetError as error:
             if has_head:
-                yield from self._lost(folder, stored, str(error), repair)
+                yield from self._lost(folder, stored, error, repair)
             return
         if held.head is None:
             if stored is None and segments and self._is_first(folder, segments[0]):
@@ -118,8 +120,8 @@ class Checking(Part):
             if stored is not None:
                 parse_note(path, stored.data)
         except Corrupt as error:
-            why = {"scope": scope, "key": path, "why": str(error)}
-            yield _finding("note_damaged", "a note fails its check", **why)
+            fact = "a note fails its check"
+            yield _damage("note_damaged", fact, error, scope=scope, key=path)
 
     def _scope(self, held: Held, repair: bool) -> Iterator[Finding]:
         head = held.head
@@ -189,8 +191,9 @@ class Checking(Part):
                 if len(segment.facts) != named.snapshots or segment.scope != head.scope:
                     raise Corrupt("another segment")
             except Corrupt as error:
-                fact = "part of a history fails its check"
-                yield _finding("segment_damaged", fact, **values, why=str(error))
+                yield _damage(
+                    "segment_damaged", "part of a history fails its check", error, **values
+                )
 
     def _is_current(self, head: Head) -> bool:
         found = self._storage.read_head(head.scope).head
@@ -210,13 +213,13 @@ class Checking(Part):
         found, _ = self._readable(listed[:1])
         scope = found[0][1].scope if found else None
         if scope is None or self._storage.is_lost(scope, listed[0].key):
-            yield from self._lost(folder, None, "", repair)
+            yield from self._lost(folder, None, None, repair)
             return
         fact = "the rest of a scope that was deleted: delete its session again"
         yield _finding("segment_left", fact, scope=scope, key=listed[0].key)
 
     def _lost(
-        self, folder: str, stored: Stored | None, why: str, repair: bool
+        self, folder: str, stored: Stored | None, error: LimpetError | None, repair: bool
     ) -> Iterator[Finding]:
         code = "head_missing" if stored is None else "head_damaged"
         fact = "the head of a scope is missing" if stored is None else "a head fails its check"
@@ -230,7 +233,7 @@ class Checking(Part):
         if scope is None and found:
             scope = found[0][1].scope
         if not repair or is_locked or not found or scope is None:
-            yield _finding(code, fact, scope=scope, key=f"{folder}head", why=why)
+            yield _damage(code, fact, error, scope=scope, key=f"{folder}head")
             return
         for path, each in damaged.items():
             # Kept next to the others: the new head will not name it.
@@ -367,7 +370,7 @@ class Checking(Part):
         try:
             found = list(self.damage(self._storage.read_head(scope)))
         except LimpetError as error:
-            found = [_finding("head_damaged", str(error), scope=scope)]
+            found = [_damage("head_damaged", "a head fails its check", error, scope=scope)]
         for each in walk(self._bucket, keys.all_notes_prefix(scope)):
             found += self._note(each.key, scope)
         return found
@@ -410,6 +413,13 @@ def _disjoint(found: Sequence[tuple[str, Segment]]) -> list[tuple[str, Segment]]
 
 def _range(segment: Segment) -> tuple[int, int]:
     return segment.facts[0].row.seq, segment.facts[-1].row.seq
+
+
+def _damage(code: str, fact: str, error: LimpetError | None, **values: object) -> Finding:
+    """Return the finding of an object that cannot be read, which need not be damaged."""
+    if isinstance(error, WrongKeys):
+        code, fact = "keys_wrong", "an object cannot be read with the keys that are given"
+    return _finding(code, fact, **values, why="" if error is None else str(error))
 
 
 def _finding(code: str, fact: str, **values: object) -> Finding:
