@@ -6,13 +6,14 @@ A read raises Corrupt, or returns what was saved there: never anything else.
 import os
 import shutil
 from collections.abc import Iterator
+from functools import partial
 from itertools import permutations
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from limpet import Corrupt, Store
+from limpet import Corrupt, Scope, Store
 from limpet.backends.objects.encrypted import EncryptedBucket, Unreadable
 from limpet.core.encryption import Keys
 from limpet.model import ANY
@@ -47,6 +48,10 @@ def root(filled: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(filled, tmp_path / "store"))
 
 
+def revisions(scope: Scope) -> list[str]:
+    return [each.revision for each in scope.history()]
+
+
 def answers(store: Store, session: str | None = None) -> Iterator[tuple[Any, Any]]:
     """Return every read of a session, or of all, and what it gives."""
     for name, scope_id in SCOPES:
@@ -56,12 +61,12 @@ def answers(store: Store, session: str | None = None) -> Iterator[tuple[Any, Any
         yield (name, scope_id), outcome(scope.load)
         yield (
             (name, scope_id, "history"),
-            outcome(lambda s=scope: [each.revision for each in s.history()]),
+            outcome(partial(revisions, scope)),
         )
-        yield (name, scope_id, "notes"), outcome(lambda s=scope: s.note("n"))
-        yield (name, scope_id, "noted"), outcome(lambda s=scope: s.note("n", on="a"))
+        yield (name, scope_id, "notes"), outcome(partial(scope.note, "n"))
+        yield (name, scope_id, "noted"), outcome(partial(scope.note, "n", on="a"))
         for id in "abc":
-            yield (name, scope_id, id), outcome(lambda s=scope, i=id: s.load(i))
+            yield (name, scope_id, id), outcome(partial(scope.load, id))
 
 
 def check_noticed(root: Path, expected: dict[Any, Any], session: str) -> set[Any]:
