@@ -204,7 +204,12 @@ def test_a_tenant_without_its_key_is_forgotten_and_the_others_are_not(root: Path
             assert store.scope(session).load().state == {"of": session}  # type: ignore[union-attr]
         assert {i.scope.session_id for i in store.history()} == {*other}
         assert {i.scope.session_id for i in store.history(labels={"task": "tax"})} == {*other}
-        assert store.rekey() == 0
+        minted = store.scope("zeta/1").info().id  # type: ignore[union-attr]
+        begun = store.driver.run(lambda backend: backend.find_refs(minted[:4], limit=9))
+        assert {ref.scope.session_id for ref in begun} == {*other}
+        assert store.find(minted).scope.session_id == "zeta/1"  # type: ignore[union-attr]
+        assert (store.stats().snapshots, store.compact(), store.rekey()) == (2, 0, 0)
+        assert {each.code for each in store.repair()} == {"keys_wrong"}
         for session in acme:
             store.delete_session(session)
         assert set(store.sessions()) == {*other}

@@ -5,6 +5,7 @@ An index pointer only says in which scope to look.
 
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import groupby, islice
 from typing import TypeVar
 
@@ -18,6 +19,7 @@ from limpet.backends.objects.storage import Gone, Held, walk
 from limpet.backends.objects.writer import Part
 from limpet.core import ids
 from limpet.core.ages import newest_page
+from limpet.core.encryption import WrongKeys
 from limpet.core.rows import info_of
 from limpet.core.times import to_us
 from limpet.errors import Corrupt, Unsupported
@@ -240,8 +242,9 @@ class Queries(Part):
     def find_refs(self, id_prefix: str, *, limit: int) -> list[SnapshotRef]:
         found: dict[SnapshotRef, None] = {}
         for scope in self._scopes_beginning(id_prefix):
-            refs = self._storage.reading(scope, lambda held: self._refs(held, id_prefix))
-            found |= dict.fromkeys(refs)
+            with suppress(WrongKeys):  # a session without its key does not hide the others
+                refs = self._storage.reading(scope, lambda held: self._refs(held, id_prefix))
+                found |= dict.fromkeys(refs)
             if len(found) >= limit:
                 break
         return list(found)[:limit]
