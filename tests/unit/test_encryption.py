@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from limpet.core.encryption import NO_KEYS, PLAIN, Keys, key_id, parse_keys
+from limpet.core.encryption import NO_KEYS, PLAIN, Keys, WrongKeys, key_id, parse_keys
 from limpet.errors import Corrupt, InvalidInput
 
 ONE, TWO, THREE = (base64.b64encode(bytes([each]) * 32).decode() for each in (1, 2, 3))
@@ -84,7 +84,7 @@ def test_a_key_that_is_not_known_is_asked_for_again_but_not_all_the_time() -> No
     for _ in range(5):
         with pytest.raises(Corrupt):
             ours.of("chat").decrypt(keys(THREE).of("chat").encrypt(b"", b""), b"")
-    assert asked == [0.0, 6.0]
+    assert asked == [0.0, 0.0, 6.0]  # when it is opened, and then at most every five seconds
 
 
 def test_the_longest_prefix_decides_which_key_is_used() -> None:
@@ -92,8 +92,13 @@ def test_the_longest_prefix_decides_which_key_is_used() -> None:
     for session, key in (("bob", ONE), ("alice", ONE), ("alice/1", TWO), ("alice/work/1", THREE)):
         stored = ours.of(session).encrypt(b"state", b"")
         assert keys(key).of(session).decrypt(stored, b"") == b"state"
+    without = keys(f"{TWO} alice/").of("bob")
     with pytest.raises(InvalidInput, match="no key for this session"):
-        keys(f"{TWO} alice/").of("bob")
+        without.encrypt(b"state", b"")
+    with pytest.raises(WrongKeys):
+        without.decrypt(keys(ONE).of("bob").encrypt(b"state", b""), b"")
+    assert not without.is_current(b"")
+    assert without.labels("task", "tax") == []
 
 
 def test_a_label_is_looked_for_with_the_keys_of_all_sessions_that_may_have_it() -> None:

@@ -29,6 +29,7 @@ _MARK = b"\x01"
 _ID_BYTES = 4
 _NONCE_BYTES = 12
 _HEADER_BYTES = len(_MARK) + _ID_BYTES
+ENCRYPTED_BYTES = _HEADER_BYTES + _NONCE_BYTES + 16  # that encryption adds
 _REREAD_S = 5.0  # an unknown key is asked for no more often
 _CIPHERS_MAX = 4096
 
@@ -36,17 +37,27 @@ KeyText: TypeAlias = str | Callable[[], str]
 """Keys as text, or what returns it; that is called again when a key is not known."""
 
 
+class WrongKeys(Corrupt):
+    """Cannot be read with the keys that are given, but is not damaged: nothing may replace it."""
+
+
 class Cipher(Protocol):
     """Encrypts and decrypts what is stored of one session."""
 
-    def encrypt(self, data: bytes, about: bytes) -> bytes: ...
+    def encrypt(self, data: bytes, about: bytes) -> bytes:
+        """Return it encrypted, bound to what it is about.
+
+        Raises:
+            InvalidInput: there is no key for the session.
+        """
+        ...
 
     def decrypt(self, stored: bytes, about: bytes) -> bytes:
         """Return what `encrypt` was given.
 
         Raises:
-            Corrupt: it was changed, or stored elsewhere; its key is missing; or it is not
-                encrypted, and has to be.
+            WrongKeys: its key is missing; or it is not encrypted, and has to be.
+            Corrupt: it was changed, or stored elsewhere.
         """
         ...
 
@@ -76,11 +87,7 @@ class Ciphers(Protocol):
     def encrypts(self) -> bool: ...
 
     def of(self, session_id: str) -> Cipher:
-        """Return the cipher of a session.
-
-        Raises:
-            InvalidInput: there is no key for it.
-        """
+        """Return the cipher of a session. Without a key for it, nothing can be encrypted."""
         ...
 
     def labels(self, prefix: str, name: str, value: str) -> list[tuple[str, str]]:
@@ -96,7 +103,7 @@ class _Plain:
 
     def decrypt(self, stored: bytes, about: bytes) -> bytes:
         if stored.startswith(_MARK):
-            raise Corrupt(f"this is encrypted: open the store with keys=. key=`{key_id(stored)}`")
+            raise WrongKeys(f"this is encrypted: open the store with keys=. key=`{key_id(stored)}`")
         return stored
 
     def is_current(self, stored: bytes) -> bool:
@@ -164,7 +171,7 @@ class Keys:
         self.allow_plaintext = allow_plaintext
         self._given = given
         self._monotonic = monotonic
-        self._read_at = monotonic()
+        self._read_at = monotonic() - _REREAD_S
         self._rings = parse_keys(_text_of(given))
         self._ciphers: dict[str, _SessionCipher] = {}
 
@@ -175,16 +182,10 @@ class Keys:
         found = self._ciphers.get(session_id)
         if found is None:
             prefix = max(filter(session_id.startswith, self._rings), key=len, default=None)
-            if prefix is None:
-                raise InvalidInput(
-                    "there is no key for this session: add one for its prefix, or one without. "
-                    f"session=`{session_id}`"
-                )
+            ring = () if prefix is None else self._rings[prefix]
             if len(self._ciphers) >= _CIPHERS_MAX:
                 self._ciphers = {}
-            found = self._ciphers[session_id] = _SessionCipher(
-                self, session_id, self._rings[prefix]
-            )
+            found = self._ciphers[session_id] = _SessionCipher(self, session_id, ring)
         return found
 
     def labels(self, prefix: str, name: str, value: str) -> list[tuple[str, str]]:
@@ -212,17 +213,26 @@ class _SessionCipher:
         self._keys = keys
         self._session_id = session_id
         self._ring = ring
-        self._header = _MARK + ring[0].id
         self._aes = {key.id: keys.aes(self._derived(key, b"data")) for key in ring}
-        self._sum_keys = [self._derived(key, b"sum") for key in ring]
+        self._sum_keys = {key.id: self._derived(key, b"sum") for key in ring}
 
     def _derived(self, key: _Key, purpose: bytes) -> bytes:
         about = b"limpet 1 %s\0%s" % (purpose, self._session_id.encode())
         return hmac.digest(key.secret, about, "sha256")
 
+    @property
+    def _current(self) -> _Key:
+        if not self._ring:
+            raise InvalidInput(
+                "there is no key for this session: add one for its prefix, or one without. "
+                f"session=`{self._session_id}`"
+            )
+        return self._ring[0]
+
     def encrypt(self, data: bytes, about: bytes) -> bytes:
-        header, nonce = self._header, self._keys.random(_NONCE_BYTES)
-        sealed: bytes = self._aes[header[1:]].encrypt(nonce, data, header + about)
+        key_id, nonce = self._current.id, self._keys.random(_NONCE_BYTES)
+        header = _MARK + key_id
+        sealed: bytes = self._aes[key_id].encrypt(nonce, data, header + about)
         return b"%b%b%b" % (header, nonce, sealed)
 
     def decrypt(self, stored: bytes, about: bytes) -> bytes:
@@ -230,12 +240,12 @@ class _SessionCipher:
         if not header.startswith(_MARK):
             if self._keys.allow_plaintext:
                 return stored
-            raise Corrupt("this is not encrypted, and the store has keys: run `limpet rekey`")
+            raise WrongKeys("this is not encrypted, and the store has keys: run `limpet rekey`")
         aes = self._aes.get(header[1:])
         if aes is None:
             if self._keys.reread():
                 return self._keys.session(self._session_id).decrypt(stored, about)
-            raise Corrupt(f"the key of what is stored is not given. key=`{key_id(stored)}`")
+            raise WrongKeys(f"the key of what is stored is not given. key=`{key_id(stored)}`")
         at = _HEADER_BYTES + _NONCE_BYTES
         try:
             data: bytes = aes.decrypt(stored[_HEADER_BYTES:at], stored[at:], header + about)
@@ -247,20 +257,20 @@ class _SessionCipher:
         return data
 
     def is_current(self, stored: bytes) -> bool:
-        return stored.startswith(self._header)
+        return bool(self._ring) and stored.startswith(_MARK + self._ring[0].id)
 
     def label(self, name: str, value: str) -> tuple[str, str]:
-        return _hashed(self._ring[0], name, value)
+        return _hashed(self._current, name, value)
 
     def labels(self, name: str, value: str) -> list[tuple[str, str]]:
         found = [_hashed(key, name, value) for key in self._ring]
         return [*found, (name, value)] if self._keys.allow_plaintext else found
 
     def sum(self, data: bytes) -> int:
-        return _sum(self._sum_keys[0], data)
+        return _sum(self._sum_keys[self._current.id], data)
 
     def has_sum(self, data: bytes, found: int) -> bool:
-        if any(_sum(key, data) == found for key in self._sum_keys):
+        if any(_sum(key, data) == found for key in self._sum_keys.values()):
             return True
         if self._keys.allow_plaintext and checksum_of(data) == found:
             return True
@@ -279,6 +289,10 @@ def _hashed(key: _Key, name: str, value: str) -> tuple[str, str]:
 def _sum(key: bytes, data: bytes) -> int:
     digest = hashlib.blake2b(data, key=key, digest_size=8).digest()
     return int.from_bytes(digest, signed=True)
+
+
+def is_encrypted(stored: bytes) -> bool:
+    return stored.startswith(_MARK)
 
 
 def key_id(stored: bytes) -> str:

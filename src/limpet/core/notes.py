@@ -9,6 +9,7 @@ import zstandard
 
 from limpet.core import codec, matching, times
 from limpet.core.codec import checksum_of, decode
+from limpet.core.encryption import PLAIN, Cipher
 from limpet.errors import Conflict, Corrupt
 from limpet.model import ANY, Note, ScopeKey
 from limpet.protocol import FoundNote, NoteChange, NoteQuery, NoteWrite
@@ -49,6 +50,24 @@ def unsqueezed(stored: bytes) -> bytes:
         return zstandard.ZstdDecompressor().decompress(stored)
     except (zstandard.ZstdError, MemoryError) as cause:
         raise Corrupt(f"a note does not decompress. bytes=`{len(stored)}`") from cause
+
+
+def encrypted_note(row: NoteRow, scope: ScopeKey, cipher: Cipher) -> NoteRow:
+    """Return a note as a SQL engine stores it: compressed if that is shorter, and encrypted."""
+    value = squeezed(row.value)
+    if cipher is not PLAIN:
+        value = cipher.encrypt(value, _about(row, scope))
+    return row if value is row.value else row._replace(value=value)
+
+
+def decrypted_note(row: NoteRow, scope: ScopeKey, cipher: Cipher) -> NoteRow:
+    """Undo `encrypted_note`, or raise Corrupt."""
+    value = unsqueezed(cipher.decrypt(row.value, b"" if cipher is PLAIN else _about(row, scope)))
+    return row if value is row.value else row._replace(value=value)
+
+
+def _about(row: NoteRow, scope: ScopeKey) -> bytes:
+    return b"note %b" % orjson.dumps((*scope, *row[:-1]))
 
 
 def verify_note(row: NoteRow, owner: int, checksum: int) -> NoteRow:

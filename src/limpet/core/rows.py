@@ -6,6 +6,7 @@ import orjson
 
 from limpet.core import ids, times
 from limpet.core.codec import checksum_of, decode
+from limpet.core.encryption import PLAIN, Cipher, is_encrypted
 from limpet.errors import Corrupt
 from limpet.model import ScopeKey, SnapshotInfo, SnapshotRef
 
@@ -46,9 +47,13 @@ def verify_row(row: Row, owner: int, checksum: int) -> Row:
 
 def row_checksum(row: Row, owner: int) -> int:
     """Return the checksum over the row and the key of the scope that owns it."""
-    facts = orjson.dumps(
+    return checksum_of(_facts(row, owner), row.labels, row.metadata)
+
+
+def _facts(row: Row, *owner: int | str) -> bytes:
+    return orjson.dumps(
         (
-            owner,
+            *owner,
             row.seq,
             row.id,
             row.rev,
@@ -64,7 +69,39 @@ def row_checksum(row: Row, owner: int) -> int:
             len(row.labels),
         )
     )
-    return checksum_of(facts, row.labels, row.metadata)
+
+
+# An encrypted row has its status, labels and metadata in the column of the metadata, bound to the
+# other columns and to its scope. A hash with a key stands for the status.
+
+
+def encrypted(row: Row, scope: ScopeKey, cipher: Cipher) -> Row:
+    """Return a row as it is stored."""
+    if cipher is PLAIN:
+        return row
+    status = row.status.encode()
+    data = b"%d:%d:%b%b%b" % (len(status), len(row.labels), status, row.labels, row.metadata)
+    stored = row._replace(status=stored_status(row.status, cipher), labels=EMPTY)
+    return stored._replace(metadata=cipher.encrypt(data, _about(stored, scope)))
+
+
+def decrypted(row: Row, scope: ScopeKey, cipher: Cipher) -> Row:
+    """Return a row that was read and verified, or raise Corrupt."""
+    if not is_encrypted(row.metadata):
+        cipher.decrypt(row.metadata, b"")  # raises if it has to be encrypted
+        return row
+    data = cipher.decrypt(row.metadata, _about(row, scope))
+    status_bytes, labels_bytes, rest = data.split(b":", 2)
+    start, end = int(status_bytes), int(status_bytes) + int(labels_bytes)
+    return row._replace(status=rest[:start].decode(), labels=rest[start:end], metadata=rest[end:])
+
+
+def stored_status(status: str, cipher: Cipher) -> str:
+    return cipher.label("", status)[1] if status and cipher is not PLAIN else status
+
+
+def _about(row: Row, scope: ScopeKey) -> bytes:
+    return b"row %b%b" % (_facts(row, *scope), row.labels)
 
 
 def pack_ref(ref: SnapshotRef | None) -> bytes | None:

@@ -25,7 +25,7 @@ from limpet.backends.sql.backend import SqlBackend
 from limpet.backends.sql.commit import LastBody, PreparedDelta, apply_commit
 from limpet.backends.sql.continuing import KnownScope, known_scope
 from limpet.backends.sql.notes import good_note
-from limpet.backends.sql.tables import ScopeRow, Tables, verified, verified_note
+from limpet.backends.sql.tables import ScopeRow, Tables, read_note, read_row
 from limpet.core import commits
 from limpet.core.deltas.chain import ChainState
 from limpet.core.encryption import NO_KEYS, Ciphers
@@ -77,7 +77,7 @@ class PostgresBackend(SqlBackend):
         self._poll_s = poll_s
         self._clock = clock
         self._schema = schema
-        self._server = PostgresServer(conninfo, settings, clock, draw)
+        self._server = PostgresServer(conninfo, settings, clock, draw, ciphers)
         try:
             with self._server.connect() as conn:
                 make_ready(conn, schema, setup=setup, advisory_locks=advisory_locks, clock=clock)
@@ -116,7 +116,7 @@ class PostgresBackend(SqlBackend):
 
     def _remember_stamps(self, scope: ScopeKey, before: bytes, stamps: bytes) -> None:
         """Remember a stamp of our own, so that the next save of this process is one statement."""
-        known = self._known_scopes.get(scope)
+        known = self._known(scope)
         if known is not None and known.scope.stamps == before:
             moved = known.scope._replace(stamps=stamps)
             self._known_scopes.put(scope, known._replace(scope=moved))
@@ -138,7 +138,7 @@ class PostgresBackend(SqlBackend):
         return self._server.queued(commit.scope, partial(self._commit, commit))
 
     def _commit(self, commit: Commit) -> SnapshotInfo:
-        known = self._known_scopes.get(commit.scope)
+        known = self._known(commit.scope)
         prepared = self._prepare(commit, known)
         one = None if known is None else as_one_statement(known, commit, prepared)
         if one is None:
@@ -169,7 +169,8 @@ class PostgresBackend(SqlBackend):
             # Among several writers one statement would mostly be in vain: it is for one alone.
             found = tables.found
             alone = known is None or found is None or found.stamps == known.scope.stamps
-            return _Saved(row, body, known_scope(tables.moved, body, alone=alone))
+            left = known_scope(tables.moved, body, tables.bodies.added, alone=alone)
+            return _Saved(row, body, left)
 
         return self._server.write(write, lost)
 
@@ -184,7 +185,7 @@ class PostgresBackend(SqlBackend):
             return tables.remove_note(found, on or "", name) if found and is_there else 0
 
         def remove_in_one() -> int:
-            known = self._known_scopes.get(scope)
+            known = self._known(scope)
             if known is None:
                 return self._write_note(scope, remove)
             stamp, before = self._server.draw_stamp(), known.scope.stamps
@@ -229,7 +230,7 @@ class PostgresBackend(SqlBackend):
         if len(ids) == 1:
             name, asked = "read_snapshot", {**scope._asdict(), "id": ids[0]}
         rows = self._query(lambda tables: tables.transaction.all(name, asked))
-        read = ReadSnapshots(rows)
+        read = ReadSnapshots(rows, scope, self._ciphers.of(scope.session_id))
         tops = [read.head()] if ids == [None] else [read.named(each or "") for each in ids]
         found: list[Found] = []
         for top in tops:
@@ -245,7 +246,9 @@ class PostgresBackend(SqlBackend):
             return super().read_info(scope, None)
         asked = {**scope._asdict(), "id": snapshot_id}
         found = self._query(lambda tables: tables.transaction.one("snapshot_info", asked))
-        return None if found is None else info_of(scope, verified(found))
+        if found is None:
+            return None
+        return info_of(scope, read_row(found, scope, self._ciphers.of(scope.session_id)))
 
     def list_notes(
         self,
@@ -258,11 +261,13 @@ class PostgresBackend(SqlBackend):
     ) -> list[Note]:
         asked = scope._asdict()
         on_ids = [each or "" for each in on]
+        cipher = self._ciphers.of(scope.session_id)
+        take = partial(good_note, scope, cipher)
 
         def named(tables: Tables) -> list[Note]:
             each_of = [{**asked, "on": each, "name": name} for each in on_ids]
             rows = (tables.transaction.one("note_in_scope", each) for each in each_of)
-            found = [verified_note(row) for row in rows if row is not None]
+            found = [read_note(row, scope, cipher) for row in rows if row is not None]
             return [note_of(row) for row in found[:limit]]
 
         def listed(tables: Tables) -> list[Note]:
@@ -270,7 +275,7 @@ class PostgresBackend(SqlBackend):
             behind = after
             for start in range(0, len(on_ids), _IDS_MAX):
                 values = {**asked, "ons": on_ids[start : start + _IDS_MAX], "after": behind}
-                page += tables.transaction.page("list_notes", values, good_note, limit - len(page))
+                page += tables.transaction.page("list_notes", values, take, limit - len(page))
                 if len(page) >= limit:
                     break
                 behind = ""
@@ -292,7 +297,8 @@ class PostgresBackend(SqlBackend):
 
     def check(self, after: str, *, repair: bool, limit: int) -> tuple[list[Finding], str | None]:
         def look(tables: PostgresTables) -> tuple[list[Finding], str | None]:
-            return check_some(tables.transaction, self._schema, after, repair=repair, limit=limit)
+            place = (tables.transaction, self._ciphers, self._schema, after)
+            return check_some(*place, repair=repair, limit=limit)
 
         return (self._server.write if repair else self._server.read)(look)
 

@@ -4,14 +4,17 @@ Such rows were read under the lock of the scope, and are used only for the query
 """
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any
 
 from limpet.backends.postgres.transaction import Cursor, PostgresTransaction
 from limpet.backends.sql.bodies import Bodies, in_order, typed
-from limpet.backends.sql.tables import SNAPSHOT_COLUMNS, of_size, verified
+from limpet.backends.sql.tables import SNAPSHOT_COLUMNS, of_size, read_row
 from limpet.core.deltas.chain import BodyRow, Chains, ChainState
+from limpet.core.encryption import Cipher
 from limpet.core.rows import Row
 from limpet.errors import Corrupt
+from limpet.model import ScopeKey
 
 _MANY = 3
 _SCOPE_PK, _HEAD_SEQ = SNAPSHOT_COLUMNS - 1, SNAPSHOT_COLUMNS
@@ -133,11 +136,12 @@ class ReadSnapshots:
     A row of it has a snapshot, the head of its scope, and a body; or a body alone.
     """
 
-    def __init__(self, rows: Sequence[tuple[Any, ...]]) -> None:
+    def __init__(self, rows: Sequence[tuple[Any, ...]], key: ScopeKey, cipher: Cipher) -> None:
+        self._read = partial(read_row, key=key, cipher=cipher)
         self._tops = [row for row in rows if row[_SCOPE_PK] is not None]
         bodies = (row[_HEAD_SEQ + 1 :] for row in rows)
         self._bodies = {body[0]: typed(body) for body in bodies if body[0] is not None}
-        self._chains = Chains()
+        self._chains = Chains(cipher)
         self.head_seq: int | None = self._tops[0][_HEAD_SEQ] if self._tops else None
 
     def head(self) -> Row | None:
@@ -145,11 +149,11 @@ class ReadSnapshots:
             return None
         if self._tops[0][0] is None:
             raise Corrupt(f"the head of a scope is missing. seq=`{self.head_seq}`")
-        return verified(self._tops[0])
+        return self._read(self._tops[0])
 
     def named(self, snapshot_id: str) -> Row | None:
         found = next((row for row in self._tops if row[1] == snapshot_id), None)
-        return None if found is None else verified(found)
+        return None if found is None else self._read(found)
 
     def body(self, row: Row) -> bytes:
         chain: list[BodyRow] = []

@@ -7,6 +7,7 @@ shared by all writers.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple, TypeVar
 
 from limpet.backends.postgres.bodies import PostgresBodies
@@ -23,13 +24,14 @@ from limpet.backends.sql.tables import (
     NotePlace,
     ScopeRow,
     Tables,
+    read_note,
+    read_row,
     scope_row,
-    verified,
-    verified_note,
     with_id,
 )
 from limpet.core import ids
 from limpet.core.deltas.chain import ChainState
+from limpet.core.encryption import NO_KEYS, Ciphers
 from limpet.core.leases import LeaseRow
 from limpet.core.notes import NoteRow
 from limpet.core.rows import Row
@@ -67,13 +69,14 @@ class PostgresTables(Tables):
     def __init__(
         self,
         transaction: PostgresTransaction,
+        ciphers: Ciphers = NO_KEYS,
         *,
         with_fork_group: bool = False,
         attempt: int = 0,
         stamp: bytes = b"",
     ) -> None:
         self._bodies = PostgresBodies(transaction)
-        super().__init__(transaction, self._bodies)
+        super().__init__(transaction, ciphers, self._bodies)
         self._with_fork_group = with_fork_group
         self._attempt = attempt
         self._stamp = stamp
@@ -115,7 +118,8 @@ class PostgresTables(Tables):
         if scope is None:
             return None, [None] * len(places)
         found = [each.fetchone() for each in answers]
-        return scope, [None if each is None else verified_note(each) for each in found]
+        read = partial(read_note, key=key, cipher=scope.cipher)
+        return scope, [None if each is None else read(each) for each in found]
 
     def scope_and_has_note(self, key: ScopeKey, on: str, name: str) -> tuple[ScopeRow | None, bool]:
         """Return such a scope, and whether it has a note, which need not be intact."""
@@ -153,6 +157,7 @@ class PostgresTables(Tables):
 
     def scope_to_commit(self, commit: Commit) -> ScopeRow | None:
         self.use_nonce_of(commit)
+        cipher = self.use_cipher(commit.scope.session_id)
         key = commit.scope._asdict()
         while True:
             group = self._locked_fork_group(commit.scope) if self._with_fork_group else None
@@ -165,7 +170,7 @@ class PostgresTables(Tables):
             if commit.id is not None:
                 self._existing = self.transaction.later("snapshot_info", {**key, "id": commit.id})
             found = self.transaction.one("scope_to_commit", key)
-            scope = None if found is None else scope_row(found)
+            scope = None if found is None else scope_row(found, commit.scope, cipher)
             if scope is None:
                 break
             is_same = not self._with_fork_group or (group is not None and group.pk == scope.pk)
@@ -216,11 +221,14 @@ class PostgresTables(Tables):
     def source(self, ref: SnapshotRef) -> tuple[ScopeRow | None, Row | None]:
         asked, self._source = self._source, None
         found = None if asked is None else asked.scope.fetchone()
-        scope = None if found is None else scope_row(found)
+        cipher = self.ciphers.of(ref.scope.session_id)
+        scope = None if found is None else scope_row(found, ref.scope, cipher)
         if asked is None or scope is None or asked.locked.fetchone() != (scope.pk,):
             return super().source(ref)  # another writer may have added it meanwhile
         columns = asked.snapshot.fetchone()
-        return scope, None if columns is None else with_id(ref.id, verified(columns))
+        if columns is None:
+            return scope, None
+        return scope, with_id(ref.id, read_row(columns, ref.scope, cipher))
 
     def is_taken(self, scope: ScopeRow) -> bool:
         return not self._is_added and super().is_taken(scope)
@@ -264,7 +272,7 @@ class PostgresTables(Tables):
         if found is None:
             raise RetryTransaction  # the session that was there is being deleted
         pk, now = found
-        return ScopeRow(pk, now=now)
+        return ScopeRow(pk, now=now, key=key, cipher=self.use_cipher(key.session_id))
 
     def move_scope(self, scope: ScopeRow) -> None:
         stamps = self.stamped(scope)
@@ -340,4 +348,4 @@ class PostgresTables(Tables):
 
     def existing(self, scope: ScopeRow, snapshot_id: str) -> Row | None:
         found = None if self._existing is None else self._existing.fetchone()
-        return None if found is None else verified(found)
+        return None if found is None else read_row(found, scope.key, scope.cipher)

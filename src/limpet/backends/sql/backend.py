@@ -20,12 +20,13 @@ from limpet.backends.sql.continuing import KNOWN_SCOPES_BYTES_MAX, Continued, Kn
 from limpet.backends.sql.folding import FoldedUpTo, fold_some, unfolded_scopes
 from limpet.backends.sql.listed import age_of, head_of, name_of, ref_of, scope_info_of, scope_key_of
 from limpet.backends.sql.notes import change_notes, good_note, reader_of
+from limpet.backends.sql.rekey import encrypt_again, outdated
 from limpet.backends.sql.tables import (
     ScopeRow,
     Tables,
     is_text,
-    verified,
-    verified_note,
+    read_note,
+    read_row,
 )
 from limpet.backends.support.recent import Recent
 from limpet.core import commits
@@ -40,7 +41,7 @@ from limpet.core.notes import (
     note_of,
 )
 from limpet.core.rows import Row, info_of
-from limpet.errors import Corrupt
+from limpet.errors import Corrupt, InvalidInput
 from limpet.model import (
     ANY,
     Expect,
@@ -143,6 +144,12 @@ class SqlBackend:
                 self._cache.put(commit.scope, last.after(row.nonce, plan.step))
         return info_of(commit.scope, row)
 
+    def _known(self, scope: ScopeKey) -> KnownScope | None:
+        """Return what is known of a scope that this process changed last, with the same keys."""
+        known = self._known_scopes.get(scope)
+        is_same = known and known.scope.cipher is self._ciphers.of(scope.session_id)
+        return known if is_same else None
+
     def _forget(self) -> None:
         self._cache.clear()
         self._known_scopes.clear()
@@ -238,8 +245,9 @@ class SqlBackend:
             "after_kind": start.kind,
             "after_scope": start.scope_id,
         }
+        take = partial(scope_info_of, self._ciphers)
         found = self._query(
-            lambda tables: tables.transaction.page("list_scopes", values, scope_info_of, limit)
+            lambda tables: tables.transaction.page("list_scopes", values, take, limit)
         )
         keys = (each.key for each in found)
         _check_order([(key.session_id, key.kind, key.scope_id) for key in keys], "scopes")
@@ -311,8 +319,9 @@ class SqlBackend:
 
     def list_largest_heads(self, session_id: str, *, limit: int) -> list[SnapshotInfo]:
         values = {"session_id": session_id, "limit": limit}
+        take = partial(head_of, self._ciphers)
         return self._query(
-            lambda tables: tables.transaction.page("largest_heads", values, head_of, limit)
+            lambda tables: tables.transaction.page("largest_heads", values, take, limit)
         )
 
     def read_stats(self, session_id: str | None, *, limit: int) -> Stats:
@@ -345,7 +354,10 @@ class SqlBackend:
         return self._give_back()
 
     def rekey(self, after: str, *, limit: int) -> tuple[int, str | None]:
-        raise NotImplementedError
+        if not self._ciphers.encrypts:
+            raise InvalidInput("the store was opened without keys: give keys= or keys_file=")
+        found, following = self._query(partial(outdated, after=after, limit=limit))
+        return sum(self._write(partial(encrypt_again, what=each)) for each in found), following
 
     # Notes
 
@@ -367,9 +379,10 @@ class SqlBackend:
                 return [note_of(row) for row in asked if row is not None][:limit]
             page: list[Note] = []
             behind = after
+            take = partial(good_note, scope, owner.cipher)
             for each in on:
                 at = {"pk": owner.pk, "on": each or "", "after": behind}
-                found = tables.transaction.page("list_notes", at, good_note, limit - len(page))
+                found = tables.transaction.page("list_notes", at, take, limit - len(page))
                 if any(note.snapshot_id != each for note in found):
                     raise Corrupt("the index of notes leads to others: run `limpet check`")
                 _check_order([behind, *(note.name for note in found)], "notes")
@@ -383,26 +396,29 @@ class SqlBackend:
 
     def read_notes(self, scope: ScopeKey, names: Sequence[str]) -> list[FoundNote]:
         session_id, scope_id, kind = scope
+        cipher = self._ciphers.of(session_id)
         asked = {"session_id": session_id, "scope_id": scope_id, "kind": kind, "on": ""}
         if len(names) == 1:
             one = {**asked, "name": names[0]}
             row = self._first_row("note_in_scope", one)
-            return [] if row is None else [found_note(scope, verified_note(row))]
+            return [] if row is None else [found_note(scope, read_note(row, scope, cipher))]
 
         def read(tables: Tables) -> list[Any]:
             several = tables.transaction.many(names)
             return tables.transaction.all("notes_in_scope", {**asked, "names": several})
 
         found = {row[1]: row for row in self._one_by_one(read)}
-        rows = [verified_note(found[name]) for name in names if name in found]
+        rows = [read_note(found[name], scope, cipher) for name in names if name in found]
         return [found_note(scope, row) for row in rows]
 
     def find_notes(self, query: NoteQuery, *, limit: int) -> list[FoundNote]:
         below = f"{query.under}/" if query.under else ""
         scope_id, kind, under, _, values = query
         asked = {"scope_id": scope_id, "kind": kind, "under": under, "values": values}
-        asked |= {"low": below, "high": prefix_end(below), **self._bound(query)}
-        take = reader_of(query)
+        # What is encrypted is not for the statement to test.
+        bound = self._bound(query._replace(where=None) if self._ciphers.encrypts else query)
+        asked |= {"low": below, "high": prefix_end(below), **bound}
+        take = reader_of(query, self._ciphers)
 
         def find(tables: Tables) -> list[FoundNote]:
             count = limit
@@ -516,12 +532,15 @@ class SqlBackend:
 
 
 def _matches(tables: Tables, query: Query, limit: int) -> list[SnapshotInfo]:
+    # A label or a status may be stored in several ways: with one, the statement looks for it.
+    labels = [_stored_ways(tables.ciphers, query, *label) for label in query.labels]
+    status = _stored_ways(tables.ciphers, query, "", query.status) if query.status else []
     values: dict[str, Any] = {
         "before": SEQ_MAX if query.after is None else query.after,
-        "status": query.status,
+        "status": status[0][1] if len(status) == 1 else None if query.status else query.status,
         "id": query.id,
         "leaves": query.leaves,
-        "labels": orjson.dumps(dict(query.labels)).decode(),
+        "labels": orjson.dumps(dict(ways[0] for ways in labels if len(ways) == 1)).decode(),
         "low": query.prefix,
         "high": prefix_end(query.prefix),
     }
@@ -535,7 +554,6 @@ def _matches(tables: Tables, query: Query, limit: int) -> list[SnapshotInfo]:
         name = "find"
     elif query.labels:
         name = "history_by_label"
-        values["name"], values["value"] = query.labels[0]
     else:
         name = "history_of_sessions"
 
@@ -544,17 +562,29 @@ def _matches(tables: Tables, query: Query, limit: int) -> list[SnapshotInfo]:
         if key is None:
             return None
         try:
-            info = info_of(key, verified(columns))
+            info = info_of(key, read_row(columns, key, tables.ciphers.of(key.session_id)))
         except Corrupt:
             return None  # left out of a listing; asking for it by id raises
         # The table of labels is an index: the snapshot itself is the authority.
         matches = all(info.labels.get(name) == value for name, value in query.labels)
-        return info if matches else None
+        return info if matches and query.status in (None, info.status) else None
 
-    found = tables.transaction.page(name, values, take, limit)
+    if name == "history_by_label":
+        asked = [{**values, "name": label, "value": value} for label, value in labels[0]]
+    else:
+        asked = [values]
+    found = [info for each in asked for info in tables.transaction.page(name, each, take, limit)]
+    if len(asked) > 1:
+        found = sorted(found, key=lambda info: -seq_of(info.revision))[:limit]
     places = [seq_of(info.revision) for info in reversed(found)]
     _check_order([*places, values["before"]], "snapshots")
     return found
+
+
+def _stored_ways(ciphers: Ciphers, query: Query, name: str, value: str) -> list[tuple[str, str]]:
+    if query.scope is not None:
+        return ciphers.of(query.scope.session_id).labels(name, value)
+    return ciphers.labels(query.prefix, name, value)
 
 
 def _check_order(keys: Sequence[Any], what: str) -> None:

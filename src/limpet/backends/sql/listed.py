@@ -3,7 +3,8 @@
 from contextlib import suppress
 from typing import Any
 
-from limpet.backends.sql.tables import SNAPSHOT_COLUMNS, is_text, verified
+from limpet.backends.sql.tables import SNAPSHOT_COLUMNS, is_text, read_row
+from limpet.core.encryption import Ciphers
 from limpet.core.rows import info_of
 from limpet.errors import Corrupt
 from limpet.model import ScopeInfo, ScopeKey, SnapshotInfo, SnapshotRef
@@ -20,19 +21,19 @@ def ref_of(found: Any) -> SnapshotRef | None:
     return SnapshotRef(ScopeKey(*names), id) if is_text(id, *names) else None
 
 
-def scope_info_of(columns: Any) -> ScopeInfo | None:
+def scope_info_of(ciphers: Ciphers, columns: Any) -> ScopeInfo | None:
     key = scope_key_of(columns)
     if key is None:
         return None
     head = None
     if columns[0] is not None:
         with suppress(Corrupt):
-            head = info_of(key, verified(columns))
+            head = info_of(key, read_row(columns, key, ciphers.of(key.session_id)))
     return ScopeInfo(key, head)
 
 
-def head_of(columns: Any) -> SnapshotInfo | None:
-    found = scope_info_of(columns)
+def head_of(ciphers: Ciphers, columns: Any) -> SnapshotInfo | None:
+    found = scope_info_of(ciphers, columns)
     return None if found is None else found.head
 
 
