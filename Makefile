@@ -73,6 +73,7 @@ bench: $(READY) ## measure against peers, write docs/benchmarks/ (QUICK=1: some 
 	$(BIN)/python -m benchmarks.terminal $(if $(QUICK),--quick,--write)
 	$(BIN)/python -m benchmarks.langgraph $(if $(QUICK),--quick,--write)
 	$(BIN)/python -m benchmarks.frameworks $(if $(QUICK),--quick,--write)
+	$(BIN)/python -m benchmarks.encryption $(if $(QUICK),--quick,--write)
 	$(BIN)/python -m benchmarks.http $(if $(QUICK),--quick,--write)
 	$(BIN)/python -m benchmarks.inspector $(if $(QUICK),--quick,--write)
 

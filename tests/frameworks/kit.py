@@ -18,8 +18,8 @@ FRAMEWORK = "LIMPET_TEST_FRAMEWORK"
 """The variable that says whose environment this is."""
 
 ENGINES = ("memory", "sqlite", "directory", "postgres", "s3")
-FAST = ("memory", "sqlite", "postgres")
-"""The engines of the fast tests; the others are slower to set up."""
+FAST = ("sqlite",)
+"""The engine of the fast tests; what an adapter does is the same on the others."""
 
 SHARED = ENGINES[1:]
 """The engines that several processes can open."""

@@ -88,8 +88,8 @@ def test_a_key_that_is_not_known_is_asked_for_again_but_not_all_the_time() -> No
 
 
 def test_the_longest_prefix_decides_which_key_is_used() -> None:
-    ours = keys(ONE, f"{TWO} alice/", f"{THREE} alice/work/")
-    for session, key in (("bob", ONE), ("alice", ONE), ("alice/1", TWO), ("alice/work/1", THREE)):
+    ours = keys(ONE, f"{TWO} alice/", f"{THREE} alice/home/")
+    for session, key in (("bob", ONE), ("alice", ONE), ("alice/1", TWO), ("alice/home/1", THREE)):
         stored = ours.of(session).encrypt(b"state", b"")
         assert keys(key).of(session).decrypt(stored, b"") == b"state"
     without = keys(f"{TWO} alice/").of("bob")

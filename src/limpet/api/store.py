@@ -184,8 +184,7 @@ class Store:
         store with `allow_plaintext=True` to encrypt what is not encrypted yet.
 
         Example:
-            with limpet.open("agents.db", keys_file="keys", allow_plaintext=True) as store:
-                print(store.rekey(), "encrypted")
+            print(store.rekey(), "parts encrypted")
         """
         return self.driver.drive(upkeep.rekey())
 

@@ -24,7 +24,7 @@ def rekey(url: str, as_json: bool) -> int:
 
     \b
     Examples:
-      LIMPET_KEYS_FILE=keys limpet rekey
+      limpet rekey
       limpet rekey --url "sqlite:///agents.db?keys_file=keys"
     """
     with existing_store(url, allow_plaintext=True) as store:
