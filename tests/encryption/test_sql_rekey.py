@@ -1,9 +1,11 @@
 """`rekey`: everything is encrypted with the current key, while others write, whoever is killed."""
 
+import sqlite3
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +42,7 @@ def values(url: str, tmp_path: Path, request: pytest.FixtureRequest) -> Any:
     return read
 
 
-def test_a_plain_store_becomes_an_encrypted_one(url: str, values: Any) -> None:
+def test_a_plain_store_becomes_an_encrypted_one(url: str, values: Any, tmp_path: Path) -> None:
     with limpet.open(url) as store:
         fill(store)
         before, shown = records(store), answers(store)
@@ -50,6 +52,10 @@ def test_a_plain_store_becomes_an_encrypted_one(url: str, values: Any) -> None:
         assert answers(store) == shown
         assert store.rekey() > 100
         assert store.rekey() == 0
+    if url.startswith("sqlite"):
+        # What was plain may still be in free pages: docs/guides/encryption.md.
+        with closing(sqlite3.connect(tmp_path / "limpet.db")) as conn:
+            conn.execute("VACUUM")
     assert not [each for each in values() if CANARY.encode() in each]
     with limpet.open(url, keys=ONE) as store:
         assert records(store) == before
@@ -61,7 +67,7 @@ def test_an_old_key_is_not_needed_any_more(url: str) -> None:
         fill(store)
         before, shown = records(store), answers(store)
     with limpet.open(url, keys=f"{TWO}\n{ONE}\n{THREE} user/2") as store:
-        assert len(list(store.check())) > 10  # those of user/2, of which the key is another one
+        assert len(list(store.check())) == 4  # those of user/2, of which the key is another one
         assert store.rekey() > 100
     with limpet.open(url, keys=f"{TWO}\n{ONE}\n{THREE} user/2\n{ONE} user/2") as store:
         assert store.rekey() > 1

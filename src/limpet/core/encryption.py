@@ -196,16 +196,13 @@ class Keys:
         found = [_hashed(key, name, value) for ring in rings for key in ring]
         return [*found, (name, value)] if self.allow_plaintext else found
 
-    def reread(self) -> bool:
-        """Read the keys again, unless that was just done; return whether they are others now."""
-        if not callable(self._given) or self._monotonic() - self._read_at < _REREAD_S:
-            return False
-        self._read_at = self._monotonic()
-        rings = parse_keys(_text_of(self._given))
-        is_new = rings != self._rings
-        if is_new:
-            self._rings, self._ciphers = rings, {}
-        return is_new
+    def reread(self) -> None:
+        """Read the keys again, unless that was just done."""
+        if callable(self._given) and self._monotonic() - self._read_at >= _REREAD_S:
+            self._read_at = self._monotonic()
+            rings = parse_keys(_text_of(self._given))
+            if rings != self._rings:
+                self._rings, self._ciphers = rings, {}
 
 
 class _SessionCipher:
@@ -243,8 +240,8 @@ class _SessionCipher:
             raise WrongKeys("this is not encrypted, and the store has keys: run `limpet rekey`")
         aes = self._aes.get(header[1:])
         if aes is None:
-            if self._keys.reread():
-                return self._keys.session(self._session_id).decrypt(stored, about)
+            if (fresh := self._fresh()) is not None:
+                return fresh.decrypt(stored, about)
             raise WrongKeys(f"the key of what is stored is not given. key=`{key_id(stored)}`")
         at = _HEADER_BYTES + _NONCE_BYTES
         try:
@@ -274,7 +271,14 @@ class _SessionCipher:
             return True
         if self._keys.allow_plaintext and checksum_of(data) == found:
             return True
-        return self._keys.reread() and self._keys.session(self._session_id).has_sum(data, found)
+        fresh = self._fresh()
+        return fresh is not None and fresh.has_sum(data, found)
+
+    def _fresh(self) -> "_SessionCipher | None":
+        """Return the cipher of the keys as they are now, if they are others than before."""
+        self._keys.reread()
+        fresh = self._keys.session(self._session_id)
+        return None if fresh is self else fresh
 
 
 def _hashed(key: _Key, name: str, value: str) -> tuple[str, str]:
