@@ -147,6 +147,8 @@ def _document(
 
 def _write(parts: Iterator[bytes], output: str | None) -> int:
     size = 0
+    if output is None and sys.stdout.isatty():  # JSON escapes only some control characters
+        parts = (visible(part.decode(), kept="\n\t").encode() for part in parts)
     with nullcontext(sys.stdout.buffer) if output is None else atomic_file(output) as file:
         for part in parts:
             size += file.write(part)

@@ -10,6 +10,7 @@ import limpet
 from limpet.cli import _exits
 from limpet.cli._shared import echo_json, json_option, url_here
 from limpet.opening import environment
+from limpet.views.format import visible
 
 if TYPE_CHECKING:
     from limpet.server.app import Pages
@@ -120,6 +121,9 @@ class _Lines(logging.Formatter):
     """A line with its time, which is formatted once a second: that takes longest."""
 
     _second, _text = 0, ""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
+        return visible(super().formatMessage(record))  # it may hold ids; a traceback is added later
 
     def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: N802
         if int(record.created) != self._second:

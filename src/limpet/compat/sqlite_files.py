@@ -29,8 +29,11 @@ class SqliteFile:
         self._other_layout = other_layout
 
     def columns(self, table: str) -> set[str]:
-        """Return the columns of a table; nothing if there is no such table."""
-        query = "SELECT name FROM pragma_table_info(CAST(? AS TEXT))"
+        """Return the columns of a table; nothing if there is none, or a view, which may not end."""
+        query = (
+            "SELECT info.name FROM sqlite_schema AS found, pragma_table_info(found.name) AS info"
+            " WHERE found.type = 'table' AND found.name = CAST(? AS TEXT) COLLATE NOCASE"
+        )
         return {name for (name,) in self.rows(query, table)}
 
     @contextmanager
@@ -104,6 +107,7 @@ def _connection(path: str, options: str) -> sqlite3.Connection:
     # Invalid UTF-8 is refused in its row, instead of ending the import.
     conn.text_factory = lambda text: text.decode("utf-8", _ESCAPE)
     try:
+        conn.execute("PRAGMA trusted_schema = OFF")
         conn.execute("SELECT count(*) FROM sqlite_schema").fetchone()
     except BaseException:
         conn.close()

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Mutabl
 from contextlib import aclosing
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, quote
 
 import zstandard
 
@@ -96,7 +96,7 @@ class App:
         clock = self._driver.tools.clock.monotonic
         began = clock()
         # Not the decoded path: a proxy would see another one.
-        raw = scope.get("raw_path") or scope["path"].encode()
+        raw = scope.get("raw_path") or quote(scope["path"]).encode()
         path = raw.decode("ascii", "backslashreplace").removeprefix(scope.get("root_path", ""))
         method, headers = scope["method"], _headers(scope)
         operation = self._routes.get(path, {}).get("GET" if method == "HEAD" else method)

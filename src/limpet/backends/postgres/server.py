@@ -51,6 +51,9 @@ _PAUSE_S_MAX = 0.1
 _ANSWER_S_MAX = 2.0
 _READ = b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _WRITE = b"BEGIN ISOLATION LEVEL READ COMMITTED"
+# A function that others put into a schema of the path could fit the types of a call better than
+# PostgreSQL's own, and would run with our rights. Our tables are named with their schema.
+_SEARCH_PATH = "search_path = pg_catalog"
 _ONCE = ("save_in_one", "save_and_fold", "remove_note_in_one")
 
 # Defaults for libpq unless the URL, a service or the environment sets them: a server that has
@@ -146,7 +149,8 @@ class PostgresServer:
             cause.add_note(place_of(cause, self._conninfo))
             raise
         if not self._settings.pooler:
-            conn.execute("; ".join(f"SET {each}" for each in self._limits()).encode())
+            settings = [*self._limits(), _SEARCH_PATH]
+            conn.execute("; ".join(f"SET {each}" for each in settings).encode())
         # All integers are sent as bigint, so that a statement is prepared once, and not once for
         # each integer type that its values happen to fit.
         conn.adapters.register_dumper(int, Int8Dumper)

@@ -14,7 +14,7 @@ from limpet.server.answers import Response
 from limpet.server.call import Call, Param
 from limpet.server.operations.declare import SCOPE_PARAMS, SESSION, SNAPSHOT
 from limpet.server.schema import ID, KIND, TEXT, record
-from limpet.views.format import address_text
+from limpet.views.format import address_text, visible
 from limpet.views.overview import session_title
 from limpet.views.preview import difference, free_name, preview_prune, scopes_to_prune
 
@@ -89,7 +89,7 @@ async def _fork_page(
     url, names = call.driver.opened.url, [address_text(key, values["info"].id)]
     options = [*links.kind_option(key), "--as", values["name"]]
     command = links.command(url, "fork", *options, names=names)
-    words: list[str | None] = [*links.words(url, "fork", *options, names=names)]
+    words: list[str | None] = [*map(visible, links.words(url, "fork", *options, names=names))]
     words[words.index("--as") + 1] = None  # the script puts in what is typed
     return render(
         call, "fork.html", status, **values, problem=problem, command=command, words=words

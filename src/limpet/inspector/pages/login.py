@@ -22,6 +22,10 @@ async def start(call: Call) -> Response:
 @page("/ui/login", _TOKEN, public=True)
 async def open_with_token(call: Call) -> Response:
     """Keep the token of an address that was printed in a terminal."""
+    # A link on another site could make the browser use a token of that site's.
+    if call.headers.get("sec-fetch-site") == "cross-site":
+        why = "another site led here: copy the address that was printed into the browser"
+        raise Refused(403, "Forbidden", why)
     return _kept(call, call.params.get("token", ""), "/ui")
 
 

@@ -1,0 +1,41 @@
+"""A store on each engine: the SQL engines in every run, the others among the slow tests."""
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import limpet
+from limpet import Store
+
+ENGINES = [
+    "sqlite",
+    "postgres",
+    *(pytest.param(each, marks=pytest.mark.slow) for each in ("memory", "directory", "s3", "http")),
+]
+_count = itertools.count(1)
+
+
+@pytest.fixture(params=ENGINES)
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    """A store on each engine."""
+    url, options = place_of(str(request.param), request, tmp_path)
+    with limpet.open(url, **options) as store:
+        yield store
+
+
+def place_of(
+    engine: str, request: pytest.FixtureRequest, folder: Path
+) -> tuple[str, dict[str, Any]]:
+    """Return the URL of an empty place, and the options to open it."""
+    if engine == "postgres":
+        return request.getfixturevalue("postgres_url"), {}
+    if engine == "s3":
+        service = request.getfixturevalue("seaweedfs")
+        return f"s3://{service.name}/{folder.name}-{next(_count)}", service.options
+    if engine == "http":
+        return request.getfixturevalue("http").mount(f"sqlite:///{folder}/served.db"), {}
+    places = {"memory": "memory:", "sqlite": f"sqlite:///{folder}/a.db"}
+    return places.get(engine, (folder / "store").as_uri()), {}

@@ -1,0 +1,60 @@
+"""docs/security.md: each row of its tables names tests, and they exist."""
+
+import ast
+import re
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+PAGE = ROOT / "docs" / "security.md"
+# Rows whose tests are being written; the one who adds a test's name to the page removes its row.
+WAITING = [
+    "references that are shared so often that memory ends",
+    "the content of every table, file and object, wherever it may be",
+    "what is left of a session after `redact` or `delete_session`",
+    "a changed head or order of a scope",
+    "rows of an encrypted store swapped, changed or rolled back one by one",
+    "frames that lie about their size, JSON of any depth in a stored body",
+    "a folder swapped for a link while it is used",
+    "secrets in any failure of any engine, tracebacks included",
+    "content in spans and metrics of OpenTelemetry",
+    "a known hole in an installed version",
+]
+NAMED = re.compile(r"`([\w/.]+\.py)::(test_\w+)`")
+
+
+def rows() -> list[list[str]]:
+    """Return the cells of each row of a table whose last column has tests."""
+    found: list[list[str]] = []
+    inside = False
+    for line in PAGE.read_text(encoding="utf-8").splitlines():
+        cells = [each.strip() for each in line.strip("|").split("|")]
+        if not line.startswith("|"):
+            inside = False
+        elif inside and not set(line) <= set("|-"):
+            found.append(cells)
+        elif cells[-1] == "tests":
+            inside = True
+    return found
+
+
+@cache
+def names_in(path: str) -> set[str]:
+    tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
+    functions = ast.FunctionDef | ast.AsyncFunctionDef
+    return {each.name for each in ast.walk(tree) if isinstance(each, functions)}
+
+
+def test_the_tables_are_found() -> None:
+    assert len(rows()) > 60
+    assert all(len(row) == 3 for row in rows())
+
+
+def test_each_row_names_a_test() -> None:
+    assert [row[0] for row in rows() if not NAMED.search(row[-1])] == WAITING
+
+
+def test_each_test_that_is_named_exists() -> None:
+    named = {each for row in rows() for each in NAMED.findall(row[-1])}
+    assert {(path, name) for path, name in named if not (ROOT / path).is_file()} == set()
+    assert {(path, name) for path, name in named if name not in names_in(path)} == set()
