@@ -62,7 +62,11 @@ READS: list[Callable[[Store], Any]] = [
 ]
 
 
-@pytest.mark.parametrize("keys", [None, TWO, f"{ONE} other/"], ids=["none", "other", "prefix"])
+@pytest.mark.parametrize(
+    "keys",
+    [None, TWO, pytest.param(f"{ONE} other/", marks=pytest.mark.slow)],
+    ids=["none", "other", "prefix"],
+)
 def test_with_other_keys_nothing_is_read_and_nothing_is_changed(
     path: Path, keys: str | None
 ) -> None:

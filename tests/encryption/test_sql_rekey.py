@@ -145,6 +145,7 @@ print("done", flush=True)
 """
 
 
+@pytest.mark.slow
 def test_it_is_killed_and_repeated(url: str) -> None:
     with limpet.open(url, keys=ONE) as store:
         fill(store)

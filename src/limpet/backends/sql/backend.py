@@ -8,7 +8,6 @@ from __future__ import annotations  # those of inner functions are not evaluated
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import pairwise
 from operator import methodcaller
 from typing import Any, TypeVar
 
@@ -18,7 +17,15 @@ from limpet.backends.sql.check_rows import damage_of
 from limpet.backends.sql.commit import LastBody, PreparedDelta, cache_cost
 from limpet.backends.sql.continuing import KNOWN_SCOPES_BYTES_MAX, Continued, KnownScope
 from limpet.backends.sql.folding import FoldedUpTo, fold_some, unfolded_scopes
-from limpet.backends.sql.listed import age_of, head_of, name_of, ref_of, scope_info_of, scope_key_of
+from limpet.backends.sql.listed import (
+    age_of,
+    check_order,
+    head_of,
+    matches,
+    name_of,
+    ref_of,
+    scope_info_of,
+)
 from limpet.backends.sql.notes import change_notes, good_note, reader_of
 from limpet.backends.sql.rekey import encrypt_again, outdated
 from limpet.backends.sql.tables import (
@@ -26,14 +33,13 @@ from limpet.backends.sql.tables import (
     Tables,
     is_text,
     read_note,
-    read_row,
 )
 from limpet.backends.support.recent import Recent
 from limpet.core import commits
 from limpet.core.deltas.chain import is_whole_at_first
 from limpet.core.deltas.delta import diff
 from limpet.core.encryption import Ciphers
-from limpet.core.ids import SEQ_MAX, prefix_end, revision, seq_of
+from limpet.core.ids import prefix_end, revision
 from limpet.core.leases import claimed, renewed
 from limpet.core.notes import (
     NoteRow,
@@ -195,7 +201,7 @@ class SqlBackend:
     # Listing
 
     def list_snapshots(self, query: Query, *, limit: int) -> list[SnapshotInfo]:
-        return self._query(lambda tables: _matches(tables, query, limit))
+        return self._query(lambda tables: matches(tables, query, limit))
 
     def list_ids(self, scope: ScopeKey, *, after: str, limit: int) -> list[str]:
         return self._query(lambda tables: _names(tables, "list_ids", scope, after, limit))
@@ -211,7 +217,7 @@ class SqlBackend:
         found = self._query(
             lambda tables: tables.transaction.page("list_sessions", values, name_of, limit)
         )
-        _check_order([after, *found], "sessions")
+        check_order([after, *found], "sessions")
         return found
 
     def list_newest(self, *, prefix: str, after: SessionAge | None, limit: int) -> list[SessionAge]:
@@ -250,7 +256,7 @@ class SqlBackend:
             lambda tables: tables.transaction.page("list_scopes", values, take, limit)
         )
         keys = (each.key for each in found)
-        _check_order([(key.session_id, key.kind, key.scope_id) for key in keys], "scopes")
+        check_order([(key.session_id, key.kind, key.scope_id) for key in keys], "scopes")
         return found
 
     # Deleting
@@ -385,7 +391,7 @@ class SqlBackend:
                 found = tables.transaction.page("list_notes", at, take, limit - len(page))
                 if any(note.snapshot_id != each for note in found):
                     raise Corrupt("the index of notes leads to others: run `limpet check`")
-                _check_order([behind, *(note.name for note in found)], "notes")
+                check_order([behind, *(note.name for note in found)], "notes")
                 page += found
                 if len(page) >= limit:
                     break
@@ -531,68 +537,6 @@ class SqlBackend:
         return revisions
 
 
-def _matches(tables: Tables, query: Query, limit: int) -> list[SnapshotInfo]:
-    # A label or a status may be stored in several ways: with one, the statement looks for it.
-    labels = [_stored_ways(tables.ciphers, query, *label) for label in query.labels]
-    status = _stored_ways(tables.ciphers, query, "", query.status) if query.status else []
-    values: dict[str, Any] = {
-        "before": SEQ_MAX if query.after is None else query.after,
-        "status": status[0][1] if len(status) == 1 else None if query.status else query.status,
-        "id": query.id,
-        "leaves": query.leaves,
-        "labels": orjson.dumps(dict(ways[0] for ways in labels if len(ways) == 1)).decode(),
-        "low": query.prefix,
-        "high": prefix_end(query.prefix),
-    }
-    if query.scope is not None:
-        scope = tables.scope(query.scope)
-        if scope is None or not query.scope.session_id.startswith(query.prefix):
-            return []
-        name = "history_of_scope"
-        values |= {"pk": scope.pk, **query.scope._asdict()}
-    elif query.id is not None:
-        name = "find"
-    elif query.labels:
-        name = "history_by_label"
-    else:
-        name = "history_of_sessions"
-
-    def take(columns: Any) -> SnapshotInfo | None:
-        key = scope_key_of(columns)
-        if key is None:
-            return None
-        try:
-            info = info_of(key, read_row(columns, key, tables.ciphers.of(key.session_id)))
-        except Corrupt:
-            return None  # left out of a listing; asking for it by id raises
-        # The table of labels is an index: the snapshot itself is the authority.
-        matches = all(info.labels.get(name) == value for name, value in query.labels)
-        return info if matches and query.status in (None, info.status) else None
-
-    if name == "history_by_label":
-        asked = [{**values, "name": label, "value": value} for label, value in labels[0]]
-    else:
-        asked = [values]
-    found = [info for each in asked for info in tables.transaction.page(name, each, take, limit)]
-    if len(asked) > 1:
-        found = sorted(found, key=lambda info: -seq_of(info.revision))[:limit]
-    places = [seq_of(info.revision) for info in reversed(found)]
-    _check_order([*places, values["before"]], "snapshots")
-    return found
-
-
-def _stored_ways(ciphers: Ciphers, query: Query, name: str, value: str) -> list[tuple[str, str]]:
-    if query.scope is not None:
-        return ciphers.of(query.scope.session_id).labels(name, value)
-    return ciphers.labels(query.prefix, name, value)
-
-
-def _check_order(keys: Sequence[Any], what: str) -> None:
-    """Raise Corrupt unless each key is greater than the last: a damaged index repeats some."""
-    if not all(one < following for one, following in pairwise(keys)):
-        raise Corrupt(f"the index of {what} leads to others: run `limpet check`")
-
-
 def _names(tables: Tables, name: str, scope: ScopeKey, after: str, limit: int) -> list[str]:
     found = tables.scope(scope)
     if found is None:
@@ -603,7 +547,7 @@ def _names(tables: Tables, name: str, scope: ScopeKey, after: str, limit: int) -
         return None if columns[0] == damaged else name_of(columns)
 
     names = tables.transaction.page(name, {"pk": found.pk, "after": after}, take, limit)
-    _check_order([after, *names], "ids")
+    check_order([after, *names], "ids")
     return names
 
 

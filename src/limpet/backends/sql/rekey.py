@@ -45,7 +45,9 @@ def _outdated(tables: Tables, table: str, rows: list[Any]) -> Iterator[Outdated]
     for key, *names, beginning, count in rows:
         if names[0] is None:
             names = _names_above(tables, key)
-        if names is None or tables.ciphers.of(names[0]).is_current(bytes(beginning)):
+        if names is None or beginning is None:
+            continue
+        if tables.ciphers.of(names[0]).is_current(bytes(beginning)):
             continue
         scope = ScopeKey._make(names)
         if scope != last.scope or total + count > _BYTES_MAX:

@@ -482,7 +482,7 @@ SELECT n.seq, x.session_id, s.scope_id, s.kind, substring(n.metadata FOR 5), oct
 -- name: beginnings_of_bodies
 SELECT b.seq, x.session_id, s.scope_id, s.kind, substring(b.body FOR 5), octet_length(b.body)
   FROM limpet.bodies AS b
-  LEFT JOIN limpet.snapshots AS n ON n.seq = b.seq
+  LEFT JOIN limpet.snapshots AS n ON n.seq = b.seq AND n.seq >= %(start)s
   LEFT JOIN limpet.scopes AS s ON s.pk = n.scope_pk
   LEFT JOIN limpet.sessions AS x ON x.pk = s.session_pk
  WHERE b.seq >= %(start)s
@@ -500,5 +500,5 @@ SELECT o.pk, x.session_id, s.scope_id, s.kind, substring(o.value FOR 5), octet_l
 SELECT s.pk, x.session_id, s.scope_id, s.kind, substring(s.codec FOR 5), octet_length(s.codec)
   FROM limpet.scopes AS s
   JOIN limpet.sessions AS x ON x.pk = s.session_pk
- WHERE s.pk >= %(start)s AND s.codec IS NOT NULL
+ WHERE s.pk >= %(start)s
  ORDER BY s.pk LIMIT %(limit)s;

@@ -349,5 +349,5 @@ SELECT o.pk, x.session_id, s.scope_id, s.kind, substr(o.value, 1, 5), length(o.v
 SELECT s.pk, x.session_id, s.scope_id, s.kind, substr(s.codec, 1, 5), length(s.codec)
   FROM scopes AS s
   JOIN sessions AS x ON x.pk = s.session_pk
- WHERE s.pk >= :start AND s.codec IS NOT NULL
+ WHERE s.pk >= :start
  ORDER BY s.pk LIMIT :limit;
