@@ -41,7 +41,7 @@ def outdated(tables: Tables, after: str, limit: int) -> tuple[list[Outdated], st
 
 
 def _outdated(tables: Tables, table: str, rows: list[Any]) -> Iterator[Outdated]:
-    last, total = Outdated(table, ScopeKey(""), []), 0
+    groups: dict[ScopeKey, tuple[Outdated, int]] = {}
     for key, *names, beginning, count in rows:
         if names[0] is None:
             names = _names_above(tables, key)
@@ -50,12 +50,13 @@ def _outdated(tables: Tables, table: str, rows: list[Any]) -> Iterator[Outdated]
         if tables.ciphers.of(names[0]).is_current(bytes(beginning)):
             continue
         scope = ScopeKey._make(names)
-        if scope != last.scope or total + count > _BYTES_MAX:
-            yield last
-            last, total = Outdated(table, scope, []), 0
-        last.keys.append(key)
-        total += count
-    yield last
+        group, total = groups.get(scope, (Outdated(table, scope, []), 0))
+        if group.keys and total + count > _BYTES_MAX:
+            yield group
+            group, total = Outdated(table, scope, []), 0
+        group.keys.append(key)
+        groups[scope] = group, total + count
+    yield from (group for group, _ in groups.values())
 
 
 def _names_above(tables: Tables, seq: int) -> Any:
@@ -67,7 +68,7 @@ def _names_above(tables: Tables, seq: int) -> Any:
 
 def encrypt_again(tables: Tables, what: Outdated) -> int:
     """Encrypt rows with the current key; return how many."""
-    scope = tables.scope_to_change(what.scope) if what.keys else None
+    scope = tables.scope_to_change(what.scope)
     if scope is None:
         return 0
     again = {"snapshots": _snapshot, "bodies": _body, "notes": _note, "scopes": _scope}[what.table]
