@@ -12,6 +12,9 @@ import limpet
 from limpet import Corrupt, InvalidInput, Store
 from limpet.testing.conformance._kit import dump as records
 from tests.encryption.keys import ONE, TABLES, THREE, TWO
+from tests.encryption.test_sql_rekey import url
+
+__all__ = ["url"]
 
 
 def fill(store: Store, session: str = "user/1") -> None:
@@ -126,16 +129,15 @@ def test_what_is_not_encrypted_is_refused_until_it_is_allowed(tmp_path: Path) ->
         assert not list(store.check())
 
 
-def test_a_deleted_key_forgets_one_tenant_and_leaves_the_others(tmp_path: Path) -> None:
-    path = tmp_path / "limpet.db"
-    with limpet.open(str(path), keys=f"{ONE}\n{TWO} alice/\n{THREE} bob/") as store:
+def test_a_deleted_key_forgets_one_tenant_and_leaves_the_others(url: str) -> None:
+    with limpet.open(url, keys=f"{ONE}\n{TWO} alice/\n{THREE} bob/") as store:
         for session in ("alice/1", "alice/2", "bob/1", "other"):
             fill(store, session)
         everything = len(list(store.history()))
         assert len(list(store.history(labels={"task": "tax"}))) == 4 * 3
         assert len(list(store.history(labels={"task": "tax"}, prefix="alice/"))) == 2 * 3
         assert len(list(store.history(status="begun"))) == 4 * 42
-    with limpet.open(str(path), keys=f"{ONE}\n{THREE} bob/") as store:
+    with limpet.open(url, keys=f"{ONE}\n{THREE} bob/") as store:
         assert len(list(store.history())) == everything / 2
         assert len(list(store.history(labels={"task": "tax"}))) == 2 * 3
         assert store.scope("bob/1", "chat").load()
@@ -149,17 +151,18 @@ def test_a_deleted_key_forgets_one_tenant_and_leaves_the_others(tmp_path: Path) 
         assert store.delete_session("alice/1")
         assert store.delete_session("alice/2")
         assert not list(store.check())
-    with limpet.open(str(path), keys=f"{THREE} bob/") as store:
+    with limpet.open(url, keys=f"{THREE} bob/") as store:
         with pytest.raises(InvalidInput, match="no key for this session"):
             store.scope("new").save({})
         with pytest.raises(InvalidInput, match="no key for this session"):
             store.scope("new").set_note("title", 1)
 
 
-def test_the_same_keys_in_any_order_read_everything(path: Path) -> None:
-    with limpet.open(str(path), keys=ONE) as store:
+def test_the_same_keys_in_any_order_read_everything(url: str) -> None:
+    with limpet.open(url, keys=ONE) as store:
+        fill(store)
         before = records(store)
-    with limpet.open(str(path), keys=f"{TWO}\n{ONE}") as store:
+    with limpet.open(url, keys=f"{TWO}\n{ONE}") as store:
         assert records(store) == before
         chat = store.scope("user/1", "chat")
         chat.save({"messages": []}, id="new", labels={"task": "tax"}, status="begun")

@@ -65,7 +65,7 @@ def seen(store: Store) -> dict[str, Any]:
                 found[f"{at} {info.id} listed"] = info
             found |= {f"{at} {each.id} leaf": True for each in scope.leaves()}
     for asked in ({"status": "begun"}, {"labels": {"task": "tax"}}):
-        for info in store.history(**asked):  # type: ignore[arg-type]
+        for info in store.history(**asked):
             found[f"{info.scope} {info.id} {asked}"] = info
     return found
 
