@@ -13,7 +13,7 @@ import pytest
 
 from limpet.backends.sql.check_rows import SEVERITIES
 from limpet.core import codec
-from limpet.core.rows import Row, row_checksum
+from limpet.core.rows import Row, row_checksum, scope_checksum, session_checksum
 from limpet.errors import Corrupt
 from limpet.model import Finding, ScopeKey
 from limpet.opening import draw
@@ -22,6 +22,9 @@ from limpet.protocol import Backend, Commit, Found, NoteWrite, Query
 
 class Tables(Protocol):
     """The tables behind an engine's back. Statements have placeholders like `:seq`."""
+
+    family: str
+    """The column, or what is there instead of it."""
 
     def run(self, statement: str, **values: Any) -> list[tuple[Any, ...]]: ...
 
@@ -102,6 +105,28 @@ def run(*statements: str) -> Damage:
     return damage
 
 
+def written(*statements: str) -> Damage:
+    """Run statements, and give all scopes checksums that hold: as if Limpet had written that."""
+
+    def damage(tables: Tables, pk: int, seq: int) -> None:
+        run(*statements)(tables, pk, seq)
+        resum(tables)
+
+    return damage
+
+
+def resum(tables: Tables) -> None:
+    found = tables.run(
+        "SELECT x.session_id, s.scope_id, s.kind, s.pk, s.head_seq, s.tip_seq, s.next_seq, s.floor,"
+        f" s.fence, s.lease_owner, s.lease_until, {tables.family}"
+        " FROM scopes AS s JOIN sessions AS x ON x.pk = s.session_pk"
+    )
+    for row in found:
+        checksum = scope_checksum(ScopeKey(*row[:3]), row[3:])
+        statement = "UPDATE scopes SET checksum = :checksum WHERE pk = :pk"
+        tables.run(statement, checksum=checksum, pk=row[3])
+
+
 def another_body(encoding: int, body: bytes, base: int | None = None) -> Damage:
     """Replace the body, with a checksum that holds."""
 
@@ -160,34 +185,64 @@ def mended(code: str, *statements: str) -> Case:
     return Case(run(*statements), {code})
 
 
+def settled(code: str, *statements: str) -> Case:
+    return Case(written(*statements), {code})
+
+
+def no_name(code: str, damage: Damage) -> Case:
+    return Case(damage, {"name_wrong", code}, {"name_wrong", code}, ALL_OF_S)
+
+
+def empty_session(tables: Tables, pk: int, seq: int) -> None:
+    statement = "INSERT INTO sessions (pk, session_id, checksum) VALUES (:pk, 'e', :checksum)"
+    tables.run(statement, pk=999, checksum=session_checksum("e", 999))
+
+
 ORPHAN = "INSERT INTO bodies (seq, checksum, encoding, body) VALUES (999, 0, 0, :empty)"
 
 CASES = {
     # Sessions and scopes
-    "head of nothing": mended("head_missing", "UPDATE scopes SET head_seq = 999 WHERE pk = :pk"),
-    "head of another scope": mended(
+    "head of nothing": settled("head_missing", "UPDATE scopes SET head_seq = 999 WHERE pk = :pk"),
+    "head of another scope": settled(
         "head_missing",
         "UPDATE scopes SET head_seq = (SELECT seq FROM snapshots WHERE scope_pk <> :pk LIMIT 1)"
         " WHERE pk = :pk",
     ),
     "head of nothing, with a draft": Case(
-        run(f"UPDATE scopes SET head_seq = 999 WHERE head_seq = {LAST_DRAFT}"),
+        written(f"UPDATE scopes SET head_seq = 999 WHERE head_seq = {LAST_DRAFT}"),
         {"head_missing", "draft_unreachable"},
     ),
-    "tip": mended("tip_wrong", "UPDATE scopes SET tip_seq = :seq WHERE pk = :pk"),
-    "tip gone": mended("tip_wrong", "UPDATE scopes SET tip_seq = NULL WHERE pk = :pk"),
-    "next seq": mended("next_seq_low", "UPDATE scopes SET next_seq = :seq WHERE pk = :pk"),
-    "floor": mended("floor_wrong", "UPDATE scopes SET floor = 'zzz' WHERE pk = :pk"),
-    "session name": stays(
-        "name_wrong", run("UPDATE sessions SET session_id = '' WHERE session_id = 's'"), ALL_OF_S
+    "tip": settled("tip_wrong", "UPDATE scopes SET tip_seq = :seq WHERE pk = :pk"),
+    "tip gone": settled("tip_wrong", "UPDATE scopes SET tip_seq = NULL WHERE pk = :pk"),
+    "next seq": settled("next_seq_low", "UPDATE scopes SET next_seq = :seq WHERE pk = :pk"),
+    "floor": settled("floor_wrong", "UPDATE scopes SET floor = 'zzz' WHERE pk = :pk"),
+    "session name": no_name(
+        "session_damaged", run("UPDATE sessions SET session_id = '' WHERE session_id = 's'")
     ),
-    "scope name": stays(
-        "name_wrong", run("UPDATE scopes SET scope_id = '' WHERE pk = :pk"), ALL_OF_S
+    "scope name": no_name("scope_damaged", run("UPDATE scopes SET scope_id = '' WHERE pk = :pk")),
+    "kind": no_name("scope_damaged", run("UPDATE scopes SET kind = 'A!' WHERE pk = :pk")),
+    "another session name": stays(
+        "session_damaged",
+        run("UPDATE sessions SET session_id = 'renamed' WHERE session_id = 's'"),
+        ALL_OF_S,
     ),
-    "kind": stays("name_wrong", run("UPDATE scopes SET kind = 'A!' WHERE pk = :pk"), ALL_OF_S),
-    "session empty": stays(
-        "session_empty", run("INSERT INTO sessions (session_id) VALUES ('e')"), set()
+    "checksum of a session": mended(
+        "session_damaged", "UPDATE sessions SET checksum = 5 WHERE session_id = 's'"
     ),
+    "bit of a session name": mended(
+        "session_damaged", "UPDATE sessions SET session_id = 'r' WHERE session_id = 's'"
+    ),
+    "bit of a kind": mended("scope_damaged", "UPDATE scopes SET kind = 'agenu' WHERE pk = :pk"),
+    "older head": mended("scope_damaged", "UPDATE scopes SET head_seq = :seq WHERE pk = :pk"),
+    "older head and tip": Case(
+        run("UPDATE scopes SET head_seq = :seq, tip_seq = :seq WHERE pk = :pk"),
+        {"scope_damaged", "tip_wrong"},
+    ),
+    "owner of a lease": mended(
+        "scope_damaged", "UPDATE scopes SET lease_owner = 'nobody' WHERE pk = :pk"
+    ),
+    "checksum of a scope": mended("scope_damaged", "UPDATE scopes SET checksum = 5 WHERE pk = :pk"),
+    "session empty": stays("session_empty", empty_session, set()),
     "session gone": Case(
         run("DELETE FROM sessions WHERE session_id = 's'"),
         {"scope_without_session"},
@@ -224,7 +279,7 @@ CASES = {
     "labels no object": stays("snapshot_damaged", another_row(labels=b"[1]")),
     "time out of range": stays("snapshot_damaged", another_row(created_at=2**62)),
     "draft not the head": stays("draft_unreachable", another_row(kept=False)),
-    "draft without a head": mended(
+    "draft without a head": settled(
         "draft_unreachable", f"UPDATE scopes SET head_seq = NULL WHERE head_seq = {LAST_DRAFT}"
     ),
     "directly after its parent": mended(

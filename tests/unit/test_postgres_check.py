@@ -46,6 +46,8 @@ ONLY_OF_FILES = {
 
 
 class PostgresTables:
+    family = "family"
+
     def __init__(self, conn: Connection) -> None:
         self._conn = conn
 

@@ -15,7 +15,6 @@ from limpet.opening import open_backend
 from limpet.protocol import Backend
 from tests.unit import damaged
 from tests.unit.damaged import (
-    ALL_OF_S,
     HIT,
     IDS,
     ORPHAN,
@@ -29,7 +28,9 @@ from tests.unit.damaged import (
     fill,
     inspect,
     mended,
+    no_name,
     readable,
+    resum,
     run,
     save,
     stays,
@@ -41,6 +42,8 @@ BAD_TEXT = "CAST(x'ff80' AS TEXT)"
 
 
 class SqliteTables:
+    family = "NULL"
+
     def __init__(self, path: Path) -> None:
         self._path = path
         self._conn: sqlite3.Connection | None = None
@@ -137,12 +140,15 @@ CASES = {
         HIT,
     ),
     # Text that is not UTF-8
-    "floor no text": mended("floor_wrong", f"UPDATE scopes SET floor = {BAD_TEXT} WHERE pk = :pk"),
-    "session name no text": stays(
-        "name_wrong", run(f"UPDATE sessions SET session_id = {BAD_TEXT} WHERE pk = 1"), ALL_OF_S
+    "floor no text": Case(
+        run(f"UPDATE scopes SET floor = {BAD_TEXT} WHERE pk = :pk"),
+        {"floor_wrong", "scope_damaged"},
     ),
-    "scope name no text": stays(
-        "name_wrong", run(f"UPDATE scopes SET scope_id = {BAD_TEXT} WHERE pk = :pk"), ALL_OF_S
+    "session name no text": no_name(
+        "session_damaged", run(f"UPDATE sessions SET session_id = {BAD_TEXT} WHERE pk = 1")
+    ),
+    "scope name no text": no_name(
+        "scope_damaged", run(f"UPDATE scopes SET scope_id = {BAD_TEXT} WHERE pk = :pk")
     ),
     "status no text": stays(
         "snapshot_damaged", run(f"UPDATE snapshots SET status = {BAD_TEXT} WHERE seq = :seq")
@@ -181,6 +187,7 @@ def test_damage(backend: Backend, path: Path, tables: SqliteTables, name: str) -
 def test_a_lost_head_of_an_empty_scope(backend: Backend, tables: SqliteTables) -> None:
     backend.delete_snapshots(S, [*IDS, "first"])
     tables.run("UPDATE scopes SET head_seq = 5, tip_seq = 5 WHERE head_seq IS NULL")
+    resum(tables)
     assert codes(inspect(backend, repair=True)) == ["head_missing", "tip_wrong"]
 
     assert backend.read_info(S, None) is None

@@ -246,10 +246,11 @@ def test_a_snapshot_in_the_wrong_scope(store: Store, path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "where", ["999999", "-1", "0", "(SELECT max(seq) FROM snapshots WHERE scope_pk != :pk)"]
+    "where",
+    ["999999", "-1", "head_seq - 1", "(SELECT max(seq) FROM snapshots WHERE scope_pk != :pk)"],
 )
 def test_a_head_that_points_nowhere(store: Store, path: Path, where: str) -> None:
-    """Or to a snapshot of another scope."""
+    """Or to a snapshot of another scope, or an older one: the row fails its checksum."""
     damage(path, f"UPDATE scopes SET head_seq = {where} WHERE pk = :pk AND :seq")
     before = dump(path)
     scope = store.scope("s")
@@ -262,11 +263,12 @@ def test_a_head_that_points_nowhere(store: Store, path: Path, where: str) -> Non
         scope.save({"new": 1})
     with pytest.raises(Corrupt):
         scope.append("items", [1])
+    with pytest.raises(Corrupt):
+        ids_of(scope)
+    with pytest.raises(Corrupt):
+        scope.load(HEAD)
     assert dump(path) == before
-    assert ids_of(scope) == IDS[::-1]
-    assert [info.head for info in store.scopes("s")] == [None]
-    found = scope.load(HEAD)
-    assert found is not None
+    assert list(store.scopes("s")) == []
     assert scope.delete() == len(IDS)
     assert scope.save({"new": 1}).parent_id is None
 
@@ -278,7 +280,6 @@ NAMES = {
     "id": f"UPDATE snapshots SET id = {BAD_TEXT} WHERE seq = :seq",
     "label": f"UPDATE labels SET value = {BAD_TEXT} WHERE seq = :seq",
     "label name": f"UPDATE labels SET name = {BAD_TEXT} WHERE seq = :seq",
-    "floor": f"UPDATE scopes SET floor = {BAD_TEXT} WHERE pk = :pk",
     "note name": f"UPDATE notes SET name = {BAD_TEXT} WHERE scope_pk = :pk AND name = 'a'",
     "note on": f"UPDATE notes SET on_id = {BAD_TEXT} WHERE scope_pk = :pk AND name = 'a'",
 }

@@ -215,7 +215,7 @@ def test_the_scopes_of_the_last_session_are_found_by_its_name(conn: sqlite3.Conn
         for number in range(300):
             store.scope(f"many-{number:03}").set_note("n", 1)
         steps = {each: _steps(store, each) for each in ("many-000", "many-299", "s-6")}
-    assert max(steps.values()) < 2 * min(steps.values()), steps
+    assert max(steps.values()) < 3 * min(steps.values()), steps  # s-6 has more scopes
 
 
 def _steps(store: limpet.Store, session_id: str) -> int:

@@ -1,6 +1,9 @@
-"""One snapshot as SQL engines store it: bytes and numbers only, with a checksum over all."""
+"""Rows as SQL engines store them: bytes and numbers only, with a checksum over all.
 
-from typing import NamedTuple
+A snapshot without its state; and the checksums of scopes and sessions.
+"""
+
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -102,6 +105,34 @@ def stored_status(status: str, cipher: Cipher) -> str:
 
 def _about(row: Row, scope: ScopeKey) -> bytes:
     return b"row %b%b" % (_facts(row, *scope), row.labels)
+
+
+def scope_checksum(key: ScopeKey, columns: tuple[Any, ...]) -> int:
+    """Return the checksum over the row of a scope: its name, and the columns that decide an answer.
+
+    These are pk, head_seq, tip_seq, next_seq, floor, fence, lease_owner, lease_until and family.
+    With the name of its session, a row that is found under another name fails too.
+    """
+    return checksum_of(orjson.dumps((*key, *columns)))
+
+
+def session_checksum(session_id: str, pk: int) -> int:
+    return checksum_of(orjson.dumps((session_id, pk)))
+
+
+def is_scope_sound(key: ScopeKey, columns: tuple[Any, ...], checksum: int | None) -> bool:
+    """Return whether a row of a scope has the checksum that it should have, or an old row none."""
+    try:
+        return checksum is None or scope_checksum(key, columns) == checksum
+    except TypeError:
+        return False  # text that is not UTF-8
+
+
+def is_session_sound(session_id: str, pk: int, checksum: int | None) -> bool:
+    try:
+        return checksum is None or session_checksum(session_id, pk) == checksum
+    except TypeError:
+        return False  # text that is not UTF-8
 
 
 def pack_ref(ref: SnapshotRef | None) -> bytes | None:

@@ -8,7 +8,7 @@ changed the scope last and two for others; a load is one.
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import psycopg
 
@@ -25,7 +25,15 @@ from limpet.backends.sql.backend import SqlBackend
 from limpet.backends.sql.commit import LastBody, PreparedDelta, apply_commit
 from limpet.backends.sql.continuing import KnownScope, known_scope
 from limpet.backends.sql.notes import good_note
-from limpet.backends.sql.tables import ScopeRow, Tables, read_note, read_row
+from limpet.backends.sql.tables import (
+    NOTE_COLUMNS,
+    SNAPSHOT_COLUMNS,
+    ScopeRow,
+    Tables,
+    check_scope,
+    note_of_scope,
+    read_row,
+)
 from limpet.core import commits
 from limpet.core.deltas.chain import ChainState
 from limpet.core.encryption import NO_KEYS, Ciphers
@@ -100,25 +108,31 @@ class PostgresBackend(SqlBackend):
     def _write_note(
         self, scope: ScopeKey, action: Callable[[PostgresTables], T], lost: Lost[T] | None = None
     ) -> T:
-        def write(tables: PostgresTables) -> tuple[T, ScopeRow | None, bytes | None]:
+        def write(tables: PostgresTables) -> tuple[T, ScopeRow | None, ScopeRow | None]:
             return action(tables), tables.found, tables.left
 
         def write_and_remember() -> T:
-            before: Lost[tuple[T, ScopeRow | None, bytes | None]] | None = None
+            before: Lost[tuple[T, ScopeRow | None, ScopeRow | None]] | None = None
             if lost is not None:
                 before = Lost(lost.trace, (lost.result, None, None))
-            result, found, stamps = self._server.write(write, before)
-            if found is not None and stamps is not None:
-                self._remember_stamps(scope, found.stamps, stamps)
+            result, found, left = self._server.write(write, before)
+            if found is not None and left is not None:
+                self._remember_stamps(scope, found, left)
             return result
 
         return self._server.queued(scope, write_and_remember)
 
-    def _remember_stamps(self, scope: ScopeKey, before: bytes, stamps: bytes) -> None:
-        """Remember a stamp of our own, so that the next save of this process is one statement."""
+    def _remember_stamps(self, scope: ScopeKey, before: ScopeRow, left: ScopeRow) -> None:
+        """Remember a change of our own, so that the next save of this process is one statement."""
         known = self._known(scope)
-        if known is not None and known.scope.stamps == before:
-            moved = known.scope._replace(stamps=stamps)
+        found = (before.stamps, before.checksum)
+        if known is not None and (known.scope.stamps, known.scope.checksum) == found:
+            moved = known.scope._replace(
+                lease_owner=left.lease_owner,
+                lease_until=left.lease_until,
+                checksum=left.checksum,
+                stamps=left.stamps,
+            )
             self._known_scopes.put(scope, known._replace(scope=moved))
 
     def _write_lease(self, scope: ScopeKey, action: Callable[[Tables], T]) -> T:
@@ -201,7 +215,8 @@ class PostgresBackend(SqlBackend):
                 return self._write_note(scope, remove)
             count = found[0]
             if count:
-                self._remember_stamps(scope, before, stamps)
+                left = known.scope._replace(stamps=stamps)
+                self._remember_stamps(scope, known.scope, left)
             return count
 
         return self._server.queued(scope, remove_in_one)
@@ -248,6 +263,7 @@ class PostgresBackend(SqlBackend):
         found = self._query(lambda tables: tables.transaction.one("snapshot_info", asked))
         if found is None:
             return None
+        check_scope(scope, found[SNAPSHOT_COLUMNS + len(scope) :])
         return info_of(scope, read_row(found, scope, self._ciphers.of(scope.session_id)))
 
     def list_notes(
@@ -262,15 +278,18 @@ class PostgresBackend(SqlBackend):
         asked = scope._asdict()
         on_ids = [each or "" for each in on]
         cipher = self._ciphers.of(scope.session_id)
-        take = partial(good_note, scope, cipher)
 
         def named(tables: Tables) -> list[Note]:
             each_of = [{**asked, "on": each, "name": name} for each in on_ids]
             rows = (tables.transaction.one("note_in_scope", each) for each in each_of)
-            found = [read_note(row, scope, cipher) for row in rows if row is not None]
+            found = [note_of_scope(scope, row, cipher) for row in rows if row is not None]
             return [note_of(row) for row in found[:limit]]
 
         def listed(tables: Tables) -> list[Note]:
+            def take(columns: tuple[Any, ...]) -> Note | None:
+                check_scope(scope, columns[NOTE_COLUMNS:])
+                return good_note(scope, cipher, columns)
+
             page: list[Note] = []
             behind = after
             for start in range(0, len(on_ids), _IDS_MAX):

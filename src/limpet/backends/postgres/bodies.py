@@ -9,7 +9,13 @@ from typing import Any
 
 from limpet.backends.postgres.transaction import Cursor, PostgresTransaction
 from limpet.backends.sql.bodies import Bodies, in_order, typed
-from limpet.backends.sql.tables import SNAPSHOT_COLUMNS, of_size, read_row
+from limpet.backends.sql.tables import (
+    SCOPE_SUM_COLUMNS,
+    SNAPSHOT_COLUMNS,
+    check_scope,
+    of_size,
+    read_row,
+)
 from limpet.core.deltas.chain import BodyRow, Chains, ChainState
 from limpet.core.encryption import Cipher
 from limpet.core.rows import Row
@@ -18,6 +24,7 @@ from limpet.model import ScopeKey
 
 _MANY = 3
 _SCOPE_PK, _HEAD_SEQ = SNAPSHOT_COLUMNS - 1, SNAPSHOT_COLUMNS
+_BODY = _SCOPE_PK + SCOPE_SUM_COLUMNS
 
 
 class PostgresBodies(Bodies):
@@ -133,13 +140,15 @@ class PostgresBodies(Bodies):
 class ReadSnapshots:
     """The snapshots of one answer of `read_snapshot` or `read_snapshots`, with their states.
 
-    A row of it has a snapshot, the head of its scope, and a body; or a body alone.
+    A row of it has a snapshot, the summed columns of its scope, and a body; or a body alone.
     """
 
     def __init__(self, rows: Sequence[tuple[Any, ...]], key: ScopeKey, cipher: Cipher) -> None:
         self._read = partial(read_row, key=key, cipher=cipher)
         self._tops = [row for row in rows if row[_SCOPE_PK] is not None]
-        bodies = (row[_HEAD_SEQ + 1 :] for row in rows)
+        if self._tops:
+            check_scope(key, self._tops[0][_SCOPE_PK:_BODY])
+        bodies = (row[_BODY:] for row in rows)
         self._bodies = {body[0]: typed(body) for body in bodies if body[0] is not None}
         self._chains = Chains(cipher)
         self.head_seq: int | None = self._tops[0][_HEAD_SEQ] if self._tops else None

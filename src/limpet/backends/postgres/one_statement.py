@@ -1,7 +1,8 @@
 """A save in one statement, by the writer that was the last one to change the scope.
 
 The statement stores what `sql/continuing.py` has decided, and only if the scope still has the
-stamps that the writer left (`scopes.stamps`). If it does not, nothing happened.
+stamps that the writer left (`scopes.stamps`), and the checksum: joining a fork group changes that
+alone. If it does not, nothing happened.
 """
 
 from typing import Any, NamedTuple
@@ -9,6 +10,7 @@ from typing import Any, NamedTuple
 from limpet.backends.postgres.lost_answers import STAMPS_BYTES
 from limpet.backends.sql.commit import PreparedDelta
 from limpet.backends.sql.continuing import KnownScope, continued
+from limpet.backends.sql.tables import moved_values
 from limpet.core import ids
 from limpet.core.rows import Row
 from limpet.protocol import Commit
@@ -17,8 +19,8 @@ _NONE = "{}"  # an empty array, which costs less to send than an empty list
 _VALUES = (
     *(*Row._fields, "checksum", "pk", "apart"),
     *("seq", "base", "encoding", "body", "body_checksum"),
-    *("head_seq", "tip_seq", "next_seq", "floor", "codec", "stamps"),
-    *("known", "fence", "overwrite", "names", "values"),
+    *("head_seq", "tip_seq", "next_seq", "floor", "scope_checksum", "codec", "pk", "stamps"),
+    *("known", "known_checksum", "known_head", "fence", "overwrite", "names", "values"),
 )
 _FOLDED = ("seqs", "bases", "encodings", "bodies", "checksums")
 
@@ -47,8 +49,9 @@ def as_one_statement(
     stamp, before = bytes.fromhex(commit.stamp.nonce), known.scope.stamps
     moved = save.known.scope._replace(stamps=(stamp + before)[:STAMPS_BYTES])
     names, texts, _ = map(list, zip(*save.labels, strict=True)) if save.labels else (_NONE,) * 3
-    scope = (moved.head_seq, moved.tip_seq, moved.next_seq, moved.floor, moved.codec, moved.stamps)
-    asked = (before, commit.fence, commit.overwrite, names, texts)
+    scope = (*moved_values(moved), moved.stamps)
+    left = (before, known.scope.checksum, known.scope.head_seq)
+    asked = (*left, commit.fence, commit.overwrite, names, texts)
     given = (*save.snapshot, *save.stored, *scope, *asked)
     values: dict[str, Any] = dict(zip(_VALUES, given, strict=True))
     name = "save_in_one"
@@ -57,5 +60,5 @@ def as_one_statement(
         whole = known.unfolded
         values |= {"whole": [row.seq for row in whole], "sums": [row.checksum for row in whole]}
         values |= zip(_FOLDED, map(list, zip(*plan.folded, strict=True)), strict=True)
-    left = save.known._replace(scope=moved)
-    return OneStatement(name, values, save.row, plan.body, left, stamp, before)
+    after = save.known._replace(scope=moved)
+    return OneStatement(name, values, save.row, plan.body, after, stamp, before)

@@ -24,9 +24,11 @@ from limpet.backends.sql.tables import (
     NotePlace,
     ScopeRow,
     Tables,
+    moved_values,
     read_note,
     read_row,
     scope_row,
+    sum_session,
     with_id,
 )
 from limpet.core import ids
@@ -90,13 +92,13 @@ class PostgresTables(Tables):
         self.lost_trace: CommitTrace | None = None  # of the same step, whose answer was lost before
         self.trace: CommitTrace | None = None
         self.found: ScopeRow | None = None  # the scope as it was found
-        self.left: bytes | None = None  # the stamps of a scope that was only stamped
+        self.left: ScopeRow | None = None  # a scope of which only stamps and lease were changed
         self.changed = ""  # the session whose listeners are notified
 
     # Scopes
 
-    def scope_to_change(self, key: ScopeKey) -> ScopeRow | None:
-        scope = self._locked_fork_group(key)
+    def scope_to_change(self, key: ScopeKey, *, is_sound: bool = True) -> ScopeRow | None:
+        scope = self._locked_fork_group(key, is_sound=is_sound)
         self._will_stamp(key, scope)
         self.stamp_scope(scope)
         self.changed = key.session_id
@@ -141,12 +143,12 @@ class PostgresTables(Tables):
             if scope is None or locked.fetchone() == (scope.pk,):
                 return scope, answer  # else another writer added it meanwhile
 
-    def _locked_fork_group(self, key: ScopeKey) -> ScopeRow | None:
+    def _locked_fork_group(self, key: ScopeKey, *, is_sound: bool = True) -> ScopeRow | None:
         self._with_fork_group = True
         held: list[int] = []
         while True:
             found = [pk for (pk,) in self.transaction.all("lock_fork_group", key._asdict())]
-            scope = self.scope(key)
+            scope = self.scope(key, is_sound=is_sound)
             if scope is None:
                 return None
             # What there is must be what was locked, and not have been made after nothing was found.
@@ -161,16 +163,17 @@ class PostgresTables(Tables):
         key = commit.scope._asdict()
         while True:
             group = self._locked_fork_group(commit.scope) if self._with_fork_group else None
-            added = None
+            added = session = None
             if self.is_new and commit.replaces is None:
-                self.transaction.do("add_session", key)
+                session = self.transaction.later("add_session", key)
                 added = self.transaction.later("add_scope_if_missing", key)
             locked = self.transaction.later("lock_scope", key)
             self._prefetch(commit)
             if commit.id is not None:
                 self._existing = self.transaction.later("snapshot_info", {**key, "id": commit.id})
             found = self.transaction.one("scope_to_commit", key)
-            scope = None if found is None else scope_row(found, commit.scope, cipher)
+            self._sum_session(session, commit.scope.session_id)
+            scope = None if found is None else scope_row(commit.scope, found, cipher)
             if scope is None:
                 break
             is_same = not self._with_fork_group or (group is not None and group.pk == scope.pk)
@@ -182,6 +185,12 @@ class PostgresTables(Tables):
         self._will_stamp(commit.scope, scope)
         self.changed = commit.scope.session_id
         return scope
+
+    def _sum_session(self, added: Cursor | None, session_id: str) -> None:
+        """Store the checksum of a session that was added, once its key is known."""
+        found = None if added is None else added.fetchone()
+        if found is not None:
+            sum_session(self.transaction, session_id, found[0])
 
     def _prefetch(self, commit: Commit) -> None:
         """Ask for what a commit will probably need, once its scope is locked."""
@@ -222,7 +231,7 @@ class PostgresTables(Tables):
         asked, self._source = self._source, None
         found = None if asked is None else asked.scope.fetchone()
         cipher = self.ciphers.of(ref.scope.session_id)
-        scope = None if found is None else scope_row(found, ref.scope, cipher)
+        scope = None if found is None else scope_row(ref.scope, found, cipher)
         if asked is None or scope is None or asked.locked.fetchone() != (scope.pk,):
             return super().source(ref)  # another writer may have added it meanwhile
         columns = asked.snapshot.fetchone()
@@ -249,7 +258,7 @@ class PostgresTables(Tables):
         """Leave a stamp in a scope, by which this change of it is found again."""
         if scope is not None:
             self.transaction.do("stamp_scope", (self._stamp, scope.pk))
-            self.left = self.stamped(scope)
+            self.left = scope._replace(stamps=self.stamped(scope))
 
     def stamped(self, scope: ScopeRow) -> bytes:
         return (self._stamp + scope.stamps)[:STAMPS_BYTES]
@@ -262,22 +271,25 @@ class PostgresTables(Tables):
     def join_fork_group(self, scope: ScopeRow, origin: ScopeRow) -> ScopeRow:
         """Put a scope into the fork group of another, whose lock is held."""
         fork_group = origin.pk if origin.fork_group is None else origin.fork_group
-        values = {"family": fork_group, "pk": scope.pk, "origin": origin.pk}
-        self.transaction.do("join_fork_group", values)
-        return scope._replace(fork_group=fork_group)
+        joined = [each._replace(fork_group=fork_group).summed() for each in (scope, origin)]
+        values = [(fork_group, each.checksum, each.pk) for each in joined]
+        self.transaction.do_many("join_fork_group", values)
+        return joined[0]
 
     def add_scope(self, key: ScopeKey) -> ScopeRow:
-        self.transaction.do("add_session", key._asdict())
+        session = self.transaction.later("add_session", key._asdict())
         found = self.transaction.one("add_scope", key._asdict())
         if found is None:
             raise RetryTransaction  # the session that was there is being deleted
+        self._sum_session(session, key.session_id)
         pk, now = found
-        return ScopeRow(pk, now=now, key=key, cipher=self.use_cipher(key.session_id))
+        return ScopeRow(key, pk, now=now, cipher=self.use_cipher(key.session_id))
 
     def move_scope(self, scope: ScopeRow) -> None:
-        stamps = self.stamped(scope)
-        self.transaction.do("move_scope", (*scope[1:5], scope.codec, stamps, scope.pk))
-        self._remember(scope._replace(stamps=stamps))
+        scope = scope._replace(stamps=self.stamped(scope)).summed()
+        *changes, pk = moved_values(scope)
+        self.transaction.do("move_scope", (*changes, scope.stamps, pk))
+        self._remember(scope)
 
     def remove_scopes(self, pks: Sequence[int]) -> int:
         self.trace = RemovalTrace(self._session_id, tuple(pks))
@@ -314,11 +326,12 @@ class PostgresTables(Tables):
             return int(found[0])
         return super().drop_unlisted(after)
 
-    def put_lease(self, scope: ScopeRow, lease: LeaseRow | None) -> None:
+    def put_lease(self, scope: ScopeRow, lease: LeaseRow | None) -> ScopeRow:
         """Let a scope carry a lease, or none; processes that know another one read it again."""
-        super().put_lease(scope, lease)
-        self.stamp_scope(scope)
+        left = super().put_lease(scope, lease)
+        self.stamp_scope(left)
         self.trace = Repeatable()
+        return left
 
     # Notes
 

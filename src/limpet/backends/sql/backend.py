@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import orjson
 
-from limpet.backends.sql.check_rows import damage_of
+from limpet.backends.sql.check_rows import damage_of, unlisted_scopes
 from limpet.backends.sql.commit import LastBody, PreparedDelta, cache_cost
 from limpet.backends.sql.continuing import KNOWN_SCOPES_BYTES_MAX, Continued, KnownScope
 from limpet.backends.sql.folding import FoldedUpTo, fold_some, unfolded_scopes
@@ -25,6 +25,7 @@ from limpet.backends.sql.listed import (
     name_of,
     ref_of,
     scope_info_of,
+    session_of,
 )
 from limpet.backends.sql.notes import change_notes, good_note, reader_of
 from limpet.backends.sql.rekey import encrypt_again, outdated
@@ -32,7 +33,7 @@ from limpet.backends.sql.tables import (
     ScopeRow,
     Tables,
     is_text,
-    read_note,
+    note_of_scope,
 )
 from limpet.backends.support.recent import Recent
 from limpet.core import commits
@@ -215,7 +216,7 @@ class SqlBackend:
     def list_sessions(self, *, prefix: str, after: str, limit: int) -> list[str]:
         values = {"low": prefix, "high": prefix_end(prefix), "after": after}
         found = self._query(
-            lambda tables: tables.transaction.page("list_sessions", values, name_of, limit)
+            lambda tables: tables.transaction.page("list_sessions", values, session_of, limit)
         )
         check_order([after, *found], "sessions")
         return found
@@ -283,9 +284,9 @@ class SqlBackend:
                 tables.remove_notes_on(found, each)
                 if seq is not None:
                     tables.remove(found, seq)
-                    tables.uncover(found, seq)
                     dead[seq] = size
             if dead:
+                tables.uncover(found, dead)
                 tables.remove_bodies(found, dead)
             return Pruned(len(dead), sum(dead.values()))
 
@@ -295,9 +296,11 @@ class SqlBackend:
         self, scope: ScopeKey, *, expect: Expect = ANY, fence: str | None = None
     ) -> int:
         def write(tables: Tables) -> int:
-            found = tables.scope_to_change(scope)
+            # Without conditions, damage to the scope or its head does not matter.
+            is_sound = expect is not ANY or fence is not None
+            found = tables.scope_to_change(scope, is_sound=is_sound)
             commits.check_fence(fence, None if found is None else found.fence, scope)
-            if expect is not ANY:  # without, damage to the head does not matter
+            if expect is not ANY:
                 commits.check_expect(expect, None if found is None else tables.head(found), scope)
             if found is None:
                 return 0
@@ -407,14 +410,14 @@ class SqlBackend:
         if len(names) == 1:
             one = {**asked, "name": names[0]}
             row = self._first_row("note_in_scope", one)
-            return [] if row is None else [found_note(scope, read_note(row, scope, cipher))]
+            return [] if row is None else [found_note(scope, note_of_scope(scope, row, cipher))]
 
         def read(tables: Tables) -> list[Any]:
             several = tables.transaction.many(names)
             return tables.transaction.all("notes_in_scope", {**asked, "names": several})
 
         found = {row[1]: row for row in self._one_by_one(read)}
-        rows = [read_note(found[name], scope, cipher) for name in names if name in found]
+        rows = [note_of_scope(scope, found[name], cipher) for name in names if name in found]
         return [found_note(scope, row) for row in rows]
 
     def find_notes(self, query: NoteQuery, *, limit: int) -> list[FoundNote]:
@@ -455,7 +458,7 @@ class SqlBackend:
         return self._read(lambda tables: list(damage_of(tables, scope)))
 
     def list_unlisted(self) -> list[Finding]:
-        return []
+        return self._read(lambda tables: list(unlisted_scopes(tables)))
 
     def write_note(self, write: NoteWrite) -> Note:
         (row,) = self._change_notes([write])

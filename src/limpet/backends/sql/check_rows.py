@@ -10,8 +10,10 @@ from limpet.backends.sql.tables import (
     SNAPSHOT_COLUMNS,
     Tables,
     is_text,
+    listed_scope,
     read_note,
     read_row,
+    sum_session,
     verified,
 )
 from limpet.backends.sql.transaction import Transaction
@@ -22,7 +24,7 @@ from limpet.core.deltas.delta import Delta, parse, size_of
 from limpet.core.encryption import Cipher, Ciphers, WrongKeys
 from limpet.core.ids import SEQ_MAX
 from limpet.core.notes import note_of
-from limpet.core.rows import info_of
+from limpet.core.rows import info_of, is_session_sound
 from limpet.errors import Corrupt, InvalidInput
 from limpet.model import Finding, ScopeKey
 
@@ -46,7 +48,9 @@ SEVERITIES = {
     "head_missing": "error",
     "name_wrong": "error",
     "next_seq_low": "warning",
+    "scope_damaged": "error",
     "scope_without_session": "error",
+    "session_damaged": "error",
     "session_empty": "info",
     "tip_wrong": "error",
     # Snapshots
@@ -163,9 +167,9 @@ class RowInspector:
                 )
 
     def scope(self, pk: int) -> Iterator[Finding]:
-        facts = mending.ScopeFacts._make(self._one("scope", (pk,)))
-        session_id = facts.session_id
+        facts = mending.scope_facts(self._transaction, pk)
         if not facts.has_session:
+            session_id = None
             if self._repair:
                 session_id = mending.restore_session(self._transaction, facts.session_pk)
             yield finding(
@@ -176,21 +180,49 @@ class RowInspector:
                 scope_pk=pk,
                 session_pk=facts.session_pk,
             )
-        key = address(session_id, facts.scope_id, facts.kind)
+            facts = mending.scope_facts(self._transaction, pk)
+        is_named = True
         try:
             limits.check_scope(_ANYWHERE.session_id, facts.scope_id, facts.kind)
         except InvalidInput:
+            is_named = False
             fact = "a scope has a name that no verb takes"
             yield finding("name_wrong", fact, scope_pk=pk, scope_id=facts.scope_id, kind=facts.kind)
-        found = list(_scope_columns(pk, facts, key, repaired=self._repair))
-        if found and self._repair:
-            mending.settle_scope(self._transaction, pk, facts)
+        if facts.has_session and facts.is_session_sound and not facts.is_sound:
+            yield self._damaged_scope(facts, is_named=is_named)
+            facts = mending.scope_facts(self._transaction, pk)
+        elif self._repair and facts.checksum is None and facts.has_session and is_named:
+            mending.put_scope(self._transaction, facts)  # of a row from before version 3
+        mends = self._repair and facts.is_sound
+        found = list(_scope_columns(facts, repaired=mends))
+        if found and mends:
+            mending.settle_scope(self._transaction, facts)
         yield from found
 
+    def _damaged_scope(self, facts: mending.ScopeFacts, *, is_named: bool) -> Finding:
+        belief = None
+        if self._repair:
+            belief = mending.mend_scope(self._transaction, facts, is_named=is_named)
+        fact = "the row of a scope fails its checksum"
+        fact = fact if belief is None else f"{fact}; repair believes that {belief}"
+        key, is_mended = address(*facts.key), belief is not None
+        return finding("scope_damaged", fact, scope=key, repaired=is_mended, scope_pk=facts.pk)
+
     def session(self, pk: int) -> Iterator[Finding]:
-        session_id, has_scopes = self._one("session", (pk,))
+        session_id, checksum, has_scopes = self._one("session", (pk,))
+        if not is_session_sound(session_id, pk, checksum):
+            belief = None
+            if self._repair:
+                belief = mending.mend_session(self._transaction, pk, session_id, checksum)
+            fact = "the row of a session fails its checksum"
+            fact = fact if belief is None else f"{fact}; repair believes that {belief}"
+            at = {"session_pk": pk, "session_id": session_id}
+            yield finding("session_damaged", fact, repaired=belief is not None, **at)
+            session_id, checksum, _ = self._one("session", (pk,))
         try:
             limits.check_id("session_id", session_id)
+            if self._repair and checksum is None:
+                sum_session(self._transaction, session_id, pk)  # of a row from before version 3
         except InvalidInput:
             fact = "a session has a name that no verb takes"
             yield finding("name_wrong", fact, session_pk=pk, session_id=session_id)
@@ -227,11 +259,12 @@ class RowInspector:
             yield from self._labels(seq, labels, cipher)
 
     def _draft(self, pk: int, seq: int, head_seq: int | None) -> Finding:
-        mended = (
-            self._repair and head_seq is None and mending.newest_draft(self._transaction, pk) == seq
-        )
-        if mended:
-            self._transaction.do("check.set_head", {"pk": pk, "seq": seq})
+        mended = False
+        if self._repair and head_seq is None:
+            facts = mending.scope_facts(self._transaction, pk)
+            mended = facts.is_sound and mending.newest_draft(self._transaction, pk) == seq
+            if mended:
+                mending.put_scope(self._transaction, facts._replace(head_seq=seq))
         fact = "a snapshot that is not kept is not the head either"
         at = self._at(seq)
         return finding("draft_unreachable", fact, **at, repaired=mended, seq=seq, head_seq=head_seq)
@@ -398,11 +431,10 @@ class RowInspector:
                 yield finding("note_damaged", "a note fails its check", **at)
 
 
-def _scope_columns(
-    pk: int, facts: mending.ScopeFacts, key: ScopeKey | None, *, repaired: bool
-) -> Iterator[Finding]:
+def _scope_columns(facts: mending.ScopeFacts, *, repaired: bool) -> Iterator[Finding]:
     """What the columns of a scope say of its snapshots."""
-    at: dict[str, Any] = {"scope": key, "repaired": repaired, "scope_pk": pk}
+    key = address(*facts.key)
+    at: dict[str, Any] = {"scope": key, "repaired": repaired, "scope_pk": facts.pk}
     if facts.head_is_wrong:
         fact = "the head of a scope is no snapshot of it"
         yield finding("head_missing", fact, **at, head_seq=facts.head_seq)
@@ -420,6 +452,16 @@ def _scope_columns(
 
 def keys_wrong(what: str, **at: Any) -> Finding:
     return finding("keys_wrong", f"{what} cannot be read with the keys that are given", **at)
+
+
+def unlisted_scopes(tables: Tables) -> Iterator[Finding]:
+    """Yield a finding for each scope that listings leave out: it or its session is damaged."""
+    for session_pk, session_checksum, *columns in tables.transaction.each("check.all_scopes"):
+        is_listed = listed_scope(tuple(columns)) is not None
+        if not is_listed or not is_session_sound(columns[0], session_pk, session_checksum):
+            fact = "the row of a scope, or of its session, fails its checksum"
+            key = address(*columns[:3])
+            yield finding("scope_damaged", fact, scope=key, scope_pk=columns[3])
 
 
 def damage_of(tables: Tables, key: ScopeKey) -> Iterator[Finding]:

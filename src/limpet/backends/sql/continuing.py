@@ -141,7 +141,7 @@ class Continued(NamedTuple):
             stored = body_row(seq, chain.seq, self.squeezed, scope.cipher)
             new = chain.after_delta(seq, row.nonce, row.size, self.payload_bytes, self.offsets)
             unfolded = ()
-        moved = moved_scope(scope, self.commit, self.plan, row, new)
+        moved = moved_scope(scope, self.commit, self.plan, row, new).summed()
         values = snapshot_values(scope, row, scope.shown)
         left = KnownScope(moved, new, True, unfolded, folds if unfolded else 0)
         return Save(row, values, labels_of(scope, row), stored, left)

@@ -34,7 +34,10 @@ def unfolded_scopes(tables: Tables) -> list[ScopeKey]:
 
 def fold_some(tables: Tables, key: ScopeKey, done: FoldedUpTo) -> FoldedUpTo | None:
     """Fold some states of a scope; return where to go on, None at the end."""
-    scope = tables.scope_to_change(key)
+    try:
+        scope = tables.scope_to_change(key)
+    except Corrupt:
+        return None  # `check` reports it; the others are folded
     if scope is None:
         return None
     values = (_STORED_BYTES_MAX, scope.pk, done.seq, _ROWS_MAX)

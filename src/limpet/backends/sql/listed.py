@@ -7,10 +7,10 @@ from typing import Any
 
 import orjson
 
-from limpet.backends.sql.tables import SNAPSHOT_COLUMNS, Tables, is_text, read_row
+from limpet.backends.sql.tables import SNAPSHOT_COLUMNS, Tables, is_text, listed_scope, read_row
 from limpet.core.encryption import Ciphers
 from limpet.core.ids import SEQ_MAX, prefix_end, seq_of
-from limpet.core.rows import info_of
+from limpet.core.rows import info_of, is_session_sound
 from limpet.errors import Corrupt
 from limpet.model import ScopeInfo, ScopeKey, SnapshotInfo, SnapshotRef
 from limpet.protocol import Query, SessionAge
@@ -21,9 +21,16 @@ def name_of(found: Any) -> str | None:
     return name if is_text(name) else None
 
 
+def session_of(found: Any) -> str | None:
+    session_id, pk, checksum = found
+    is_sound = is_session_sound(session_id, pk, checksum) and is_text(session_id)
+    return session_id if is_sound else None
+
+
 def ref_of(found: Any) -> SnapshotRef | None:
-    id, *names = found
-    return SnapshotRef(ScopeKey(*names), id) if is_text(id, *names) else None
+    id, *columns = found
+    key = listed_scope(tuple(columns))
+    return None if key is None or not is_text(id) else SnapshotRef(key, id)
 
 
 def scope_info_of(ciphers: Ciphers, columns: Any) -> ScopeInfo | None:
@@ -43,13 +50,12 @@ def head_of(ciphers: Ciphers, columns: Any) -> SnapshotInfo | None:
 
 
 def scope_key_of(columns: Any) -> ScopeKey | None:
-    names = columns[SNAPSHOT_COLUMNS:]
-    return ScopeKey._make(names) if is_text(*names) else None
+    return listed_scope(columns[SNAPSHOT_COLUMNS:])
 
 
 def age_of(found: Any) -> SessionAge | None:
-    session_id, created_at = found
-    if not is_text(session_id):
+    session_id, created_at, *rest = found
+    if session_of((session_id, *rest)) is None:
         return None
     return SessionAge(session_id, created_at if isinstance(created_at, int) else None)
 
@@ -81,8 +87,13 @@ def matches(tables: Tables, query: Query, limit: int) -> list[SnapshotInfo]:
     else:
         name = "history_of_sessions"
 
+    scopes: dict[Any, ScopeKey | None] = {}  # many rows are of the same
+
     def take(columns: Any) -> SnapshotInfo | None:
-        key = scope_key_of(columns)
+        owner = columns[SNAPSHOT_COLUMNS:]
+        if owner not in scopes:
+            scopes[owner] = query.scope or listed_scope(owner)
+        key = scopes[owner]
         if key is None:
             return None
         try:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from limpet.backends.sql.tables import NOTE_COLUMNS, NotePlace, Tables, is_text, read_note
+from limpet.backends.sql.tables import NOTE_COLUMNS, NotePlace, Tables, listed_scope, read_note
 from limpet.core import commits, matching
 from limpet.core.encryption import Cipher, Ciphers
 from limpet.core.notes import NoteRow, check_expect, found_note, note_of, written_note
@@ -27,7 +27,7 @@ def change_notes(tables: Tables, changes: Sequence[NoteChange]) -> list[NoteRow]
             check_expect(each, found)
             removed += [] if found is None else [place]
     if rows or (scope and removed):
-        tables.change_notes(scope or tables.add_scope(key), rows, removed)
+        tables.change_notes(scope or tables.add_scope_for_notes(key), rows, removed)
     return rows
 
 
@@ -37,10 +37,10 @@ def reader_of(query: NoteQuery, ciphers: Ciphers) -> Callable[[Any], FoundNote |
     scopes: dict[Any, ScopeKey | None] = {}  # most rows are of the same
 
     def read(columns: Any) -> FoundNote | None:
-        names = columns[NOTE_COLUMNS:]
-        if names not in scopes:
-            scopes[names] = ScopeKey._make(names) if is_text(*names) else None
-        scope = scopes[names]
+        owner = columns[NOTE_COLUMNS:]
+        if owner not in scopes:
+            scopes[owner] = listed_scope(owner)
+        scope = scopes[owner]
         if scope is None:
             return None
         if not query.values:  # nor can the checksum be verified

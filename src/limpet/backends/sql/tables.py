@@ -15,7 +15,17 @@ from limpet.core.deltas.chain import BodyRow, ChainState, parse_chain_state
 from limpet.core.encryption import NO_KEYS, PLAIN, Cipher, Ciphers
 from limpet.core.leases import LeaseRow
 from limpet.core.notes import NoteRow, decrypted_note, encrypted_note, note_checksum, verify_note
-from limpet.core.rows import EMPTY, Row, decrypted, encrypted, row_checksum, verify_row
+from limpet.core.rows import (
+    EMPTY,
+    Row,
+    decrypted,
+    encrypted,
+    is_scope_sound,
+    row_checksum,
+    scope_checksum,
+    session_checksum,
+    verify_row,
+)
 from limpet.errors import Corrupt
 from limpet.model import ScopeKey, SnapshotRef
 from limpet.protocol import Commit, Stamp
@@ -32,17 +42,19 @@ _SCOPE_TYPES: tuple[tuple[type, ...], ...] = (
     (int,),  # next_seq
     (str,),  # floor
     (str, NoneType),  # fence
-    (bytes, NoneType),  # codec
-    (int, NoneType),  # fork_group
-    (bytes,),  # stamps
     (str, NoneType),  # lease_owner
     (int, NoneType),  # lease_until
+    (int, NoneType),  # fork_group
+    (int, NoneType),  # checksum
+    (bytes, NoneType),  # codec
+    (bytes,),  # stamps
     (int, NoneType),  # now
 )
 _SCOPE_COLUMNS = len(_SCOPE_TYPES)
+SUMMED_COLUMNS = 9  # the first, which the checksum covers
+SCOPE_SUM_COLUMNS = SUMMED_COLUMNS + 1  # with the checksum, just behind them
 _sound_types: set[tuple[type, ...]] = set()
 _NOT_READ = (None,) * 7  # by the statement `scope`: the last seq, its time, a body
-_NOWHERE = ScopeKey("")
 
 
 NotePlace: TypeAlias = tuple[str, str]
@@ -52,17 +64,19 @@ NotePlace: TypeAlias = tuple[str, str]
 class ScopeRow(NamedTuple):
     """A row of `scopes`, and what the statements `scope` and `scope_to_commit` read with it."""
 
+    key: ScopeKey
     pk: int
     head_seq: int | None = None
     tip_seq: int | None = None
     next_seq: int = 1
     floor: str = ""
     fence: str | None = None
-    codec: bytes | None = None
-    fork_group: int | None = None  # column `family`: of scopes that may share states
-    stamps: bytes = b""  # the nonces of its last changes
     lease_owner: str | None = None
     lease_until: int | None = None
+    fork_group: int | None = None  # column `family`: of scopes that may share states
+    checksum: int | None = None  # over all before it
+    codec: bytes | None = None
+    stamps: bytes = b""  # the nonces of its last changes
     now: int | None = None  # the clock of the server
     # Its head, not verified yet, and as it is stored.
     shown: Row | None = None
@@ -72,9 +86,7 @@ class ScopeRow(NamedTuple):
     last_saved_at: int | None = None
     # The body of its head; only to commit. Its `body` is None if it is large.
     top: BodyRow | None = None
-    # Its address, and the cipher of its session.
-    key: ScopeKey = _NOWHERE
-    cipher: Cipher = PLAIN
+    cipher: Cipher = PLAIN  # of its session
 
     @property
     def chain(self) -> ChainState | None:
@@ -85,6 +97,12 @@ class ScopeRow(NamedTuple):
         """Return a chain for the column `codec`."""
         return None if chain is None else chain.dump(self.pk, self.cipher)
 
+    def summed(self) -> "ScopeRow":
+        """Return it with its right checksum, to be written."""
+        checksum = scope_checksum(self.key, self[1 : 1 + SUMMED_COLUMNS])
+        columns = (*self[: 1 + SUMMED_COLUMNS], checksum, *self[2 + SUMMED_COLUMNS :])
+        return ScopeRow._make(columns)
+
     @property
     def lease(self) -> LeaseRow | None:
         if self.fence is None:
@@ -92,22 +110,44 @@ class ScopeRow(NamedTuple):
         return LeaseRow(self.fence, self.lease_owner or "", self.lease_until or 0)
 
 
-def scope_row(columns: tuple[Any, ...], key: ScopeKey, cipher: Cipher) -> ScopeRow:
+def scope_row(
+    key: ScopeKey, columns: tuple[Any, ...], cipher: Cipher, *, is_sound: bool = True
+) -> ScopeRow:
     """Return a scope from the columns of `scope`, or of `scope_to_commit`, which has more.
 
-    The row has no checksum: damage shows only where a value cannot be what was stored.
+    Without `is_sound` it may be damaged: only its key is used, to delete it.
     """
+    if is_sound or type(columns[0]) is not int:
+        check_scope(key, columns)
+    head = columns[_SCOPE_COLUMNS:]
+    shown = None if head[0] is None else Row._make(head[:_ROW_COLUMNS])
+    last_seq, last_saved_at, *top = head[_ROW_COLUMNS + 1 :] or _NOT_READ
+    body = None if top[0] is None else BodyRow._make(top)
+    facts = (shown, head[_ROW_COLUMNS], last_seq, last_saved_at, body, cipher)
+    return ScopeRow._make((key, *columns[:_SCOPE_COLUMNS], *facts))
+
+
+def check_scope(key: ScopeKey, columns: tuple[Any, ...]) -> None:
+    """Raise Corrupt unless the columns, all of a scope or the summed ones, are what was stored."""
     found = tuple(map(type, columns[:_SCOPE_COLUMNS]))
     if found not in _sound_types:
         if not all(map(tuple.__contains__, _SCOPE_TYPES, found)):
             raise Corrupt(f"the row of a scope is damaged: run `limpet check`. pk=`{columns[0]}`")
         _sound_types.add(found)
-    head = columns[_SCOPE_COLUMNS:]
-    shown = None if head[0] is None else Row._make(head[:_ROW_COLUMNS])
-    last_seq, last_saved_at, *top = head[_ROW_COLUMNS + 1 :] or _NOT_READ
-    body = None if top[0] is None else BodyRow._make(top)
-    facts = (shown, head[_ROW_COLUMNS], last_seq, last_saved_at, body, key, cipher)
-    return ScopeRow._make((*columns[:_SCOPE_COLUMNS], *facts))
+    if not is_scope_sound(key, columns[:SUMMED_COLUMNS], columns[SUMMED_COLUMNS]):
+        raise Corrupt(
+            f"the row of a scope fails its checksum: run `limpet check`. pk=`{columns[0]}`"
+        )
+
+
+def listed_scope(columns: tuple[Any, ...]) -> ScopeKey | None:
+    """Return the name of a scope, which comes before its summed columns; None if it is damaged."""
+    try:
+        key = ScopeKey._make(columns[:3])
+        check_scope(key, columns[3:])
+    except Corrupt:
+        return None
+    return key if is_text(*key) else None  # an old row has no checksum
 
 
 class Tables:
@@ -124,22 +164,22 @@ class Tables:
 
     # Scopes
 
-    def scope(self, key: ScopeKey) -> ScopeRow | None:
+    def scope(self, key: ScopeKey, *, is_sound: bool = True) -> ScopeRow | None:
         cipher = self.use_cipher(key.session_id)
         found = self.transaction.one("scope", key._asdict())
-        return None if found is None else scope_row(found, key, cipher)
+        return None if found is None else scope_row(key, found, cipher, is_sound=is_sound)
 
     def use_cipher(self, session_id: str) -> Cipher:
         """Take states for those of a session from now on; return its cipher."""
         self.bodies.cipher = self.ciphers.of(session_id)
         return self.bodies.cipher
 
-    def scope_to_change(self, key: ScopeKey) -> ScopeRow | None:
+    def scope_to_change(self, key: ScopeKey, *, is_sound: bool = True) -> ScopeRow | None:
         """Return a scope that no other writer changes before this transaction ends.
 
-        Nor does any change what builds on its states.
+        Nor does any change what builds on its states. Without `is_sound` it may be damaged.
         """
-        return self.scope(key)
+        return self.scope(key, is_sound=is_sound)
 
     def scope_to_note(self, key: ScopeKey) -> ScopeRow | None:
         """Return a scope whose notes no other writer changes before this transaction ends."""
@@ -170,11 +210,14 @@ class Tables:
         found = self.transaction.one("scope_and_note", asked)
         if found is None:
             return None, None
-        pk, fence, is_there, *columns = found
-        if type(pk) is not int or not isinstance(fence, str | None):
-            raise Corrupt(f"the row of a scope is damaged: run `limpet check`. pk=`{pk}`")
-        scope = ScopeRow(pk, fence=fence, key=key, cipher=self.ciphers.of(key.session_id))
-        return scope, _note_named(scope, on, name, (*columns, pk)) if is_there else None
+        summed, is_there, note = (
+            found[:SCOPE_SUM_COLUMNS],
+            found[SCOPE_SUM_COLUMNS],
+            found[SCOPE_SUM_COLUMNS + 1 :],
+        )
+        check_scope(key, summed)
+        scope = ScopeRow(key, *summed, cipher=self.ciphers.of(key.session_id))
+        return scope, _note_named(scope, on, name, (*note, scope.pk)) if is_there else None
 
     def scope_to_fork(self, key: ScopeKey) -> ScopeRow | None:
         """Return a scope from which a fork may begin: its states stay until it has."""
@@ -191,7 +234,7 @@ class Tables:
         """Return a scope with its head, also the state of that if it is not large."""
         cipher = self.use_cipher(key.session_id)
         found = self.transaction.one("scope_to_commit", key._asdict())
-        return None if found is None else scope_row(found, key, cipher)
+        return None if found is None else scope_row(key, found, cipher)
 
     def scope_to_commit(self, commit: Commit) -> ScopeRow | None:
         """Return a scope with all that a commit needs to know."""
@@ -205,16 +248,23 @@ class Tables:
         return scope
 
     def add_scope(self, key: ScopeKey) -> ScopeRow:
-        self.transaction.do("add_session", key._asdict())
+        """Add a scope. Its checksum is stored with the next change of its row, which must come."""
+        add_session(self.transaction, key.session_id)
         ((pk,),) = self.transaction.all("add_scope", key._asdict())
         found = self.scope(key)
         if found is None or found.pk != pk:
             raise Corrupt("the index of scopes does not lead to a new one: run `limpet check`")
-        return ScopeRow(pk, key=key, cipher=found.cipher)
+        return ScopeRow(key, pk, cipher=found.cipher)
+
+    def add_scope_for_notes(self, key: ScopeKey) -> ScopeRow:
+        scope = self.add_scope(key).summed()
+        self.transaction.do("sum_scope", (scope.checksum, scope.pk))
+        return scope
 
     def move_scope(self, scope: ScopeRow) -> None:
         """Store the columns of a scope that a commit may change."""
-        self.transaction.do("move_scope", (*scope[1:5], scope.codec, scope.pk))
+        scope = scope.summed()
+        self.transaction.do("move_scope", moved_values(scope))
         self._remember(scope)
 
     def _remember(self, scope: ScopeRow) -> None:
@@ -230,8 +280,12 @@ class Tables:
             return True
         return self.transaction.one("has_notes", (scope.pk,)) is not None
 
-    def uncover(self, scope: ScopeRow, removed: int) -> None:
-        self.transaction.do("uncover", {"pk": scope.pk, "seq": removed})
+    def uncover(self, scope: ScopeRow, removed: Collection[int]) -> None:
+        """Make the newest kept snapshot the tip, and the head if that was removed."""
+        (tip_seq,) = self.transaction.one("newest_kept", (scope.pk,))
+        head_seq = tip_seq if scope.head_seq in removed else scope.head_seq
+        left = scope._replace(head_seq=head_seq, tip_seq=tip_seq).summed()
+        self.transaction.do("uncover", (head_seq, tip_seq, left.checksum, scope.pk))
 
     def detach(self, pk: int, what: str) -> None:
         """Make sure that no state outside a `scope` or its `session` builds on one of its own."""
@@ -260,8 +314,11 @@ class Tables:
     def remove_empty_session(self, session_id: str) -> None:
         self.transaction.do("remove_empty_session", (session_id,))
 
-    def put_lease(self, scope: ScopeRow, lease: LeaseRow | None) -> None:
-        self.transaction.do("put_lease", (*(lease or (None, None, None)), scope.pk))
+    def put_lease(self, scope: ScopeRow, lease: LeaseRow | None) -> ScopeRow:
+        fence, owner, until = lease or (None, None, None)
+        left = scope._replace(fence=fence, lease_owner=owner, lease_until=until).summed()
+        self.transaction.do("put_lease", (fence, owner, until, left.checksum, scope.pk))
+        return left
 
     # Snapshots
 
@@ -398,6 +455,20 @@ class Tables:
         self.transaction.do("remove_notes_on", {"pk": scope.pk, "on": on})
 
 
+def add_session(transaction: Transaction, session_id: str) -> None:
+    for (pk,) in transaction.all("add_session", {"session_id": session_id}):  # unless it is there
+        sum_session(transaction, session_id, pk)
+
+
+def sum_session(transaction: Transaction, session_id: str, pk: int) -> None:
+    transaction.do("sum_session", (session_checksum(session_id, pk), pk))
+
+
+def moved_values(scope: ScopeRow) -> tuple[Any, ...]:
+    """Return what a commit may change in the row of a scope."""
+    return (*scope[2:6], scope.checksum, scope.codec, scope.pk)
+
+
 def _note_named(scope: ScopeRow, on: str, name: str, columns: tuple[Any, ...]) -> NoteRow:
     row = read_note(columns, scope.key, scope.cipher)
     if (row.on, row.name) != (on, name):
@@ -482,6 +553,12 @@ def verified_note(columns: tuple[Any, ...]) -> NoteRow:
 def read_note(columns: tuple[Any, ...], key: ScopeKey, cipher: Cipher) -> NoteRow:
     """Return the same, decrypted."""
     return decrypted_note(verified_note(columns), key, cipher)
+
+
+def note_of_scope(key: ScopeKey, columns: tuple[Any, ...], cipher: Cipher) -> NoteRow:
+    """Return a note from its columns, which are followed by the summed ones of its scope."""
+    check_scope(key, columns[NOTE_COLUMNS:])
+    return read_note(columns, key, cipher)
 
 
 def is_text(*names: str) -> bool:

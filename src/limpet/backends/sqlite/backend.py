@@ -20,7 +20,7 @@ from limpet.backends.sql.backend import SqlBackend
 from limpet.backends.sql.commit import LastBody, apply_commit
 from limpet.backends.sql.continuing import Continued, KnownScope, Save, continued, known_scope
 from limpet.backends.sql.notes import change_notes
-from limpet.backends.sql.tables import Tables, next_place, of_size
+from limpet.backends.sql.tables import Tables, moved_values, next_place, of_size
 from limpet.backends.sqlite.check import check_some
 from limpet.backends.sqlite.errors import is_full
 from limpet.backends.sqlite.file import SqliteFile
@@ -257,8 +257,8 @@ def _continue(tables: Tables, plan: Continued, save: Save, last_seq: int) -> Sav
     transaction, known = tables.transaction, plan.known.scope
     if plan.folded and not tables.bodies.are_unchanged(plan.known.unfolded):
         return None
-    moved, before = save.known.scope, (*known[1:7], known.pk)
-    changes = (*moved[1:5], moved.codec)
+    before = moved_values(known)
+    *changes, _ = moved_values(save.known.scope)
     if not transaction.count("continue_scope", (*changes, *before, last_seq)):
         found = transaction.one("scope_to_continue", before)
         if found is None:

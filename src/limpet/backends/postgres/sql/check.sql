@@ -71,8 +71,9 @@ SELECT (SELECT count(*) FROM limpet.snapshots WHERE scope_pk = %(pk)s),
 
 -- name: scope
 -- A scope, and what its columns should say.
-SELECT x.pk IS NOT NULL AS has_session, x.session_id, s.session_pk, s.scope_id, s.kind,
-       s.head_seq, s.tip_seq, s.next_seq, s.floor,
+SELECT x.pk IS NOT NULL AS has_session, x.checksum, s.session_pk, x.session_id, s.scope_id, s.kind,
+       s.pk, s.head_seq, s.tip_seq, s.next_seq, s.floor, s.fence, s.lease_owner, s.lease_until, s.family,
+       s.checksum,
        EXISTS (SELECT 1 FROM limpet.snapshots AS n
                 WHERE n.seq = s.head_seq AND n.scope_pk = s.pk) AS head_found,
        (SELECT n.seq FROM limpet.snapshots AS n
@@ -84,9 +85,23 @@ SELECT x.pk IS NOT NULL AS has_session, x.session_id, s.session_pk, s.scope_id, 
  WHERE s.pk = %s;
 
 -- name: session
-SELECT x.session_id, EXISTS (SELECT 1 FROM limpet.scopes AS s WHERE s.session_pk = x.pk)
+SELECT x.session_id, x.checksum, EXISTS (SELECT 1 FROM limpet.scopes AS s WHERE s.session_pk = x.pk)
   FROM limpet.sessions AS x
  WHERE x.pk = %s;
+
+-- name: scopes_of_session
+SELECT pk FROM limpet.scopes WHERE session_pk = %s;
+
+-- name: all_scopes
+-- With its session, and the columns that its checksum covers.
+SELECT x.pk, x.checksum, x.session_id, s.scope_id, s.kind,
+       s.pk, s.head_seq, s.tip_seq, s.next_seq, s.floor, s.fence, s.lease_owner, s.lease_until, s.family,
+       s.checksum
+  FROM limpet.scopes AS s
+  LEFT JOIN limpet.sessions AS x ON x.pk = s.session_pk;
+
+-- name: all_sessions
+SELECT pk, session_id FROM limpet.sessions;
 
 -- name: snapshot
 -- The columns of core.rows.Row and the checksum, then what must belong to it.
@@ -163,16 +178,23 @@ SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status
 -- name: ids_downwards
 SELECT id, saved_at FROM limpet.snapshots WHERE scope_pk = %s ORDER BY id DESC;
 
--- name: move_scope
+-- name: put_scope
+-- No row if another scope has the name.
 UPDATE limpet.scopes
-   SET head_seq = %(head_seq)s, tip_seq = %(tip_seq)s, next_seq = %(next_seq)s, floor = %(floor)s,
-       stamps = int8send(hashtextextended(encode(stamps, 'hex'), 0)) || substr(stamps, 1, 120)
- WHERE pk = %(pk)s;
+   SET session_pk = %(session_pk)s, kind = %(kind)s, scope_id = %(scope_id)s, head_seq = %(head_seq)s,
+       tip_seq = %(tip_seq)s, next_seq = %(next_seq)s, floor = %(floor)s, fence = %(fence)s,
+       lease_owner = %(lease_owner)s, lease_until = %(lease_until)s, checksum = %(checksum)s,
+       family = %(family)s, stamps = int8send(hashtextextended(encode(stamps, 'hex'), 0)) || substr(stamps, 1, 120)
+ WHERE pk = %(pk)s
+   AND NOT EXISTS (SELECT 1 FROM limpet.scopes AS o
+                    WHERE o.session_pk = %(session_pk)s AND o.kind = %(kind)s AND o.scope_id = %(scope_id)s
+                      AND o.pk <> %(pk)s);
 
--- name: set_head
-UPDATE limpet.scopes
-   SET head_seq = %(seq)s, stamps = int8send(hashtextextended(encode(stamps, 'hex'), 0)) || substr(stamps, 1, 120)
- WHERE pk = %(pk)s;
+-- name: put_session
+-- No row if another session has the name.
+UPDATE limpet.sessions SET session_id = %(session_id)s, checksum = %(checksum)s
+ WHERE pk = %(pk)s
+   AND NOT EXISTS (SELECT 1 FROM limpet.sessions AS o WHERE o.session_id = %(session_id)s AND o.pk <> %(pk)s);
 
 -- name: restore_session
 -- Under the key that its scopes still name. No row if the name is taken.
@@ -181,7 +203,13 @@ INSERT INTO limpet.sessions (pk, session_id) VALUES (%(pk)s, %(session_id)s) ON 
 -- name: restore_scope
 -- Under the key that its snapshots and notes still name, which is part of their checksums. No row
 -- if the name is taken.
--- Its states may build on those of others, or theirs on its own: they become one group of forks.
+INSERT INTO limpet.scopes (pk, session_pk, kind, scope_id, next_seq)
+SELECT %(pk)s, x.pk, %(kind)s, %(scope_id)s, 1
+  FROM limpet.sessions AS x WHERE x.session_id = %(session_id)s
+    ON CONFLICT DO NOTHING;
+
+-- name: fork_group_of
+-- The scopes whose states build on those of a scope, or its own on theirs, and all of their groups.
 WITH fork_group AS (
     SELECT DISTINCT o.scope_pk AS pk
       FROM limpet.snapshots AS n
@@ -189,16 +217,11 @@ WITH fork_group AS (
       JOIN limpet.bodies AS k ON k.base = b.seq OR k.seq = b.base
       JOIN limpet.snapshots AS o ON o.seq = k.seq
      WHERE n.scope_pk = %(pk)s AND o.scope_pk <> %(pk)s
-), joined AS (
-    UPDATE limpet.scopes AS s SET family = %(pk)s
-     WHERE s.pk IN (SELECT pk FROM fork_group)
-        OR s.family IN (SELECT o.family FROM limpet.scopes AS o WHERE o.pk IN (SELECT pk FROM fork_group))
 )
-INSERT INTO limpet.scopes (pk, session_pk, kind, scope_id, next_seq, family)
-SELECT %(pk)s, x.pk, %(kind)s, %(scope_id)s, 1,
-       CASE WHEN EXISTS (SELECT 1 FROM fork_group) THEN %(pk)s END
-  FROM limpet.sessions AS x WHERE x.session_id = %(session_id)s
-    ON CONFLICT DO NOTHING;
+SELECT s.pk
+  FROM limpet.scopes AS s
+ WHERE s.pk IN (SELECT pk FROM fork_group)
+    OR s.family IN (SELECT o.family FROM limpet.scopes AS o WHERE o.pk IN (SELECT pk FROM fork_group));
 
 -- name: set_apart
 UPDATE limpet.snapshots SET apart = true WHERE seq = %s;

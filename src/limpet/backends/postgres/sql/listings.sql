@@ -1,5 +1,6 @@
 -- The statements that list and count, on a PostgreSQL server. The columns of a snapshot come in the
--- order of core.rows.Row, then its checksum. An end of a range that may be open is given as a text
+-- order of core.rows.Row, then its checksum; behind them those of its scope that the checksum of that
+-- covers. An end of a range that may be open is given as a text
 -- that is longer than any id, where an index could not be bounded otherwise.
 
 -- name: history_of_scope
@@ -32,7 +33,8 @@ SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status
 -- Over all sessions in a range of ids, by seq.
 SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status, n.labels,
        n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum,
-       n.scope_pk, x.session_id, s.scope_id, s.kind
+       n.scope_pk, x.session_id, s.scope_id, s.kind, s.pk, s.head_seq, s.tip_seq, s.next_seq, s.floor, s.fence, s.lease_owner,
+       s.lease_until, s.family, s.checksum
   FROM limpet.snapshots AS n
   JOIN limpet.scopes AS s ON s.pk = n.scope_pk
   JOIN limpet.sessions AS x ON x.pk = s.session_pk
@@ -47,7 +49,8 @@ SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status
 -- The same for those that carry a label, read from its index; the other labels are checked.
 SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status, n.labels,
        n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum,
-       n.scope_pk, x.session_id, s.scope_id, s.kind
+       n.scope_pk, x.session_id, s.scope_id, s.kind, s.pk, s.head_seq, s.tip_seq, s.next_seq, s.floor, s.fence, s.lease_owner,
+       s.lease_until, s.family, s.checksum
   FROM limpet.labels AS f
   JOIN limpet.snapshots AS n ON n.seq = f.seq
   JOIN limpet.scopes AS s ON s.pk = n.scope_pk
@@ -66,7 +69,8 @@ SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status
 -- name: find
 SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status, n.labels,
        n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum,
-       n.scope_pk, x.session_id, s.scope_id, s.kind
+       n.scope_pk, x.session_id, s.scope_id, s.kind, s.pk, s.head_seq, s.tip_seq, s.next_seq, s.floor, s.fence, s.lease_owner,
+       s.lease_until, s.family, s.checksum
   FROM limpet.snapshots AS n
   JOIN limpet.scopes AS s ON s.pk = n.scope_pk
   JOIN limpet.sessions AS x ON x.pk = s.session_pk
@@ -79,7 +83,8 @@ SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status
 
 -- name: find_refs
 -- By id, as the index has them. A draft is no answer.
-SELECT n.id, x.session_id, s.scope_id, s.kind
+SELECT n.id, x.session_id, s.scope_id, s.kind, s.pk, s.head_seq, s.tip_seq, s.next_seq, s.floor, s.fence, s.lease_owner,
+       s.lease_until, s.family, s.checksum
   FROM limpet.snapshots AS n
   JOIN limpet.scopes AS s ON s.pk = n.scope_pk
   JOIN limpet.sessions AS x ON x.pk = s.session_pk
@@ -97,7 +102,7 @@ SELECT n.id
 
 -- name: list_sessions
 -- A session counts if one of its scopes holds a snapshot, a note or a lease.
-SELECT x.session_id
+SELECT x.session_id, x.pk, x.checksum
   FROM limpet.sessions AS x
  WHERE x.session_id > %(after)s
    AND x.session_id >= %(low)s AND x.session_id < coalesce(%(high)s::text, repeat(U&'\+10FFFF', 513))
@@ -111,8 +116,8 @@ SELECT x.session_id
 -- name: list_newest
 -- By the newest head: reads the time of every head in the range, and sorts the sessions. One without a
 -- head comes last.
-SELECT f.session_id, f.newest
-  FROM (SELECT x.session_id, max(n.created_at) AS newest
+SELECT f.session_id, f.newest, f.pk, f.checksum
+  FROM (SELECT x.session_id, max(n.created_at) AS newest, x.pk, x.checksum
           FROM limpet.sessions AS x
           JOIN limpet.scopes AS s ON s.session_pk = x.pk
           LEFT JOIN limpet.snapshots AS n ON n.seq = s.head_seq
@@ -120,7 +125,7 @@ SELECT f.session_id, f.newest
            AND x.session_id < coalesce(%(high)s::text, repeat(U&'\+10FFFF', 513))
            AND (s.head_seq IS NOT NULL OR s.tip_seq IS NOT NULL OR s.fence IS NOT NULL
                 OR EXISTS (SELECT 1 FROM limpet.notes AS o WHERE o.scope_pk = s.pk))
-         GROUP BY x.session_id) AS f
+         GROUP BY x.pk) AS f
  WHERE %(first)s::boolean
     OR f.newest < %(newest)s::bigint OR (f.newest IS NULL AND %(newest)s::bigint IS NOT NULL)
     OR (f.newest IS NOT DISTINCT FROM %(newest)s::bigint AND f.session_id > %(after)s)
@@ -130,7 +135,8 @@ SELECT f.session_id, f.newest
 -- name: list_scopes
 SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status, n.labels,
        n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum,
-       s.pk, x.session_id, s.scope_id, s.kind
+       s.pk, x.session_id, s.scope_id, s.kind, s.pk, s.head_seq, s.tip_seq, s.next_seq, s.floor, s.fence, s.lease_owner,
+       s.lease_until, s.family, s.checksum
   FROM limpet.sessions AS x
   JOIN limpet.scopes AS s ON s.session_pk = x.pk
   LEFT JOIN limpet.snapshots AS n ON n.seq = s.head_seq
@@ -145,7 +151,8 @@ SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status
 -- name: largest_heads
 SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status, n.labels,
        n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum,
-       s.pk, x.session_id, s.scope_id, s.kind
+       s.pk, x.session_id, s.scope_id, s.kind, s.pk, s.head_seq, s.tip_seq, s.next_seq, s.floor, s.fence, s.lease_owner,
+       s.lease_until, s.family, s.checksum
   FROM limpet.sessions AS x
   JOIN limpet.scopes AS s ON s.session_pk = x.pk
   JOIN limpet.snapshots AS n ON n.seq = s.head_seq
@@ -201,7 +208,9 @@ SELECT on_id, name, rev, nonce, updated_at, value, checksum, scope_pk
 
 -- name: list_notes
 -- Those of a scope on several ids, in the order of these; `after` is a name on the first of them.
-SELECT n.on_id, n.name, n.rev, n.nonce, n.updated_at, n.value, n.checksum, n.scope_pk
+SELECT n.on_id, n.name, n.rev, n.nonce, n.updated_at, n.value, n.checksum, n.scope_pk,
+       s.pk, s.head_seq, s.tip_seq, s.next_seq, s.floor, s.fence, s.lease_owner,
+       s.lease_until, s.family, s.checksum
   FROM limpet.sessions AS x
   JOIN limpet.scopes AS s ON s.session_pk = x.pk
  CROSS JOIN unnest(%(ons)s::text[]) WITH ORDINALITY AS o (on_id, at)
@@ -238,7 +247,8 @@ SELECT a.at - 1, n.seq, n.rev, n.nonce
 -- Of a session and those below it, the last written first: of each scope only as many as are wanted,
 -- by their time.
 SELECT n.on_id, n.name, n.rev, n.nonce, n.updated_at, CASE WHEN %(values)s THEN n.value END,
-       n.checksum, n.scope_pk, x.session_id, s.scope_id, s.kind
+       n.checksum, n.scope_pk, x.session_id, s.scope_id, s.kind, s.pk, s.head_seq, s.tip_seq, s.next_seq, s.floor, s.fence, s.lease_owner,
+       s.lease_until, s.family, s.checksum
   FROM limpet.sessions AS x
   JOIN limpet.scopes AS s ON s.session_pk = x.pk
  CROSS JOIN LATERAL (SELECT i.*

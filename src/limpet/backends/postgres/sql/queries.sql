@@ -44,8 +44,9 @@ LOCK TABLE limpet.scopes IN SHARE ROW EXCLUSIVE MODE;
 -- name: scope
 -- A scope, the snapshot it shows, the rest of its lease, and the time by which that ends: it is the
 -- one clock that all who claim leases have in common.
-SELECT s.pk, s.head_seq, s.tip_seq, s.next_seq, s.floor, s.fence, s.codec, s.family, s.stamps,
-       s.lease_owner, s.lease_until, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now,
+SELECT s.pk, s.head_seq, s.tip_seq, s.next_seq, s.floor, s.fence, s.lease_owner,
+       s.lease_until, s.family, s.checksum, s.codec, s.stamps,
+       (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now,
        n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status, n.labels,
        n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum
   FROM limpet.sessions AS x
@@ -56,8 +57,9 @@ SELECT s.pk, s.head_seq, s.tip_seq, s.next_seq, s.floor, s.fence, s.codec, s.fam
 -- name: scope_to_commit
 -- The same for one who commits, in one go: the body that the scope shows unless it is large, which
 -- is what the next one builds on.
-SELECT s.pk, s.head_seq, s.tip_seq, s.next_seq, s.floor, s.fence, s.codec, s.family, s.stamps,
-       s.lease_owner, s.lease_until, NULL::bigint AS now,
+SELECT s.pk, s.head_seq, s.tip_seq, s.next_seq, s.floor, s.fence, s.lease_owner,
+       s.lease_until, s.family, s.checksum, s.codec, s.stamps,
+       NULL::bigint AS now,
        n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status, n.labels,
        n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum,
        NULL::bigint AS last_seq, NULL::bigint AS last_saved_at,
@@ -69,13 +71,21 @@ SELECT s.pk, s.head_seq, s.tip_seq, s.next_seq, s.floor, s.fence, s.codec, s.fam
  WHERE x.session_id = %(session_id)s AND s.scope_id = %(scope_id)s AND s.kind = %(kind)s;
 
 -- name: add_session
-INSERT INTO limpet.sessions (session_id) VALUES (%(session_id)s) ON CONFLICT DO NOTHING;
+-- The key, if it was added.
+INSERT INTO limpet.sessions (session_id) VALUES (%(session_id)s) ON CONFLICT DO NOTHING RETURNING pk;
+
+-- name: sum_session
+-- Its checksum covers its key.
+UPDATE limpet.sessions SET checksum = %s WHERE pk = %s;
 
 -- name: add_scope
 -- Another writer that adds the same one makes this fail; the transaction is then tried again.
 INSERT INTO limpet.scopes (session_pk, kind, scope_id, next_seq)
 SELECT pk, %(kind)s, %(scope_id)s, 1 FROM limpet.sessions WHERE session_id = %(session_id)s
 RETURNING pk, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint;
+
+-- name: sum_scope
+UPDATE limpet.scopes SET checksum = %s WHERE pk = %s;
 
 -- name: add_scope_if_missing
 -- Before it is locked, by one who has not seen it yet: saves a round trip where it is the first.
@@ -100,7 +110,7 @@ SELECT b.seq, b.base, b.encoding, b.body, b.checksum
 
 -- name: join_fork_group
 -- A scope is about to build on states of another: from now on one who removes states locks both.
-UPDATE limpet.scopes SET family = %(family)s WHERE pk IN (%(pk)s, %(origin)s);
+UPDATE limpet.scopes SET family = %s, checksum = %s WHERE pk = %s;
 
 -- name: save_in_one
 -- The whole save of a writer that is still the last one to have changed the scope. No row comes
@@ -108,8 +118,9 @@ UPDATE limpet.scopes SET family = %(family)s WHERE pk IN (%(pk)s, %(origin)s);
 WITH moved AS (
     UPDATE limpet.scopes
        SET head_seq = %(head_seq)s, tip_seq = %(tip_seq)s, next_seq = %(next_seq)s,
-           floor = %(floor)s, codec = %(codec)s, stamps = %(stamps)s
-     WHERE pk = %(pk)s AND stamps = %(known)s
+           floor = %(floor)s, checksum = %(scope_checksum)s, codec = %(codec)s, stamps = %(stamps)s
+     WHERE pk = %(pk)s AND stamps = %(known)s AND checksum = %(known_checksum)s
+       AND head_seq = %(known_head)s  -- else it is damaged, and not overwritten
        AND (%(fence)s::text IS NULL OR fence = %(fence)s)
        AND NOT (%(overwrite)s
                 AND EXISTS (SELECT 1 FROM limpet.snapshots WHERE scope_pk = %(pk)s AND id = %(id)s))
@@ -164,7 +175,8 @@ SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status
 -- One snapshot with the chain of its state, in one go: the head if no id is given. The facts come
 -- with the row of the snapshot's own body.
 WITH RECURSIVE shown AS (
-    SELECT s.head_seq, s.pk AS owner, n.*
+    SELECT s.pk AS owner, s.head_seq, s.tip_seq, s.next_seq, s.floor, s.fence, s.lease_owner, s.lease_until, s.family,
+           s.checksum AS scope_checksum, n.*
       FROM limpet.sessions AS x
       JOIN limpet.scopes AS s ON s.session_pk = x.pk
       LEFT JOIN limpet.snapshots AS n
@@ -180,7 +192,8 @@ WITH RECURSIVE shown AS (
 )
 SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status, n.labels,
        n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum,
-       n.owner, n.head_seq, b.seq, b.base, b.encoding, b.body, b.checksum
+       n.owner, n.head_seq, n.tip_seq, n.next_seq, n.floor, n.fence, n.lease_owner, n.lease_until, n.family,
+       n.scope_checksum, b.seq, b.base, b.encoding, b.body, b.checksum
   FROM chain AS c
   JOIN limpet.bodies AS b ON b.seq = c.seq
   FULL JOIN shown AS n ON n.seq = c.seq;
@@ -188,7 +201,8 @@ SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status
 -- name: read_snapshots
 -- Several snapshots with all that their states build on, each body once however many need it.
 WITH RECURSIVE shown AS (
-    SELECT s.head_seq, s.pk AS owner, n.*
+    SELECT s.pk AS owner, s.head_seq, s.tip_seq, s.next_seq, s.floor, s.fence, s.lease_owner, s.lease_until, s.family,
+           s.checksum AS scope_checksum, n.*
       FROM limpet.sessions AS x
       JOIN limpet.scopes AS s ON s.session_pk = x.pk
       JOIN limpet.snapshots AS n
@@ -201,7 +215,8 @@ WITH RECURSIVE shown AS (
 )
 SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status, n.labels,
        n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum,
-       n.owner, n.head_seq, b.seq, b.base, b.encoding, b.body, b.checksum
+       n.owner, n.head_seq, n.tip_seq, n.next_seq, n.floor, n.fence, n.lease_owner, n.lease_until, n.family,
+       n.scope_checksum, b.seq, b.base, b.encoding, b.body, b.checksum
   FROM chain AS c
   JOIN limpet.bodies AS b ON b.seq = c.seq
   FULL JOIN shown AS n ON n.seq = c.seq;
@@ -209,7 +224,8 @@ SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status
 -- name: snapshot_info
 SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status, n.labels,
        n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum,
-       n.scope_pk, x.session_id, s.scope_id, s.kind
+       n.scope_pk, x.session_id, s.scope_id, s.kind, s.pk, s.head_seq, s.tip_seq, s.next_seq, s.floor, s.fence, s.lease_owner,
+       s.lease_until, s.family, s.checksum
   FROM limpet.sessions AS x
   JOIN limpet.scopes AS s ON s.session_pk = x.pk
   JOIN limpet.snapshots AS n ON n.scope_pk = s.pk AND n.id = %(id)s
@@ -268,7 +284,7 @@ DELETE FROM limpet.labels WHERE seq = %s;
 
 -- name: move_scope
 UPDATE limpet.scopes
-   SET head_seq = %s, tip_seq = %s, next_seq = %s, floor = %s, codec = %s, stamps = %s
+   SET head_seq = %s, tip_seq = %s, next_seq = %s, floor = %s, checksum = %s, codec = %s, stamps = %s
  WHERE pk = %s;
 
 -- name: forget_chains
@@ -287,20 +303,18 @@ UPDATE limpet.scopes SET codec = NULL WHERE pk = %s;
 -- change whose answer was lost, and that what others remember of the scope is out of date.
 UPDATE limpet.scopes SET stamps = %s::bytea || substr(stamps, 1, 120) WHERE pk = %s;
 
+-- name: newest_kept
+SELECT (SELECT n.seq FROM limpet.snapshots AS n
+         WHERE n.scope_pk = %s AND n.kept ORDER BY n.seq DESC LIMIT 1);
+
 -- name: uncover
--- After a snapshot was removed: the newest kept one is the tip, and the head if the head is gone.
-UPDATE limpet.scopes
-   SET tip_seq  = t.seq,
-       head_seq = CASE WHEN head_seq = %(seq)s THEN t.seq ELSE head_seq END
-  FROM (SELECT (SELECT n.seq FROM limpet.snapshots AS n
-                 WHERE n.scope_pk = %(pk)s AND n.kept ORDER BY n.seq DESC LIMIT 1) AS seq) AS t
- WHERE pk = %(pk)s;
+UPDATE limpet.scopes SET head_seq = %s, tip_seq = %s, checksum = %s WHERE pk = %s;
 
 -- name: has_notes
 SELECT 1 FROM limpet.notes WHERE scope_pk = %s LIMIT 1;
 
 -- name: put_lease
-UPDATE limpet.scopes SET fence = %s, lease_owner = %s, lease_until = %s WHERE pk = %s;
+UPDATE limpet.scopes SET fence = %s, lease_owner = %s, lease_until = %s, checksum = %s WHERE pk = %s;
 
 -- name: seqs_of_scope
 SELECT seq FROM limpet.snapshots WHERE scope_pk = %s;
@@ -399,7 +413,9 @@ SELECT on_id, name, rev, nonce, updated_at, value, checksum, scope_pk
 
 -- name: note_in_scope
 -- The same by the name of its scope, and the key of that.
-SELECT n.on_id, n.name, n.rev, n.nonce, n.updated_at, n.value, n.checksum, n.scope_pk
+SELECT n.on_id, n.name, n.rev, n.nonce, n.updated_at, n.value, n.checksum, n.scope_pk,
+       s.pk, s.head_seq, s.tip_seq, s.next_seq, s.floor, s.fence, s.lease_owner,
+       s.lease_until, s.family, s.checksum
   FROM limpet.sessions AS x
   JOIN limpet.scopes AS s ON s.session_pk = x.pk
   JOIN limpet.notes AS n
@@ -409,7 +425,9 @@ SELECT n.on_id, n.name, n.rev, n.nonce, n.updated_at, n.value, n.checksum, n.sco
 
 -- name: notes_in_scope
 -- The same for several names.
-SELECT n.on_id, n.name, n.rev, n.nonce, n.updated_at, n.value, n.checksum, n.scope_pk
+SELECT n.on_id, n.name, n.rev, n.nonce, n.updated_at, n.value, n.checksum, n.scope_pk,
+       s.pk, s.head_seq, s.tip_seq, s.next_seq, s.floor, s.fence, s.lease_owner,
+       s.lease_until, s.family, s.checksum
   FROM limpet.sessions AS x
   JOIN limpet.scopes AS s ON s.session_pk = x.pk
  CROSS JOIN unnest(%(names)s::text[]) AS a (name)

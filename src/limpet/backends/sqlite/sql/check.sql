@@ -59,8 +59,9 @@ SELECT (SELECT count(*) FROM snapshots WHERE scope_pk = :pk),
 
 -- name: scope
 -- A scope, and what its columns should say.
-SELECT x.pk IS NOT NULL AS has_session, x.session_id, s.session_pk, s.scope_id, s.kind,
-       s.head_seq, s.tip_seq, s.next_seq, s.floor,
+SELECT x.pk IS NOT NULL AS has_session, x.checksum, s.session_pk, x.session_id, s.scope_id, s.kind,
+       s.pk, s.head_seq, s.tip_seq, s.next_seq, s.floor, s.fence, s.lease_owner, s.lease_until, NULL AS family,
+       s.checksum,
        EXISTS (SELECT 1 FROM snapshots AS n
                 WHERE n.seq = s.head_seq AND n.scope_pk = s.pk) AS head_found,
        (SELECT n.seq FROM snapshots AS n
@@ -72,9 +73,23 @@ SELECT x.pk IS NOT NULL AS has_session, x.session_id, s.session_pk, s.scope_id, 
  WHERE s.pk = ?;
 
 -- name: session
-SELECT x.session_id, EXISTS (SELECT 1 FROM scopes AS s WHERE s.session_pk = x.pk)
+SELECT x.session_id, x.checksum, EXISTS (SELECT 1 FROM scopes AS s WHERE s.session_pk = x.pk)
   FROM sessions AS x
  WHERE x.pk = ?;
+
+-- name: scopes_of_session
+SELECT pk FROM scopes WHERE session_pk = ?;
+
+-- name: all_scopes
+-- With its session, and the columns that its checksum covers.
+SELECT x.pk, x.checksum, x.session_id, s.scope_id, s.kind,
+       s.pk, s.head_seq, s.tip_seq, s.next_seq, s.floor, s.fence, s.lease_owner, s.lease_until, NULL AS family,
+       s.checksum
+  FROM scopes AS s
+  LEFT JOIN sessions AS x ON x.pk = s.session_pk;
+
+-- name: all_sessions
+SELECT pk, session_id FROM sessions;
 
 -- name: snapshot
 -- The columns of core.rows.Row and the checksum, then what must belong to it.
@@ -151,13 +166,22 @@ SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status
 -- name: ids_downwards
 SELECT id, saved_at FROM snapshots WHERE scope_pk = ? ORDER BY id DESC;
 
--- name: move_scope
+-- name: put_scope
+-- No row if another scope has the name.
 UPDATE scopes
-   SET head_seq = :head_seq, tip_seq = :tip_seq, next_seq = :next_seq, floor = :floor
- WHERE pk = :pk;
+   SET session_pk = :session_pk, kind = :kind, scope_id = :scope_id, head_seq = :head_seq,
+       tip_seq = :tip_seq, next_seq = :next_seq, floor = :floor, fence = :fence,
+       lease_owner = :lease_owner, lease_until = :lease_until, checksum = :checksum
+ WHERE pk = :pk
+   AND NOT EXISTS (SELECT 1 FROM scopes AS o
+                    WHERE o.session_pk = :session_pk AND o.kind = :kind AND o.scope_id = :scope_id
+                      AND o.pk <> :pk);
 
--- name: set_head
-UPDATE scopes SET head_seq = :seq WHERE pk = :pk;
+-- name: put_session
+-- No row if another session has the name.
+UPDATE sessions SET session_id = :session_id, checksum = :checksum
+ WHERE pk = :pk
+   AND NOT EXISTS (SELECT 1 FROM sessions AS o WHERE o.session_id = :session_id AND o.pk <> :pk);
 
 -- name: restore_watermark
 -- As high as can be known: above every seq that a scope remembers to have given.
@@ -177,6 +201,10 @@ INSERT INTO sessions (pk, session_id) VALUES (:pk, :session_id) ON CONFLICT DO N
 INSERT INTO scopes (pk, session_pk, kind, scope_id, next_seq)
 SELECT :pk, x.pk, :kind, :scope_id, 1 FROM sessions AS x WHERE x.session_id = :session_id
     ON CONFLICT DO NOTHING;
+
+-- name: fork_group_of
+-- One writer at a time: forks need no group.
+SELECT 1 WHERE false AND :pk;
 
 -- name: set_apart
 UPDATE snapshots SET apart = 1 WHERE seq = ?;

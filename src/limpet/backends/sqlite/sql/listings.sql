@@ -1,6 +1,7 @@
 -- The statements that list and count, in a SQLite file. A reader of a listing stops when its page is
--- full. The columns of a snapshot come in the order of core.rows.Row, then its checksum. Names have no
--- checksum, so a name that an index and its table do not agree on is not listed. A range of names ends
+-- full. The columns of a snapshot come in the order of core.rows.Row, then its checksum; behind them
+-- those of its scope that the checksum of that covers. A row whose index and table do not agree on a name is
+-- not listed, nor is one that fails a checksum. A range of names ends
 -- before :high, or if that is null before a blob, which sorts behind every text; with OR it would be read
 -- to the end of the index.
 
@@ -31,7 +32,8 @@ SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status
 -- Over all sessions in a range of ids, by seq. CROSS JOIN keeps SQLite from sorting.
 SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status, n.labels,
        n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum,
-       n.scope_pk, x.session_id, s.scope_id, s.kind
+       n.scope_pk, x.session_id, s.scope_id, s.kind, s.pk, s.head_seq, s.tip_seq, s.next_seq, s.floor, s.fence, s.lease_owner,
+       s.lease_until, NULL AS family, s.checksum
   FROM snapshots AS n
  CROSS JOIN scopes AS s ON s.pk = n.scope_pk
  CROSS JOIN sessions AS x ON x.pk = s.session_pk
@@ -48,7 +50,8 @@ SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status
 -- The same for those that carry a label, read from its index; the other labels are checked.
 SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status, n.labels,
        n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum,
-       n.scope_pk, x.session_id, s.scope_id, s.kind
+       n.scope_pk, x.session_id, s.scope_id, s.kind, s.pk, s.head_seq, s.tip_seq, s.next_seq, s.floor, s.fence, s.lease_owner,
+       s.lease_until, NULL AS family, s.checksum
   FROM labels AS f
  CROSS JOIN snapshots AS n ON n.seq = f.seq
  CROSS JOIN scopes AS s ON s.pk = n.scope_pk
@@ -68,7 +71,8 @@ SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status
 -- name: find
 SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status, n.labels,
        n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum,
-       n.scope_pk, x.session_id, s.scope_id, s.kind
+       n.scope_pk, x.session_id, s.scope_id, s.kind, s.pk, s.head_seq, s.tip_seq, s.next_seq, s.floor, s.fence, s.lease_owner,
+       s.lease_until, NULL AS family, s.checksum
   FROM snapshots AS n
  CROSS JOIN scopes AS s ON s.pk = n.scope_pk
  CROSS JOIN sessions AS x ON x.pk = s.session_pk
@@ -83,7 +87,8 @@ SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status
 
 -- name: find_refs
 -- By id, as the index has them. A draft is no answer.
-SELECT n.id, x.session_id, s.scope_id, s.kind
+SELECT n.id, x.session_id, s.scope_id, s.kind, s.pk, s.head_seq, s.tip_seq, s.next_seq, s.floor, s.fence, s.lease_owner,
+       s.lease_until, NULL AS family, s.checksum
   FROM snapshots AS i
  CROSS JOIN snapshots AS n ON n.seq = i.seq AND n.id = i.id
  CROSS JOIN scopes AS s ON s.pk = n.scope_pk
@@ -104,7 +109,7 @@ SELECT n.id
 
 -- name: list_sessions
 -- A session counts if one of its scopes holds a snapshot, a note or a lease.
-SELECT x.session_id
+SELECT x.session_id, x.pk, x.checksum
   FROM sessions AS i
  CROSS JOIN sessions AS x ON x.pk = i.pk AND x.session_id = i.session_id
  WHERE i.session_id > :after
@@ -118,7 +123,7 @@ SELECT x.session_id
 -- name: list_newest
 -- By the newest head: reads the time of every head in the range, and sorts the sessions. One without a
 -- head comes last: null is the smallest.
-SELECT x.session_id, max(n.created_at) AS newest
+SELECT x.session_id, max(n.created_at) AS newest, x.pk, x.checksum
   FROM sessions AS i
  CROSS JOIN sessions AS x ON x.pk = i.pk AND x.session_id = i.session_id
  CROSS JOIN scopes AS s ON s.session_pk = x.pk
@@ -135,7 +140,8 @@ HAVING :first
 -- name: list_scopes
 SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status, n.labels,
        n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum,
-       s.pk, x.session_id, s.scope_id, s.kind
+       s.pk, x.session_id, s.scope_id, s.kind, s.pk, s.head_seq, s.tip_seq, s.next_seq, s.floor, s.fence, s.lease_owner,
+       s.lease_until, NULL AS family, s.checksum
   FROM sessions AS i
  CROSS JOIN sessions AS x ON x.pk = i.pk AND x.session_id = i.session_id
  CROSS JOIN scopes AS j ON j.session_pk = i.pk
@@ -152,7 +158,8 @@ SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status
 -- name: largest_heads
 SELECT n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status, n.labels,
        n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum,
-       s.pk, x.session_id, s.scope_id, s.kind
+       s.pk, x.session_id, s.scope_id, s.kind, s.pk, s.head_seq, s.tip_seq, s.next_seq, s.floor, s.fence, s.lease_owner,
+       s.lease_until, NULL AS family, s.checksum
   FROM sessions AS x
  CROSS JOIN scopes AS s ON s.session_pk = x.pk
  CROSS JOIN snapshots AS n ON n.seq = s.head_seq
@@ -202,7 +209,8 @@ SELECT on_id, name, rev, nonce, updated_at, value, checksum, :pk
 -- by their time. A test of one member leaves out most values that do not match; compressed ones pass.
 SELECT n.on_id, n.name, n.rev, n.nonce, n.updated_at, CASE WHEN :values THEN n.value END, n.checksum,
        n.scope_pk,
-       z.session_id, :scope_id, :kind
+       z.session_id, :scope_id, :kind, s.pk, s.head_seq, s.tip_seq, s.next_seq, s.floor, s.fence, s.lease_owner,
+       s.lease_until, NULL AS family, s.checksum
   FROM (SELECT y.pk, y.session_id FROM sessions AS y WHERE y.session_id = :under
          UNION ALL
         SELECT y.pk, y.session_id FROM sessions AS y

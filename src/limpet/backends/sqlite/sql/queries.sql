@@ -14,8 +14,8 @@ UPDATE watermark SET seq = ?, saved_at = ?;
 -- name: scope
 -- A scope, and the snapshot it shows. It has no key if an index led to the row of another name.
 SELECT CASE WHEN t.session_id = :session_id AND s.session_pk = x.pk
-             AND s.scope_id = :scope_id AND s.kind = :kind THEN s.pk END, s.head_seq, s.tip_seq, s.next_seq, s.floor, s.fence, s.codec,
-       NULL AS family, x'' AS stamps, s.lease_owner, s.lease_until, NULL AS now,
+             AND s.scope_id = :scope_id AND s.kind = :kind THEN s.pk END, s.head_seq, s.tip_seq, s.next_seq, s.floor, s.fence, s.lease_owner,
+       s.lease_until, NULL AS family, s.checksum, s.codec, x'' AS stamps, NULL AS now,
        n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status, n.labels,
        n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum
   FROM sessions AS x
@@ -29,8 +29,8 @@ SELECT CASE WHEN t.session_id = :session_id AND s.session_pk = x.pk
 -- The same for a commit, in one statement: the last seq given in the whole store, and the body
 -- that the scope shows unless it is large, which is what the next one builds on.
 SELECT CASE WHEN t.session_id = :session_id AND s.session_pk = x.pk
-             AND s.scope_id = :scope_id AND s.kind = :kind THEN s.pk END, s.head_seq, s.tip_seq, s.next_seq, s.floor, s.fence, s.codec,
-       NULL AS family, x'' AS stamps, s.lease_owner, s.lease_until, NULL AS now,
+             AND s.scope_id = :scope_id AND s.kind = :kind THEN s.pk END, s.head_seq, s.tip_seq, s.next_seq, s.floor, s.fence, s.lease_owner,
+       s.lease_until, NULL AS family, s.checksum, s.codec, x'' AS stamps, NULL AS now,
        n.seq, n.id, n.rev, n.nonce, n.kept, n.parent_id, n.forked_from, n.status, n.labels,
        n.metadata, n.created_at, n.updated_at, n.saved_at, n.size, n.checksum,
        max(w.seq, coalesce(p.seq, 0)), max(w.saved_at, coalesce(p.saved_at, -1)),
@@ -46,12 +46,20 @@ SELECT CASE WHEN t.session_id = :session_id AND s.session_pk = x.pk
  WHERE x.session_id = :session_id AND i.scope_id = :scope_id AND i.kind = :kind;
 
 -- name: add_session
-INSERT INTO sessions (session_id) VALUES (:session_id) ON CONFLICT DO NOTHING;
+-- The key, if it was added.
+INSERT INTO sessions (session_id) VALUES (:session_id) ON CONFLICT DO NOTHING RETURNING pk;
+
+-- name: sum_session
+-- Its checksum covers its key.
+UPDATE sessions SET checksum = ? WHERE pk = ?;
 
 -- name: add_scope
 INSERT INTO scopes (session_pk, kind, scope_id, next_seq)
 SELECT pk, :kind, :scope_id, 1 FROM sessions WHERE session_id = :session_id
 RETURNING pk;
+
+-- name: sum_scope
+UPDATE scopes SET checksum = ? WHERE pk = ?;
 
 -- name: existing_snapshot
 -- For a commit, which mostly finds none.
@@ -126,12 +134,14 @@ INSERT INTO labels (name, value, seq) VALUES (?, ?, ?);
 DELETE FROM labels WHERE seq = ?;
 
 -- name: move_scope
-UPDATE scopes SET head_seq = ?, tip_seq = ?, next_seq = ?, floor = ?, codec = ? WHERE pk = ?;
+UPDATE scopes SET head_seq = ?, tip_seq = ?, next_seq = ?, floor = ?, checksum = ?, codec = ?
+ WHERE pk = ?;
 
 -- name: continue_scope
--- If it is as this process left it, and no other scope was written to since.
-UPDATE scopes SET head_seq = ?, tip_seq = ?, next_seq = ?, floor = ?, codec = ?
- WHERE head_seq IS ? AND tip_seq IS ? AND next_seq = ? AND floor = ? AND fence IS ? AND codec = ?
+-- If it is as this process left it, and no other scope was written to since. Whoever changes the lease
+-- changes the checksum too. The other columns are compared so that damage is not overwritten.
+UPDATE scopes SET head_seq = ?, tip_seq = ?, next_seq = ?, floor = ?, checksum = ?, codec = ?
+ WHERE head_seq IS ? AND tip_seq IS ? AND next_seq = ? AND floor = ? AND checksum = ? AND codec = ?
    AND pk = ?
    AND ? = (SELECT max(w.seq, coalesce((SELECT max(seq) FROM snapshots), 0)) FROM watermark AS w);
 
@@ -141,7 +151,7 @@ SELECT max(w.seq, coalesce(n.seq, 0)), max(w.saved_at, coalesce(n.saved_at, -1))
   FROM scopes AS s
  CROSS JOIN watermark AS w
   LEFT JOIN snapshots AS n ON n.seq = (SELECT max(seq) FROM snapshots)
- WHERE s.head_seq IS ? AND s.tip_seq IS ? AND s.next_seq = ? AND s.floor = ? AND s.fence IS ?
+ WHERE s.head_seq IS ? AND s.tip_seq IS ? AND s.next_seq = ? AND s.floor = ? AND s.checksum = ?
    AND s.codec = ? AND s.pk = ?;
 
 -- name: forget_chains
@@ -153,19 +163,17 @@ UPDATE scopes SET codec = NULL
 -- name: forget_chain
 UPDATE scopes SET codec = NULL WHERE pk = ?;
 
+-- name: newest_kept
+SELECT max(seq) FROM snapshots WHERE scope_pk = ? AND kept;
+
 -- name: uncover
--- After a snapshot was removed: the newest kept one is the tip, and the head if the head is gone.
-UPDATE scopes
-   SET tip_seq  = t.seq,
-       head_seq = CASE WHEN head_seq = :seq THEN t.seq ELSE head_seq END
-  FROM (SELECT max(seq) AS seq FROM snapshots WHERE scope_pk = :pk AND kept) AS t
- WHERE pk = :pk;
+UPDATE scopes SET head_seq = ?, tip_seq = ?, checksum = ? WHERE pk = ?;
 
 -- name: has_notes
 SELECT 1 FROM notes WHERE scope_pk = ? LIMIT 1;
 
 -- name: put_lease
-UPDATE scopes SET fence = ?, lease_owner = ?, lease_until = ? WHERE pk = ?;
+UPDATE scopes SET fence = ?, lease_owner = ?, lease_until = ?, checksum = ? WHERE pk = ?;
 
 -- name: revisions
 -- What is watched, as a list of [session, scope, kind, id or null]: where in the list something is,
@@ -268,7 +276,8 @@ SELECT n.on_id, n.name, n.rev, n.nonce, n.updated_at, n.value, n.checksum, n.sco
 -- name: scope_and_note
 -- The same with its scope, which has no key if an index led to the row of another name.
 SELECT CASE WHEN t.session_id = :session_id AND s.session_pk = x.pk
-             AND s.scope_id = :scope_id AND s.kind = :kind THEN s.pk END, s.fence, o.pk IS NOT NULL,
+             AND s.scope_id = :scope_id AND s.kind = :kind THEN s.pk END, s.head_seq, s.tip_seq, s.next_seq, s.floor, s.fence, s.lease_owner,
+       s.lease_until, NULL AS family, s.checksum, o.pk IS NOT NULL,
        n.on_id, n.name, n.rev, n.nonce, n.updated_at, n.value, n.checksum
   FROM sessions AS x
  CROSS JOIN scopes AS i ON i.session_pk = x.pk AND i.kind = :kind AND i.scope_id = :scope_id
@@ -280,7 +289,9 @@ SELECT CASE WHEN t.session_id = :session_id AND s.session_pk = x.pk
 
 -- name: note_in_scope
 -- The same by the name of its scope, and the key of that.
-SELECT n.on_id, n.name, n.rev, n.nonce, n.updated_at, n.value, n.checksum, s.pk
+SELECT n.on_id, n.name, n.rev, n.nonce, n.updated_at, n.value, n.checksum, s.pk,
+       s.pk, s.head_seq, s.tip_seq, s.next_seq, s.floor, s.fence, s.lease_owner,
+       s.lease_until, NULL AS family, s.checksum
   FROM sessions AS x
  CROSS JOIN scopes AS s ON s.session_pk = x.pk AND s.kind = :kind AND s.scope_id = :scope_id
  CROSS JOIN notes AS i ON i.scope_pk = s.pk AND i.on_id = +:on AND i.name = :name
@@ -289,7 +300,9 @@ SELECT n.on_id, n.name, n.rev, n.nonce, n.updated_at, n.value, n.checksum, s.pk
 
 -- name: notes_in_scope
 -- The same for several names, a list.
-SELECT n.on_id, n.name, n.rev, n.nonce, n.updated_at, n.value, n.checksum, s.pk
+SELECT n.on_id, n.name, n.rev, n.nonce, n.updated_at, n.value, n.checksum, s.pk,
+       s.pk, s.head_seq, s.tip_seq, s.next_seq, s.floor, s.fence, s.lease_owner,
+       s.lease_until, NULL AS family, s.checksum
   FROM sessions AS x
  CROSS JOIN scopes AS s ON s.session_pk = x.pk AND s.kind = :kind AND s.scope_id = :scope_id
  CROSS JOIN json_each(:names) AS a
