@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from limpet.api.driver import Driver
 from limpet.api.opened import Opened, Tools
 from limpet.api.store import AsyncStore, Store
+from limpet.backends.layers import observer
 from limpet.core import limits
 from limpet.core.encryption import NO_KEYS, Ciphers, Keys, KeyText
 from limpet.core.options import (
@@ -63,7 +64,8 @@ def open(url: str | None = None, **options: Any) -> Store:
             `workers` (threads of the async API), `default` (a function that makes JSON of each
             value that is not, as in `json.dumps`: `default=limpet.jsonable`), `keys` or `keys_file`
             (what is stored is encrypted; also `$LIMPET_KEYS`, `$LIMPET_KEYS_FILE`) and
-            `allow_plaintext` (what is not encrypted is read all the same). SQLite:
+            `allow_plaintext` (what is not encrypted is read all the same), `otel` (spans and
+            metrics of OpenTelemetry), `slow_s` (operations that take longer are logged). SQLite:
             `lock_wait_s`, `synchronous` (`full`, `normal` or `off`), `mode` (`ro` only reads),
             `cache_bytes_max`. Folders: `poll_s`, `compress` (`zstd` or `none`), `sync`,
             `lock_wait_s`. Object stores: `poll_s`, `compress`, `timeout_s`, `retry_s`, `parallel`,
@@ -127,7 +129,9 @@ def store_over(backend: Backend, **options: Any) -> Store:
     common, rest = _split(options, COMMON)
     if rest:
         raise no_option(min(rest), COMMON)
-    opened = Opened(lambda: backend, _tools(common), type(backend).__name__)
+    found, engine = checked(common, COMMON), type(backend).__name__
+    observe = observer(found, engine, CLOCK)
+    opened = Opened(lambda: observe(backend), _tools(found), engine)
     opened.open()
     return Store(Driver(opened))
 
@@ -158,6 +162,10 @@ def file_of(url: str | None = None) -> str | None:
 def scheme_of(url: str | None = None) -> str:
     """Return the scheme of a URL, in lower case; `file` for a plain path."""
     scheme, _, _ = _read_url(url)
+    return _name_of(scheme)
+
+
+def _name_of(scheme: "_Scheme") -> str:
     return next(name for name, each in _SCHEMES.items() if each is scheme)
 
 
@@ -215,8 +223,7 @@ def _now_us() -> int:
     return time.time_ns() // 1000
 
 
-def _tools(common: Mapping[str, Any]) -> Tools:
-    found = checked(common, COMMON)
+def _tools(found: Mapping[str, Any]) -> Tools:
     return Tools(
         draw=draw,
         clock=CLOCK,
@@ -261,16 +268,17 @@ def _opened(url: str | None, options: Mapping[str, Any]) -> Opened:
     common, own = _split(_merged(given, options), COMMON)
     if any(name == "keys" for name, _ in given):
         raise InvalidInput("a URL does not hold keys: give keys= by name, or keys_file")
-    tools = _tools(common)
+    found = checked(common, COMMON)
+    observe = observer(found, _name_of(scheme), CLOCK)
     with _ours():
-        ciphers = _ciphers(**_split(checked(common, COMMON), _KEYS)[0])
+        ciphers = _ciphers(**_split(found, _KEYS)[0])
         opener = scheme.opener(address, checked(own, scheme.options), ciphers)
 
     def engine() -> Backend:
         with _ours():
-            return opener()
+            return observe(opener())
 
-    opened = Opened(engine, tools, _shown(_url_or_default(url)))
+    opened = Opened(engine, _tools(found), _shown(_url_or_default(url)))
     if not scheme.blocks:
         opened.open()
     return opened

@@ -11,6 +11,7 @@ import sys
 import threading
 import warnings
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from limpet.api.opened import Opened, Tools
@@ -234,7 +235,8 @@ class AsyncDriver:
         loop = running_loop()
         future: asyncio.Future[T] = loop.create_future()
         try:
-            self._threads().submit(_answer, loop, [future], fn, args)
+            # In the caller's context, as by `asyncio.to_thread`: it has the current span.
+            self._threads().submit(copy_context().run, _answer, loop, [future], fn, args)
         except RuntimeError:
             future.cancel()  # without a thread to be had, the work waits for one all the same
             if self.opened.closed:  # by another thread, since it was checked

@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from limpet.api.opened import Opened, Tools, start_thread
 from limpet.api.verbs import Pause, Steps, Work
+from limpet.backends.support import logs
 from limpet.backends.support.backoff import Backoff
 from limpet.backends.support.forks import renew_after_fork
 from limpet.core import limits, times
@@ -328,8 +329,11 @@ class Renewals:
             begun_s = tools.clock.monotonic()
             asked = term.claim._replace(stamp=tools.draw())
             term.extend(asked, self._opened.backend.renew(asked), begun_s)
-        except (Conflict, InvalidInput):
+        except (Conflict, InvalidInput) as error:
             term.is_lost = True  # it has passed to another worker, or the store is closed
             self.remove(term)
-        except Exception:
+            if isinstance(error, Conflict):
+                logs.info("a lease is lost: another worker has it", kind=term.claim.scope.kind)
+        except Exception as error:
             term.retry()  # if it keeps failing, the lease ends, and every write is Conflict
+            logs.info("a lease is not renewed, and tried again", error=type(error).__name__)

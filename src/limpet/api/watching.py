@@ -7,6 +7,7 @@ never woken. Storage that does not answer is asked again until it does. Nothing 
 since it is always the current state that is compared.
 """
 
+import math
 import os
 import threading
 from collections import deque
@@ -17,6 +18,7 @@ from typing import NamedTuple
 
 from limpet.api.opened import Opened, start_thread
 from limpet.api.verbs import each_scope
+from limpet.backends.support import logs
 from limpet.backends.support.backoff import Backoff
 from limpet.backends.support.forks import renew_after_fork
 from limpet.errors import LimpetError, Unavailable
@@ -262,6 +264,7 @@ class Dispatcher:
 
     def _run(self) -> None:
         backoff = Backoff(self._opened.tools.clock, first_s=_RETRY_S_MIN, longest_s=_RETRY_S_MAX)
+        monotonic, lost_at_s = self._opened.tools.clock.monotonic, math.inf
         sessions: frozenset[str] | None = None  # in which something may have changed; None: in all
         while self._is_needed():
             try:
@@ -271,12 +274,18 @@ class Dispatcher:
                 self._follow()
                 active, is_complete = self._poll(sessions)
                 if is_complete:
+                    if lost_at_s < math.inf:
+                        logs.info("watching goes on", seconds=round(monotonic() - lost_at_s, 3))
+                        lost_at_s = math.inf
                     sessions = self._wait(active)
                     backoff.reset()
                 else:  # what could not be read must not wait for another change
                     sessions = None
                     self._pause(backoff)
-            except Unavailable:
+            except Unavailable as error:
+                if lost_at_s == math.inf:
+                    logs.info("watching is interrupted", error=type(error).__name__)
+                    lost_at_s = monotonic()
                 self._stop_listening()
                 self._pause(backoff)
             except Exception as error:

@@ -35,6 +35,7 @@ EXTRAS = {
     "inspector": ("jinja2", "markdown_it", "nh3", "uvicorn"),
     "langgraph": ("langgraph",),
     "openai": ("agents",),
+    "otel": ("opentelemetry.trace",),
     "postgres": ("psycopg",),
     "pydantic-ai": ("pydantic_ai",),
     "s3": ("obstore",),

@@ -134,4 +134,6 @@ COMMON: Options = {
     "keys": keys,
     "keys_file": text,
     "allow_plaintext": flag,
+    "otel": flag,
+    "slow_s": seconds,
 }

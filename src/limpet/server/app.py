@@ -400,8 +400,10 @@ def log_access(scope: Scope, path: str, status: int, sent: int, seconds: float) 
     """Log a request, without its query, its headers and its body."""
     if access_log.isEnabledFor(logging.INFO):
         client, shown = (scope.get("client") or ["-"])[0], path[:_PATH_CHARS_SHOWN]
-        message = "%s %s %s %d %d %.1fms"
-        access_log.info(message, client, scope["method"], shown, status, sent, seconds * 1000)
+        facts = {"client": client, "method": scope["method"], "path": shown, "status": status}
+        facts |= {"sent_bytes": sent, "ms": seconds * 1000}
+        message = "%(client)s %(method)s %(path)s %(status)d %(sent_bytes)d %(ms).1fms"
+        access_log.info(message, facts, extra=facts)
 
 
 def _headers(scope: Scope) -> dict[str, str]:

@@ -22,6 +22,7 @@ from urllib3.exceptions import (
     SSLError,
 )
 
+from limpet.backends.support import logs
 from limpet.backends.support.backoff import Backoff
 from limpet.backends.support.forks import abandon, opening_a_socket, renew_after_fork
 from limpet.core import codec, limits, wire
@@ -197,6 +198,7 @@ class Client:
                 if not backoff.sleep():
                     error = self._unavailable(failure, outcome_known=not was_sent)
                     raise error from failure.__cause__
+                logs.info("a request is sent again", engine="http", reason=str(failure))
             except Conflict as conflict:
                 if not was_sent or stored is None:
                     raise

@@ -36,6 +36,7 @@ from limpet.backends.postgres.tables import (
     RetryTransaction,
 )
 from limpet.backends.postgres.transaction import Connection, PostgresTransaction, statements_of
+from limpet.backends.support import logs
 from limpet.backends.support.backoff import Backoff
 from limpet.backends.support.forks import abandon, opening_a_socket, renew_after_fork
 from limpet.backends.support.queue import ThreadQueue
@@ -314,6 +315,10 @@ class PostgresServer:
                     raise translated(cause) from cause
                 if is_seq_taken(cause):
                     continue
+                if gone:
+                    logs.info(
+                        "a request is sent again", engine="postgresql", reason="no connection"
+                    )
             backoff.sleep()
         raise AssertionError  # count() does not end
 

@@ -17,6 +17,7 @@ from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+from limpet.backends.support import logs
 from limpet.backends.support.backoff import Backoff
 from limpet.errors import InvalidInput, LimpetError, Unavailable, Unsupported
 from limpet.protocol import Clock
@@ -267,6 +268,7 @@ class Service:
             harmless = failure.kind in (Kind.BUSY, Kind.GARBLED) or (unclear and again)
             if not harmless or not backoff.sleep():
                 raise error_of(failure, name, sent=sent)
+            logs.info("a request is sent again", engine="objects", reason=failure.kind.name.lower())
 
     def misread(self, refusal: Refusal) -> Unavailable:
         """Return the error for a refusal that the request cannot explain."""
