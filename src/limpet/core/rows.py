@@ -9,7 +9,7 @@ import orjson
 
 from limpet.core import ids, times
 from limpet.core.codec import checksum_of, decode
-from limpet.core.encryption import PLAIN, Cipher, is_encrypted
+from limpet.core.encryption import PLAIN, Cipher, WrongKeys, is_encrypted
 from limpet.errors import Corrupt
 from limpet.model import ScopeKey, SnapshotInfo, SnapshotRef
 
@@ -107,13 +107,20 @@ def _about(row: Row, scope: ScopeKey) -> bytes:
     return b"row %b%b" % (_facts(row, *scope), row.labels)
 
 
-def scope_checksum(key: ScopeKey, columns: tuple[Any, ...]) -> int:
+def scope_checksum(key: ScopeKey, columns: tuple[Any, ...], cipher: Cipher = PLAIN) -> int:
     """Return the checksum over the row of a scope: its name, and the columns that decide an answer.
 
     These are pk, head_seq, tip_seq, next_seq, floor, fence, lease_owner, lease_until and family.
-    With the name of its session, a row that is found under another name fails too.
+    With the name of its session, a row that is found under another name fails too. With keys the
+    lower half is a checksum with the key; the upper half finds damage without one.
     """
-    return checksum_of(orjson.dumps((*key, *columns)))
+    text = orjson.dumps((*key, *columns))
+    return checksum_of(text) if cipher is PLAIN else _keyed(text) << 32 | cipher.sum(text)
+
+
+def _keyed(text: bytes) -> int:
+    """Return the upper half of a checksum with a key, as a signed number."""
+    return checksum_of(b"keyed ", text) >> 32
 
 
 def session_checksum(session_id: str, pk: int) -> int:
@@ -123,9 +130,30 @@ def session_checksum(session_id: str, pk: int) -> int:
 def is_scope_sound(key: ScopeKey, columns: tuple[Any, ...], checksum: int | None) -> bool:
     """Return whether a row of a scope has the checksum that it should have, or an old row none."""
     try:
-        return checksum is None or scope_checksum(key, columns) == checksum
+        if checksum is None or scope_checksum(key, columns) == checksum:
+            return True
+        return _keyed(orjson.dumps((*key, *columns))) == checksum >> 32
     except TypeError:
         return False  # text that is not UTF-8
+
+
+_NEW_SCOPE = (None, None, 1, "", None, None, None, None)  # without its pk
+
+
+def authenticate_scope(
+    key: ScopeKey, columns: tuple[Any, ...], checksum: int | None, cipher: Cipher
+) -> None:
+    """Raise WrongKeys unless a sound row of a scope was written with the keys of its session."""
+    if checksum is None and columns[1:] == _NEW_SCOPE:
+        return  # it gets its checksum in the transaction that made it
+    text = orjson.dumps((*key, *columns))
+    if checksum is None or checksum_of(text) == checksum:
+        cipher.decrypt(b"", b"")  # raises if it has to be encrypted
+    elif cipher is PLAIN or not cipher.has_sum(text, checksum % 2**32):
+        raise WrongKeys(
+            "the row of a scope was changed, or written with a key that is not given. "
+            f"pk=`{columns[0]}`"
+        )
 
 
 def is_session_sound(session_id: str, pk: int, checksum: int | None) -> bool:

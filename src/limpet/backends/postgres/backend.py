@@ -263,8 +263,9 @@ class PostgresBackend(SqlBackend):
         found = self._query(lambda tables: tables.transaction.one("snapshot_info", asked))
         if found is None:
             return None
-        check_scope(scope, found[SNAPSHOT_COLUMNS + len(scope) :])
-        return info_of(scope, read_row(found, scope, self._ciphers.of(scope.session_id)))
+        cipher = self._ciphers.of(scope.session_id)
+        check_scope(scope, found[SNAPSHOT_COLUMNS + len(scope) :], cipher)
+        return info_of(scope, read_row(found, scope, cipher))
 
     def list_notes(
         self,
@@ -287,7 +288,7 @@ class PostgresBackend(SqlBackend):
 
         def listed(tables: Tables) -> list[Note]:
             def take(columns: tuple[Any, ...]) -> Note | None:
-                check_scope(scope, columns[NOTE_COLUMNS:])
+                check_scope(scope, columns[NOTE_COLUMNS:], cipher)
                 return good_note(scope, cipher, columns)
 
             page: list[Note] = []

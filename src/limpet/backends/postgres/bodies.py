@@ -147,7 +147,7 @@ class ReadSnapshots:
         self._read = partial(read_row, key=key, cipher=cipher)
         self._tops = [row for row in rows if row[_SCOPE_PK] is not None]
         if self._tops:
-            check_scope(key, self._tops[0][_SCOPE_PK:_BODY])
+            check_scope(key, self._tops[0][_SCOPE_PK:_BODY], cipher)
         bodies = (row[_BODY:] for row in rows)
         self._bodies = {body[0]: typed(body) for body in bodies if body[0] is not None}
         self._chains = Chains(cipher)

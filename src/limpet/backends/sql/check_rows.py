@@ -24,7 +24,7 @@ from limpet.core.deltas.delta import Delta, parse, size_of
 from limpet.core.encryption import Cipher, Ciphers, WrongKeys
 from limpet.core.ids import SEQ_MAX
 from limpet.core.notes import note_of
-from limpet.core.rows import info_of, is_session_sound
+from limpet.core.rows import authenticate_scope, info_of, is_session_sound
 from limpet.errors import Corrupt, InvalidInput
 from limpet.model import Finding, ScopeKey
 
@@ -193,11 +193,22 @@ class RowInspector:
             facts = mending.scope_facts(self._transaction, pk)
         elif self._repair and facts.checksum is None and facts.has_session and is_named:
             mending.put_scope(self._transaction, facts)  # of a row from before version 3
+        yield from self._scope_keys(facts)
         mends = self._repair and facts.is_sound
         found = list(_scope_columns(facts, repaired=mends))
         if found and mends:
             mending.settle_scope(self._transaction, facts)
         yield from found
+
+    def _scope_keys(self, facts: mending.ScopeFacts) -> Iterator[Finding]:
+        key = address(*facts.key)
+        if key is None or not facts.is_sound:
+            return
+        try:
+            cipher = self._ciphers.of(key.session_id)
+            authenticate_scope(key, facts.summed, facts.checksum, cipher)
+        except WrongKeys:
+            yield from self._keys_wrong("the row of a scope", scope=key, scope_pk=facts.pk)
 
     def _damaged_scope(self, facts: mending.ScopeFacts, *, is_named: bool) -> Finding:
         belief = None

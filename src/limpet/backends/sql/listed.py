@@ -7,7 +7,14 @@ from typing import Any
 
 import orjson
 
-from limpet.backends.sql.tables import SNAPSHOT_COLUMNS, Tables, is_text, listed_scope, read_row
+from limpet.backends.sql.tables import (
+    SNAPSHOT_COLUMNS,
+    Tables,
+    check_scope,
+    is_text,
+    listed_scope,
+    read_row,
+)
 from limpet.core.encryption import Ciphers
 from limpet.core.ids import SEQ_MAX, prefix_end, seq_of
 from limpet.core.rows import info_of, is_session_sound
@@ -37,10 +44,11 @@ def scope_info_of(ciphers: Ciphers, columns: Any) -> ScopeInfo | None:
     key = scope_key_of(columns)
     if key is None:
         return None
-    head = None
+    head, cipher = None, ciphers.of(key.session_id)
     if columns[0] is not None:
         with suppress(Corrupt):
-            head = info_of(key, read_row(columns, key, ciphers.of(key.session_id)))
+            check_scope(key, columns[SNAPSHOT_COLUMNS + len(key) :], cipher)
+            head = info_of(key, read_row(columns, key, cipher))
     return ScopeInfo(key, head)
 
 

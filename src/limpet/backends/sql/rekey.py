@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from limpet.backends.sql.tables import NOTE_COLUMNS, ScopeRow, Tables, read_note
 from limpet.core.deltas.chain import body_row, squeezed_of
 from limpet.core.limits import MIB
+from limpet.core.rows import scope_checksum
 from limpet.errors import Corrupt, InvalidInput
 from limpet.model import ScopeKey
 
@@ -42,21 +43,33 @@ def outdated(tables: Tables, after: str, limit: int) -> tuple[list[Outdated], st
 
 def _outdated(tables: Tables, table: str, rows: list[Any]) -> Iterator[Outdated]:
     groups: dict[ScopeKey, tuple[Outdated, int]] = {}
-    for key, *names, beginning, count in rows:
-        if names[0] is None:
+    for key, session_id, scope_id, kind, beginning, count, *summed in rows:
+        names = (session_id, scope_id, kind)
+        if session_id is None:
             names = _names_above(tables, key)
-        if names is None or beginning is None:
-            continue
-        if tables.ciphers.of(names[0]).is_current(bytes(beginning)):
+        if names is None or _is_current(tables, ScopeKey._make(names), beginning, summed):
             continue
         scope = ScopeKey._make(names)
         group, total = groups.get(scope, (Outdated(table, scope, []), 0))
+        count = count or 0
         if group.keys and total + count > _BYTES_MAX:
             yield group
             group, total = Outdated(table, scope, []), 0
         group.keys.append(key)
         groups[scope] = group, total + count
     yield from (group for group, _ in groups.values())
+
+
+def _is_current(tables: Tables, key: ScopeKey, beginning: Any, summed: list[Any]) -> bool:
+    cipher = tables.ciphers.of(key.session_id)
+    if beginning is not None and not cipher.is_current(bytes(beginning)):
+        return False
+    *columns, checksum = summed or (None,)
+    if not columns:
+        return True
+    with suppress(InvalidInput):  # there is no key for it
+        return checksum == scope_checksum(key, tuple(columns), cipher)
+    return True
 
 
 def _names_above(tables: Tables, seq: int) -> Any:
@@ -68,7 +81,10 @@ def _names_above(tables: Tables, seq: int) -> Any:
 
 def encrypt_again(tables: Tables, what: Outdated) -> int:
     """Encrypt rows with the current key; return how many."""
-    scope = tables.scope_to_change(what.scope)
+    try:
+        scope = tables.scope_to_change(what.scope)
+    except Corrupt:
+        return 0
     if scope is None:
         return 0
     again = {"snapshots": _snapshot, "bodies": _body, "notes": _note, "scopes": _scope}[what.table]
@@ -104,6 +120,5 @@ def _note(tables: Tables, scope: ScopeRow, pk: int) -> bool:
 
 
 def _scope(tables: Tables, scope: ScopeRow, pk: int) -> bool:
-    if scope.chain is not None:
-        tables.move_scope(scope._replace(codec=scope.dumped(scope.chain)))
-    return scope.chain is not None
+    tables.move_scope(scope._replace(codec=scope.dumped(scope.chain)))
+    return True

@@ -18,6 +18,7 @@ from limpet.core.notes import NoteRow, decrypted_note, encrypted_note, note_chec
 from limpet.core.rows import (
     EMPTY,
     Row,
+    authenticate_scope,
     decrypted,
     encrypted,
     is_scope_sound,
@@ -99,7 +100,7 @@ class ScopeRow(NamedTuple):
 
     def summed(self) -> "ScopeRow":
         """Return it with its right checksum, to be written."""
-        checksum = scope_checksum(self.key, self[1 : 1 + SUMMED_COLUMNS])
+        checksum = scope_checksum(self.key, self[1 : 1 + SUMMED_COLUMNS], self.cipher)
         columns = (*self[: 1 + SUMMED_COLUMNS], checksum, *self[2 + SUMMED_COLUMNS :])
         return ScopeRow._make(columns)
 
@@ -118,7 +119,7 @@ def scope_row(
     Without `is_sound` it may be damaged: only its key is used, to delete it.
     """
     if is_sound or type(columns[0]) is not int:
-        check_scope(key, columns)
+        check_scope(key, columns, cipher)
     head = columns[_SCOPE_COLUMNS:]
     shown = None if head[0] is None else Row._make(head[:_ROW_COLUMNS])
     last_seq, last_saved_at, *top = head[_ROW_COLUMNS + 1 :] or _NOT_READ
@@ -127,8 +128,11 @@ def scope_row(
     return ScopeRow._make((key, *columns[:_SCOPE_COLUMNS], *facts))
 
 
-def check_scope(key: ScopeKey, columns: tuple[Any, ...]) -> None:
-    """Raise Corrupt unless the columns, all of a scope or the summed ones, are what was stored."""
+def check_scope(key: ScopeKey, columns: tuple[Any, ...], cipher: Cipher | None = None) -> None:
+    """Raise Corrupt unless the columns, all of a scope or the summed ones, are what was stored.
+
+    Without a cipher it is not asked who wrote them.
+    """
     found = tuple(map(type, columns[:_SCOPE_COLUMNS]))
     if found not in _sound_types:
         if not all(map(tuple.__contains__, _SCOPE_TYPES, found)):
@@ -138,6 +142,8 @@ def check_scope(key: ScopeKey, columns: tuple[Any, ...]) -> None:
         raise Corrupt(
             f"the row of a scope fails its checksum: run `limpet check`. pk=`{columns[0]}`"
         )
+    if cipher is not None:
+        authenticate_scope(key, columns[:SUMMED_COLUMNS], columns[SUMMED_COLUMNS], cipher)
 
 
 def listed_scope(columns: tuple[Any, ...]) -> ScopeKey | None:
@@ -215,8 +221,9 @@ class Tables:
             found[SCOPE_SUM_COLUMNS],
             found[SCOPE_SUM_COLUMNS + 1 :],
         )
-        check_scope(key, summed)
-        scope = ScopeRow(key, *summed, cipher=self.ciphers.of(key.session_id))
+        cipher = self.ciphers.of(key.session_id)
+        check_scope(key, summed, cipher)
+        scope = ScopeRow(key, *summed)._replace(cipher=cipher)
         return scope, _note_named(scope, on, name, (*note, scope.pk)) if is_there else None
 
     def scope_to_fork(self, key: ScopeKey) -> ScopeRow | None:
@@ -557,7 +564,7 @@ def read_note(columns: tuple[Any, ...], key: ScopeKey, cipher: Cipher) -> NoteRo
 
 def note_of_scope(key: ScopeKey, columns: tuple[Any, ...], cipher: Cipher) -> NoteRow:
     """Return a note from its columns, which are followed by the summed ones of its scope."""
-    check_scope(key, columns[NOTE_COLUMNS:])
+    check_scope(key, columns[NOTE_COLUMNS:], cipher)
     return read_note(columns, key, cipher)
 
 

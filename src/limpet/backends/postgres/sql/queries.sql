@@ -515,7 +515,9 @@ SELECT o.pk, x.session_id, s.scope_id, s.kind, substring(o.value FOR 5), octet_l
  ORDER BY o.pk LIMIT %(limit)s;
 
 -- name: beginnings_of_scopes
-SELECT s.pk, x.session_id, s.scope_id, s.kind, substring(s.codec FOR 5), octet_length(s.codec)
+SELECT s.pk, x.session_id, s.scope_id, s.kind, substring(s.codec FOR 5), octet_length(s.codec),
+       s.pk, s.head_seq, s.tip_seq, s.next_seq, s.floor, s.fence, s.lease_owner, s.lease_until, s.family,
+       s.checksum
   FROM limpet.scopes AS s
   JOIN limpet.sessions AS x ON x.pk = s.session_pk
  WHERE s.pk >= %(start)s

@@ -359,7 +359,9 @@ SELECT o.pk, x.session_id, s.scope_id, s.kind, substr(o.value, 1, 5), length(o.v
  ORDER BY o.pk LIMIT :limit;
 
 -- name: beginnings_of_scopes
-SELECT s.pk, x.session_id, s.scope_id, s.kind, substr(s.codec, 1, 5), length(s.codec)
+SELECT s.pk, x.session_id, s.scope_id, s.kind, substr(s.codec, 1, 5), length(s.codec),
+       s.pk, s.head_seq, s.tip_seq, s.next_seq, s.floor, s.fence, s.lease_owner, s.lease_until, NULL AS family,
+       s.checksum
   FROM scopes AS s
   JOIN sessions AS x ON x.pk = s.session_pk
  WHERE s.pk >= :start
