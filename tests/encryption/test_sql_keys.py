@@ -172,3 +172,28 @@ def test_the_same_keys_in_any_order_read_everything(url: str) -> None:
         assert len(list(store.history(labels={"task": "tax"}))) == 4
         assert len(list(store.history(status="begun"))) == 43
         assert not list(store.check())
+
+
+def test_what_repair_believes_is_signed_by_rekey(path: Path) -> None:
+    with limpet.open(str(path), keys=ONE) as store:
+        before = records(store)
+    with closing(sqlite3.connect(path)) as conn, conn:
+        conn.execute("UPDATE scopes SET head_seq = 1, checksum = 9 WHERE pk = 1")
+    with limpet.open(str(path), keys=ONE) as store:
+        assert [each.code for each in store.repair() if each.repaired] == ["scope_damaged"]
+        with pytest.raises(Corrupt, match="limpet rekey"):
+            store.scope("user/1", "chat").load()
+    with limpet.open(str(path), keys=ONE, allow_plaintext=True) as store:
+        assert store.rekey() == 1
+    with limpet.open(str(path), keys=ONE) as store:
+        assert records(store) == before
+        assert not list(store.check())
+
+
+def test_a_flipped_bit_of_a_scope_is_repaired_without_keys(path: Path) -> None:
+    before = dump(path)
+    with closing(sqlite3.connect(path)) as conn, conn:
+        conn.execute("UPDATE scopes SET head_seq = head_seq | 1024 WHERE pk = 1")
+    with limpet.open(str(path)) as store:
+        assert [each.code for each in store.repair() if each.repaired] == ["scope_damaged"]
+    assert dump(path) == before

@@ -149,7 +149,9 @@ def authenticate_scope(
     text = orjson.dumps((*key, *columns))
     if checksum is None or checksum_of(text) == checksum:
         cipher.decrypt(b"", b"")  # raises if it has to be encrypted
-    elif cipher is PLAIN or not cipher.has_sum(text, checksum % 2**32):
+    elif cipher is PLAIN:
+        raise WrongKeys(f"this is encrypted: open the store with keys=. pk=`{columns[0]}`")
+    elif not cipher.has_sum(text, checksum % 2**32):
         raise WrongKeys(
             "the row of a scope was changed, or written with a key that is not given. "
             f"pk=`{columns[0]}`"
