@@ -56,6 +56,7 @@ fast: $(COMPILED)
 
 full: lint ## everything, also what is slow, and the fast tests on every other Python from 3.11 up
 	$(BIN)/pytest -n 2 --dist worksteal -m 'not torture'
+	$(BIN)/python -m tests.audit
 	$(BIN)/python -m tests.pythons
 	$(MAKE) bench QUICK=1
 

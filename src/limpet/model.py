@@ -193,6 +193,18 @@ class Pruned:
 
 
 @dataclass(frozen=True, slots=True)
+class Redacted:
+    """How many snapshots and notes were changed.
+
+    Example:
+        print(chat.redact("/mood").snapshots)
+    """
+
+    snapshots: int
+    notes: int
+
+
+@dataclass(frozen=True, slots=True)
 class Stats:
     """The size of a store or a session.
 

@@ -307,6 +307,18 @@ class Backend(Protocol):
         """
         ...
 
+    def replace_snapshots(self, changes: Sequence[Commit]) -> int:
+        """Make several updates in place (`replaces`) of one scope, each once; return how many.
+
+        Each is one step, as with `commit`, and all of them where that costs less. What does not
+        exist any more is left out.
+
+        Raises:
+            Conflict: a snapshot is not `replaces`, or the scope does not carry `fence`. Others may
+                have been replaced.
+        """
+        ...
+
     def read_snapshots(self, scope: ScopeKey, ids: Sequence[str | None]) -> list[Found]:
         """Return the snapshots that exist, in the order of `ids`; None asks for the head."""
         ...
@@ -368,7 +380,8 @@ class Backend(Protocol):
         """Delete snapshots and the notes on their ids, also where there is no such snapshot.
 
         No other snapshot changes. If the head is among them, the newest kept one becomes the head;
-        with `spare_head` the head and its notes stay.
+        with `spare_head` the head and its notes stay. Without ids only such bytes are removed from
+        storage that belong to no snapshot of the scope: of replaced drafts, or of killed writers.
         """
         ...
 

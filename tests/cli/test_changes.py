@@ -1,4 +1,4 @@
-"""The verbs that change a store: fork, restore, rm, prune, compact and repair."""
+"""The verbs that change a store: fork, restore, rm, prune, redact, compact and repair."""
 
 import json
 import os
@@ -367,6 +367,48 @@ def test_durations() -> None:
     assert duration("1w2d") == duration("9d")
 
 
+# Redact.
+
+
+def test_redact(command: Command, any_url: str) -> None:
+    with limpet.open(any_url) as store:
+        chat = store.scope(ODD)
+        for n in range(3):
+            chat.save({"n": n, "by": SECRET, "of": {f"a {SECRET}": 1}})
+        chat.set_note("title", f"of {SECRET}")
+    asked = ("redact", ODD, "--url", any_url, "--yes")
+
+    done = command(*asked, "--text", SECRET)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "o d'd\"\\n\\x1b[2J$(x):main  3 snapshots, 1 note\n"
+    done = command(*asked, "main", "--path", "/n", "--json")
+    assert json.loads(done.stdout) == {
+        "session_id": ODD,
+        "scope_id": "main",
+        "kind": "agent",
+        "snapshots": 3,
+        "notes": 0,
+    }
+
+    with limpet.open(any_url) as store:
+        found, note = store.scope(ODD).load(), store.scope(ODD).note("title")
+        assert found is not None
+        assert found.state == {"n": None, "by": None, "of": None}
+        assert note is not None
+        assert note.value is None
+
+
+def test_redact_asks_and_never_guesses(url: str, says: Says) -> None:
+    asked = ("redact", "alice/chat-1", "--path", "/messages", "--url", url)
+    code, out, err = answered("n\n", *asked)
+    assert (code, out) == (130, "")
+    assert err.startswith("Replace it in all snapshots of ")
+    assert says(url, "redact", "alice/chat-1", "--yes")[0] == 2
+    assert says(url, "redact", "alice/chat-1", "--yes", "--text", "")[0] == 2
+    assert says(url, "redact", "alice/chat-1", "--yes", "--path", "messages")[0] == 2
+    assert says(url, "redact", "alice", "--yes", "--path", "/messages")[0] == 1
+
+
 # Compact and repair.
 
 
@@ -403,6 +445,7 @@ def test_repair_is_check_with_repair(url: str, says: Says) -> None:
         ["restore", "x"],
         ["rm", "x"],
         ["prune", "x", "--keep-last", "1"],
+        ["redact", "x", "--text", "x", "--yes"],
         ["compact"],
         ["repair"],
         ["runs"],

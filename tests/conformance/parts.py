@@ -25,6 +25,7 @@ from limpet.testing.conformance.order import Order
 from limpet.testing.conformance.promises import Promises
 from limpet.testing.conformance.pruning import Pruning
 from limpet.testing.conformance.reading import Reading
+from limpet.testing.conformance.redacting import Redacting
 from limpet.testing.conformance.repeating import Repeating
 from limpet.testing.conformance.saving import Saving
 from limpet.testing.conformance.store_history import StoreHistory
@@ -67,6 +68,7 @@ class Stored(
     Listing,
     Notes,
     Deleting,
+    Redacting,
     Branching,
     Forking,
     StoreHistory,

@@ -11,6 +11,7 @@ from limpet.testing import conformance
 from limpet.testing.conformance.backend import BackendPromises
 from limpet.testing.conformance.damage import Damage
 from limpet.testing.conformance.exactness import Exactness
+from limpet.testing.conformance.redacting import Redacting
 from limpet.testing.conformance.watching import Watching
 from tests.conformance.parts import Async, InBoth, Stored, Sync
 from tests.conformance.test_postgres import OnReusedPostgres, reused
@@ -40,7 +41,7 @@ class OverHttp(conformance.Kit):
         return opening.open_backend(url)
 
 
-class TestHttp(Sync, OverHttp, BackendPromises, Exactness, Damage, Watching):
+class TestHttp(Sync, OverHttp, BackendPromises, Exactness, Damage, Redacting, Watching):
     """The chapters that depend on what travels; the server's engine is tested elsewhere."""
 
 

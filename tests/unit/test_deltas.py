@@ -289,9 +289,9 @@ def spy(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Note which states are read."""
     read: list[int] = []
 
-    def noted(rows: Sequence[BodyRow], cipher: Cipher) -> Any:
+    def noted(rows: Sequence[BodyRow], size: int | None, cipher: Cipher) -> Any:
         read.append(rows[0].seq)
-        return read_chain(rows, cipher)
+        return read_chain(rows, size, cipher)
 
     monkeypatch.setattr("limpet.backends.sql.bodies.read_chain", noted)
     return read

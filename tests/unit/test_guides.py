@@ -63,6 +63,7 @@ PAGE_OF = {
     "restore": "restore",
     "diff": "diff",
     "prune": "prune",
+    "redact": "forgetting",
     "note": "notes",
     "notes": "notes",
     "noted_ids": "notes",

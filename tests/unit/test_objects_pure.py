@@ -238,7 +238,7 @@ def test_a_draft_that_becomes_kept_takes_its_place() -> None:
     head = edits.added(head, head.base or b"", aside, b"33", is_shown=False, offsets=None)
     assert [entry.row.seq for entry in head.entries] == [1, 3, 2]
     promoted = fact_of(2, b"2", rev=1)
-    head = edits.replaced(head, head.base or b"", promoted, None)
+    head = edits.replaced(head, head.base or b"", {2: (promoted, None)})
     assert [entry.row.seq for entry in head.entries] == [1, 2, 3]
     assert texts_of(head, head.base or b"") == {1: b"1", 2: b"2", 3: b"33"}
     assert isinstance(head.entries[0], Entry)

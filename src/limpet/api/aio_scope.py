@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Generic
 
-from limpet.api import branching, leases, upkeep, verbs
+from limpet.api import branching, leases, redacting, upkeep, verbs
 from limpet.api.driver import AsyncDriver
 from limpet.api.opened import JSON_MODEL, JsonModel, ScopeBase
 from limpet.core import prepare
@@ -20,6 +20,7 @@ from limpet.model import (
     Note,
     Parent,
     Pruned,
+    Redacted,
     ScopeKey,
     Snapshot,
     SnapshotInfo,
@@ -272,6 +273,18 @@ class AsyncScope(ScopeBase, Generic[State]):
         )
         return await self.driver.drive(verb)
 
+    async def redact(
+        self, what: str | Callable[[str, JSON], bool], *, replacement: JSON = None
+    ) -> Redacted:
+        """Replace content everywhere: in this scope, in its forks, and in what it was forked from.
+
+        Async twin of `Scope.redact`, which explains the arguments; the function is not async.
+        """
+        verb = redacting.redact(
+            self._tools, self._key, what, replacement=replacement, fence=self._fence
+        )
+        return await self.driver.drive(verb)
+
     async def delete_snapshot(self, id: SnapshotLike) -> int:
         """Delete one snapshot and the notes on its id; return 1, or 0 if there was none.
 
@@ -369,7 +382,7 @@ class AsyncScope(ScopeBase, Generic[State]):
 async def hold(
     scope: AsyncScope[State], wanted: leases.Wanted
 ) -> AsyncIterator["AsyncLease[State]"]:
-    """Async twin of `scope.hold`."""
+    """Async twin of `leases.hold`."""
     driver, renewals = scope.driver, scope.driver.opened.service(leases.Renewals)
     try:
         term = await driver.drive(leases.claim(driver.tools, wanted))

@@ -6,21 +6,28 @@ nothing, whatever its own clock says.
 """
 
 import os
+import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterable
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    contextmanager,
+    suppress,
+)
 from datetime import datetime
 from math import ceil
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
+from limpet.api.driver import Driver
 from limpet.api.opened import Opened, Tools, start_thread
 from limpet.api.verbs import Pause, Steps, Work
 from limpet.backends.support import logs
 from limpet.backends.support.backoff import Backoff
 from limpet.backends.support.forks import renew_after_fork
 from limpet.core import limits, times
-from limpet.errors import Conflict, InvalidInput, LimpetError
+from limpet.errors import Conflict, InvalidInput, LimpetError, Unavailable
 from limpet.model import ScopeKey
 from limpet.protocol import Claim, Hold
 
@@ -337,3 +344,35 @@ class Renewals:
         except Exception as error:
             term.retry()  # if it keeps failing, the lease ends, and every write is Conflict
             logs.info("a lease is not renewed, and tried again", error=type(error).__name__)
+
+
+@contextmanager
+def hold(driver: Driver, wanted: Wanted, lease: Callable[[Term], T]) -> Iterator[T]:
+    """Hold a lease for a block; `lease` makes what the block gets."""
+    renewals = driver.opened.service(Renewals)
+    try:
+        term = driver.drive(claim(driver.tools, wanted))
+    except Conflict:
+        raise
+    except BaseException:
+        renewals.abandon(wanted.claim)  # it may have been granted, or may still be granted
+        raise
+    try:
+        renewals.add(term)
+        yield lease(term)
+    finally:
+        # A thread that the end of the interpreter has stopped may hold any lock for good: then
+        # nothing more is done, and the lease ends by itself.
+        if not sys.is_finalizing():
+            _give_back(driver, renewals, term)
+
+
+def _give_back(driver: Driver, renewals: Renewals, term: Term) -> None:
+    renewals.remove(term)
+    try:
+        driver.run(release(driver.tools, term))
+    except (Unavailable, InvalidInput):
+        pass  # the lease ends by itself
+    except BaseException:
+        renewals.abandon(term.claim)  # interrupted, perhaps before the call began
+        raise

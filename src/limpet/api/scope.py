@@ -1,16 +1,14 @@
 """`Scope` and `Lease`: the sync API of a scope."""
 
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 from typing import Generic
 
-from limpet.api import branching, leases, upkeep, verbs
+from limpet.api import branching, leases, redacting, upkeep, verbs
 from limpet.api.driver import Driver
 from limpet.api.opened import JSON_MODEL, JsonModel, ScopeBase
 from limpet.core import prepare
-from limpet.errors import Conflict, InvalidInput, Unavailable
 from limpet.model import (
     ANY,
     HEAD,
@@ -20,6 +18,7 @@ from limpet.model import (
     Note,
     Parent,
     Pruned,
+    Redacted,
     ScopeKey,
     Snapshot,
     SnapshotInfo,
@@ -389,6 +388,34 @@ class Scope(ScopeBase, Generic[State]):
         )
         return self.driver.drive(verb)
 
+    def redact(
+        self, what: str | Callable[[str, JSON], bool], *, replacement: JSON = None
+    ) -> Redacted:
+        """Replace content everywhere: in this scope, in its forks, and in what it was forked from.
+
+        That is in all their snapshots, drafts and notes, but not in other sessions. Ids, names and
+        keys are not content. Repeating it changes nothing, and completes one that was interrupted.
+        `Store.compact` then removes the bytes from storage.
+
+        Example:
+            chat.redact("/messages/3/content", replacement="(removed)")
+            chat.redact(lambda path, value: isinstance(value, str) and "alice@" in value)
+
+        Args:
+            what: a JSON Pointer into the states, or `metadata/<pointer>`, `notes/<name>/<pointer>`,
+                `labels/<name>`, `status`. Or a function that gets such a path and its value, for
+                objects and lists before what is in them, and returns True for what to replace.
+            replacement: what takes the place, so that nothing else moves; in labels and the status
+                a text, otherwise it is empty there.
+
+        Raises:
+            Corrupt: something is damaged, and may hold the content: delete it, and repeat this.
+        """
+        verb = redacting.redact(
+            self._tools, self._key, what, replacement=replacement, fence=self._fence
+        )
+        return self.driver.drive(verb)
+
     def delete_snapshot(self, id: SnapshotLike) -> int:
         """Delete one snapshot and the notes on its id; return 1, or 0 if there was none.
 
@@ -550,36 +577,10 @@ class Scope(ScopeBase, Generic[State]):
         return leases.Claimed(hold(self, wanted), Lease)
 
 
-@contextmanager
-def hold(scope: Scope[State], wanted: leases.Wanted) -> Iterator["Lease[State]"]:
+def hold(scope: Scope[State], wanted: leases.Wanted) -> AbstractContextManager["Lease[State]"]:
     """Hold a lease for a block."""
-    driver, renewals = scope.driver, scope.driver.opened.service(leases.Renewals)
-    try:
-        term = driver.drive(leases.claim(driver.tools, wanted))
-    except Conflict:
-        raise
-    except BaseException:
-        renewals.abandon(wanted.claim)  # it may have been granted, or may still be granted
-        raise
-    try:
-        renewals.add(term)
-        yield Lease(driver, term, scope._model)
-    finally:
-        # A thread that the end of the interpreter has stopped may hold any lock for good: then
-        # nothing more is done, and the lease ends by itself.
-        if not sys.is_finalizing():
-            _give_back(driver, renewals, term)
-
-
-def _give_back(driver: Driver, renewals: leases.Renewals, term: leases.Term) -> None:
-    renewals.remove(term)
-    try:
-        driver.run(leases.release(driver.tools, term))
-    except (Unavailable, InvalidInput):
-        pass  # the lease ends by itself
-    except BaseException:
-        renewals.abandon(term.claim)  # interrupted, perhaps before the call began
-        raise
+    driver, model = scope.driver, scope._model
+    return leases.hold(driver, wanted, lambda term: Lease(driver, term, model))
 
 
 class Lease(leases.LeaseProperties, Scope[State]):

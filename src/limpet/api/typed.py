@@ -21,6 +21,7 @@ from uuid import UUID
 from limpet.api.jsonable import jsonable
 from limpet.api.opened import JsonModel
 from limpet.core import codec
+from limpet.core.limits import STATE_BYTES_MAX
 from limpet.errors import InvalidInput
 from limpet.model import JSON, SnapshotInfo
 
@@ -114,7 +115,10 @@ class TypedModel(JsonModel):
 
     def _dumped(self, kind: Any, value: Any, path: list[str | int]) -> JSON:
         try:
-            dumped = _dump(value)
+            dumping = _Dumping()
+            dumped = dumping.dump(value)
+            if dumping.parts > STATE_BYTES_MAX:
+                raise InvalidInput(f"the state is too large. parts=`{dumping.parts}`")
             _read(kind, dumped)
         except RecursionError:
             raise InvalidInput("the state is nested too deeply, or contains itself") from None
@@ -155,24 +159,41 @@ def _types_of(kind: Any) -> dict[str, Any]:
     return get_type_hints(kind) if has_fields else {}
 
 
-def _dump(value: Any) -> JSON:
-    """Return a value as JSON; the encoder refuses what is left, with its path."""
-    kind = type(value)
-    if kind in _SCALARS:
-        return value
-    if _is_model(kind):
+class _Dumping:
+    """Makes JSON of a value, in which each part that others share is converted once."""
+
+    def __init__(self) -> None:
+        self.parts = 0  # as if nothing were shared
+        self._known: dict[int, tuple[Any, JSON, int]] = {}  # with the value, so that its id stays
+
+    def dump(self, value: Any) -> JSON:
+        """Return a value as JSON; the encoder refuses what is left, with its path."""
+        self.parts += 1
+        if type(value) in _SCALARS:
+            return value
+        known = self._known.get(id(value))
+        if known is None:
+            before = self.parts
+            known = value, self._converted(value), self.parts - before
+            self._known[id(value)] = known
+        else:
+            self.parts += known[2]
+        return known[1]
+
+    def _converted(self, value: Any) -> JSON:
+        if _is_model(type(value)):
+            try:
+                return value.model_dump(mode="json", by_alias=True, round_trip=True)
+            except Exception as cause:  # of the model's own code
+                raise _misfit_of(cause) from cause
+        if isinstance(value, dict):
+            return {key: self.dump(each) for key, each in list(value.items())}
+        if isinstance(value, list | tuple):
+            return [self.dump(each) for each in list(value)]
         try:
-            return value.model_dump(mode="json", by_alias=True, round_trip=True)
-        except Exception as cause:  # of the model's own code
-            raise _misfit_of(cause) from cause
-    if isinstance(value, dict):
-        return {key: _dump(each) for key, each in list(value.items())}
-    if isinstance(value, list | tuple):
-        return [_dump(each) for each in list(value)]
-    try:
-        return _dump(jsonable(value))
-    except TypeError:
-        return value
+            return self.dump(jsonable(value))
+        except TypeError:
+            return value
 
 
 def _read(kind: Any, value: JSON) -> Any:

@@ -12,6 +12,7 @@ import click
 
 import limpet
 from limpet.cli import _exits
+from limpet.core.limits import TOO_DEEP
 from limpet.opening import environment
 from limpet.views.format import visible, without_secrets
 
@@ -31,6 +32,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
         "restore": "Make an earlier state the current one again.",
         "rm": "Delete sessions, or one scope, or one snapshot.",
         "prune": "Delete old snapshots of a SESSION, or of one SCOPE of it.",
+        "redact": "Replace content in all snapshots of a SESSION or SCOPE.",
     },
     "Maintain": {
         "check": "Check everything in a store for errors.",
@@ -147,6 +149,9 @@ def run(arguments: Sequence[str] | None = None) -> int:
         for address in getattr(error, "addresses", ()):  # what may be typed instead
             click.echo(f"  {address}", err=True)
         return _exits.code_of(error)
+    except RecursionError:
+        _echo_error(TOO_DEEP)
+        return _exits.CORRUPT
     except OSError as error:
         _discard_output()
         _echo_error(f"cannot write the output: {error.strerror or type(error).__name__}")

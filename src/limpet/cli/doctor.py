@@ -3,6 +3,7 @@
 import os
 import platform
 import sqlite3
+import stat
 import statistics
 import tempfile
 from collections.abc import Iterator
@@ -70,7 +71,7 @@ def doctor(url: str, as_json: bool) -> int:
     \b
     --json: {"versions": {"limpet": text, "python": text, "sqlite": text, ...},
              "extras": {name: true or false, ...}, "url": text, without secrets,
-             "checks": [{"check": "open", "compare-and-set" or "durable-save",
+             "checks": [{"check": "open", "compare-and-set", "durable-save" or "private",
                          "ok": true or false, "detail": text}, ...],
              "durable_save_ms": the median of 20, or null}
 
@@ -80,6 +81,8 @@ def doctor(url: str, as_json: bool) -> int:
       limpet doctor --url s3://bucket/agents
     """
     results = [_open(url)]
+    if results[0].code == _exits.FINE:
+        results += _readers(url)
     took_ms: float | None = None
     try:
         with _temporary_store(url) as (one, other, session_id):
@@ -109,6 +112,17 @@ def _open(url: str) -> _Check:
             "open", f"the store cannot be opened: {_error_text(error)}", _exits.code_of(error)
         )
     return _Check("open", "the store can be opened")
+
+
+def _readers(url: str) -> list[_Check]:
+    """Warn of a store that other users of this machine can read: states hold secrets."""
+    path = file_of(url)
+    if path is None or not os.path.exists(path):
+        return []
+    if not os.stat(path).st_mode & (stat.S_IRGRP | stat.S_IROTH):
+        return []
+    advice = "run chmod go-rwx on it, unless they should"
+    return [_Check("private", f"warning: others can read the store: {advice}")]
 
 
 @contextmanager

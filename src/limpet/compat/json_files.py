@@ -60,7 +60,9 @@ def dump_indented(value: JSON, *, what: str) -> bytes:
     Raises:
         InvalidInput: a value is not JSON; the message has its path.
     """
-    plain = codec.decode(codec.encode(value, what=what))
+    # The file of a snapshot has its metadata too, which may be as large as its state.
+    bytes_max = 2 * limits.STATE_BYTES_MAX
+    plain = codec.decode(codec.encode(value, what=what, bytes_max=bytes_max))
     try:
         return orjson.dumps(plain, option=orjson.OPT_INDENT_2)
     except TypeError:  # integers beyond 64 bits

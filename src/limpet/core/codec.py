@@ -23,15 +23,16 @@ import json
 import operator
 from collections.abc import Callable, Collection, Iterator
 from functools import partial
-from itertools import accumulate, islice, starmap
+from itertools import islice, starmap
 from math import isfinite
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from operator import length_hint
+from typing import Any, NamedTuple, NoReturn, TypeAlias, TypeVar
 
 import orjson
 import xxhash
 import zstandard
 
-from limpet.core.limits import DEPTH_MAX, INTEGER_DIGITS_MAX
+from limpet.core.limits import DEPTH_MAX, INTEGER_DIGITS_MAX, STORED_BYTES_MAX
 from limpet.errors import Corrupt, InvalidInput
 from limpet.model import JSON
 from limpet.protocol import AppendOffsets
@@ -49,7 +50,7 @@ _KINDS: frozenset[type] = _CONTAINERS | {str, int, float, bool, type(None)}
 _JSON_TYPES = (str, int, float, dict, list, tuple, type(None))
 _CONVERSIONS_MAX = 16  # of one value, one after the other
 _MANY = 16_384  # parts of one level
-_FEW = 32  # parts of one level: they cannot take all memory
+_FEW = 32  # parts of one level, or levels
 _PART_NS = 300  # to check and encode one part; a character takes less than one
 _LARGE_NS = 5_000_000
 _UNBOUNDED = 2**62
@@ -184,40 +185,39 @@ def _levels(value: JSON, what: str, bytes_max: int) -> list[list[Any]] | None:
     Raises:
         InvalidInput: the value takes more than `bytes_max`.
     """
-    level, levels = [value], [[value]]
+    level, levels, size = [value], [[value]], 1
     for _ in range(DEPTH_MAX + 1):
+        if size > bytes_max:
+            raise _too_large(what, bytes_max)
         found = set(map(type, level))
         if not found <= _KINDS or (float in found and not _are_finite(level)):
             return None
-        if len(level) > _FEW:
-            _check_size(level, found, what, bytes_max)
+        # All characters, and a comma for each part of the next level: what is shared counts again.
+        size += sum(map(length_hint, level))
+        if len(level) > _FEW or len(levels) > _FEW:
+            size += _key_bytes(level, bytes_max - size)
+        if size > bytes_max:
+            raise _too_large(what, bytes_max)
         if found.isdisjoint(_CONTAINERS):
             return levels
         if len(level) > _MANY and _are_shared(_only(_CONTAINERS, level, found)):
             return None
         level = gc.get_referents(*level)
         levels.append(level)
+        size += len(level)
     return None
 
 
-def _check_size(level: list[Any], found: set[type], what: str, bytes_max: int) -> None:
-    """Raise InvalidInput if it is certain that a level takes too many bytes, or the next one."""
-    # Counting all characters would take as long as encoding them, so that some are looked at first.
+def _key_bytes(level: list[Any], bytes_left: int) -> int:
+    """Return how many bytes the keys in a level take at the least."""
+    # Adding up all keys would take as long as encoding them, so that some are looked at first.
     step = 1 + len(level) // _FEW
-    about = step * sum(_sizes(level[::step]))
-    if about > bytes_max and any(size > bytes_max for size in accumulate(_sizes(level))):
-        raise _too_large(what, bytes_max)
-    # Each part of the next level takes a byte at the least.
-    if sum(map(len, _only(_CONTAINERS, level, found))) > bytes_max:
-        raise _too_large(what, bytes_max)
+    some = sum(_key_sizes(level[::step]))
+    return some if some * step <= bytes_left else sum(_key_sizes(level))
 
 
-def _sizes(level: list[Any]) -> Iterator[int]:
-    for each in level:
-        if type(each) is str:
-            yield len(each)
-        elif type(each) is dict:
-            yield sum(map(len, each))
+def _key_sizes(level: list[Any]) -> Iterator[int]:
+    return (sum(map(len, each)) for each in level if type(each) is dict)
 
 
 def is_large(value: JSON) -> bool:
@@ -276,7 +276,7 @@ def decode(encoded: bytes) -> JSON:
     """
     try:
         if encoded.startswith(_WIDE):
-            return json.loads(encoded, parse_constant=_refuse_constant)
+            return json.loads(encoded, parse_constant=_refuse_constant, parse_float=_finite)
         return orjson.loads(encoded)
     except (ValueError, RecursionError) as cause:
         raise Corrupt(f"stored bytes are not JSON. bytes=`{len(encoded)}`") from cause
@@ -292,8 +292,13 @@ def decode_foreign(encoded: bytes) -> JSON:
     return decode(_WIDE + encoded if _LONG in encoded.translate(_DIGITS) else encoded)
 
 
-def _refuse_constant(name: str) -> None:
+def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    return number if isfinite(number) else _refuse_constant(digits)
 
 
 def _written(plain: JSON, wide: bool) -> bytes:
@@ -343,7 +348,6 @@ class _Walk:
 
     def _visit(self, value: Any, depth: int) -> JSON:
         # One frame per level, so that a caller deep inside a framework does not overflow the stack.
-        self._size += 1
         kind = type(value)
         if value is None or kind is bool:
             return value
@@ -358,7 +362,7 @@ class _Walk:
             return number
         known = self._visited.get(id(value))
         if known is not None and depth <= known.depth:
-            self._size += known.size
+            self._grow(known.size)
             return known.plain
         given = value
         if not isinstance(value, dict | list | tuple):
@@ -380,6 +384,7 @@ class _Walk:
                     found = type(key).__name__
                     raise self._refuse(f"has a key that is not text: use str(key). type=`{found}`")
                 path.append(str.__str__(key))
+                self._grow(2)
                 name = self._text(key)
                 if name in plain:
                     raise self._refuse("has the same key twice")
@@ -389,10 +394,9 @@ class _Walk:
             plain = []
             for index, item in enumerate(value):
                 path.append(index)
+                self._grow(2)
                 plain.append(self._visit(item, depth + 1))
                 path.pop()
-        if self._size > self._bytes_max:
-            raise _too_large(self._what, self._bytes_max)
         self._within -= {id(given), id(value)}
         self._visited[id(given)] = _Visited(given, depth, self._size - before, plain)
         return plain
@@ -419,7 +423,7 @@ class _Walk:
             plain.encode()
         except UnicodeEncodeError:
             raise self._refuse("holds a lone surrogate") from None
-        self._size += len(plain)
+        self._grow(len(plain))
         return plain
 
     def _integer(self, value: int) -> int:
@@ -429,7 +433,14 @@ class _Walk:
             # An integer of 14,280 bits is below 10 ** 4300, so most need no big power.
             if plain.bit_length() > 14_280 and abs(plain) >= 10**INTEGER_DIGITS_MAX:
                 raise self._refuse(f"holds an integer of more than {INTEGER_DIGITS_MAX} digits")
+            self._grow(plain.bit_length() // 4)  # it has more digits than this
         return plain
+
+    def _grow(self, count: int) -> None:
+        """Count bytes that are certain: two for a part and its comma, and those of its text."""
+        self._size += count
+        if self._size > self._bytes_max:
+            raise _too_large(self._what, self._bytes_max)
 
 
 WHOLE = 0  # the encoding itself
@@ -495,6 +506,19 @@ def compress(payload: bytes, level: int) -> bytes:
     return frame
 
 
+def decompress(
+    frame: bytes, *, what: str, unzip: zstandard.ZstdDecompressor | None = None
+) -> bytes:
+    """Return what `compress` was given, or raise Corrupt."""
+    try:
+        # A few KB may say to be many GB, and have the right checksum.
+        if 0 <= zstandard.frame_content_size(frame) <= STORED_BYTES_MAX:
+            return (unzip or zstandard.ZstdDecompressor()).decompress(frame)
+    except zstandard.ZstdError as cause:
+        raise Corrupt(f"a {what} does not decompress. bytes=`{len(frame)}`") from cause
+    raise Corrupt(f"a {what} is too large, or does not say its size. bytes=`{len(frame)}`")
+
+
 def squeeze(payload: bytes, form: int = WHOLE, *, pack: bool = False) -> tuple[int, bytes]:
     """Return the encoding and the bytes of a payload: compressed if that is shorter.
 
@@ -531,7 +555,4 @@ def unsqueeze(encoding: int, body: bytes, unzip: zstandard.ZstdDecompressor | No
     """Return the payload, or raise Corrupt. To do it for many, pass one decompressor for all."""
     if not encoding & ZSTD:
         return body
-    try:
-        return (unzip or zstandard.ZstdDecompressor()).decompress(body)
-    except zstandard.ZstdError as cause:
-        raise Corrupt(f"a body does not decompress. bytes=`{len(body)}`") from cause
+    return decompress(body, what="body", unzip=unzip)

@@ -102,12 +102,17 @@ def time_ms_of(text: str) -> int | None:
     return int(text.replace("-", "")[:12], 16) if _UUID7.fullmatch(text) else None
 
 
+def fork_base(scope_id: str) -> str:
+    """Return the name of a scope without the suffix that a fork was given."""
+    return _FORK.sub("", scope_id) or scope_id
+
+
 def fork_name(scope_id: str, bits: int) -> str:
     """Return the name of a fork's scope: `<scope_id>~<8 of [a-z0-9]>`.
 
     A fork of a fork replaces the suffix instead of growing another.
     """
-    base = (_FORK.sub("", scope_id) or scope_id)[: ID_CHARS_MAX - 9]
+    base = fork_base(scope_id)[: ID_CHARS_MAX - 9]
     suffix = ""
     for _ in range(8):
         bits, digit = divmod(bits, len(_DIGITS))

@@ -17,7 +17,9 @@ LABEL_CHARS_MAX = 256
 STATUS_CHARS_MAX = 256
 METADATA_BYTES_MAX = 64 * KIB  # metadata is read with every listing
 STATE_BYTES_MAX = 64 * MIB  # larger things belong in a blob store, with a reference in the state
+STORED_BYTES_MAX = 1024 * MIB  # of what is unpacked: stored bytes that say to be more are damaged
 DEPTH_MAX = 200  # below the recursion limits of every JSON parser that may read the state
+TOO_DEEP = f"a stored value has more than {DEPTH_MAX} levels, which Limpet does not write"
 INTEGER_DIGITS_MAX = 4300  # what Python itself converts to and from text by default
 
 PAGE_ITEMS_MAX = 256  # one page of a listing: a bounded amount of memory, few round trips

@@ -16,6 +16,8 @@ import re
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
+from limpet.core import codec
+from limpet.core.limits import METADATA_BYTES_MAX
 from limpet.errors import InvalidInput
 from limpet.model import JSON
 
@@ -126,10 +128,15 @@ def _bound(path: tuple[str, ...], order: str, value: JSON) -> Bound | None:
 
 
 def check(pattern: JSON) -> None:
-    """Raise InvalidInput if a pattern has an unknown operator, or a bound without an order."""
+    """Raise InvalidInput if a pattern is not JSON, too large, or has an unknown operator."""
+    codec.encode(pattern, what="filter", bytes_max=METADATA_BYTES_MAX)
+    _check(pattern)
+
+
+def _check(pattern: JSON) -> None:
     if isinstance(pattern, list | tuple):
         for each in pattern:
-            check(each)
+            _check(each)
     if not isinstance(pattern, dict):
         return
     if not all(isinstance(key, str) for key in pattern):
@@ -137,7 +144,7 @@ def check(pattern: JSON) -> None:
     is_operators = _is_operators(pattern)
     for name, bound in pattern.items():
         if not is_operators or name == "$not":
-            check(bound)
+            _check(bound)
         elif name not in _ORDERS and name not in _OTHERS:
             known = ", ".join((*_OTHERS, *_ORDERS))
             raise InvalidInput(f"unknown operator in a filter: use {known}. operator=`{name}`")

@@ -5,7 +5,6 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import orjson
-import zstandard
 
 from limpet.core import codec, matching, times
 from limpet.core.codec import checksum_of, decode
@@ -43,13 +42,8 @@ def squeezed(value: bytes) -> bytes:
 
 
 def unsqueezed(stored: bytes) -> bytes:
-    """Undo `squeezed`, or raise Corrupt. Verify the row first: a damaged frame may be a bomb."""
-    if not stored.startswith(_FRAME):
-        return stored
-    try:
-        return zstandard.ZstdDecompressor().decompress(stored)
-    except (zstandard.ZstdError, MemoryError) as cause:
-        raise Corrupt(f"a note does not decompress. bytes=`{len(stored)}`") from cause
+    """Undo `squeezed`, or raise Corrupt."""
+    return codec.decompress(stored, what="note") if stored.startswith(_FRAME) else stored
 
 
 def encrypted_note(row: NoteRow, scope: ScopeKey, cipher: Cipher) -> NoteRow:

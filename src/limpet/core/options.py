@@ -76,6 +76,14 @@ def positive_int(value: Any) -> int:
     return number
 
 
+def state_size(value: Any) -> int:
+    """Check the largest size of a state: what is stored can always be read again."""
+    number = positive_int(value)
+    if number > limits.STORED_BYTES_MAX // 2:
+        raise ValueError
+    return number
+
+
 def seconds(value: Any) -> float:
     """Check seconds, at least 0."""
     number = float(value)
@@ -120,6 +128,7 @@ def check_schema(value: Any) -> str:
 _ACCEPTED: Mapping[Callable[[Any], Any], str] = {
     flag: "true or false",
     positive_int: "a whole number from 1 on",
+    state_size: f"a whole number from 1 to {limits.STORED_BYTES_MAX // 2}",
     seconds: f"a number of seconds from 0 to {limits.WAIT_S_MAX:g}",
     interval: f"a number of seconds from 0 to {limits.WAIT_S_MAX:g}",
     text: "a text that is not empty",
@@ -128,7 +137,7 @@ _ACCEPTED: Mapping[Callable[[Any], Any], str] = {
 }
 
 COMMON: Options = {
-    "state_bytes_max": positive_int,
+    "state_bytes_max": state_size,
     "workers": positive_int,
     "default": function,
     "keys": keys,

@@ -234,7 +234,7 @@ def _held(
             try:
                 yield Run(store, attempt, lease, watch)
             except BaseException as error:
-                if not sys.is_finalizing():  # see `hold` in api/scope.py
+                if not sys.is_finalizing():  # see `hold` in api/leases.py
                     store.driver.drive(attempt.fail(error))
                 raise
             finally:

@@ -13,7 +13,7 @@ import zstandard
 
 from limpet.api.store import AsyncStore
 from limpet.core import codec, limits, wire
-from limpet.errors import Conflict, InvalidInput, LimpetError, NotFound, Unavailable
+from limpet.errors import Conflict, Corrupt, InvalidInput, LimpetError, NotFound, Unavailable
 from limpet.model import JSON, ScopeKey
 from limpet.protocol import Backend, Target
 from limpet.server.access import Access, Grant, Refused, forbidden
@@ -176,6 +176,8 @@ class App:
                 return await self._run(call, operation, scope)
         except LimpetError as error:
             return self._problem(error, path)
+        except RecursionError:
+            return self._problem(Corrupt(limits.TOO_DEEP), path)
         except Exception:
             log.exception("an operation failed. path=`%s`", path[:_PATH_CHARS_SHOWN])
             return self._problem(LimpetError("the server failed: its log says why"), path)

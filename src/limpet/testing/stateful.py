@@ -283,6 +283,17 @@ class Lockstep(RuleBasedStateMachine):
     def prune(self, key: ScopeKey, **policy: Any) -> None:
         self._twins.at(key, lambda scope, its: scope.prune(**policy))
 
+    @rule(
+        key=some_scope,
+        what=st.sampled_from(
+            ["", "/m", "/m/0", "/k", "metadata/m", "labels/l", "status", "notes/n"]
+        )
+        | plain_values.map(lambda sought: lambda path, value: repr(value) == repr(sought)),
+        replacement=st.sampled_from([None, "x", {"x": 1}]),
+    )
+    def redact(self, key: ScopeKey, **asked: Any) -> None:
+        self._twins.at(key, lambda scope, its: scope.redact(**asked))
+
     @precondition(lambda self: self._twins.snapshots > _ENOUGH)
     @rule(key=some_scope, session=st.none() | sessions, expect=expected)
     def delete(self, key: ScopeKey, session: str | None, expect: Any) -> None:

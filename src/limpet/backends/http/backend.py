@@ -6,6 +6,7 @@ of an answer, without being parsed.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import Any, TypeAlias, TypeVar
 from urllib.parse import quote
 
@@ -196,6 +197,14 @@ class HttpBackend:
         return self._pages(Request("GET", "/v1/scopes", query), cursor, limit, wire.scope_info_of)
 
     # Deleting
+
+    def replace_snapshots(self, changes: Sequence[Commit]) -> int:
+        count = 0
+        for each in changes:
+            with suppress(NotFound):
+                self.commit(each)
+                count += 1
+        return count
 
     def delete_snapshots(
         self,

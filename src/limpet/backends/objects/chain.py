@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from limpet.core.deltas import delta
 from limpet.core.deltas.delta import Delta
-from limpet.core.deltas.splices import BASE, Inverse, Splices, flatten
+from limpet.core.deltas.splices import BASE, SLICES_MAX, Inverse, Splices, flatten
 
 # A delta with many steps costs more as splices than copying the whole text does.
 _STEP_BYTES = 8 * 1024
@@ -26,7 +26,8 @@ class Chain(NamedTuple):
         found: dict[int, bytes] = {0: self.first} if 0 in numbers else {}
         text, sources = Splices.whole(0, len(self.first)), [self.first]
         for number, each in enumerate(self.deltas[: max(numbers, default=0)], 1):
-            if len(each.ops) * _STEP_BYTES > len(text):
+            steps = len(each.ops)
+            if steps * _STEP_BYTES > len(text) or steps * len(text.ends) > SLICES_MAX:
                 sources = [delta.apply(text.joined(sources), each)]
                 text = Splices.whole(0, len(sources[0]))
             else:

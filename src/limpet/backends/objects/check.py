@@ -340,6 +340,8 @@ class Checking(Part):
     # Space
 
     def compact(self) -> int:
+        if isinstance(self._bucket, Sweepable):
+            self._bucket.sweep()
         return sum(
             self._storage.sweep(each.scope)
             for each in self._scopes.walk()

@@ -4,8 +4,9 @@ Every attempt applies the rules of core/commits.py to the head that it replaces.
 wrote the head last need not read it: if it has moved, the compare-and-set fails.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import orjson
 
@@ -37,6 +38,14 @@ _OFFSETS_BYTES_MAX = 2048
 
 class _Outdated(Exception):
     """What this process remembers is not enough for an answer."""
+
+
+class _NewVersion(NamedTuple):
+    """A commit, the snapshot that it replaces, and the row of the new version."""
+
+    commit: Commit
+    existing: Place
+    row: Row
 
 
 class Saving(Part):
@@ -135,7 +144,8 @@ class Saving(Part):
         if plan.is_stored:
             return info_of(scope, plan.row)
         if existing is not None:
-            return self._replace(commit, held, existing, plan.row, place)
+            self._replace(held, [_NewVersion(commit, existing, plan.row)], place)
+            return info_of(scope, plan.row)
         return self._insert(commit, held, head, plan, shown, body, pending)
 
     def _state(self, held: Held, place: Place) -> bytes:
@@ -285,31 +295,59 @@ class Saving(Part):
 
     # New versions
 
-    def _replace(
-        self, commit: Commit, held: Held, existing: Place, row: Row, place: int
-    ) -> SnapshotInfo:
-        if not isinstance(commit.body, bytes) or held.head is None:
-            raise InvalidInput("a new version needs its state")
-        scope, body = commit.scope, commit.body
-        fact = existing.fact._replace(row=row)
-        is_same = self._state(held, existing) == body
-        fact = self._stamped_again(fact, existing.fact, held.head, place)
-        change = self._writer.edit(
-            held, row.nonce, doomed={}, changed={row.seq: (fact, None if is_same else body)}
-        )
-        new = replace(change.head, last=place)
-        if new.shown is not None and new.shown[1] == row.seq:
-            new = replace(new, offsets=_bounded(commit.append_offsets))
-        self._writer.store(held, change._replace(head=new))
-        return info_of(scope, row)
+    def replace_snapshots(self, changes: Sequence[Commit]) -> int:
+        scope, fence, stamp = changes[0].scope, changes[0].fence, changes[0].stamp
 
-    def _stamped_again(self, fact: Fact, before: Fact, head: Head, stamp: int) -> Fact:
-        """Return a new version covered by pointers: those it had, and new ones."""
-        if not fact.row.kept or (before.row.kept and fact.row.labels == before.row.labels):
-            return fact
-        had = dict(zip(before.labels.items(), before.pointers, strict=False))
-        pointers = tuple(had.get(pair, stamp) for pair in fact.labels.items())
-        return fact._replace(pointers=pointers)
+        def attempt() -> int:
+            held = self._storage.read_head(scope)
+            head, place = self._writer.begin(scope, held, stamp)
+            commits.check_fence(fence, head.fence, scope)
+            wanted = {each.id: each for each in changes if each.id is not None}
+            found = {} if held.head is None else self._history.find_all(held.head, wanted)
+            line = ScopeState(fence=head.fence)
+            new = [
+                _NewVersion(wanted[id], each, _replaced_row(wanted[id], line, each.row))
+                for id, each in found.items()
+                if each.row.nonce != wanted[id].stamp.nonce  # else its answer was lost
+            ]
+            if new:
+                self._replace(held, new, place)
+            return len(found)
+
+        return self._storage.contend(scope, attempt)
+
+    def _replace(self, held: Held, new: Sequence[_NewVersion], place: int) -> None:
+        same_size = [each.existing for each in new if each.existing.row.size == each.row.size]
+        states = self._history.states(held, same_size)
+        changed: dict[int, tuple[Fact, bytes | None]] = {}
+        offsets: dict[int, AppendOffsets | None] = {}
+        for commit, existing, row in new:
+            if not isinstance(commit.body, bytes):
+                raise InvalidInput("a new version needs its state")
+            fact = _stamped_again(existing.fact._replace(row=row), existing.fact, place)
+            changed[row.seq] = fact, None if states.get(row.seq) == commit.body else commit.body
+            offsets[row.seq] = commit.append_offsets
+        change = self._writer.edit(held, new[0].row.nonce, doomed={}, changed=changed)
+        head = replace(change.head, last=place)
+        if head.shown is not None and head.shown[1] in offsets:
+            head = replace(head, offsets=_bounded(offsets[head.shown[1]]))
+        self._writer.store(held, change._replace(head=head))
+
+
+def _replaced_row(commit: Commit, scope: ScopeState, existing: Row) -> Row:
+    plan = commits.decide(
+        commit, scope, existing, same_body=lambda: False, newest_kept=lambda: None
+    )
+    return plan.row
+
+
+def _stamped_again(fact: Fact, before: Fact, stamp: int) -> Fact:
+    """Return a new version covered by pointers: those it had, and new ones."""
+    if not fact.row.kept or (before.row.kept and fact.row.labels == before.row.labels):
+        return fact
+    had = dict(zip(before.labels.items(), before.pointers, strict=False))
+    pointers = tuple(had.get(pair, stamp) for pair in fact.labels.items())
+    return fact._replace(pointers=pointers)
 
 
 def _id_of(row: Row | None) -> str | None:

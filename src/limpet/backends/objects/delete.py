@@ -144,6 +144,7 @@ class Deleting(Notes):
                 if not isinstance(head, Head):
                     continue  # missing or damaged, and deleted all the same
                 yield head.count
+                self._storage.forget(head.scope)
                 alive.append(keys.alive_key(head.scope, head.line))
                 pointers.add(keys.line_key(head.scope, head.line))
                 pointers.update(k for f in self._facts_of(head) for k in pointers_of(head.scope, f))
@@ -151,7 +152,7 @@ class Deleting(Notes):
             # A repair may have written the sign again until the head was gone.
             for some in (alive, heads, [*alive, *rest] if rest else []):
                 if some:
-                    bucket.delete(some)
+                    self._storage.delete(some)
             self._writer.index.remove(pointers)
             passes += len(page) < PAGE
             if passes > _PASSES_MAX:

@@ -89,12 +89,12 @@ def shown(head: Head, fact: Fact, offsets: AppendOffsets | None) -> Head:
     return replace(head, shown=(fact.row.id, fact.row.seq), offsets=offsets)
 
 
-def replaced(head: Head, base: bytes, fact: Fact, body: bytes | None) -> Head:
-    """Return the head with another version of a snapshot in its tail; None: the same state."""
-    tail = [
-        (fact, text if body is None else body) if each.row.seq == fact.row.seq else (each, text)
-        for each, text in numbered(head)
-    ]
+def replaced(head: Head, base: bytes, changed: Mapping[int, tuple[Fact, bytes | None]]) -> Head:
+    """Return the head with other versions of snapshots in its tail; None: the same state."""
+    tail: list[tuple[Fact, Text]] = []
+    for each, text in numbered(head):
+        fact, body = changed.get(each.row.seq, (each, None))
+        tail.append((fact, text if body is None else body))
     # A draft that becomes kept takes its place in history.
     tail.sort(key=lambda each: (not each[0].row.kept, each[0].row.seq))
     return arranged(head, base, tail)

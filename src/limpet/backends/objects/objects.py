@@ -25,9 +25,10 @@ import xxhash
 import zstandard
 
 from limpet.backends.objects.chain import Chain
-from limpet.core import ids, times
+from limpet.core import codec, ids, times
 from limpet.core.deltas import delta
 from limpet.core.deltas.delta import Delta
+from limpet.core.limits import STORED_BYTES_MAX
 from limpet.core.rows import EMPTY, Row
 from limpet.errors import Corrupt, Unsupported
 from limpet.model import ScopeKey
@@ -236,12 +237,7 @@ class Unpacked(NamedTuple):
 
     def text(self, number: int) -> bytes:
         frame = self.frame(number)
-        if not frame.is_compressed:
-            return frame.stored
-        try:
-            return zstandard.ZstdDecompressor().decompress(frame.stored)
-        except zstandard.ZstdError as cause:
-            raise Corrupt("a frame does not decompress: run `limpet check`") from cause
+        return codec.decompress(frame.stored, what="frame") if frame.is_compressed else frame.stored
 
 
 def unpack(kind: str, data: bytes) -> Unpacked:
@@ -342,6 +338,8 @@ def parse_fact(line: bytes) -> Fact:
     )
     if not (type(row.rev) is type(row.size) is int and isinstance(row.id, str)):
         raise TypeError("a fact has another type")
+    if not 0 <= row.size <= STORED_BYTES_MAX:
+        raise ValueError("a state is too large")
     times.from_us(row.created_at)
     times.from_us(row.updated_at)
     stamps = facts.get("pointers", [facts["seq"]] * len(labels))

@@ -412,11 +412,18 @@ class Storage:
         self._segments.put(key, segment)
         return named, frame
 
+    def delete(self, paths: Sequence[str]) -> None:
+        """Remove objects, also from memory."""
+        for path in paths:
+            self._segments.pop(path)
+            self._facts.pop(path)
+        self.bucket.delete(paths)
+
     def drop_segments(self, scope: ScopeKey, names: Sequence[str]) -> None:
         """Remove segments that no head can name any more; what fails is left to a sweep."""
         if names:
             with suppress(Unavailable):
-                self.bucket.delete([keys.segment_key(scope, each) for each in names])
+                self.delete([keys.segment_key(scope, each) for each in names])
 
     def sweep(self, scope: ScopeKey, listed: Sequence[Listed] | None = None) -> int:
         """Remove the segments that the head does not name and never will; return their bytes.
@@ -429,7 +436,7 @@ class Storage:
         head = self.read_head(scope).head if listed else None
         doomed = [] if head is None else unnamed(head, listed)
         if doomed:
-            self.bucket.delete([each.key for each in doomed])
+            self.delete([each.key for each in doomed])
         return sum(each.size for each in doomed)
 
     def sweep_after(self, head: Head, before: Head | None) -> None:
@@ -449,7 +456,7 @@ class Storage:
         if not all(each.key.endswith(past) for each in others):
             self.sweep(head.scope, listed)
         elif others:
-            self.bucket.delete([each.key for each in others])
+            self.delete([each.key for each in others])
 
 
 def unnamed(head: Head, listed: Sequence[Listed]) -> list[Listed]:

@@ -172,9 +172,8 @@ class Writer:
             self.storage.drop_segments(head.scope, written)
             raise
         new_head = edits.without(head, base, doomed.keys(), base_is_gone=base_is_gone)
-        for fact, body in changed.values():
-            if any(entry.row.seq == fact.row.seq for entry in new_head.entries):
-                new_head = edits.replaced(new_head, new_head.base or base, fact, body)
+        if any(entry.row.seq in changed for entry in new_head.entries):
+            new_head = edits.replaced(new_head, new_head.base or base, changed)
         kept = tuple(each for each in names.values() if each is not None)
         new_head = replace(new_head.rewritten(nonce), segments=kept)
         left += [entry.fact for entry in new_head.entries]

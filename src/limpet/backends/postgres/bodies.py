@@ -13,7 +13,6 @@ from limpet.backends.sql.tables import (
     SCOPE_SUM_COLUMNS,
     SNAPSHOT_COLUMNS,
     check_scope,
-    of_size,
     read_row,
 )
 from limpet.core.deltas.chain import BodyRow, Chains, ChainState
@@ -170,4 +169,4 @@ class ReadSnapshots:
         while at is not None and at in self._bodies and len(chain) < len(self._bodies):
             chain.append(self._bodies[at])
             at = None if at in self._chains else chain[-1].base
-        return of_size(row, self._chains.read(chain))
+        return self._chains.read(chain, row.size)

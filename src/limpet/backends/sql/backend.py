@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import orjson
 
 from limpet.backends.sql.check_rows import damage_of, unlisted_scopes
-from limpet.backends.sql.commit import LastBody, PreparedDelta, cache_cost
+from limpet.backends.sql.commit import LastBody, PreparedDelta, cache_cost, replace_all
 from limpet.backends.sql.continuing import KNOWN_SCOPES_BYTES_MAX, Continued, KnownScope
 from limpet.backends.sql.folding import FoldedUpTo, fold_some, unfolded_scopes
 from limpet.backends.sql.listed import (
@@ -29,6 +29,7 @@ from limpet.backends.sql.listed import (
 )
 from limpet.backends.sql.notes import change_notes, good_note, reader_of
 from limpet.backends.sql.rekey import encrypt_again, outdated
+from limpet.backends.sql.stats import stats_of
 from limpet.backends.sql.tables import (
     ScopeRow,
     Tables,
@@ -157,9 +158,13 @@ class SqlBackend:
         is_same = known and known.scope.cipher is self._ciphers.of(scope.session_id)
         return known if is_same else None
 
-    def _forget(self) -> None:
-        self._cache.clear()
-        self._known_scopes.clear()
+    def _forget(self, is_gone: Callable[[ScopeKey], bool] = lambda scope: True) -> None:
+        self._cache.drop(is_gone)
+        self._known_scopes.drop(is_gone)
+
+    def replace_snapshots(self, changes: Sequence[Commit]) -> int:
+        self._forget(changes[0].scope.__eq__)
+        return self._write(lambda tables: replace_all(tables, changes))
 
     def _prepare(self, commit: Commit, scope: KnownScope | None) -> PreparedDelta | None:
         """Compare with the last state that this process knows, before the transaction begins."""
@@ -288,8 +293,11 @@ class SqlBackend:
             if dead:
                 tables.uncover(found, dead)
                 tables.remove_bodies(found, dead)
+            if not ids:
+                tables.drop_unlisted_below(found)
             return Pruned(len(dead), sum(dead.values()))
 
+        self._forget(scope.__eq__)
         return self._write(write)
 
     def delete_scope(
@@ -310,6 +318,7 @@ class SqlBackend:
             tables.remove_empty_session(scope.session_id)
             return count
 
+        self._forget(scope.__eq__)
         return self._write(write)
 
     def delete_session(self, session_id: str) -> int:
@@ -322,6 +331,7 @@ class SqlBackend:
             tables.remove_empty_session(session_id)
             return count
 
+        self._forget(lambda scope: scope.session_id == session_id)
         return self._write(write)
 
     # The whole
@@ -334,21 +344,7 @@ class SqlBackend:
         )
 
     def read_stats(self, session_id: str | None, *, limit: int) -> Stats:
-        def read(tables: Tables) -> Stats:
-            asked = {"session_id": session_id}
-            ((sessions, scopes),) = tables.transaction.all("count_everything", asked)
-            snapshots = logical = stored = 0
-            if session_id is None:
-                ((stored,),) = tables.transaction.all("stored_bytes", ())
-            largest: list[tuple[str, int]] = []
-            for name, count, size, length in tables.transaction.each("sizes_by_session", asked):
-                snapshots, logical = snapshots + count, logical + int(size or 0)
-                stored += 0 if session_id is None else length or 0
-                if session_id is None and len(largest) < limit and is_text(name):
-                    largest.append((name, length or 0))
-            return Stats(sessions, scopes, snapshots, logical, stored, tuple(largest))
-
-        return self._read(read)
+        return self._read(lambda tables: stats_of(tables, session_id, limit))
 
     def compact(self) -> int:
         # One at a time, since other writers wait meanwhile, and none that is added on the way.

@@ -4,11 +4,11 @@ The rules are in `core/deltas/chain.py`. A body that another one builds on is ne
 changed before that one has been rewritten (`rebase.py`).
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from limpet.backends.sql.rebase import rewritten, shortest
+from limpet.backends.sql.rebase import chained, rewritten, shortest
 from limpet.backends.sql.transaction import Transaction
 from limpet.core import codec
 from limpet.core.deltas import delta
@@ -108,9 +108,9 @@ class Bodies:
 
     # Reading
 
-    def read(self, seq: int, cipher: Cipher | None = None) -> bytes:
-        """Return a state; with `cipher` one of another session."""
-        return read_chain(self._rows(seq), cipher or self.cipher)[0]
+    def read(self, seq: int, size: int | None = None, cipher: Cipher | None = None) -> bytes:
+        """Return a state, of a known size if one is given; with `cipher` of another session."""
+        return read_chain(self._rows(seq), size, cipher or self.cipher)[0]
 
     def read_each(self, seqs: Iterable[int]) -> Iterator[bytes]:
         """Yield encoded states, in a transaction that only reads; raise Corrupt at a bad one."""
@@ -131,7 +131,7 @@ class Bodies:
     def resume(self, seq: int, nonce: str) -> tuple[ChainState, bytes] | None:
         """Return a chain that begins at a body, and the body; None if it cannot be built on."""
         try:
-            body, sizes = read_chain(self._rows(seq), self.cipher)
+            body, sizes = read_chain(self._rows(seq), cipher=self.cipher)
         except Corrupt:
             return None  # reading it raises; a new state must not fail for it
         chain = chain_state_of(seq, nonce, len(body), sizes, None)
@@ -395,6 +395,21 @@ class Bodies:
         below = self.bases(dead) - dead
         self.delete_rows([*dead, *(each.seq for each in survivors.rows)])
         self.insert_rows([row, *survivors.rows])
+        self.release(below)
+        return bool(survivors.rows)
+
+    def replace_all(self, states: Mapping[int, bytes]) -> bool:
+        """Store other states in the places of bodies; nothing else that builds on them changes.
+
+        Return whether the chains of their session have lost their ground.
+        """
+        dead = self._with_unlisted(states)
+        survivors = rewritten(self, dead, self.read, self.cipher)
+        if survivors.lost:
+            raise Corrupt(f"states that build on others cannot be read. seq=`{survivors.lost[0]}`")
+        below = self.bases(dead) - dead
+        self.delete_rows([*dead, *(row.seq for row in survivors.rows)])
+        self.insert_rows([*chained(states, self.cipher), *survivors.rows])
         self.release(below)
         return bool(survivors.rows)
 

@@ -1,6 +1,6 @@
 """A commit inside one transaction: read what the decision needs, decide, and carry it out."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
@@ -363,6 +363,40 @@ def _replace(
     )
     tables.move_scope(moved)
     return row, body if chain is not None and chain.seq == row.seq else None
+
+
+def replace_all(tables: Tables, changes: Sequence[Commit]) -> int:
+    """Store other versions of several snapshots of a scope in their places; return how many."""
+    key, fence = changes[0].scope, changes[0].fence
+    scope = tables.scope_to_change(key)
+    commits.check_fence(fence, None if scope is None else scope.fence, key)
+    if scope is None:
+        return 0
+    seqs: set[int] = set()
+    states: dict[int, bytes] = {}
+    for commit in changes:
+        existing = tables.named(scope, commit.id)
+        if existing is None:
+            continue
+        seqs.add(existing.seq)
+        if existing.nonce == commit.stamp.nonce:
+            continue  # it is stored, and its answer was lost
+        plan = commits.decide(
+            commit,
+            ScopeState(fence=scope.fence),
+            existing,
+            same_body=lambda: False,
+            newest_kept=lambda: None,
+        )
+        tables.replace(scope, existing, plan.row)
+        if isinstance(commit.body, bytes) and not _is_same(tables, existing, commit):
+            states[existing.seq] = commit.body
+    chain = scope.chain
+    if states and tables.bodies.replace_all(states):
+        tables.forget_chains(scope.pk)
+    elif chain is not None and chain.seq in seqs:
+        tables.transaction.do("forget_chain", (scope.pk,))
+    return len(seqs)
 
 
 def _old(

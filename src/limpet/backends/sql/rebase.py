@@ -5,7 +5,7 @@ states at a time. A body may be written against one that stood before it in the 
 (length of its old chain, `order`), which no cycle can satisfy.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple, Protocol
 
 from limpet.core import codec
@@ -17,6 +17,7 @@ from limpet.errors import Corrupt
 _DEPTH_MAX = 256  # rows of a chain, and one more for each 4 KiB of state
 _DEPTH_BYTES = 4 * 1024
 _GROUPS_MAX = 4
+_CHAINED = 32  # states that are written one against the other
 _WHOLE_SHARE = 8  # a delta above this part of the state is compared with the whole
 
 
@@ -148,3 +149,17 @@ def shortest(
         if best is None or len(whole[1]) <= len(best[1][1]):
             best = (None, whole)
     return body_row(seq, *best, cipher)
+
+
+def chained(states: Mapping[int, bytes], cipher: Cipher) -> Iterator[BodyRow]:
+    """Yield rows for many states: the newest is whole, each other one builds on a newer one.
+
+    That is the next one; for every 32nd it is the 32nd next, so that no chain is long.
+    """
+    first: int | None = None
+    last: int | None = None
+    for at, seq in enumerate(sorted(states, reverse=True)):
+        base = last if at % _CHAINED else first
+        steps = [] if base is None else [(base, delta.dump(delta.diff(states[base], states[seq])))]
+        yield shortest(seq, states[seq], steps, cipher)
+        first, last = first if at % _CHAINED else seq, seq

@@ -423,8 +423,16 @@ class Tables:
                 self.forget_chains(pk)
         return seq
 
+    def drop_unlisted_below(self, scope: ScopeRow) -> None:
+        """Remove the states that are no snapshot's, and that those of a scope build on."""
+        bases = [seq for (seq,) in self.transaction.all("unlisted_bases", (scope.pk,))]
+        below = {each for seq in bases for each in self.bodies.links(seq)}
+        unlisted = below - self.bodies.listed(below)
+        if unlisted and self.bodies.remove(unlisted, spare=True):
+            self.forget_chains(scope.pk)
+
     def state(self, row: Row, cipher: Cipher | None = None) -> bytes:
-        return of_size(row, self.bodies.read(row.seq, cipher))
+        return self.bodies.read(row.seq, row.size, cipher)
 
     def states(self, rows: Sequence[Row]) -> Iterator[bytes]:
         for row, body in zip(rows, self.bodies.read_each(row.seq for row in rows), strict=True):

@@ -59,6 +59,11 @@ class Recent(Generic[K, V]):
             self._values.clear()
             self.cost_held = 0
 
+    def drop(self, is_gone: Callable[[K], bool]) -> None:
+        with self._lock:
+            for key in [key for key in self._values if is_gone(key)]:
+                self._pop(key)
+
     def _pop(self, key: K) -> V | None:
         found = self._values.pop(key, None)
         if found is None:

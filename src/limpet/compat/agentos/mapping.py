@@ -100,7 +100,9 @@ def patch_of(patch: object) -> dict[str, Any] | None:
         elif part is not None:
             kind = type(part).__name__
             raise InvalidInput(f"a partition must be a mapping. partition=`{name}` type=`{kind}`")
-    copy: dict[str, Any] = codec.decode(codec.encode(chosen, what="patch_state"))
+    copy: dict[str, Any] = codec.decode(
+        codec.encode(chosen, what="patch_state", bytes_max=limits.STATE_BYTES_MAX)
+    )
     return copy
 
 

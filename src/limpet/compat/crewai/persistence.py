@@ -143,12 +143,16 @@ def _own_state(found: Snapshot[Any]) -> dict[str, Any]:
     return {**found.state, **forked}
 
 
-def as_json(value: Any, depth: int = 0) -> Any:
+def as_json(value: Any) -> Any:
     """Return a value as JSON: as `limpet.jsonable` has it, and any other as its text.
 
     As CrewAI's own store does, except that keys may be anything. Numbers that are not finite become
     text, which pydantic reads as the number again.
     """
+    return _as_json(value, 0, {})
+
+
+def _as_json(value: Any, depth: int, known: dict[int, tuple[Any, Any]]) -> Any:
     if value is None or isinstance(value, int):
         return value
     if isinstance(value, float):
@@ -157,15 +161,21 @@ def as_json(value: Any, depth: int = 0) -> Any:
         return value.encode("utf-8", "backslashreplace").decode()
     if depth > DEPTH_MAX:
         return value  # saving refuses it: it is too deep, or a cycle
+    if id(value) not in known:  # what others share is converted once
+        known[id(value)] = value, _converted(value, depth + 1, known)
+    return known[id(value)][1]
+
+
+def _converted(value: Any, depth: int, known: dict[int, tuple[Any, Any]]) -> Any:
     if isinstance(value, dict):
-        return {_key(key): as_json(each, depth + 1) for key, each in list(value.items())}
+        return {_key(key): _as_json(each, depth, known) for key, each in list(value.items())}
     if isinstance(value, list | tuple):
-        return [as_json(each, depth + 1) for each in list(value)]
+        return [_as_json(each, depth, known) for each in list(value)]
     try:
         plain = _dumped(value) if isinstance(value, BaseModel) else jsonable(value)
     except Exception:  # of the value's own code, or none that jsonable knows
         plain = str(value)
-    return as_json(plain, depth + 1)
+    return _as_json(plain, depth, known)
 
 
 def _key(key: Any) -> str:

@@ -25,14 +25,18 @@ from limpet.core import codec
 from limpet.core.codec import checksum_of
 from limpet.core.deltas import delta
 from limpet.core.deltas.delta import Delta
-from limpet.core.deltas.splices import Splices
+from limpet.core.deltas.splices import SLICES_MAX, Splices
 from limpet.core.encryption import PLAIN, Cipher
+from limpet.core.limits import STORED_BYTES_MAX
 from limpet.errors import Corrupt
 from limpet.protocol import Append, AppendOffsets
 
 # Splices save copying the whole text for each row, but each step of a delta costs more with them:
 # about as much, per number of the step, as copying so many bytes.
 _STEP_BYTES = 8 * 1024
+# Of the rows of one state, unpacked. Honest chains take at most three times the largest state, and
+# its size is at most half of STORED_BYTES_MAX.
+_READ_BYTES_MAX = 2 * STORED_BYTES_MAX
 _SHARED_BYTES_MAX = 32 * 1024 * 1024  # kept, because the next state may have the same base
 
 
@@ -77,7 +81,7 @@ def check_row(row: BodyRow) -> None:
 
 
 def read_chain(
-    rows: Sequence[BodyRow], cipher: Cipher = PLAIN
+    rows: Sequence[BodyRow], size: int | None = None, cipher: Cipher = PLAIN
 ) -> tuple[bytes, list[tuple[int, int]]]:
     """Return the state at the top of a chain, and the sizes of its rows, stored and unpacked.
 
@@ -87,7 +91,7 @@ def read_chain(
         Corrupt: a row fails its checksum, or the chain does not end in a whole state.
     """
     chains = Chains(cipher)
-    return chains.read(rows), chains.sizes
+    return chains.read(rows, size), chains.sizes
 
 
 class _Text(NamedTuple):
@@ -106,22 +110,32 @@ class Chains:
         self._unzip = zstandard.ZstdDecompressor()
         self._known: dict[int, _Text] = {}
         self._sources: list[bytes] = []
+        self._left = _READ_BYTES_MAX
         self.sizes: list[tuple[int, int]] = []
 
     def __contains__(self, seq: int | None) -> bool:
         return seq in self._known
 
-    def read(self, rows: Sequence[BodyRow]) -> bytes:
+    def _take(self, size: int) -> None:
+        """Raise Corrupt if one state needs too much: a delta may copy the same bytes for ever."""
+        self._left -= size
+        if self._left < 0:
+            raise Corrupt(f"a state takes too much memory to be read. max=`{_READ_BYTES_MAX}`")
+
+    def read(self, rows: Sequence[BodyRow], size: int | None = None) -> bytes:
         """Return the state at the top of a chain, which may end at a row that was read before.
 
         Raises:
-            Corrupt: a row fails its checksum, or the chain does not end in a whole state.
+            Corrupt: a row fails its checksum, the chain does not end in a whole state, or the state
+                has another size.
         """
+        self._left = _READ_BYTES_MAX
         fresh = list(takewhile(lambda row: row.seq not in self, rows))
         bottom = fresh[-1].base if fresh else rows[0].seq if rows else None
         below = bottom if bottom in self else None
         for row in reversed(fresh):
             payload = payload_of(row, self._cipher, self._unzip)
+            self._take(len(payload))
             self.sizes.append((len(row.body), len(payload)))
             if row.base != below or (row.form == codec.WHOLE) != (below is None):
                 raise Corrupt(f"the base of a state is missing. seq=`{row.seq}`")
@@ -129,7 +143,10 @@ class Chains:
             below = row.seq
         if below is None:
             raise Corrupt("the state of a snapshot is missing")
-        state = self._known[below].text.joined(self._sources)
+        top = self._known[below].text
+        if len(top) > STORED_BYTES_MAX or size not in (None, len(top)):
+            raise Corrupt(f"a state has another size. seq=`{rows[0].seq}`")
+        state = top.joined(self._sources)
         # At the end: the caller chose the rows by what was known before.
         if sum(map(len, self._sources)) > _SHARED_BYTES_MAX:
             self._known, self._sources = {}, []
@@ -143,7 +160,9 @@ class Chains:
         base = self._known[row.base]
         ops, at = delta.parse_ops(payload)
         further = base.below if row.form == codec.SEALED else None
-        if len(ops) * _STEP_BYTES > len(base.text):
+        slices = len(base.text.ends) + (len(further.ends) if further is not None else 0)
+        if len(ops) * _STEP_BYTES > len(base.text) or len(ops) * slices > SLICES_MAX:
+            self._take(sum(ops[1::3]))
             text = base.text.joined(self._sources)
             if further is not None:
                 text += further.joined(self._sources)

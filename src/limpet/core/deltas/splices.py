@@ -13,6 +13,7 @@ from limpet.core.deltas.delta import Delta, Draft
 from limpet.errors import Corrupt
 
 BASE = 0  # the number of the source that is a group's anchor; its bytes need not be known
+SLICES_MAX = 2**20  # of one text; each takes as much memory as 100 bytes
 _COPY_MIN = 24  # fewer bytes than this are written again rather than copied
 
 

@@ -4,7 +4,7 @@ from functools import partial
 from typing import Any
 
 from limpet.api import upkeep
-from limpet.core import limits, wire
+from limpet.core import limits, matching, wire
 from limpet.model import JSON, ScopeInfo, ScopeKey, SnapshotInfo
 from limpet.protocol import Backend, FoundNote, NoteQuery, Query, SessionAge, Target
 from limpet.server import answers, schema
@@ -207,6 +207,7 @@ async def find_notes(call: Call) -> Result:
     given = dict(call.body)
     limit = given.pop("limit", limits.PAGE_ITEMS_MAX)
     query, prefix = NoteQuery(**given), call.grant.prefix
+    matching.check(query.where)
     if prefix:
         call.grant.check_session(f"{query.under}/")
 

@@ -33,6 +33,7 @@ from limpet.testing.conformance.order import Order
 from limpet.testing.conformance.promises import PROMISES, Promises
 from limpet.testing.conformance.pruning import Pruning
 from limpet.testing.conformance.reading import Reading
+from limpet.testing.conformance.redacting import Redacting
 from limpet.testing.conformance.repeating import Repeating
 from limpet.testing.conformance.saving import Saving
 from limpet.testing.conformance.store_history import StoreHistory
@@ -59,6 +60,7 @@ class Sequential(
     Listing,
     Notes,
     Deleting,
+    Redacting,
     Branching,
     Forking,
     StoreHistory,

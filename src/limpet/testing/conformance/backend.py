@@ -90,6 +90,29 @@ class BackendPromises(Kit):
         assert [body for _, body in backend.read_snapshots(SCOPE, [None])] == [b'{"n":2}']
         assert backend.list_snapshots(Query(SCOPE), limit=10) == [updated]
 
+    def test_several_snapshots_are_replaced(self, backend: Backend) -> None:
+        """What does not exist is left out, and what is repeated changes nothing."""
+        old = [backend.commit(_commit(n, id=f"{n}", labels=b'{"l":"1"}')) for n in range(40)]
+        changes = [
+            _commit(100 + n, id=f"{n}", replaces=each.revision, body=b'{"now":%d}' % n)
+            for n, each in enumerate(old)
+            if n % 3
+        ]
+        backend.delete_snapshots(SCOPE, ["1"])
+
+        assert backend.replace_snapshots(changes) == len(changes) - 1
+        with pytest.raises(Conflict):
+            backend.replace_snapshots([changes[5]._replace(stamp=Stamp(1, "f" * 16, 1))])
+
+        found = backend.read_snapshots(SCOPE, [f"{n}" for n in range(40)])
+        expected = [b'{"now":%d}' % n if n % 3 else b'{"n":%d}' % n for n in range(40) if n != 1]
+        assert [body for _, body in found] == expected
+        for info, _ in found:
+            is_new = int(info.id) % 3 != 0
+            assert (info.revision == old[int(info.id)].revision) != is_new
+            assert (info.labels == {}) == is_new
+        assert backend.replace_snapshots([_commit(200, id="none", replaces="1.0.0")]) == 0
+
     def test_a_commit_that_never_arrived_is_stored_by_its_replay(self, backend: Backend) -> None:
         """`again` says that it may be stored, not that it is."""
         backend.commit(_commit(1))

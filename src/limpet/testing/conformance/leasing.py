@@ -28,6 +28,8 @@ _WRITES: Final[dict[str, Callable[[Lease], object]]] = {
     "delete_snapshot": lambda lease: lease.delete_snapshot("b"),
     "delete_snapshot of another": lambda lease: lease.delete_snapshot("a"),
     "delete": lambda lease: lease.delete(),
+    "redact": lambda lease: lease.redact(""),
+    "redact a note": lambda lease: lease.redact("notes/n"),
     "set_note": lambda lease: lease.set_note("n", "late"),
     "set_note with a function": lambda lease: lease.set_note("n", lambda value: "late"),
     "delete_note": lambda lease: lease.delete_note("n"),

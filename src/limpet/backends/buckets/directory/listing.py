@@ -112,7 +112,7 @@ class Sweeper:
     def __init__(self, folders: Folders, *, now: Callable[[], int]) -> None:
         self._folders = folders
         self._now = now
-        self._tidied: set[str] = set()
+        self._tidied: set[int] = set()  # hashes: a name may be one that was deleted since
 
     def leftovers(self, *, limit: int) -> list[Leftover]:
         found = (
@@ -170,7 +170,7 @@ class Sweeper:
 
     def tidy(self, folder: int, above: Sequence[str], *, new: bool = False) -> None:
         """Remove old temporary files from a folder, the first time that it is written to."""
-        path = "/".join(above)
+        path = hash("/".join(above))
         if path in self._tidied or len(self._tidied) >= _TIDIED_MAX:
             return
         self._tidied.add(path)

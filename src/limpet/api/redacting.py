@@ -1,0 +1,228 @@
+"""The verb `redact`: content is replaced in all that a scope and its forks hold.
+
+Each snapshot and each note is compared and set, the newest snapshots first. All of it may be
+repeated, so a redaction that was interrupted is completed by the next one. What is saved meanwhile
+is gone over at the end, until nothing is found.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from itertools import starmap
+from typing import TypeVar
+
+from limpet.api.opened import Tools
+from limpet.api.verbs import Steps, Work, contend, each, each_scope, matching, note, notes_of
+from limpet.core import codec, ids, limits, prepare
+from limpet.core.redaction import Redaction
+from limpet.errors import Corrupt, Unavailable
+from limpet.model import JSON, Redacted, ScopeKey, SnapshotInfo
+from limpet.protocol import Backend, Commit, NoteWrite, Query, Target
+
+T = TypeVar("T")
+
+_PASSES_MAX = 100  # over scopes that other writers keep saving the content to
+_PAGE_BYTES_MAX = 32 * limits.MIB  # of states that are redacted at a time, unless one is larger
+
+
+def redact(
+    tools: Tools,
+    scope: ScopeKey,
+    what: str | Callable[[str, JSON], bool],
+    *,
+    replacement: JSON,
+    fence: str | None,
+) -> Steps[Redacted]:
+    """Replace what a path leads to, or what a function says yes to; see `Scope.redact`."""
+    encoded = codec.encode(replacement, what="replacement", default=tools.default)
+    rule = Redaction(what, codec.decode(encoded))
+
+    def steps() -> Steps[Redacted]:
+        snapshots = notes = 0
+        seen: dict[ScopeKey, int] = {}  # the newest snapshot of each scope when it was gone over
+        for _ in range(_PASSES_MAX):
+            before = snapshots + notes
+            for key in (yield lambda backend: _fork_group(backend, scope)):
+                one = _Scope(tools, key, rule, fence if key == scope else None)
+                since = seen.get(key, -1)
+                seen[key] = yield one.newest
+                snapshots += yield from one.go_over_snapshots(since)
+                notes += yield from one.go_over_notes()
+                yield one.sweep
+            if snapshots + notes == before:
+                yield lambda backend: _check_intact(backend, seen)
+                return Redacted(snapshots, notes)
+        raise Unavailable(
+            "other writers keep saving the content: stop them, and repeat it. "
+            f"session=`{scope.session_id}` scope=`{scope.scope_id}`"
+        )
+
+    return steps()
+
+
+class _Scope:
+    """One scope that is redacted."""
+
+    def __init__(self, tools: Tools, key: ScopeKey, rule: Redaction, fence: str | None) -> None:
+        self._tools = tools
+        self._key = key
+        self._rule = rule
+        self._fence = fence
+        self._count = 0
+        self._changed: Work[bool] = lambda backend: False  # since the last write was prepared
+
+    def newest(self, backend: Backend) -> int:
+        """Return the place of the newest snapshot, a draft or not; -1 if there is none."""
+        found = [backend.read_info(self._key, None)]
+        found += backend.list_snapshots(Query(self._key), limit=1)
+        return max((ids.seq_of(one.revision) for one in found if one is not None), default=-1)
+
+    def go_over_snapshots(self, since: int) -> Steps[int]:
+        """Redact the draft, and the snapshots that are newer than a place; return how many."""
+        before, after = self._count, None
+        yield from self._contend(self._redact_draft)
+        while True:
+
+            def redact_page(backend: Backend, after: int | None = after) -> int | None:
+                query = Query(self._key, after=after)
+                page = backend.list_snapshots(query, limit=limits.PAGE_ITEMS_MAX)
+                some = _first(one for one in page if ids.seq_of(one.revision) > since)
+                self._redact(backend, [one.id for one in some])
+                return ids.seq_of(some[-1].revision) if some else None
+
+            after = yield from self._contend(redact_page)
+            if after is None:
+                return self._count - before
+
+    def go_over_notes(self) -> Steps[int]:
+        """Redact the notes of the scope, and of its snapshots; return how many."""
+        before = self._count
+        yield from self._contend(lambda backend: self._redact_notes(backend, [None]))
+        after: str | None = ""
+        while after is not None:
+
+            def redact_page(backend: Backend, after: str = after) -> str | None:
+                page = backend.list_noted(self._key, after=after, limit=limits.PAGE_ITEMS_MAX)
+                self._redact_notes(backend, page)
+                return page[-1] if page else None
+
+            after = yield from self._contend(redact_page)
+        return self._count - before
+
+    def sweep(self, backend: Backend) -> None:
+        """Remove what replaced drafts have left: others may be stored as changes of them."""
+        backend.delete_snapshots(self._key, [], fence=self._fence)
+
+    def _contend(self, work: Work[T]) -> Steps[T]:
+        """Do something again if another writer came between a read and a write of it."""
+
+        def attempt() -> Steps[T]:
+            answer: T = yield work
+            return answer
+
+        return contend(self._tools, attempt, lambda backend: self._changed(backend))
+
+    def _redact_draft(self, backend: Backend) -> None:
+        head = backend.read_info(self._key, None)
+        if head is not None and not head.kept:
+            self._redact(backend, [head.id])
+
+    def _redact(self, backend: Backend, wanted: Sequence[str]) -> None:
+        found = starmap(self._commit, backend.read_snapshots(self._key, wanted))
+        commits = [one for one in found if one is not None]
+        targets = [Target(self._key, one.id) for one in commits]
+        revisions = [one.replaces for one in commits]
+        self._changed = lambda backend: backend.read_revisions(targets) != revisions
+        if commits:
+            self._count += backend.replace_snapshots(commits)
+
+    def _commit(self, found: SnapshotInfo, body: bytes) -> Commit | None:
+        """Return the commit that redacts a snapshot, or None if there is nothing to redact."""
+        bytes_max = max(self._tools.state_bytes_max, len(body))
+        before = (body, found.status, codec.encode(found.labels), codec.encode(found.metadata))
+        rule = self._rule
+        state, offsets = prepare.encode_state(rule.value("", codec.decode(body)), bytes_max)
+        status = limits.check_status(rule.text("status", found.status))
+        labels = prepare.encode_labels(rule.labels(found.labels))
+        metadata = prepare.encode_metadata(rule.members("metadata", found.metadata), bytes_max)
+        if (state, status, labels, metadata) == before:
+            return None
+        return Commit(
+            scope=self._key,
+            body=state,
+            append_offsets=offsets,
+            status=status,
+            labels=labels,
+            metadata=metadata,
+            stamp=self._tools.draw(),
+            id=found.id,
+            replaces=found.revision,
+            fence=self._fence,
+        )
+
+    def _redact_notes(self, backend: Backend, owners: Sequence[str | None]) -> None:
+        for found in each(backend, notes_of(self._key, owners)):
+            before = codec.encode(found.value)
+            write = prepare.note_write(
+                self._key,
+                found.name,
+                self._rule.note(found.name, found.value),
+                on=found.snapshot_id,
+                expect=found.revision,
+                fence=self._fence,
+                stamp=self._tools.draw(),
+                state_bytes_max=max(self._tools.state_bytes_max, len(before)),
+            )
+            if write.value != before:
+                self._changed = partial(self._is_other_note, write)
+                backend.write_note(write)
+                self._count += 1
+
+    def _is_other_note(self, write: NoteWrite, backend: Backend) -> bool:
+        now = note(self._key, write.name, write.on)(backend)
+        return now is None or now.revision != write.expect
+
+
+def _first(found: Iterable[SnapshotInfo]) -> list[SnapshotInfo]:
+    """Return the first of some snapshots, as many as are redacted at a time."""
+    some: list[SnapshotInfo] = []
+    for one in found:
+        if some and sum(other.size for other in some) + one.size > _PAGE_BYTES_MAX:
+            break
+        some.append(one)
+    return some
+
+
+def _fork_group(backend: Backend, scope: ScopeKey) -> list[ScopeKey]:
+    """Return a scope and all of its session that are forks of each other.
+
+    A fork whose first snapshot was deleted is known only by its name, if that was generated.
+    """
+    near: defaultdict[ScopeKey, set[ScopeKey]] = defaultdict(set)
+    listed = [scope]
+    for found in each_scope(backend, session_id=scope.session_id):
+        key = found.key
+        listed.append(key)
+        infos = [one for one in each(backend, matching(Query(key))) if one.forked_from is not None]
+        if found.head is not None:
+            infos.append(found.head)
+        origins = {one.forked_from.scope for one in infos if one.forked_from is not None}
+        for other in (*origins, key._replace(scope_id=ids.fork_base(key.scope_id))):
+            near[key].add(other)
+            near[other].add(key)
+    group, waiting = {scope}, [scope]
+    while waiting:
+        fresh = near[waiting.pop()] - group
+        group |= fresh
+        waiting += fresh
+    return sorted(group.intersection(listed))
+
+
+def _check_intact(backend: Backend, scopes: Iterable[ScopeKey]) -> None:
+    """Raise Corrupt if something is so damaged that listings omit it."""
+    for scope in scopes:
+        if backend.list_damage(scope):
+            raise Corrupt(
+                "something is damaged, and may hold the content: run `limpet check`, and delete "
+                f"it. session=`{scope.session_id}` scope=`{scope.scope_id}`"
+            )

@@ -1,0 +1,156 @@
+"""Stored bytes are data: nothing in them is run, imported or unpickled."""
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import limpet
+from limpet import InvalidInput
+from tests import audit
+
+SRC = Path(limpet.__file__).parent
+
+# Calls that run or build what bytes say. `marshal.dumps` and `pickle.dumps` only write.
+RUNS = {
+    "eval",
+    "exec",
+    "compile",
+    "__import__",
+    "pickle.load",
+    "pickle.loads",
+    "pickle.Unpickler",
+    "marshal.load",
+    "marshal.loads",
+    "shelve.open",
+    "yaml.load",
+    "yaml.unsafe_load",
+    "dill.loads",
+    "cloudpickle.loads",
+    "joblib.load",
+    "os.system",
+    "os.popen",
+}
+MODULES = {"shelve", "dill", "cloudpickle", "joblib", "yaml", "jsonpickle", "code", "codeop"}
+
+WORDS = {"import_module", *MODULES, *(each.partition(".")[0] for each in RUNS - {"os.system"})}
+WORDS = WORDS - {"code", "os", "compile"} | {"os.system", "os.popen", " compile(", "import code"}
+
+# Each import by a name, and why the name is not that of stored data.
+IMPORTS = {
+    "cli/__init__.py": "the names of our extras",
+    "cli/_app.py": "the names of our verbs",
+    "cli/import_.py": "a serializer that the caller names on the command line",
+    "compat/langgraph/allowed.py": "names on the allow-list",
+    "compat/langgraph/langchain.py": "our own list of modules",
+    "compat/langgraph/migrate/checked_serde.py": "names on the allow-list",
+}
+READ_BACK = {
+    "testing/conformance/comfort.py": "errors that the test itself has pickled",
+    "compat/langgraph/messages.py": "a cache in memory, which this process has written",
+}
+
+
+def name_of(node: ast.expr) -> str:
+    if isinstance(node, ast.Attribute):
+        return f"{name_of(node.value)}.{node.attr}"
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def calls() -> Iterator[tuple[str, str]]:
+    for path in sorted(SRC.rglob("*.py")):
+        here, text = path.relative_to(SRC).as_posix(), path.read_text("utf-8")
+        if not any(word in text for word in WORDS):
+            continue  # to parse them all takes seconds
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.Call):
+                yield here, name_of(node.func)
+            elif isinstance(node, ast.Import):
+                yield from ((here, f"import {each.name}") for each in node.names)
+            elif isinstance(node, ast.ImportFrom):
+                yield here, f"import {node.module}"
+                yield from ((here, f"{node.module}.{each.name}") for each in node.names)
+
+
+def test_nothing_in_the_package_runs_data() -> None:
+    found = list(calls())
+    assert {here for here, _ in found} >= IMPORTS.keys() | READ_BACK.keys()
+    runs = {(here, name) for here, name in found if name in RUNS and here not in READ_BACK}
+    assert runs == set()
+    modules = {(here, name) for here, name in found if name.removeprefix("import ") in MODULES}
+    assert {each for each in modules if each[1].startswith("import ")} == set()
+    imports = {here for here, name in found if name.rpartition(".")[2] == "import_module"}
+    assert imports == IMPORTS.keys()
+
+
+def hostile_names() -> list[Any]:
+    return [
+        "os:system",
+        "subprocess:Popen",
+        "builtins:eval",
+        "builtins:type",
+        "hostile_module:Anything",
+        "hostile_module.inner:Anything",
+        "langgraph.types:Send.__init__.__globals__",
+        "langgraph.types:Command.__class__",
+        "langchain_core.documents.base:Document.__subclasses__",
+        "..:x",
+        ":",
+        "",
+        None,
+        ["os", "system"],
+        {"os": "system"},
+    ]
+
+
+@pytest.mark.slow  # because of what it imports
+def test_a_stored_name_imports_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from limpet.compat.langgraph.allowed import Allowed
+
+    marker = tmp_path / "ran"
+    (tmp_path / "hostile_module.py").write_text(f"open({str(marker)!r}, 'w').close()")
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in hostile_names():
+        try:
+            assert Allowed().class_of(name) is None, name
+        except InvalidInput:
+            continue
+    assert "hostile_module" not in sys.modules
+    assert not marker.exists()
+
+
+@pytest.mark.slow
+def test_a_stored_checkpoint_that_names_a_class_makes_nothing() -> None:
+    """A writer that may change the states, and so what the saver reads."""
+    from limpet.compat.langgraph import LimpetSaver
+
+    config: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
+    with limpet.open("memory:") as store:
+        saver = LimpetSaver(store)
+        checkpoint: Any = {"v": 4, "id": "1f0", "ts": "", "versions_seen": {}}
+        checkpoint |= {"channel_values": {"x": {"y": 1}}, "channel_versions": {"x": 1}}
+        made = saver.put(config, checkpoint, {}, {"x": 1})
+        (info,) = store.history()
+        scope = store.scope(*info.scope)
+        state: Any = scope.load(info.id).state  # type: ignore[union-attr]
+        for tag in ("$object", "$model", "$dataclass", "$enum", "$bytes", "$pickle", "$langchain"):
+            for name in ("os:system", "subprocess:Popen"):
+                state["channel_values"]["x"] = {tag: {"class": name, "args": ["touch x"]}}
+                scope.save(state, id=info.id, overwrite=True, metadata=info.metadata)
+                try:
+                    found = saver.get_tuple(made)
+                except limpet.LimpetError:
+                    continue
+                assert found is None or isinstance(found.checkpoint["channel_values"]["x"], dict)
+
+
+def test_the_audit_fails_only_if_something_is_known() -> None:
+    fine = '{"dependencies": [{"name": "a", "version": "1", "vulns": []}]}'
+    assert audit.judged(fine, "")[0] == 0
+    assert audit.judged(fine.replace("[]", '[{"id": "CVE-1"}]'), "")[0] == 1
+    code, text = audit.judged("", "no network\nConnectionError: refused")
+    assert code == 0
+    assert text.count("\n") == 0

@@ -1,0 +1,144 @@
+"""Stored and received JSON that no writer of ours makes: one error of ours, and no crash."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import limpet
+from limpet import Corrupt, InvalidInput, LimpetError
+from limpet.backends.objects import objects
+from limpet.core import codec, notes, prepare
+from limpet.core.limits import INTEGER_DIGITS_MAX
+from limpet.portable.records import LineReader
+from limpet.protocol import Commit
+from tests.cli.conftest import Command, command  # noqa: F401
+from tests.server.conftest import server  # noqa: F401
+from tests.server.process import Server
+
+DEEP = 100_000
+HOSTILE = {
+    "lists": b"[" * DEEP + b"]" * DEEP,
+    "lists, wide": b" " + b"[" * DEEP + b"]" * DEEP,
+    "objects": b'{"a":' * DEEP + b"1" + b"}" * DEEP,
+    "not closed": b"[" * DEEP,
+    "a huge integer": b" " + b"9" * 1_000_000,
+    "a huge number": b" 1e999999",
+    "not a number": b" NaN",
+    "half a character": rb'"\ud800"',
+    "no text": b"\xff\xfe",
+    "nothing": b"",
+}
+
+
+@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
+def test_what_is_stored_is_corrupt(text: bytes) -> None:
+    with pytest.raises(Corrupt):
+        codec.decode(text)
+    with pytest.raises(Corrupt):
+        codec.decode_foreign(text)
+    facts = b'"name":"a","rev":1,"nonce":"n","updated_at":1},"value":'
+    with pytest.raises(Corrupt):
+        notes.read(codec.write_summed(facts + text + b"}"))
+    with pytest.raises(Corrupt):
+        objects.parse_head(b'{"limpet":"head","v":%d,"x":%b}\n' % (objects.VERSION, text))
+
+
+@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
+def test_a_line_of_an_export_is_refused(text: bytes) -> None:
+    lines = [b'{"type":"limpet","version":1}\n', b'{"type":"snapshot","state":%b}\n' % text]
+    with pytest.raises(LimpetError):
+        list(LineReader(lines, state_bytes_max=2**26))
+    with pytest.raises(LimpetError):
+        list(LineReader([text + b"\n"] if text else [], state_bytes_max=2**26))
+
+
+def test_of_a_key_that_occurs_twice_the_last_counts() -> None:
+    """As every parser has it that people use; two of ours never differ."""
+    assert codec.decode(b'{"a":1,"a":2}') == codec.decode(b' {"a":1,"a":2}') == {"a": 2}
+
+
+def committed(store: limpet.Store, body: bytes) -> None:
+    """Save a body that was not encoded by us, as a hostile writer can."""
+    plain = prepare.save(
+        store.scope("deep").key,
+        {},
+        stamp=store.driver.tools.draw(),
+        state_bytes_max=2**20,
+    )
+    commit: Commit = plain._replace(body=body, append_offsets=None)
+    store.driver.run(lambda backend: backend.commit(commit))
+
+
+@pytest.mark.parametrize("depth", [900, DEEP])
+def test_a_state_that_is_too_deep_stops_nobody(
+    tmp_path: Path,
+    command: Command,  # noqa: F811
+    depth: int,
+) -> None:
+    url = f"sqlite:///{tmp_path / 'a.db'}"
+    with limpet.open(url) as store:
+        store.scope("deep").save({"messages": []})
+        committed(store, b'{"messages":' + b"[" * depth + b"]" * depth + b"}")
+        store.scope("good").save({"n": 1})
+        assert len(list(store.sessions())) == 2
+    for arguments in (
+        ("show", "deep"),
+        ("show", "deep", "--json"),
+        ("show", "deep", "--full"),
+        ("diff", "deep~1", "deep"),
+        ("grep", "x"),
+        ("stats",),
+        ("export", str(tmp_path / "out.jsonl")),
+    ):
+        done = command(*arguments, LIMPET_URL=url)
+        assert done.returncode in (0, 1, 5), (arguments, done.stderr)
+        assert "bug" not in done.stderr
+        assert len(done.stderr) < 2_000
+
+
+@pytest.mark.parametrize("depth", [150, 900, DEEP])
+def test_a_body_of_a_request_is_refused(server: Server, depth: int) -> None:  # noqa: F811
+    deep = "[" * depth + "]" * depth
+    for target, body in {
+        "/v1/scope/save?session_id=deep": '{"state":%s}',
+        "/v1/scope/save?session_id=deep&x": '{"state":{},"metadata":{"x":%s}}',
+        "/v1/notes/find": '{"scope_id":"main","kind":"items","under":"","where":%s,"limit":1}',
+    }.items():
+        answer = server.ask("POST", target, (body % deep).encode())
+        assert answer.status in (200, 400, 404, 422), (target, answer)
+        assert "Traceback" not in server.log
+    assert server.ask("GET", "/healthz").status == 200
+
+
+def test_an_integer_that_takes_long_to_read_is_refused_by_its_length() -> None:
+    with pytest.raises(InvalidInput):
+        codec.encode(10 ** (INTEGER_DIGITS_MAX + 1))
+    assert json.loads(codec.encode(10**4299)) == 10**4299
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["memory", "sqlite", "directory", "postgres", "s3"])
+def test_every_engine_contains_a_hostile_state(
+    name: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    url, options = f"sqlite:///{tmp_path / 'a.db'}", {}
+    if name == "memory":
+        url = "memory:"
+    elif name == "directory":
+        url = f"file://{tmp_path / 'folder'}"
+    elif name == "postgres":
+        url = request.getfixturevalue("postgres_url")
+    elif name == "s3":
+        service = request.getfixturevalue("seaweedfs")
+        url, options = f"s3://{service.name}/{tmp_path.name}", service.options
+    with limpet.open(url, **options) as store:
+        store.scope("good").save({"n": 1})
+        for text in HOSTILE.values():
+            if text.isascii() and text:  # objects hold text
+                committed(store, text)
+                with pytest.raises(Corrupt):
+                    store.scope("deep").load()
+        good = store.scope("good").load()
+        assert good is not None
+        assert good.state == {"n": 1}
