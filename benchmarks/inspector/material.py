@@ -17,6 +17,7 @@ import limpet
 from benchmarks.material import messages
 from limpet.core import codec, ids
 from limpet.core.deltas.chain import body_row
+from limpet.core.encryption import PLAIN
 from limpet.core.rows import EMPTY, Row, row_checksum
 
 SEED = 28
@@ -123,4 +124,5 @@ def _rows(lines: list[Line], count: int) -> Iterator[tuple[tuple[Any, ...], tupl
             parents[pk] = row.id
             checksum = row_checksum(row, pk)
             head, tail = (row.seq, pk, *row[1:6], 0), row[6:]
-            yield (*head, *tail, checksum), tuple(body_row(seq, None, codec.squeeze(body)))
+            squeezed = codec.squeeze(body)
+            yield (*head, *tail, checksum), tuple(body_row(seq, None, squeezed, PLAIN))

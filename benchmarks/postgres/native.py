@@ -159,8 +159,8 @@ class NativeStore:
                 row, body = quick.row, quick.body
                 left: KnownScope | None = quick.left
             else:
-                row, body, moved = await self._ordinary(conn, commit, prepared, line)
-                left = known_scope(moved, body)
+                row, body, moved, added = await self._ordinary(conn, commit, prepared, line)
+                left = known_scope(moved, body, added)
         return backend._remember(commit, row, body, left)
 
     async def _landed(self, conn: Connection, quick: OneStatement) -> bool:
@@ -188,7 +188,7 @@ class NativeStore:
             try:
                 row, body = await loop.run_in_executor(self._threads, work)
                 await turn.commit()
-                return row, body, tables.moved
+                return row, body, tables.moved, tables.bodies.added
             except psycopg.errors.UniqueViolation:
                 await conn.execute(b"ROLLBACK")
                 attempt += 1

@@ -16,6 +16,7 @@ from limpet.backends.sql.bodies import Bodies
 from limpet.backends.sqlite.transaction import SqliteTransaction
 from limpet.core.codec import DELTA, SEALED, WHOLE, form_of
 from limpet.core.deltas.chain import BodyRow, read_chain
+from limpet.core.encryption import Cipher
 
 GROUP = 32
 
@@ -288,9 +289,9 @@ def spy(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Note which states are read."""
     read: list[int] = []
 
-    def noted(rows: Sequence[BodyRow], size: int | None = None) -> Any:
+    def noted(rows: Sequence[BodyRow], size: int | None, cipher: Cipher) -> Any:
         read.append(rows[0].seq)
-        return read_chain(rows, size)
+        return read_chain(rows, size, cipher)
 
     monkeypatch.setattr("limpet.backends.sql.bodies.read_chain", noted)
     return read

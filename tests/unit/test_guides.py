@@ -81,6 +81,7 @@ PAGE_OF = {
     "compact": "upkeep",
     "check": "upkeep",
     "repair": "upkeep",
+    "rekey": "encryption",
     "open": "opening",
     "open_async": "opening",
     "close": "opening",

@@ -6,24 +6,17 @@ import pytest
 import zstandard
 
 from limpet.core import codec
-from limpet.core.codec import NO_SEAL, WHOLE, ZSTD, Packed, encode, unpack
+from limpet.core.codec import WHOLE, ZSTD, Packed, encode
 from limpet.errors import Corrupt
 
 
-def pack(encoded: bytes, *, seal: codec.Seal = NO_SEAL, address: bytes = b"") -> Packed:
-    return codec.address_body(*codec.squeeze(encoded, seal=seal), address=address)
+def pack(encoded: bytes, *, address: bytes = b"") -> Packed:
+    return codec.address_body(*codec.squeeze(encoded), address=address)
 
 
-class XorSeal:
-    def __init__(self) -> None:
-        self.sealed: list[bytes] = []
-
-    def seal(self, body: bytes) -> bytes:
-        self.sealed.append(body)
-        return self.unseal(body)
-
-    def unseal(self, body: bytes) -> bytes:
-        return bytes(byte ^ 0x5A for byte in body)
+def unpack(packed: Packed, *, address: bytes = b"") -> bytes:
+    codec.check_body(packed, address)
+    return codec.unsqueeze(packed.encoding, packed.body)
 
 
 SHORT = b'{"a":1}'
@@ -49,9 +42,8 @@ def test_only_what_gains_is_compressed() -> None:
 
 
 @pytest.mark.parametrize("encoded", [b"", SHORT, BYTES, LONG])
-@pytest.mark.parametrize("seal", [codec.NO_SEAL, XorSeal()], ids=["open", "sealed"])
-def test_every_flipped_bit_is_corrupt(encoded: bytes, seal: codec.Seal) -> None:
-    packed = pack(encoded, seal=seal)
+def test_every_flipped_bit_is_corrupt(encoded: bytes) -> None:
+    packed = pack(encoded)
     damaged = [packed._replace(encoding=packed.encoding ^ (1 << bit)) for bit in range(8)]
     damaged += [packed._replace(checksum=packed.checksum ^ (1 << bit)) for bit in range(63)]
     for bit in range(8 * len(packed.body)):
@@ -60,7 +52,7 @@ def test_every_flipped_bit_is_corrupt(encoded: bytes, seal: codec.Seal) -> None:
         damaged.append(packed._replace(body=bytes(body)))
     for each in damaged:
         with pytest.raises(Corrupt):
-            unpack(each, seal=seal)
+            unpack(each)
 
 
 @pytest.mark.parametrize("encoded", [SHORT, BYTES, LONG])
@@ -85,18 +77,6 @@ def test_an_unknown_encoding_is_corrupt(encoding: int) -> None:
 def test_what_does_not_decompress_is_corrupt(body: bytes) -> None:
     with pytest.raises(Corrupt):
         unpack(Packed(ZSTD, body, codec.checksum_of(bytes((ZSTD,)), body)))
-
-
-@pytest.mark.parametrize(("encoded", "encoding"), [(SHORT, WHOLE), (LONG, ZSTD)])
-def test_the_seal_sits_below_compression(encoded: bytes, encoding: int) -> None:
-    seal = XorSeal()
-    packed = pack(encoded, seal=seal)
-    assert packed.encoding == encoding
-    (sealed,) = seal.sealed
-    assert packed.body == seal.unseal(sealed)
-    assert packed.body != sealed
-    assert (zstandard.decompress(sealed) if encoding == ZSTD else sealed) == encoded
-    assert unpack(packed, seal=seal) == encoded
 
 
 def test_a_checksum_covers_the_parts_joined() -> None:

@@ -123,7 +123,9 @@ CASES = {
 
 def test_every_code_is_a_case() -> None:
     named = {code for case in CASES.values() for code in case.found}
-    assert named == SEVERITIES.keys() - ONLY_OF_FILES
+    assert named == SEVERITIES.keys() - ONLY_OF_FILES - {
+        "keys_wrong"
+    }  # tests/encryption/test_sql_keys.py
 
 
 class TestRepair(Repairs):

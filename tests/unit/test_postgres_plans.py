@@ -113,6 +113,10 @@ VALUES: dict[str, Any] = {
         f"check.walk_{each}": {"start": SEQ, "limit": PAGE}
         for each in ("snapshots", "bodies", "labels", "notes")
     },
+    **{
+        f"beginnings_of_{each}": {"start": start, "limit": PAGE}
+        for each, start in {"snapshots": SEQ, "bodies": SEQ, "notes": 9, "scopes": 9}.items()
+    },
     "check.has_scope": (SHORT,), "check.owned": {"pk": SHORT}, "check.scope": (LONG,),
     "check.session": (SHORT,), "check.snapshot": (SEQ,), "check.address_of_snapshot": (SEQ,),
     "check.address_of_scope": (SHORT,), "check.body": (SEQ,), "check.count_above": (SEQ,),

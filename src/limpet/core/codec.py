@@ -26,7 +26,7 @@ from functools import partial
 from itertools import islice, starmap
 from math import isfinite
 from operator import length_hint
-from typing import Any, NamedTuple, NoReturn, Protocol, TypeAlias, TypeVar
+from typing import Any, NamedTuple, NoReturn, TypeAlias, TypeVar
 
 import orjson
 import xxhash
@@ -443,26 +443,6 @@ class _Walk:
             raise _too_large(self._what, self._bytes_max)
 
 
-class Seal(Protocol):
-    """Encryption at rest: below compression and deltas, which sealed bytes would defeat."""
-
-    def seal(self, body: bytes) -> bytes: ...
-
-    def unseal(self, body: bytes) -> bytes:
-        """Return what `seal` was given, or raise Corrupt."""
-        ...
-
-
-class NoSeal:
-    def seal(self, body: bytes) -> bytes:
-        return body
-
-    def unseal(self, body: bytes) -> bytes:
-        return body
-
-
-NO_SEAL = NoSeal()
-
 WHOLE = 0  # the encoding itself
 DELTA = 2  # a delta against its base
 SEALED = 4  # a delta against its base, followed by the base of that
@@ -539,10 +519,8 @@ def decompress(
     raise Corrupt(f"a {what} is too large, or does not say its size. bytes=`{len(frame)}`")
 
 
-def squeeze(
-    payload: bytes, form: int = WHOLE, *, pack: bool = False, seal: Seal = NO_SEAL
-) -> tuple[int, bytes]:
-    """Return the encoding and the bytes of a payload: compressed if that is shorter, then sealed.
+def squeeze(payload: bytes, form: int = WHOLE, *, pack: bool = False) -> tuple[int, bytes]:
+    """Return the encoding and the bytes of a payload: compressed if that is shorter.
 
     The payload is an encoded state or a delta as bytes; `pack` compresses it more thoroughly.
     """
@@ -552,7 +530,7 @@ def squeeze(
         frame = compress(payload, level)
         if len(frame) < len(payload):
             encoding, body = form + ZSTD, frame
-    return encoding, seal.seal(body)
+    return encoding, body
 
 
 def form_of(encoding: int) -> int:
@@ -573,21 +551,8 @@ def check_body(packed: Packed, address: bytes) -> None:
         raise Corrupt(f"a body fails its checksum. bytes=`{len(body)}`")
 
 
-def unpack(
-    packed: Packed,
-    *,
-    seal: Seal = NO_SEAL,
-    address: bytes = b"",
-    unzip: zstandard.ZstdDecompressor | None = None,
-) -> bytes:
-    """Return the payload. To unpack many bodies, pass one decompressor for all of them.
-
-    Raises:
-        Corrupt: these are not the bytes stored at the address, or their encoding is unknown.
-    """
-    check_body(packed, address)
-    encoding, body, _ = packed
-    body = seal.unseal(body)
+def unsqueeze(encoding: int, body: bytes, unzip: zstandard.ZstdDecompressor | None = None) -> bytes:
+    """Return the payload, or raise Corrupt. To do it for many, pass one decompressor for all."""
     if not encoding & ZSTD:
         return body
     return decompress(body, what="body", unzip=unzip)

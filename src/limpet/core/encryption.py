@@ -74,7 +74,7 @@ class Cipher(Protocol):
         ...
 
     def sum(self, data: bytes) -> int:
-        """Return a signed checksum of 64 bits that only a holder of the key can compute."""
+        """Return a checksum of 32 bits that only a holder of the key can compute."""
         ...
 
     def has_sum(self, data: bytes, found: int) -> bool: ...
@@ -121,10 +121,10 @@ class _Plain:
         return [(name, value)]
 
     def sum(self, data: bytes) -> int:
-        return checksum_of(data)
+        return checksum_of(data) % 2**32
 
     def has_sum(self, data: bytes, found: int) -> bool:
-        return checksum_of(data) == found
+        return self.sum(data) == found
 
 
 PLAIN = _Plain()
@@ -279,8 +279,6 @@ class _SessionCipher:
     def has_sum(self, data: bytes, found: int) -> bool:
         if any(_sum(key, data) == found for key in self._sum_keys.values()):
             return True
-        if self._keys.allow_plaintext and checksum_of(data) == found:
-            return True
         fresh = self._fresh()
         return fresh is not None and fresh.has_sum(data, found)
 
@@ -301,8 +299,7 @@ def _hashed(key: _Key, name: str, value: str) -> tuple[str, str]:
 
 
 def _sum(key: bytes, data: bytes) -> int:
-    digest = hashlib.blake2b(data, key=key, digest_size=8).digest()
-    return int.from_bytes(digest, signed=True)
+    return int.from_bytes(hashlib.blake2b(data, key=key, digest_size=4).digest())
 
 
 def is_encrypted(stored: bytes) -> bool:

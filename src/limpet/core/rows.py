@@ -9,6 +9,7 @@ import orjson
 
 from limpet.core import ids, times
 from limpet.core.codec import checksum_of, decode
+from limpet.core.encryption import PLAIN, Cipher, WrongKeys, is_encrypted
 from limpet.errors import Corrupt
 from limpet.model import ScopeKey, SnapshotInfo, SnapshotRef
 
@@ -49,9 +50,13 @@ def verify_row(row: Row, owner: int, checksum: int) -> Row:
 
 def row_checksum(row: Row, owner: int) -> int:
     """Return the checksum over the row and the key of the scope that owns it."""
-    facts = orjson.dumps(
+    return checksum_of(_facts(row, owner), row.labels, row.metadata)
+
+
+def _facts(row: Row, *owner: int | str) -> bytes:
+    return orjson.dumps(
         (
-            owner,
+            *owner,
             row.seq,
             row.id,
             row.rev,
@@ -67,16 +72,55 @@ def row_checksum(row: Row, owner: int) -> int:
             len(row.labels),
         )
     )
-    return checksum_of(facts, row.labels, row.metadata)
 
 
-def scope_checksum(key: ScopeKey, columns: tuple[Any, ...]) -> int:
+# An encrypted row has its status, labels and metadata in the column of the metadata, bound to the
+# other columns and to its scope. A hash with a key stands for the status.
+
+
+def encrypted(row: Row, scope: ScopeKey, cipher: Cipher) -> Row:
+    """Return a row as it is stored."""
+    if cipher is PLAIN:
+        return row
+    status = row.status.encode()
+    data = b"%d:%d:%b%b%b" % (len(status), len(row.labels), status, row.labels, row.metadata)
+    stored = row._replace(status=stored_status(row.status, cipher), labels=EMPTY)
+    return stored._replace(metadata=cipher.encrypt(data, _about(stored, scope)))
+
+
+def decrypted(row: Row, scope: ScopeKey, cipher: Cipher) -> Row:
+    """Return a row that was read and verified, or raise Corrupt."""
+    if not is_encrypted(row.metadata):
+        cipher.decrypt(row.metadata, b"")  # raises if it has to be encrypted
+        return row
+    data = cipher.decrypt(row.metadata, _about(row, scope))
+    status_bytes, labels_bytes, rest = data.split(b":", 2)
+    start, end = int(status_bytes), int(status_bytes) + int(labels_bytes)
+    return row._replace(status=rest[:start].decode(), labels=rest[start:end], metadata=rest[end:])
+
+
+def stored_status(status: str, cipher: Cipher) -> str:
+    return cipher.label("", status)[1] if status and cipher is not PLAIN else status
+
+
+def _about(row: Row, scope: ScopeKey) -> bytes:
+    return b"row %b%b" % (_facts(row, *scope), row.labels)
+
+
+def scope_checksum(key: ScopeKey, columns: tuple[Any, ...], cipher: Cipher = PLAIN) -> int:
     """Return the checksum over the row of a scope: its name, and the columns that decide an answer.
 
     These are pk, head_seq, tip_seq, next_seq, floor, fence, lease_owner, lease_until and family.
-    With the name of its session, a row that is found under another name fails too.
+    With the name of its session, a row that is found under another name fails too. With keys the
+    lower half is a checksum with the key; the upper half finds damage without one.
     """
-    return checksum_of(orjson.dumps((*key, *columns)))
+    text = orjson.dumps((*key, *columns))
+    return checksum_of(text) if cipher is PLAIN else _keyed(text) << 32 | cipher.sum(text)
+
+
+def _keyed(text: bytes) -> int:
+    """Return the upper half of a checksum with a key, as a signed number."""
+    return checksum_of(b"keyed ", text) >> 32
 
 
 def session_checksum(session_id: str, pk: int) -> int:
@@ -86,9 +130,32 @@ def session_checksum(session_id: str, pk: int) -> int:
 def is_scope_sound(key: ScopeKey, columns: tuple[Any, ...], checksum: int | None) -> bool:
     """Return whether a row of a scope has the checksum that it should have, or an old row none."""
     try:
-        return checksum is None or scope_checksum(key, columns) == checksum
+        if checksum is None or scope_checksum(key, columns) == checksum:
+            return True
+        return _keyed(orjson.dumps((*key, *columns))) == checksum >> 32
     except TypeError:
         return False  # text that is not UTF-8
+
+
+_NEW_SCOPE = (None, None, 1, "", None, None, None, None)  # without its pk
+
+
+def authenticate_scope(
+    key: ScopeKey, columns: tuple[Any, ...], checksum: int | None, cipher: Cipher
+) -> None:
+    """Raise WrongKeys unless a sound row of a scope was written with the keys of its session."""
+    if checksum is None and columns[1:] == _NEW_SCOPE:
+        return  # it gets its checksum in the transaction that made it
+    text = orjson.dumps((*key, *columns))
+    if checksum is None or checksum_of(text) == checksum:
+        cipher.decrypt(b"", b"")  # raises if it has to be encrypted
+    elif cipher is PLAIN:
+        raise WrongKeys(f"this is encrypted: open the store with keys=. pk=`{columns[0]}`")
+    elif not cipher.has_sum(text, checksum % 2**32):
+        raise WrongKeys(
+            "the row of a scope was changed, or written with a key that is not given. "
+            f"pk=`{columns[0]}`"
+        )
 
 
 def is_session_sound(session_id: str, pk: int, checksum: int | None) -> bool:

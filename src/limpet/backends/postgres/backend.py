@@ -32,7 +32,7 @@ from limpet.backends.sql.tables import (
     Tables,
     check_scope,
     note_of_scope,
-    verified,
+    read_row,
 )
 from limpet.core import commits
 from limpet.core.deltas.chain import ChainState
@@ -85,7 +85,7 @@ class PostgresBackend(SqlBackend):
         self._poll_s = poll_s
         self._clock = clock
         self._schema = schema
-        self._server = PostgresServer(conninfo, settings, clock, draw)
+        self._server = PostgresServer(conninfo, settings, clock, draw, ciphers)
         try:
             with self._server.connect() as conn:
                 make_ready(conn, schema, setup=setup, advisory_locks=advisory_locks, clock=clock)
@@ -124,7 +124,7 @@ class PostgresBackend(SqlBackend):
 
     def _remember_stamps(self, scope: ScopeKey, before: ScopeRow, left: ScopeRow) -> None:
         """Remember a change of our own, so that the next save of this process is one statement."""
-        known = self._known_scopes.get(scope)
+        known = self._known(scope)
         found = (before.stamps, before.checksum)
         if known is not None and (known.scope.stamps, known.scope.checksum) == found:
             moved = known.scope._replace(
@@ -152,7 +152,7 @@ class PostgresBackend(SqlBackend):
         return self._server.queued(commit.scope, partial(self._commit, commit))
 
     def _commit(self, commit: Commit) -> SnapshotInfo:
-        known = self._known_scopes.get(commit.scope)
+        known = self._known(commit.scope)
         prepared = self._prepare(commit, known)
         one = None if known is None else as_one_statement(known, commit, prepared)
         if one is None:
@@ -183,7 +183,8 @@ class PostgresBackend(SqlBackend):
             # Among several writers one statement would mostly be in vain: it is for one alone.
             found = tables.found
             alone = known is None or found is None or found.stamps == known.scope.stamps
-            return _Saved(row, body, known_scope(tables.moved, body, alone=alone))
+            left = known_scope(tables.moved, body, tables.bodies.added, alone=alone)
+            return _Saved(row, body, left)
 
         return self._server.write(write, lost)
 
@@ -198,7 +199,7 @@ class PostgresBackend(SqlBackend):
             return tables.remove_note(found, on or "", name) if found and is_there else 0
 
         def remove_in_one() -> int:
-            known = self._known_scopes.get(scope)
+            known = self._known(scope)
             if known is None:
                 return self._write_note(scope, remove)
             stamp, before = self._server.draw_stamp(), known.scope.stamps
@@ -244,7 +245,7 @@ class PostgresBackend(SqlBackend):
         if len(ids) == 1:
             name, asked = "read_snapshot", {**scope._asdict(), "id": ids[0]}
         rows = self._query(lambda tables: tables.transaction.all(name, asked))
-        read = ReadSnapshots(scope, rows)
+        read = ReadSnapshots(rows, scope, self._ciphers.of(scope.session_id))
         tops = [read.head()] if ids == [None] else [read.named(each or "") for each in ids]
         found: list[Found] = []
         for top in tops:
@@ -262,8 +263,9 @@ class PostgresBackend(SqlBackend):
         found = self._query(lambda tables: tables.transaction.one("snapshot_info", asked))
         if found is None:
             return None
-        check_scope(scope, found[SNAPSHOT_COLUMNS + len(scope) :])
-        return info_of(scope, verified(found))
+        cipher = self._ciphers.of(scope.session_id)
+        check_scope(scope, found[SNAPSHOT_COLUMNS + len(scope) :], cipher)
+        return info_of(scope, read_row(found, scope, cipher))
 
     def list_notes(
         self,
@@ -276,17 +278,18 @@ class PostgresBackend(SqlBackend):
     ) -> list[Note]:
         asked = scope._asdict()
         on_ids = [each or "" for each in on]
+        cipher = self._ciphers.of(scope.session_id)
 
         def named(tables: Tables) -> list[Note]:
             each_of = [{**asked, "on": each, "name": name} for each in on_ids]
             rows = (tables.transaction.one("note_in_scope", each) for each in each_of)
-            found = [note_of_scope(scope, row) for row in rows if row is not None]
+            found = [note_of_scope(scope, row, cipher) for row in rows if row is not None]
             return [note_of(row) for row in found[:limit]]
 
         def listed(tables: Tables) -> list[Note]:
             def take(columns: tuple[Any, ...]) -> Note | None:
-                check_scope(scope, columns[NOTE_COLUMNS:])
-                return good_note(columns)
+                check_scope(scope, columns[NOTE_COLUMNS:], cipher)
+                return good_note(scope, cipher, columns)
 
             page: list[Note] = []
             behind = after
@@ -314,7 +317,8 @@ class PostgresBackend(SqlBackend):
 
     def check(self, after: str, *, repair: bool, limit: int) -> tuple[list[Finding], str | None]:
         def look(tables: PostgresTables) -> tuple[list[Finding], str | None]:
-            return check_some(tables.transaction, self._schema, after, repair=repair, limit=limit)
+            place = (tables.transaction, self._ciphers, self._schema, after)
+            return check_some(*place, repair=repair, limit=limit)
 
         return (self._server.write if repair else self._server.read)(look)
 

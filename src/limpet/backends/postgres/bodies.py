@@ -4,6 +4,7 @@ Such rows were read under the lock of the scope, and are used only for the query
 """
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any
 
 from limpet.backends.postgres.transaction import Cursor, PostgresTransaction
@@ -12,9 +13,10 @@ from limpet.backends.sql.tables import (
     SCOPE_SUM_COLUMNS,
     SNAPSHOT_COLUMNS,
     check_scope,
-    verified,
+    read_row,
 )
 from limpet.core.deltas.chain import BodyRow, Chains, ChainState
+from limpet.core.encryption import Cipher
 from limpet.core.rows import Row
 from limpet.errors import Corrupt
 from limpet.model import ScopeKey
@@ -140,13 +142,14 @@ class ReadSnapshots:
     A row of it has a snapshot, the summed columns of its scope, and a body; or a body alone.
     """
 
-    def __init__(self, scope: ScopeKey, rows: Sequence[tuple[Any, ...]]) -> None:
+    def __init__(self, rows: Sequence[tuple[Any, ...]], key: ScopeKey, cipher: Cipher) -> None:
+        self._read = partial(read_row, key=key, cipher=cipher)
         self._tops = [row for row in rows if row[_SCOPE_PK] is not None]
         if self._tops:
-            check_scope(scope, self._tops[0][_SCOPE_PK:_BODY])
+            check_scope(key, self._tops[0][_SCOPE_PK:_BODY], cipher)
         bodies = (row[_BODY:] for row in rows)
         self._bodies = {body[0]: typed(body) for body in bodies if body[0] is not None}
-        self._chains = Chains()
+        self._chains = Chains(cipher)
         self.head_seq: int | None = self._tops[0][_HEAD_SEQ] if self._tops else None
 
     def head(self) -> Row | None:
@@ -154,11 +157,11 @@ class ReadSnapshots:
             return None
         if self._tops[0][0] is None:
             raise Corrupt(f"the head of a scope is missing. seq=`{self.head_seq}`")
-        return verified(self._tops[0])
+        return self._read(self._tops[0])
 
     def named(self, snapshot_id: str) -> Row | None:
         found = next((row for row in self._tops if row[1] == snapshot_id), None)
-        return None if found is None else verified(found)
+        return None if found is None else self._read(found)
 
     def body(self, row: Row) -> bytes:
         chain: list[BodyRow] = []

@@ -7,6 +7,7 @@ from limpet.backends.postgres.schema import MIGRATIONS
 from limpet.backends.sql.check import CheckPosition, RowAccess, walk_some
 from limpet.backends.sql.check_rows import finding
 from limpet.backends.sql.transaction import Transaction
+from limpet.core.encryption import Ciphers
 from limpet.model import Finding
 
 _TABLE = re.compile(r"^CREATE (?:TABLE|VIEW) limpet\.(\w+)", re.MULTILINE)
@@ -14,7 +15,13 @@ _INDEX = re.compile(r"^CREATE (?:UNIQUE )?INDEX (\w+) ON", re.MULTILINE)
 
 
 def check_some(
-    transaction: Transaction, schema: str, after: str, *, repair: bool, limit: int
+    transaction: Transaction,
+    ciphers: Ciphers,
+    schema: str,
+    after: str,
+    *,
+    repair: bool,
+    limit: int,
 ) -> tuple[list[Finding], str | None]:
     """Inspect a part of the store, from a position on; return findings and where to go on.
 
@@ -30,7 +37,7 @@ def check_some(
     if repair:
         transaction.do("lock_everybody_out")
     findings, following = walk_some(
-        transaction, CheckPosition.parse(after), repair=repair, limit=max(1, limit)
+        transaction, ciphers, CheckPosition.parse(after), repair=repair, limit=max(1, limit)
     )
     return findings, None if following is None else str(following)
 

@@ -40,6 +40,7 @@ from limpet.backends.support import logs
 from limpet.backends.support.backoff import Backoff
 from limpet.backends.support.forks import abandon, opening_a_socket, renew_after_fork
 from limpet.backends.support.queue import ThreadQueue
+from limpet.core.encryption import NO_KEYS, Ciphers
 from limpet.errors import InvalidInput, Unavailable
 from limpet.model import ScopeKey
 from limpet.protocol import Clock, Stamp
@@ -89,9 +90,15 @@ class PostgresServer:
     """
 
     def __init__(
-        self, conninfo: str, settings: Settings, clock: Clock, draw: Callable[[], Stamp]
+        self,
+        conninfo: str,
+        settings: Settings,
+        clock: Clock,
+        draw: Callable[[], Stamp],
+        ciphers: Ciphers = NO_KEYS,
     ) -> None:
         self._settings = settings
+        self._ciphers = ciphers
         self._clock = clock
         self._draw = draw
         self._conninfo = _complete(conninfo)
@@ -177,14 +184,16 @@ class PostgresServer:
 
     def query(self, action: Callable[[PostgresTables], T]) -> T:
         """Run statements without a transaction: each has a snapshot of its own."""
-        return self._until_answered(lambda conn, _: action(PostgresTables(self._transaction(conn))))
+        return self._until_answered(
+            lambda conn, _: action(PostgresTables(self._transaction(conn), self._ciphers))
+        )
 
     def read(self, action: Callable[[PostgresTables], T]) -> T:
         """Run statements in one read-only transaction, which all see the same snapshot."""
 
         def attempt(conn: Connection, _: int) -> T:
             transaction = self._transaction(conn, _READ)
-            result = action(PostgresTables(transaction))
+            result = action(PostgresTables(transaction, self._ciphers))
             transaction.commit()
             return result
 
@@ -202,6 +211,7 @@ class PostgresServer:
             transaction = self._transaction(conn, *self._begin)
             tables = PostgresTables(
                 transaction,
+                self._ciphers,
                 with_fork_group=with_fork_group,
                 attempt=number,
                 stamp=self.draw_stamp(),

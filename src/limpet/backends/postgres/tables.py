@@ -7,6 +7,7 @@ shared by all writers.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple, TypeVar
 
 from limpet.backends.postgres.bodies import PostgresBodies
@@ -24,14 +25,15 @@ from limpet.backends.sql.tables import (
     ScopeRow,
     Tables,
     moved_values,
+    read_note,
+    read_row,
     scope_row,
     sum_session,
-    verified,
-    verified_note,
     with_id,
 )
 from limpet.core import ids
 from limpet.core.deltas.chain import ChainState
+from limpet.core.encryption import NO_KEYS, Ciphers
 from limpet.core.leases import LeaseRow
 from limpet.core.notes import NoteRow
 from limpet.core.rows import Row
@@ -69,13 +71,14 @@ class PostgresTables(Tables):
     def __init__(
         self,
         transaction: PostgresTransaction,
+        ciphers: Ciphers = NO_KEYS,
         *,
         with_fork_group: bool = False,
         attempt: int = 0,
         stamp: bytes = b"",
     ) -> None:
         self._bodies = PostgresBodies(transaction)
-        super().__init__(transaction, self._bodies)
+        super().__init__(transaction, ciphers, self._bodies)
         self._with_fork_group = with_fork_group
         self._attempt = attempt
         self._stamp = stamp
@@ -117,7 +120,8 @@ class PostgresTables(Tables):
         if scope is None:
             return None, [None] * len(places)
         found = [each.fetchone() for each in answers]
-        return scope, [None if each is None else verified_note(each) for each in found]
+        read = partial(read_note, key=key, cipher=scope.cipher)
+        return scope, [None if each is None else read(each) for each in found]
 
     def scope_and_has_note(self, key: ScopeKey, on: str, name: str) -> tuple[ScopeRow | None, bool]:
         """Return such a scope, and whether it has a note, which need not be intact."""
@@ -155,6 +159,7 @@ class PostgresTables(Tables):
 
     def scope_to_commit(self, commit: Commit) -> ScopeRow | None:
         self.use_nonce_of(commit)
+        cipher = self.use_cipher(commit.scope.session_id)
         key = commit.scope._asdict()
         while True:
             group = self._locked_fork_group(commit.scope) if self._with_fork_group else None
@@ -168,7 +173,7 @@ class PostgresTables(Tables):
                 self._existing = self.transaction.later("snapshot_info", {**key, "id": commit.id})
             found = self.transaction.one("scope_to_commit", key)
             self._sum_session(session, commit.scope.session_id)
-            scope = None if found is None else scope_row(commit.scope, found)
+            scope = None if found is None else scope_row(commit.scope, found, cipher)
             if scope is None:
                 break
             is_same = not self._with_fork_group or (group is not None and group.pk == scope.pk)
@@ -225,11 +230,14 @@ class PostgresTables(Tables):
     def source(self, ref: SnapshotRef) -> tuple[ScopeRow | None, Row | None]:
         asked, self._source = self._source, None
         found = None if asked is None else asked.scope.fetchone()
-        scope = None if found is None else scope_row(ref.scope, found)
+        cipher = self.ciphers.of(ref.scope.session_id)
+        scope = None if found is None else scope_row(ref.scope, found, cipher)
         if asked is None or scope is None or asked.locked.fetchone() != (scope.pk,):
             return super().source(ref)  # another writer may have added it meanwhile
         columns = asked.snapshot.fetchone()
-        return scope, None if columns is None else with_id(ref.id, verified(columns))
+        if columns is None:
+            return scope, None
+        return scope, with_id(ref.id, read_row(columns, ref.scope, cipher))
 
     def is_taken(self, scope: ScopeRow) -> bool:
         return not self._is_added and super().is_taken(scope)
@@ -275,7 +283,7 @@ class PostgresTables(Tables):
             raise RetryTransaction  # the session that was there is being deleted
         self._sum_session(session, key.session_id)
         pk, now = found
-        return ScopeRow(key, pk, now=now)
+        return ScopeRow(key, pk, now=now, cipher=self.use_cipher(key.session_id))
 
     def move_scope(self, scope: ScopeRow) -> None:
         scope = scope._replace(stamps=self.stamped(scope)).summed()
@@ -353,4 +361,4 @@ class PostgresTables(Tables):
 
     def existing(self, scope: ScopeRow, snapshot_id: str) -> Row | None:
         found = None if self._existing is None else self._existing.fetchone()
-        return None if found is None else verified(found)
+        return None if found is None else read_row(found, scope.key, scope.cipher)

@@ -8,7 +8,6 @@ from __future__ import annotations  # those of inner functions are not evaluated
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import pairwise
 from operator import methodcaller
 from typing import Any, TypeVar
 
@@ -18,24 +17,31 @@ from limpet.backends.sql.check_rows import damage_of, unlisted_scopes
 from limpet.backends.sql.commit import LastBody, PreparedDelta, cache_cost, replace_all
 from limpet.backends.sql.continuing import KNOWN_SCOPES_BYTES_MAX, Continued, KnownScope
 from limpet.backends.sql.folding import FoldedUpTo, fold_some, unfolded_scopes
-from limpet.backends.sql.listed import age_of, head_of, name_of, ref_of, scope_info_of, session_of
+from limpet.backends.sql.listed import (
+    age_of,
+    check_order,
+    head_of,
+    matches,
+    name_of,
+    ref_of,
+    scope_info_of,
+    session_of,
+)
 from limpet.backends.sql.notes import change_notes, good_note, reader_of
+from limpet.backends.sql.rekey import encrypt_again, outdated
 from limpet.backends.sql.stats import stats_of
 from limpet.backends.sql.tables import (
-    SNAPSHOT_COLUMNS,
     ScopeRow,
     Tables,
     is_text,
-    listed_scope,
     note_of_scope,
-    verified,
 )
 from limpet.backends.support.recent import Recent
 from limpet.core import commits
 from limpet.core.deltas.chain import is_whole_at_first
 from limpet.core.deltas.delta import diff
 from limpet.core.encryption import Ciphers
-from limpet.core.ids import SEQ_MAX, prefix_end, revision, seq_of
+from limpet.core.ids import prefix_end, revision
 from limpet.core.leases import claimed, renewed
 from limpet.core.notes import (
     NoteRow,
@@ -43,7 +49,7 @@ from limpet.core.notes import (
     note_of,
 )
 from limpet.core.rows import Row, info_of
-from limpet.errors import Corrupt
+from limpet.errors import Corrupt, InvalidInput
 from limpet.model import (
     ANY,
     Expect,
@@ -146,6 +152,12 @@ class SqlBackend:
                 self._cache.put(commit.scope, last.after(row.nonce, plan.step))
         return info_of(commit.scope, row)
 
+    def _known(self, scope: ScopeKey) -> KnownScope | None:
+        """Return what is known of a scope that this process changed last, with the same keys."""
+        known = self._known_scopes.get(scope)
+        is_same = known and known.scope.cipher is self._ciphers.of(scope.session_id)
+        return known if is_same else None
+
     def _forget(self, is_gone: Callable[[ScopeKey], bool] = lambda scope: True) -> None:
         self._cache.drop(is_gone)
         self._known_scopes.drop(is_gone)
@@ -195,7 +207,7 @@ class SqlBackend:
     # Listing
 
     def list_snapshots(self, query: Query, *, limit: int) -> list[SnapshotInfo]:
-        return self._query(lambda tables: _matches(tables, query, limit))
+        return self._query(lambda tables: matches(tables, query, limit))
 
     def list_ids(self, scope: ScopeKey, *, after: str, limit: int) -> list[str]:
         return self._query(lambda tables: _names(tables, "list_ids", scope, after, limit))
@@ -211,7 +223,7 @@ class SqlBackend:
         found = self._query(
             lambda tables: tables.transaction.page("list_sessions", values, session_of, limit)
         )
-        _check_order([after, *found], "sessions")
+        check_order([after, *found], "sessions")
         return found
 
     def list_newest(self, *, prefix: str, after: SessionAge | None, limit: int) -> list[SessionAge]:
@@ -245,11 +257,12 @@ class SqlBackend:
             "after_kind": start.kind,
             "after_scope": start.scope_id,
         }
+        take = partial(scope_info_of, self._ciphers)
         found = self._query(
-            lambda tables: tables.transaction.page("list_scopes", values, scope_info_of, limit)
+            lambda tables: tables.transaction.page("list_scopes", values, take, limit)
         )
         keys = (each.key for each in found)
-        _check_order([(key.session_id, key.kind, key.scope_id) for key in keys], "scopes")
+        check_order([(key.session_id, key.kind, key.scope_id) for key in keys], "scopes")
         return found
 
     # Deleting
@@ -325,8 +338,9 @@ class SqlBackend:
 
     def list_largest_heads(self, session_id: str, *, limit: int) -> list[SnapshotInfo]:
         values = {"session_id": session_id, "limit": limit}
+        take = partial(head_of, self._ciphers)
         return self._query(
-            lambda tables: tables.transaction.page("largest_heads", values, head_of, limit)
+            lambda tables: tables.transaction.page("largest_heads", values, take, limit)
         )
 
     def read_stats(self, session_id: str | None, *, limit: int) -> Stats:
@@ -345,7 +359,10 @@ class SqlBackend:
         return self._give_back()
 
     def rekey(self, after: str, *, limit: int) -> tuple[int, str | None]:
-        raise NotImplementedError
+        if not self._ciphers.encrypts:
+            raise InvalidInput("the store was opened without keys: give keys= or keys_file=")
+        found, following = self._query(partial(outdated, after=after, limit=limit))
+        return sum(self._write(partial(encrypt_again, what=each)) for each in found), following
 
     # Notes
 
@@ -367,12 +384,13 @@ class SqlBackend:
                 return [note_of(row) for row in asked if row is not None][:limit]
             page: list[Note] = []
             behind = after
+            take = partial(good_note, scope, owner.cipher)
             for each in on:
                 at = {"pk": owner.pk, "on": each or "", "after": behind}
-                found = tables.transaction.page("list_notes", at, good_note, limit - len(page))
+                found = tables.transaction.page("list_notes", at, take, limit - len(page))
                 if any(note.snapshot_id != each for note in found):
                     raise Corrupt("the index of notes leads to others: run `limpet check`")
-                _check_order([behind, *(note.name for note in found)], "notes")
+                check_order([behind, *(note.name for note in found)], "notes")
                 page += found
                 if len(page) >= limit:
                     break
@@ -383,26 +401,29 @@ class SqlBackend:
 
     def read_notes(self, scope: ScopeKey, names: Sequence[str]) -> list[FoundNote]:
         session_id, scope_id, kind = scope
+        cipher = self._ciphers.of(session_id)
         asked = {"session_id": session_id, "scope_id": scope_id, "kind": kind, "on": ""}
         if len(names) == 1:
             one = {**asked, "name": names[0]}
             row = self._first_row("note_in_scope", one)
-            return [] if row is None else [found_note(scope, note_of_scope(scope, row))]
+            return [] if row is None else [found_note(scope, note_of_scope(scope, row, cipher))]
 
         def read(tables: Tables) -> list[Any]:
             several = tables.transaction.many(names)
             return tables.transaction.all("notes_in_scope", {**asked, "names": several})
 
         found = {row[1]: row for row in self._one_by_one(read)}
-        rows = [note_of_scope(scope, found[name]) for name in names if name in found]
+        rows = [note_of_scope(scope, found[name], cipher) for name in names if name in found]
         return [found_note(scope, row) for row in rows]
 
     def find_notes(self, query: NoteQuery, *, limit: int) -> list[FoundNote]:
         below = f"{query.under}/" if query.under else ""
         scope_id, kind, under, _, values = query
         asked = {"scope_id": scope_id, "kind": kind, "under": under, "values": values}
-        asked |= {"low": below, "high": prefix_end(below), **self._bound(query)}
-        take = reader_of(query)
+        # What is encrypted is not for the statement to test.
+        bound = self._bound(query._replace(where=None) if self._ciphers.encrypts else query)
+        asked |= {"low": below, "high": prefix_end(below), **bound}
+        take = reader_of(query, self._ciphers)
 
         def find(tables: Tables) -> list[FoundNote]:
             count = limit
@@ -515,59 +536,6 @@ class SqlBackend:
         return revisions
 
 
-def _matches(tables: Tables, query: Query, limit: int) -> list[SnapshotInfo]:
-    values: dict[str, Any] = {
-        "before": SEQ_MAX if query.after is None else query.after,
-        "status": query.status,
-        "id": query.id,
-        "leaves": query.leaves,
-        "labels": orjson.dumps(dict(query.labels)).decode(),
-        "low": query.prefix,
-        "high": prefix_end(query.prefix),
-    }
-    if query.scope is not None:
-        scope = tables.scope(query.scope)
-        if scope is None or not query.scope.session_id.startswith(query.prefix):
-            return []
-        name = "history_of_scope"
-        values |= {"pk": scope.pk, **query.scope._asdict()}
-    elif query.id is not None:
-        name = "find"
-    elif query.labels:
-        name = "history_by_label"
-        values["name"], values["value"] = query.labels[0]
-    else:
-        name = "history_of_sessions"
-
-    scopes: dict[Any, ScopeKey | None] = {}  # many rows are of the same
-
-    def take(columns: Any) -> SnapshotInfo | None:
-        owner = columns[SNAPSHOT_COLUMNS:]
-        if owner not in scopes:
-            scopes[owner] = query.scope or listed_scope(owner)
-        key = scopes[owner]
-        if key is None:
-            return None
-        try:
-            info = info_of(key, verified(columns))
-        except Corrupt:
-            return None  # left out of a listing; asking for it by id raises
-        # The table of labels is an index: the snapshot itself is the authority.
-        matches = all(info.labels.get(name) == value for name, value in query.labels)
-        return info if matches else None
-
-    found = tables.transaction.page(name, values, take, limit)
-    places = [seq_of(info.revision) for info in reversed(found)]
-    _check_order([*places, values["before"]], "snapshots")
-    return found
-
-
-def _check_order(keys: Sequence[Any], what: str) -> None:
-    """Raise Corrupt unless each key is greater than the last: a damaged index repeats some."""
-    if not all(one < following for one, following in pairwise(keys)):
-        raise Corrupt(f"the index of {what} leads to others: run `limpet check`")
-
-
 def _names(tables: Tables, name: str, scope: ScopeKey, after: str, limit: int) -> list[str]:
     found = tables.scope(scope)
     if found is None:
@@ -578,7 +546,7 @@ def _names(tables: Tables, name: str, scope: ScopeKey, after: str, limit: int) -
         return None if columns[0] == damaged else name_of(columns)
 
     names = tables.transaction.page(name, {"pk": found.pk, "after": after}, take, limit)
-    _check_order([after, *names], "ids")
+    check_order([after, *names], "ids")
     return names
 
 

@@ -26,6 +26,7 @@ from limpet.core.deltas.chain import (
 )
 from limpet.core.deltas.delta import Delta
 from limpet.core.deltas.splices import BASE, Inverse, Splices, flatten
+from limpet.core.encryption import PLAIN, Cipher
 from limpet.errors import Corrupt
 from limpet.protocol import AppendOffsets
 
@@ -51,6 +52,8 @@ class Bodies:
 
     def __init__(self, transaction: Transaction) -> None:
         self._transaction = transaction
+        self.cipher: Cipher = PLAIN  # of the session that the transaction is about
+        self.added: BodyRow | None = None  # the last state that was stored whole
 
     # Rows
 
@@ -105,12 +108,13 @@ class Bodies:
 
     # Reading
 
-    def read(self, seq: int, size: int | None = None) -> bytes:
-        return read_chain(self._rows(seq), size)[0]
+    def read(self, seq: int, size: int | None = None, cipher: Cipher | None = None) -> bytes:
+        """Return a state, of a known size if one is given; with `cipher` of another session."""
+        return read_chain(self._rows(seq), size, cipher or self.cipher)[0]
 
     def read_each(self, seqs: Iterable[int]) -> Iterator[bytes]:
         """Yield encoded states, in a transaction that only reads; raise Corrupt at a bad one."""
-        chains = Chains()
+        chains = Chains(self.cipher)
         for seq in seqs:
             row = self.row(seq)
             if row is not None and (row.base is None or row.base in chains):
@@ -127,7 +131,7 @@ class Bodies:
     def resume(self, seq: int, nonce: str) -> tuple[ChainState, bytes] | None:
         """Return a chain that begins at a body, and the body; None if it cannot be built on."""
         try:
-            body, sizes = read_chain(self._rows(seq))
+            body, sizes = read_chain(self._rows(seq), cipher=self.cipher)
         except Corrupt:
             return None  # reading it raises; a new state must not fail for it
         chain = chain_state_of(seq, nonce, len(body), sizes, None)
@@ -156,7 +160,7 @@ class Bodies:
             return self._whole(chain, new, step, squeezed)
         if squeezed is None:
             return self._pack(chain, new, step)
-        self._transaction.do("bodies.add", body_row(new.seq, chain.seq, squeezed))
+        self._transaction.do("bodies.add", body_row(new.seq, chain.seq, squeezed, self.cipher))
         return chain.after_delta(new.seq, new.nonce, new.size, payload_bytes, new.append_offsets)
 
     def _whole(
@@ -172,7 +176,8 @@ class Bodies:
                 raise Corrupt(f"the state to append to is missing. seq=`{new.seq}`")
             body = delta.apply(self.read(chain.seq), step)
         squeezed = codec.squeeze(body) if squeezed is None else squeezed
-        self.insert_rows([body_row(new.seq, None, squeezed)])
+        self.added = body_row(new.seq, None, squeezed, self.cipher)
+        self.insert_rows([self.added])
         if chain is not None and chain.rows:  # its group ends here, without a pack
             with suppress(Corrupt):
                 group = self._group(chain)
@@ -205,7 +210,7 @@ class Bodies:
         else:
             self.delete_rows(row.seq for row in members)
             self.insert_rows(sealed)
-        self.insert_rows([body_row(new.seq, chain.anchor, squeezed)])
+        self.insert_rows([body_row(new.seq, chain.anchor, squeezed, self.cipher)])
         return chain.after_pack(
             new.seq, new.nonce, new.size, (len(squeezed[1]), len(payload)), new.append_offsets
         )
@@ -217,7 +222,7 @@ class Bodies:
         whole = len(rows) == chain.rows and rows[0].base == chain.anchor
         if not whole or any(row.form != codec.DELTA for row in rows):
             raise Corrupt(f"a group of deltas is not whole. seq=`{chain.seq}`")
-        return [(row, delta.parse(payload_of(row))) for row in rows]
+        return [(row, delta.parse(payload_of(row, self.cipher))) for row in rows]
 
     def _check_below(self, anchor: int) -> None:
         """Raise Corrupt if what a pack would build on is damaged: no loss goes beyond a group."""
@@ -251,7 +256,8 @@ class Bodies:
 
         def seal(pairs: Iterable[tuple[BodyRow, Splices]]) -> list[BodyRow]:
             payloads = ((row.seq, delta.dump(inverse.delta_of(text))) for row, text in pairs)
-            return [body_row(seq, pack, codec.squeeze(p, codec.SEALED)) for seq, p in payloads]
+            squeezed = ((seq, codec.squeeze(p, codec.SEALED)) for seq, p in payloads)
+            return [body_row(seq, pack, each, self.cipher) for seq, each in squeezed]
 
         every = list(zip(members, texts, strict=False))
         some = every[:: max(1, len(every) // 3)]  # it gains little for a window, or counters
@@ -273,7 +279,8 @@ class Bodies:
             if row.seq in needed:
                 if len(steps) > 1:
                     payload = delta.dump(_composed(steps))
-                    rows.append(body_row(row.seq, base, codec.squeeze(payload, codec.DELTA)))
+                    squeezed = codec.squeeze(payload, codec.DELTA)
+                    rows.append(body_row(row.seq, base, squeezed, self.cipher))
                 base, steps = row.seq, []
         gone = {row.seq for row, _ in group} - needed
         self.delete_rows([*gone, *(row.seq for row in rows)])
@@ -283,7 +290,8 @@ class Bodies:
         """Store a body that is that of another snapshot of the session, without reading it."""
         payload = delta.dump(Delta([0, new.size, 0], b""))
         base = self._origin(source, payload)
-        self.insert_rows([body_row(new.seq, base, codec.squeeze(payload, codec.DELTA))])
+        squeezed = codec.squeeze(payload, codec.DELTA)
+        self.insert_rows([body_row(new.seq, base, squeezed, self.cipher)])
         if source_chain is None or source_chain.seq != source:
             return None
         below = source_chain
@@ -307,7 +315,7 @@ class Bodies:
         row = self._small(source)
         if row is None or row.base is None or row.encoding != codec.DELTA:
             return source
-        return row.base if payload_of(row) == payload else source
+        return row.base if payload_of(row, self.cipher) == payload else source
 
     def _small(self, seq: int, top: BodyRow | None = None) -> BodyRow | None:
         """Return a row to build on, None if it is large; raise Corrupt if it is damaged."""
@@ -337,7 +345,8 @@ class Bodies:
             lost = self._replace_base(new.seq, body)
             return (None if is_last or lost else chain), lost
         base, payload = found
-        row = shortest(new.seq, body, [] if base is None else [(base, payload)])
+        steps = [] if base is None else [(base, payload)]
+        row = shortest(new.seq, body, steps, self.cipher)
         self.delete_rows([new.seq])
         self.insert_rows([row])
         if row.base is None and base is not None:
@@ -365,7 +374,8 @@ class Bodies:
             return None, b""
         step = delta.diff(old, new)
         try:
-            return row.base, delta.dump(_composed([delta.parse(payload_of(row)), step]))
+            before = delta.parse(payload_of(row, self.cipher))
+            return row.base, delta.dump(_composed([before, step]))
         except Corrupt:
             return None
 
@@ -373,7 +383,7 @@ class Bodies:
         """Store another state in the place of a body that others may build on."""
         links = self.links(seq)
         dead = self._with_unlisted({seq})
-        survivors = rewritten(self, dead, self.read)
+        survivors = rewritten(self, dead, self.read, self.cipher)
         if survivors.lost:
             # They would be read against the new state, and be wrong instead of unreadable.
             raise Corrupt(f"states that build on this one cannot be read. seq=`{seq}`")
@@ -381,7 +391,7 @@ class Bodies:
         for each in links[1:2] + [row.seq for row in survivors.rows[:1]]:
             with suppress(Corrupt):
                 steps.append((each, delta.dump(delta.diff(self.read(each), body))))
-        row = shortest(seq, body, steps)
+        row = shortest(seq, body, steps, self.cipher)
         below = self.bases(dead) - dead
         self.delete_rows([*dead, *(each.seq for each in survivors.rows)])
         self.insert_rows([row, *survivors.rows])
@@ -394,12 +404,12 @@ class Bodies:
         Return whether the chains of their session have lost their ground.
         """
         dead = self._with_unlisted(states)
-        survivors = rewritten(self, dead, self.read)
+        survivors = rewritten(self, dead, self.read, self.cipher)
         if survivors.lost:
             raise Corrupt(f"states that build on others cannot be read. seq=`{survivors.lost[0]}`")
         below = self.bases(dead) - dead
         self.delete_rows([*dead, *(row.seq for row in survivors.rows)])
-        self.insert_rows([*chained(states), *survivors.rows])
+        self.insert_rows([*chained(states, self.cipher), *survivors.rows])
         self.release(below)
         return bool(survivors.rows)
 
@@ -418,11 +428,16 @@ class Bodies:
 
         Return whether chains of the session have lost their ground. What cannot be read cannot be
         rewritten, and loses its base; with `spare` nothing is removed then.
+
+        Raises:
+            WrongKeys: what builds on them could be read with other keys.
         """
         dead = self._with_unlisted(seqs)
-        survivors = rewritten(self, dead, self.read)
+        survivors = rewritten(self, dead, self.read, self.cipher)
         if spare and survivors.lost:
             return False
+        if survivors.wrong_keys is not None:
+            raise survivors.wrong_keys
         below = self.bases(dead) - dead
         self.delete_rows([*dead, *(row.seq for row in survivors.rows)])
         self.insert_rows(survivors.rows)

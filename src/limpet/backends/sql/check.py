@@ -11,6 +11,7 @@ from typing import NamedTuple
 from limpet.backends.sql.check_rows import RowInspector
 from limpet.backends.sql.repair import DAMAGE
 from limpet.backends.sql.transaction import Transaction
+from limpet.core.encryption import Ciphers
 from limpet.core.ids import SEQ_MAX
 from limpet.core.limits import MIB
 from limpet.errors import Corrupt, InvalidInput
@@ -77,6 +78,7 @@ def _raise(cause: Exception, position: CheckPosition, key: int | None) -> list[F
 
 def walk_some(
     transaction: Transaction,
+    ciphers: Ciphers,
     position: CheckPosition,
     *,
     repair: bool,
@@ -89,7 +91,8 @@ def walk_some(
     `broken` are the errors of a driver that are handed to `survive`, as those of damaged rows are.
     """
     bad: tuple[type[Exception], ...] = (*broken, *DAMAGE)
-    rows = RowInspector(transaction, repair=repair and position.access is RowAccess.REPAIR)
+    mends = repair and position.access is RowAccess.REPAIR
+    rows = RowInspector(transaction, ciphers, repair=mends)
     findings: list[Finding] = []
     start = position.start
     try:

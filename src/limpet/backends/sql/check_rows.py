@@ -11,18 +11,20 @@ from limpet.backends.sql.tables import (
     Tables,
     is_text,
     listed_scope,
+    read_note,
+    read_row,
     sum_session,
     verified,
-    verified_note,
 )
 from limpet.backends.sql.transaction import Transaction
 from limpet.core import findings, limits
 from limpet.core.codec import SEALED, WHOLE, decode
 from limpet.core.deltas.chain import BodyRow, payload_of
 from limpet.core.deltas.delta import Delta, parse, size_of
+from limpet.core.encryption import Cipher, Ciphers, WrongKeys
 from limpet.core.ids import SEQ_MAX
 from limpet.core.notes import note_of
-from limpet.core.rows import info_of, is_session_sound
+from limpet.core.rows import authenticate_scope, info_of, is_session_sound
 from limpet.errors import Corrupt, InvalidInput
 from limpet.model import Finding, ScopeKey
 
@@ -69,6 +71,8 @@ SEVERITIES = {
     # Notes
     "note_damaged": "error",
     "notes_without_scope": "error",
+    # Keys
+    "keys_wrong": "error",
 }
 
 
@@ -107,9 +111,10 @@ class RowInspector:
     With `repair` it mends what can be mended on the way. `spent` counts the bytes of states read.
     """
 
-    def __init__(self, transaction: Transaction, *, repair: bool) -> None:
+    def __init__(self, transaction: Transaction, ciphers: Ciphers, *, repair: bool) -> None:
         self._transaction = transaction
-        self._tables = Tables(transaction)
+        self._ciphers = ciphers
+        self._tables = Tables(transaction, ciphers)
         self._bodies = self._tables.bodies
         self._sizes: dict[int, int] = {}
         self._repair = repair
@@ -126,6 +131,17 @@ class RowInspector:
         found = self._transaction.one("check.address_of_snapshot", (seq,))
         *names, id = found or (None, None, None, None)
         return {"scope": address(*names), "id": id_or_none(id)}
+
+    def _owner(self, name: str, key: int) -> tuple[ScopeKey, Cipher]:
+        """Return the scope of a row, and the cipher of its session; without keys any will do."""
+        names = self._transaction.one(f"check.{name}", (key,)) if self._ciphers.encrypts else None
+        scope = address(*(names or ())[:3]) or _ANYWHERE
+        return scope, self._ciphers.of(scope.session_id)
+
+    def _keys_wrong(self, what: str, **at: Any) -> Iterator[Finding]:
+        """Without keys it is as it should be that what is encrypted cannot be read."""
+        if self._ciphers.encrypts:
+            yield keys_wrong(what, **at)
 
     def watermark(self, _: int) -> Iterator[Finding]:
         """The row of `watermark`, which is missing."""
@@ -177,11 +193,22 @@ class RowInspector:
             facts = mending.scope_facts(self._transaction, pk)
         elif self._repair and facts.checksum is None and facts.has_session and is_named:
             mending.put_scope(self._transaction, facts)  # of a row from before version 3
+        yield from self._scope_keys(facts)
         mends = self._repair and facts.is_sound
         found = list(_scope_columns(facts, repaired=mends))
         if found and mends:
             mending.settle_scope(self._transaction, facts)
         yield from found
+
+    def _scope_keys(self, facts: mending.ScopeFacts) -> Iterator[Finding]:
+        key = address(*facts.key)
+        if key is None or not facts.is_sound:
+            return
+        try:
+            cipher = self._ciphers.of(key.session_id)
+            authenticate_scope(key, facts.summed, facts.checksum, cipher)
+        except WrongKeys:
+            yield from self._keys_wrong("the row of a scope", scope=key, scope_pk=facts.pk)
 
     def _damaged_scope(self, facts: mending.ScopeFacts, *, is_named: bool) -> Finding:
         belief = None
@@ -221,9 +248,13 @@ class RowInspector:
         if not has_body:
             fact = "the state of a snapshot is missing"
             yield finding("body_missing", fact, **self._at(seq), seq=seq)
+        labels, cipher = None, None
         try:
             row = verified(columns)
-            labels = set(info_of(_ANYWHERE, row).labels.items())
+            key, cipher = self._owner("address_of_snapshot", seq)
+            labels = set(info_of(key, read_row(columns, key, cipher)).labels.items())
+        except WrongKeys:
+            yield from self._keys_wrong("a snapshot", **self._at(seq), seq=seq)
         except DAMAGE:
             fact = "the facts of a snapshot fail their check"
             yield finding("snapshot_damaged", fact, **self._at(seq), seq=seq)
@@ -235,7 +266,8 @@ class RowInspector:
                 self._transaction.do("check.set_apart", (seq,))
             fact = "a snapshot does not stand just behind its parent, as it says"
             yield finding("apart_wrong", fact, **self._at(seq), repaired=self._repair, seq=seq)
-        yield from self._labels(seq, labels)
+        if labels is not None and cipher is not None:
+            yield from self._labels(seq, labels, cipher)
 
     def _draft(self, pk: int, seq: int, head_seq: int | None) -> Finding:
         mended = False
@@ -248,19 +280,24 @@ class RowInspector:
         at = self._at(seq)
         return finding("draft_unreachable", fact, **at, repaired=mended, seq=seq, head_seq=head_seq)
 
-    def _labels(self, seq: int, labels: set[tuple[str, str]]) -> Iterator[Finding]:
+    def _labels(self, seq: int, labels: set[tuple[str, str]], cipher: Cipher) -> Iterator[Finding]:
         """The index of a snapshot's labels, of which the snapshot itself is the authority."""
         indexed = set(self._transaction.all("check.labels_of", (seq,)))
-        if indexed == labels:
+        # With several keys a label may be stored in several ways.
+        stored = {label: indexed.intersection(cipher.labels(*label)) for label in labels}
+        missing = {label for label, found in stored.items() if not found}
+        surplus = indexed.difference(*stored.values())
+        if not missing and not surplus:
             return
         if self._repair:
             self._transaction.do("remove_labels", (seq,))
-            self._transaction.do_many("add_label", [(*label, seq) for label in labels])
+            again = [(*cipher.label(*label), seq) for label in labels]
+            self._transaction.do_many("add_label", again)
         at = self._at(seq)
-        for name, _ in sorted(labels - indexed):
+        for name, _ in sorted(missing):
             fact = "a label of a snapshot is not in the index"
             yield finding("label_missing", fact, **at, repaired=self._repair, name=name)
-        for name, _ in sorted(indexed - labels):
+        for name, _ in sorted(surplus):
             fact = "the index has a label that the snapshot does not have"
             yield finding("label_surplus", fact, **at, repaired=self._repair, name=name)
 
@@ -281,6 +318,10 @@ class RowInspector:
             return
         try:
             found, encoded = self._decoded(seq, whole=is_head)
+        except WrongKeys:
+            if not self._is_sound(seq):  # else it is what it builds on, which is reported itself
+                yield from self._keys_wrong("the state of a snapshot", **self._at(seq), seq=seq)
+            return
         except DAMAGE:
             if self._is_sound(seq) and not self._is_founded(seq):
                 return  # what it builds on is damaged or missing, and reported as such
@@ -343,13 +384,21 @@ class RowInspector:
         row = self._bodies.row(seq)
         if row is None:
             raise Corrupt("a body is missing")
-        payload = payload_of(row)
+        self._bodies.cipher = self._cipher_of(seq)
+        payload = payload_of(row, self._bodies.cipher)
         self.spent += len(payload)
         step = None if row.form == WHOLE else parse(payload)
         if len(self._sizes) >= _SIZES_MAX:
             self._sizes.clear()
         self._sizes[seq] = len(payload) if step is None else size_of(step)
         return row, payload, step
+
+    def _cipher_of(self, seq: int) -> Cipher:
+        scope, cipher = self._owner("address_of_snapshot", seq)
+        if scope is _ANYWHERE:  # no snapshot's: as what builds on it
+            for (pk,) in self._transaction.all("scopes_above", (seq,))[:1]:
+                _, cipher = self._owner("address_of_scope", pk)
+        return cipher
 
     def _size(self, seq: int | None) -> int:
         if seq is None:
@@ -380,20 +429,17 @@ class RowInspector:
             yield finding("label_without_snapshot", fact, repaired=self._repair, seq=seq)
 
     def note(self, pk: int) -> Iterator[Finding]:
-        columns = self._one("note", (pk,))
+        on_id, name, *_, scope_pk = columns = self._one("note", (pk,))
         try:
-            note_of(verified_note(columns))
-        except DAMAGE:
-            on_id, name, *_, scope_pk = columns
+            note_of(read_note(columns, *self._owner("address_of_scope", scope_pk)))
+        except DAMAGE as cause:
             names = self._transaction.one("check.address_of_scope", (scope_pk,))
-            yield finding(
-                "note_damaged",
-                "a note fails its check",
-                scope=address(*(names or ())),
-                id=id_or_none(on_id) or None,
-                name=name,
-                note_pk=pk,
-            )
+            at: dict[str, Any] = {"scope": address(*(names or ())), "name": name, "note_pk": pk}
+            at["id"] = id_or_none(on_id) or None
+            if isinstance(cause, WrongKeys):
+                yield from self._keys_wrong("a note", **at)
+            else:
+                yield finding("note_damaged", "a note fails its check", **at)
 
 
 def _scope_columns(facts: mending.ScopeFacts, *, repaired: bool) -> Iterator[Finding]:
@@ -415,6 +461,10 @@ def _scope_columns(facts: mending.ScopeFacts, *, repaired: bool) -> Iterator[Fin
         yield finding("floor_wrong", fact, **at, floor=facts.floor)
 
 
+def keys_wrong(what: str, **at: Any) -> Finding:
+    return finding("keys_wrong", f"{what} cannot be read with the keys that are given", **at)
+
+
 def unlisted_scopes(tables: Tables) -> Iterator[Finding]:
     """Yield a finding for each scope that listings leave out: it or its session is damaged."""
     for session_pk, session_checksum, *columns in tables.transaction.each("check.all_scopes"):
@@ -434,16 +484,18 @@ def damage_of(tables: Tables, key: ScopeKey) -> Iterator[Finding]:
     values = {**key._asdict(), "pk": scope.pk, "limit": None}
     for columns in tables.transaction.each("history_of_scope", {**values, **every}):
         try:
-            info_of(key, verified(columns))
+            info_of(key, read_row(columns, key, scope.cipher))
+        except WrongKeys:
+            yield keys_wrong("a snapshot", scope=key, id=id_or_none(columns[1]))
         except Corrupt:
             fact = "a snapshot fails its check"
             yield finding("snapshot_damaged", fact, scope=key, id=id_or_none(columns[1]))
     for columns in tables.transaction.each("all_notes", {**values, "on": "", "after": ""}):
+        on_id, name, *_ = columns
+        id = id_or_none(on_id) or None  # a note on the scope itself has none
         try:
-            note_of(verified_note(columns))
+            note_of(read_note(columns, key, scope.cipher))
+        except WrongKeys:
+            yield keys_wrong("a note", scope=key, id=id, name=name)
         except Corrupt:
-            on_id, name, *_ = columns
-            fact = "a note fails its check"
-            # A note on the scope itself has no id.
-            id = id_or_none(on_id) or None
-            yield finding("note_damaged", fact, scope=key, id=id, name=name)
+            yield finding("note_damaged", "a note fails its check", scope=key, id=id, name=name)

@@ -12,6 +12,7 @@ from limpet.core.commits import Plan, ScopeState
 from limpet.core.deltas import delta
 from limpet.core.deltas.chain import ChainState, extended, is_whole_at_first
 from limpet.core.deltas.delta import Delta
+from limpet.core.encryption import WrongKeys
 from limpet.core.rows import Row
 from limpet.errors import Corrupt
 from limpet.protocol import Append, AppendOffsets, Commit, Copy
@@ -286,7 +287,7 @@ def _insert(
     chain = tables.bodies.write(how.chain, new, how.step, scope.top)
     if covered is not None and not (chain.rows and how.chain and how.chain.seq == covered):
         tables.bodies.release([covered])  # unless the new state is a delta on top of it
-    tables.move_scope(moved_scope(scope, commit, plan, row, chain))
+    tables.move_scope(moved_scope(scope._replace(shown=head), commit, plan, row, chain))
     return row
 
 
@@ -310,7 +311,8 @@ def _fork(
         chain = tables.bodies.copy(source.seq, chain, new)
     else:
         offsets = chain.append_offsets if chain is not None and chain.seq == source.seq else None
-        new = new._replace(body=tables.state(source), append_offsets=offsets)
+        body = tables.state(source, origin.cipher)
+        new = new._replace(body=body, append_offsets=offsets)
         chain = tables.bodies.write(None, new, None)
     tables.move_scope(moved_scope(scope, commit, plan, row, chain))
     return row
@@ -325,7 +327,7 @@ def moved_scope(
         tip_seq=row.seq if row.kept else scope.tip_seq,
         next_seq=row.seq + 1,
         floor=plan.floor,
-        codec=None if chain is None else chain.dump(scope.pk),
+        codec=scope.dumped(chain),
         shown=row if commit.head else scope.shown,
     )
 
@@ -357,7 +359,7 @@ def _replace(
             chain = None
     moved = scope._replace(
         tip_seq=max(scope.tip_seq or 0, row.seq) if row.kept else scope.tip_seq,
-        codec=None if chain is None else chain.dump(scope.pk),
+        codec=scope.dumped(chain),
     )
     tables.move_scope(moved)
     return row, body if chain is not None and chain.seq == row.seq else None
@@ -418,9 +420,9 @@ def _current(tables: Tables, scope: ScopeRow | None, commit: Commit) -> ScopeSta
         raise Corrupt(f"the row of a scope is damaged: run `limpet check`. pk=`{scope.pk}`")
     try:
         head = tables.head(scope)
-    except Corrupt:
+    except Corrupt as cause:
         # The damaged row stays where it is, and is no longer shown.
-        if commits.needs_head(commit):
+        if commits.needs_head(commit) or isinstance(cause, WrongKeys):
             raise
         head = None
     is_taken = commit.new_scope and tables.is_taken(scope)  # else it does not matter

@@ -48,7 +48,8 @@ class KnownScope(NamedTuple):
 
     Attributes:
         alone: no other process had changed it just before.
-        unfolded: its last states, if they were written whole and are not folded yet.
+        unfolded: its last states, not encrypted, if they were written whole and are not folded
+            yet. Their checksums are those of what is stored.
         folds: how many states before those were folded, each on the next.
     """
 
@@ -76,18 +77,19 @@ class KnownScope(NamedTuple):
 
 
 def known_scope(
-    moved: ScopeRow | None, body: bytes | None, *, alone: bool = True
+    moved: ScopeRow | None, body: bytes | None, added: BodyRow | None, *, alone: bool = True
 ) -> KnownScope | None:
     """Return what is known of a scope that a commit left like this; None if too little.
 
-    `body` is the state that it stored, if that is known.
+    `body` is the state that it stored, if that is known; `added` the row, if it is whole.
     """
     chain = None if moved is None else moved.chain
     if moved is None or chain is None:
         return None
     unfolded: tuple[BodyRow, ...] = ()
-    if body is not None and chain.seq == moved.tip_seq and is_whole_at_first(chain, len(body)):
-        unfolded = (body_row(chain.seq, None, codec.squeeze(body)),)
+    is_last = added is not None and added.seq == chain.seq == moved.tip_seq
+    if body is not None and added and is_last and is_whole_at_first(chain, len(body)):
+        unfolded = (added._replace(body=body),)
     return KnownScope(moved, chain, alone, unfolded)
 
 
@@ -129,19 +131,20 @@ class Continued(NamedTuple):
             if folds >= FOLDED_MAX:
                 unfolded, folds = (), 0  # the last of them stays whole
         if self.form == codec.WHOLE:
-            stored = body_row(seq, None, self.squeezed)
+            stored = body_row(seq, None, self.squeezed, scope.cipher)
             sizes = [(len(stored.body), row.size)]
             new = chain_state_of(seq, row.nonce, row.size, sizes, self.offsets)
             is_small = row.kept and row.size <= WHOLE_BYTES_MAX
-            unfolded = (*unfolded, stored) if is_small else ()
+            whole = stored._replace(body=self.squeezed[1])
+            unfolded = (*unfolded, whole) if is_small else ()
         else:
-            stored = body_row(seq, chain.seq, self.squeezed)
+            stored = body_row(seq, chain.seq, self.squeezed, scope.cipher)
             new = chain.after_delta(seq, row.nonce, row.size, self.payload_bytes, self.offsets)
             unfolded = ()
         moved = moved_scope(scope, self.commit, self.plan, row, new).summed()
         values = snapshot_values(scope, row, scope.shown)
         left = KnownScope(moved, new, True, unfolded, folds if unfolded else 0)
-        return Save(row, values, labels_of(row), stored, left)
+        return Save(row, values, labels_of(scope, row), stored, left)
 
 
 def continued(
@@ -177,7 +180,7 @@ def continued(
         if chosen is None or (form == codec.WHOLE and chain.rows):
             return None  # a group ends: its members are read
         squeezed = chosen
-    fold = folded(known.unfolded) if known.is_fold_due else []
+    fold = folded(known.unfolded, scope.cipher) if known.is_fold_due else []
     how = (form, squeezed, payload_bytes, offsets, fold)
     return Continued(known, commit, plan, body, step, size, *how)
 

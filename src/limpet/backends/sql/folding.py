@@ -10,11 +10,13 @@ from typing import NamedTuple
 from limpet.backends.sql.bodies import typed
 from limpet.backends.sql.tables import Tables
 from limpet.core import codec
-from limpet.core.deltas.chain import FOLDED_MAX, WHOLE_BYTES_MAX, BodyRow, check_row, folded
+from limpet.core.deltas.chain import FOLDED_MAX, WHOLE_BYTES_MAX, BodyRow, folded, payload_of
+from limpet.core.encryption import ENCRYPTED_BYTES, Cipher
 from limpet.errors import Corrupt
 from limpet.model import ScopeKey
 
 _ROWS_MAX = 256  # in one transaction
+_STORED_BYTES_MAX = WHOLE_BYTES_MAX + ENCRYPTED_BYTES
 
 
 class FoldedUpTo(NamedTuple):
@@ -26,7 +28,7 @@ class FoldedUpTo(NamedTuple):
 
 def unfolded_scopes(tables: Tables) -> list[ScopeKey]:
     """Return the scopes that have several small states that are whole."""
-    found = tables.transaction.all("unfolded_scopes", (WHOLE_BYTES_MAX,))
+    found = tables.transaction.all("unfolded_scopes", (_STORED_BYTES_MAX,))
     return [ScopeKey._make(each) for each in found]
 
 
@@ -38,12 +40,13 @@ def fold_some(tables: Tables, key: ScopeKey, done: FoldedUpTo) -> FoldedUpTo | N
         return None  # `check` reports it; the others are folded
     if scope is None:
         return None
-    values = (WHOLE_BYTES_MAX, scope.pk, done.seq, _ROWS_MAX)
+    values = (_STORED_BYTES_MAX, scope.pk, done.seq, _ROWS_MAX)
     rows = [typed(each) for each in tables.transaction.all("small_bodies", values)]
     depth, new = done.depth, list[BodyRow]()
-    for row, later in pairwise(rows):
-        if _is_whole(row) and _is_whole(later) and depth < FOLDED_MAX:
-            new += (found := folded([row, later]))
+    states = ((row, _whole(row, scope.cipher)) for row in rows)
+    for (row, state), (later, later_state) in pairwise(states):
+        if state and later_state and depth < FOLDED_MAX:
+            new += (found := folded([state, later_state], scope.cipher))
             depth = depth + 1 if found else 0
         else:
             depth = depth + 1 if row.base == later.seq else 0
@@ -52,12 +55,12 @@ def fold_some(tables: Tables, key: ScopeKey, done: FoldedUpTo) -> FoldedUpTo | N
     return FoldedUpTo(rows[-1].seq - 1, depth) if len(rows) == _ROWS_MAX else None
 
 
-def _is_whole(row: BodyRow) -> bool:
-    """Return whether a row is a small whole state; its body was not read if it is large."""
+def _whole(row: BodyRow, cipher: Cipher) -> BodyRow | None:
+    """Return a row that is a small whole state, not encrypted; a large one was not read."""
     if row.base is not None or row.encoding != codec.WHOLE or row.body is None:
-        return False
+        return None
     try:
-        check_row(row)
+        state = payload_of(row, cipher)
     except Corrupt:
-        return False
-    return True
+        return None
+    return row._replace(body=state) if len(state) <= WHOLE_BYTES_MAX else None

@@ -3,8 +3,9 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from limpet.backends.sql.tables import NOTE_COLUMNS, NotePlace, Tables, listed_scope, verified_note
+from limpet.backends.sql.tables import NOTE_COLUMNS, NotePlace, Tables, listed_scope, read_note
 from limpet.core import commits, matching
+from limpet.core.encryption import Cipher, Ciphers
 from limpet.core.notes import NoteRow, check_expect, found_note, note_of, written_note
 from limpet.errors import Corrupt
 from limpet.model import Note, ScopeKey
@@ -30,7 +31,7 @@ def change_notes(tables: Tables, changes: Sequence[NoteChange]) -> list[NoteRow]
     return rows
 
 
-def reader_of(query: NoteQuery) -> Callable[[Any], FoundNote | None]:
+def reader_of(query: NoteQuery, ciphers: Ciphers) -> Callable[[Any], FoundNote | None]:
     """Return a function that makes a note of a row of `find_notes`; None if it does not match."""
     is_match = None if query.where is None else matching.matcher(query.where)
     scopes: dict[Any, ScopeKey | None] = {}  # most rows are of the same
@@ -46,7 +47,8 @@ def reader_of(query: NoteQuery) -> Callable[[Any], FoundNote | None]:
             _, name, rev, nonce, updated_at, *_ = columns
             return FoundNote(scope, name, None, f"{rev:x}.{nonce}", updated_at)
         try:
-            found = found_note(scope, verified_note(columns))
+            row = read_note(columns, scope, ciphers.of(scope.session_id))
+            found = found_note(scope, row)
         except Corrupt:
             return None  # left out of a listing; asking for it by name raises
         return found if is_match is None or is_match(found.value) else None
@@ -54,8 +56,8 @@ def reader_of(query: NoteQuery) -> Callable[[Any], FoundNote | None]:
     return read
 
 
-def good_note(columns: Any) -> Note | None:
+def good_note(key: ScopeKey, cipher: Cipher, columns: Any) -> Note | None:
     try:
-        return note_of(verified_note(columns))
+        return note_of(read_note(columns, key, cipher))
     except Corrupt:
         return None  # left out of a listing; asking for it by name raises

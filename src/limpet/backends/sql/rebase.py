@@ -11,6 +11,7 @@ from typing import NamedTuple, Protocol
 from limpet.core import codec
 from limpet.core.deltas import delta
 from limpet.core.deltas.chain import BodyRow, body_row
+from limpet.core.encryption import Cipher, WrongKeys
 from limpet.errors import Corrupt
 
 _DEPTH_MAX = 256  # rows of a chain, and one more for each 4 KiB of state
@@ -35,6 +36,7 @@ class Rewritten(NamedTuple):
 
     rows: list[BodyRow]
     lost: list[int]
+    wrong_keys: WrongKeys | None = None  # why one of them cannot be read
 
 
 class _State(NamedTuple):
@@ -58,7 +60,9 @@ class _Survivor(NamedTuple):
         return self.depth, self.seq > self.dead, abs(self.seq - self.dead)
 
 
-def rewritten(table: BodyLinks, dead: set[int], read: Callable[[int], bytes]) -> Rewritten:
+def rewritten(
+    table: BodyLinks, dead: set[int], read: Callable[[int], bytes], cipher: Cipher
+) -> Rewritten:
     """Return new rows for all that cannot be read without the dead. Changes nothing."""
     survivors = sorted(_survivors(table, dead), key=lambda each: each.order)
     result = Rewritten([], [])
@@ -67,12 +71,14 @@ def rewritten(table: BodyLinks, dead: set[int], read: Callable[[int], bytes]) ->
         try:
             body = read(each.seq)
             near = texts.near(each)
-        except Corrupt:
+        except Corrupt as cause:
             result.lost.append(each.seq)
+            if isinstance(cause, WrongKeys):
+                result = result._replace(wrong_keys=cause)
             continue
         near = [text for text in near if text.depth < _DEPTH_MAX + len(body) // _DEPTH_BYTES]
         steps = [(text.seq, delta.dump(delta.diff(text.body, body))) for text in near]
-        row = shortest(each.seq, body, steps)
+        row = shortest(each.seq, body, steps, cipher)
         result.rows.append(row)
         depth = next((text.depth for text in near if text.seq == row.base), 0) + 1
         texts.add(each, _State(each.seq, body, depth))
@@ -132,7 +138,9 @@ def _survivors(table: BodyLinks, dead: set[int]) -> Iterable[_Survivor]:
         )
 
 
-def shortest(seq: int, body: bytes, steps: Iterable[tuple[int | None, bytes]]) -> BodyRow:
+def shortest(
+    seq: int, body: bytes, steps: Iterable[tuple[int | None, bytes]], cipher: Cipher
+) -> BodyRow:
     """Return the row of a body: the shortest of some deltas, or the whole if that is shorter."""
     squeezed = [(base, codec.squeeze(payload, codec.DELTA)) for base, payload in steps]
     best = min(squeezed, key=lambda each: len(each[1][1]), default=None)
@@ -140,10 +148,10 @@ def shortest(seq: int, body: bytes, steps: Iterable[tuple[int | None, bytes]]) -
         whole = codec.squeeze(body)
         if best is None or len(whole[1]) <= len(best[1][1]):
             best = (None, whole)
-    return body_row(seq, *best)
+    return body_row(seq, *best, cipher)
 
 
-def chained(states: Mapping[int, bytes]) -> Iterator[BodyRow]:
+def chained(states: Mapping[int, bytes], cipher: Cipher) -> Iterator[BodyRow]:
     """Yield rows for many states: the newest is whole, each other one builds on a newer one.
 
     That is the next one; for every 32nd it is the 32nd next, so that no chain is long.
@@ -153,5 +161,5 @@ def chained(states: Mapping[int, bytes]) -> Iterator[BodyRow]:
     for at, seq in enumerate(sorted(states, reverse=True)):
         base = last if at % _CHAINED else first
         steps = [] if base is None else [(base, delta.dump(delta.diff(states[base], states[seq])))]
-        yield shortest(seq, states[seq], steps)
+        yield shortest(seq, states[seq], steps, cipher)
         first, last = first if at % _CHAINED else seq, seq

@@ -86,7 +86,9 @@ def scope_facts(transaction: Transaction, pk: int) -> ScopeFacts:
 
 def put_scope(transaction: Transaction, facts: ScopeFacts) -> bool:
     """Write a row with its right checksum; return False if another scope has its name."""
-    checksum = rows.scope_checksum(facts.key, facts.summed)
+    # One with a key stays if it is right. Else the next `rekey` makes it: that is a decision.
+    is_right = facts.checksum is not None and facts.is_sound
+    checksum = facts.checksum if is_right else rows.scope_checksum(facts.key, facts.summed)
     return transaction.count("check.put_scope", facts._replace(checksum=checksum)._asdict()) == 1
 
 

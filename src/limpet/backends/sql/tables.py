@@ -12,11 +12,15 @@ from limpet.backends.sql.bodies import Bodies
 from limpet.backends.sql.transaction import Transaction
 from limpet.core import codec
 from limpet.core.deltas.chain import BodyRow, ChainState, parse_chain_state
+from limpet.core.encryption import NO_KEYS, PLAIN, Cipher, Ciphers
 from limpet.core.leases import LeaseRow
-from limpet.core.notes import NoteRow, note_checksum, squeezed, unsqueezed, verify_note
+from limpet.core.notes import NoteRow, decrypted_note, encrypted_note, note_checksum, verify_note
 from limpet.core.rows import (
     EMPTY,
     Row,
+    authenticate_scope,
+    decrypted,
+    encrypted,
     is_scope_sound,
     row_checksum,
     scope_checksum,
@@ -75,7 +79,7 @@ class ScopeRow(NamedTuple):
     codec: bytes | None = None
     stamps: bytes = b""  # the nonces of its last changes
     now: int | None = None  # the clock of the server
-    # Its head, not verified yet.
+    # Its head, not verified yet, and as it is stored.
     shown: Row | None = None
     shown_checksum: int = 0
     # The greatest seq of the whole store, and its logical time; only to commit.
@@ -83,15 +87,20 @@ class ScopeRow(NamedTuple):
     last_saved_at: int | None = None
     # The body of its head; only to commit. Its `body` is None if it is large.
     top: BodyRow | None = None
+    cipher: Cipher = PLAIN  # of its session
 
     @property
     def chain(self) -> ChainState | None:
         """What it remembers of the body it stored last."""
-        return parse_chain_state(self.codec, self.pk)
+        return parse_chain_state(self.codec, self.pk, self.cipher)
+
+    def dumped(self, chain: ChainState | None) -> bytes | None:
+        """Return a chain for the column `codec`."""
+        return None if chain is None else chain.dump(self.pk, self.cipher)
 
     def summed(self) -> "ScopeRow":
         """Return it with its right checksum, to be written."""
-        checksum = scope_checksum(self.key, self[1 : 1 + SUMMED_COLUMNS])
+        checksum = scope_checksum(self.key, self[1 : 1 + SUMMED_COLUMNS], self.cipher)
         columns = (*self[: 1 + SUMMED_COLUMNS], checksum, *self[2 + SUMMED_COLUMNS :])
         return ScopeRow._make(columns)
 
@@ -102,23 +111,28 @@ class ScopeRow(NamedTuple):
         return LeaseRow(self.fence, self.lease_owner or "", self.lease_until or 0)
 
 
-def scope_row(key: ScopeKey, columns: tuple[Any, ...], *, is_sound: bool = True) -> ScopeRow:
+def scope_row(
+    key: ScopeKey, columns: tuple[Any, ...], cipher: Cipher, *, is_sound: bool = True
+) -> ScopeRow:
     """Return a scope from the columns of `scope`, or of `scope_to_commit`, which has more.
 
     Without `is_sound` it may be damaged: only its key is used, to delete it.
     """
     if is_sound or type(columns[0]) is not int:
-        check_scope(key, columns)
+        check_scope(key, columns, cipher)
     head = columns[_SCOPE_COLUMNS:]
     shown = None if head[0] is None else Row._make(head[:_ROW_COLUMNS])
     last_seq, last_saved_at, *top = head[_ROW_COLUMNS + 1 :] or _NOT_READ
     body = None if top[0] is None else BodyRow._make(top)
-    facts = (shown, head[_ROW_COLUMNS], last_seq, last_saved_at, body)
+    facts = (shown, head[_ROW_COLUMNS], last_seq, last_saved_at, body, cipher)
     return ScopeRow._make((key, *columns[:_SCOPE_COLUMNS], *facts))
 
 
-def check_scope(key: ScopeKey, columns: tuple[Any, ...]) -> None:
-    """Raise Corrupt unless the columns, all of a scope or the summed ones, are what was stored."""
+def check_scope(key: ScopeKey, columns: tuple[Any, ...], cipher: Cipher | None = None) -> None:
+    """Raise Corrupt unless the columns, all of a scope or the summed ones, are what was stored.
+
+    Without a cipher it is not asked who wrote them.
+    """
     found = tuple(map(type, columns[:_SCOPE_COLUMNS]))
     if found not in _sound_types:
         if not all(map(tuple.__contains__, _SCOPE_TYPES, found)):
@@ -128,6 +142,8 @@ def check_scope(key: ScopeKey, columns: tuple[Any, ...]) -> None:
         raise Corrupt(
             f"the row of a scope fails its checksum: run `limpet check`. pk=`{columns[0]}`"
         )
+    if cipher is not None:
+        authenticate_scope(key, columns[:SUMMED_COLUMNS], columns[SUMMED_COLUMNS], cipher)
 
 
 def listed_scope(columns: tuple[Any, ...]) -> ScopeKey | None:
@@ -143,8 +159,11 @@ def listed_scope(columns: tuple[Any, ...]) -> ScopeKey | None:
 class Tables:
     """What one transaction can do. Asking for a damaged row raises Corrupt."""
 
-    def __init__(self, transaction: Transaction, bodies: Bodies | None = None) -> None:
+    def __init__(
+        self, transaction: Transaction, ciphers: Ciphers = NO_KEYS, bodies: Bodies | None = None
+    ) -> None:
         self.transaction = transaction
+        self.ciphers = ciphers
         self.added: Row | None = None  # the last snapshot
         self.moved: ScopeRow | None = None  # the scope as a commit left it
         self.bodies = bodies or Bodies(transaction)
@@ -152,8 +171,14 @@ class Tables:
     # Scopes
 
     def scope(self, key: ScopeKey, *, is_sound: bool = True) -> ScopeRow | None:
+        cipher = self.use_cipher(key.session_id)
         found = self.transaction.one("scope", key._asdict())
-        return None if found is None else scope_row(key, found, is_sound=is_sound)
+        return None if found is None else scope_row(key, found, cipher, is_sound=is_sound)
+
+    def use_cipher(self, session_id: str) -> Cipher:
+        """Take states for those of a session from now on; return its cipher."""
+        self.bodies.cipher = self.ciphers.of(session_id)
+        return self.bodies.cipher
 
     def scope_to_change(self, key: ScopeKey, *, is_sound: bool = True) -> ScopeRow | None:
         """Return a scope that no other writer changes before this transaction ends.
@@ -180,8 +205,8 @@ class Tables:
             return scope, [self.note(scope, *each) for each in places]
         names = self.transaction.many(name for _, name in places)
         asked = {**key._asdict(), "on": places[0][0], "names": names}
-        rows = map(verified_note, self.transaction.all("notes_in_scope", asked))
-        found = {row.name: row for row in rows}
+        rows = self.transaction.all("notes_in_scope", asked)
+        found = {row.name: row for row in (read_note(each, key, scope.cipher) for each in rows)}
         return scope, [found.get(name) for _, name in places]
 
     def _scope_and_note(
@@ -196,9 +221,10 @@ class Tables:
             found[SCOPE_SUM_COLUMNS],
             found[SCOPE_SUM_COLUMNS + 1 :],
         )
-        check_scope(key, summed)
-        row = _note_named(on, name, (*note, summed[0])) if is_there else None
-        return ScopeRow(key, *summed), row
+        cipher = self.ciphers.of(key.session_id)
+        check_scope(key, summed, cipher)
+        scope = ScopeRow(key, *summed)._replace(cipher=cipher)
+        return scope, _note_named(scope, on, name, (*note, scope.pk)) if is_there else None
 
     def scope_to_fork(self, key: ScopeKey) -> ScopeRow | None:
         """Return a scope from which a fork may begin: its states stay until it has."""
@@ -206,13 +232,16 @@ class Tables:
 
     def source(self, ref: SnapshotRef) -> tuple[ScopeRow | None, Row | None]:
         """Return such a scope, and the snapshot that a fork begins at."""
+        own = self.bodies.cipher
         scope = self.scope_to_fork(ref.scope)
+        self.bodies.cipher = own
         return scope, None if scope is None else self.named(scope, ref.id)
 
     def scope_and_head(self, key: ScopeKey) -> ScopeRow | None:
         """Return a scope with its head, also the state of that if it is not large."""
+        cipher = self.use_cipher(key.session_id)
         found = self.transaction.one("scope_to_commit", key._asdict())
-        return None if found is None else scope_row(key, found)
+        return None if found is None else scope_row(key, found, cipher)
 
     def scope_to_commit(self, commit: Commit) -> ScopeRow | None:
         """Return a scope with all that a commit needs to know."""
@@ -232,7 +261,7 @@ class Tables:
         found = self.scope(key)
         if found is None or found.pk != pk:
             raise Corrupt("the index of scopes does not lead to a new one: run `limpet check`")
-        return ScopeRow(key, pk)
+        return ScopeRow(key, pk, cipher=found.cipher)
 
     def add_scope_for_notes(self, key: ScopeKey) -> ScopeRow:
         scope = self.add_scope(key).summed()
@@ -286,6 +315,7 @@ class Tables:
 
     def session_to_remove(self, session_id: str) -> list[int]:
         """Return the keys of a session's scopes; no other writer adds or changes one."""
+        self.use_cipher(session_id)
         return [pk for (pk,) in self.transaction.all("session_scopes", (session_id,))]
 
     def remove_empty_session(self, session_id: str) -> None:
@@ -318,7 +348,8 @@ class Tables:
             if scope.head_seq is not None:
                 raise Corrupt(f"the head of a scope is missing. seq=`{scope.head_seq}`")
             return None
-        return verify_row(scope.shown, scope.pk, scope.shown_checksum)
+        row = verify_row(scope.shown, scope.pk, scope.shown_checksum)
+        return decrypted(row, scope.key, scope.cipher)
 
     def named(self, scope: ScopeRow, snapshot_id: str | None) -> Row | None:
         if snapshot_id is None:
@@ -338,7 +369,8 @@ class Tables:
         if found is None:
             return None
         # The checksum covers the key of its scope: a row that an index got wrong fails.
-        return verified((*found[:_ROW_COLUMNS], found[_ROW_COLUMNS], scope.pk))
+        columns = (*found[:_ROW_COLUMNS], found[_ROW_COLUMNS], scope.pk)
+        return read_row(columns, scope.key, scope.cipher)
 
     def seq_and_size(self, scope: ScopeRow, snapshot_id: str) -> tuple[int, int] | None:
         """Return the place and the size of a snapshot that need not be intact."""
@@ -352,14 +384,16 @@ class Tables:
         """Add a snapshot with its labels. `head` is what the scope shows until now."""
         self.added = row
         self.transaction.do("add_snapshot", snapshot_values(scope, row, head))
-        self._add_labels(row)
+        self._add_labels(scope, row)
 
-    def replace(self, scope: ScopeRow, before: Row, row: Row) -> None:
-        values = {**row._asdict(), "checksum": row_checksum(row, scope.pk)}
+    def replace(self, scope: ScopeRow, before: Row | None, row: Row) -> None:
+        """Store another version of a snapshot; `before` is what it was, if that is known."""
+        stored = encrypted(row, scope.key, scope.cipher)
+        values = {**stored._asdict(), "checksum": row_checksum(stored, scope.pk)}
         self.transaction.do("replace_snapshot", values)
-        if row.labels != before.labels:
+        if before is None or row.labels != before.labels:
             self.transaction.do("remove_labels", (row.seq,))
-            self._add_labels(row)
+            self._add_labels(scope, row)
 
     def remove(self, scope: ScopeRow, seq: int) -> None:
         """Remove a snapshot and its labels; its body is removed apart."""
@@ -381,6 +415,9 @@ class Tables:
             return None
         seq = int(found[0])
         above = self.transaction.all("scopes_above", (seq,))
+        for (pk,) in above[:1]:  # all of them are in one session
+            session_id, *_ = self.transaction.one("check.address_of_scope", (pk,))
+            self.use_cipher(session_id)
         if self.bodies.remove([seq], spare=True):
             for (pk,) in above:
                 self.forget_chains(pk)
@@ -394,15 +431,15 @@ class Tables:
         if unlisted and self.bodies.remove(unlisted, spare=True):
             self.forget_chains(scope.pk)
 
-    def state(self, row: Row) -> bytes:
-        return self.bodies.read(row.seq, row.size)
+    def state(self, row: Row, cipher: Cipher | None = None) -> bytes:
+        return self.bodies.read(row.seq, row.size, cipher)
 
     def states(self, rows: Sequence[Row]) -> Iterator[bytes]:
         for row, body in zip(rows, self.bodies.read_each(row.seq for row in rows), strict=True):
             yield of_size(row, body)
 
-    def _add_labels(self, row: Row) -> None:
-        labels = labels_of(row)
+    def _add_labels(self, scope: ScopeRow, row: Row) -> None:
+        labels = labels_of(scope, row)
         if labels:
             self.transaction.do_many("add_label", labels)
 
@@ -410,7 +447,7 @@ class Tables:
 
     def note(self, scope: ScopeRow, on: str, name: str) -> NoteRow | None:
         found = self.transaction.one("note", {"pk": scope.pk, "on": on, "name": name})
-        return None if found is None else _note_named(on, name, (*found[:-1], scope.pk))
+        return None if found is None else _note_named(scope, on, name, (*found[:-1], scope.pk))
 
     def add_note(self, scope: ScopeRow, key: ScopeKey, row: NoteRow) -> bool:
         """Store a note, unless there is one, or the scope is another by now."""
@@ -447,17 +484,16 @@ def moved_values(scope: ScopeRow) -> tuple[Any, ...]:
     return (*scope[2:6], scope.checksum, scope.codec, scope.pk)
 
 
-def _note_named(on: str, name: str, columns: tuple[Any, ...]) -> NoteRow:
-    row = verified_note(columns)
+def _note_named(scope: ScopeRow, on: str, name: str, columns: tuple[Any, ...]) -> NoteRow:
+    row = read_note(columns, scope.key, scope.cipher)
     if (row.on, row.name) != (on, name):
         raise Corrupt(f"an index leads to another note: run `limpet check`. name=`{name}`")
     return row
 
 
 def _note_values(scope: ScopeRow, row: NoteRow) -> dict[str, Any]:
-    on, name, rev, nonce, updated_at, given = row
-    value = squeezed(given)
-    stored = row if value is given else row._replace(value=value)
+    stored = encrypted_note(row, scope.key, scope.cipher)
+    on, name, rev, nonce, updated_at, value = stored
     return {
         "pk": scope.pk,
         "on": on,
@@ -474,14 +510,16 @@ def snapshot_values(scope: ScopeRow, row: Row, head: Row | None) -> tuple[Any, .
     """Return the values of `add_snapshot`. `head` is what the scope shows until now."""
     # With a kept head that is the newest, nothing can ever come between it and this one.
     follows = head is not None and head.seq == scope.tip_seq and head.id == row.parent_id
-    return (*row, row_checksum(row, scope.pk), scope.pk, not follows)
+    stored = encrypted(row, scope.key, scope.cipher)
+    return (*stored, row_checksum(stored, scope.pk), scope.pk, not follows)
 
 
-def labels_of(row: Row) -> list[tuple[str, str, int]]:
+def labels_of(scope: ScopeRow, row: Row) -> list[tuple[str, str, int]]:
     """Return the rows of the labels of a snapshot."""
     if row.labels == EMPTY:
         return []
-    return [(name, value, row.seq) for name, value in codec.decode(row.labels).items()]
+    labels = codec.decode(row.labels).items()
+    return [(*scope.cipher.label(name, value), row.seq) for name, value in labels]
 
 
 def next_place(scope: ScopeRow | None, last_seq: Any, last_saved_at: Any) -> tuple[int, int]:
@@ -503,8 +541,16 @@ def of_size(row: Row, body: bytes) -> bytes:
 
 
 def verified(columns: tuple[Any, ...]) -> Row:
-    """Return a snapshot from columns that begin with its own, its checksum and its scope's key."""
+    """Return a snapshot as it is stored.
+
+    The columns begin with its own, its checksum and its scope's key.
+    """
     return verify_row(Row._make(columns[:_ROW_COLUMNS]), columns[15], columns[14])
+
+
+def read_row(columns: tuple[Any, ...], key: ScopeKey, cipher: Cipher) -> Row:
+    """Return the same, decrypted."""
+    return decrypted(verified(columns), key, cipher)
 
 
 def with_id(snapshot_id: str, row: Row | None) -> Row | None:
@@ -515,16 +561,19 @@ def with_id(snapshot_id: str, row: Row | None) -> Row | None:
 
 
 def verified_note(columns: tuple[Any, ...]) -> NoteRow:
-    """Return a note from its columns, which are followed by its checksum and its scope's key."""
-    row = verify_note(NoteRow._make(columns[:_NOTE_ROW_COLUMNS]), columns[7], columns[6])
-    value = unsqueezed(row.value)
-    return row if value is row.value else row._replace(value=value)
+    """Return a note as it is stored. Its checksum and its scope's key follow its own columns."""
+    return verify_note(NoteRow._make(columns[:_NOTE_ROW_COLUMNS]), columns[7], columns[6])
 
 
-def note_of_scope(key: ScopeKey, columns: tuple[Any, ...]) -> NoteRow:
+def read_note(columns: tuple[Any, ...], key: ScopeKey, cipher: Cipher) -> NoteRow:
+    """Return the same, decrypted."""
+    return decrypted_note(verified_note(columns), key, cipher)
+
+
+def note_of_scope(key: ScopeKey, columns: tuple[Any, ...], cipher: Cipher) -> NoteRow:
     """Return a note from its columns, which are followed by the summed ones of its scope."""
-    check_scope(key, columns[NOTE_COLUMNS:])
-    return verified_note(columns)
+    check_scope(key, columns[NOTE_COLUMNS:], cipher)
+    return read_note(columns, key, cipher)
 
 
 def is_text(*names: str) -> bool:

@@ -73,15 +73,15 @@ class SqliteBackend(SqlBackend):
     def _read(self, action: Callable[[Tables], T]) -> T:
         for _ in range(_READS_MAX - 1):
             with suppress(FileChanged), self._file.transaction() as transaction:
-                return action(Tables(transaction))
+                return action(Tables(transaction, self._ciphers))
         with self._file.transaction() as transaction:
-            return action(Tables(transaction))
+            return action(Tables(transaction, self._ciphers))
 
     def _one_by_one(self, action: Callable[[Tables], T]) -> T:
         if isinstance(self._file, ReadOnlyFile):
             return self._read(action)
         with self._file.transaction(several=False) as transaction:
-            return action(Tables(transaction))
+            return action(Tables(transaction, self._ciphers))
 
     def _first_row(self, name: str, values: Any) -> Any:
         if isinstance(self._file, ReadOnlyFile):
@@ -97,7 +97,7 @@ class SqliteBackend(SqlBackend):
             return super()._note_rows(tables, {**asked, "test": None})  # a value is no JSON: damage
 
     def _change_notes(self, changes: Sequence[NoteChange]) -> list[NoteRow]:
-        first, known = changes[0], self._known_scopes.get(changes[0].scope)
+        first, known = changes[0], self._known(changes[0].scope)
         is_new = isinstance(first, NoteWrite) and first.expect is None and first.fence is None
         if known is None or len(changes) > 1 or not isinstance(first, NoteWrite) or not is_new:
             return super()._change_notes(changes)
@@ -126,10 +126,10 @@ class SqliteBackend(SqlBackend):
 
     def _write(self, action: Callable[[Tables], T]) -> T:
         with self._file.transaction(write=True) as transaction:
-            return action(Tables(transaction))
+            return action(Tables(transaction, self._ciphers))
 
     def commit(self, commit: Commit) -> SnapshotInfo:
-        known = self._known_scopes.get(commit.scope)
+        known = self._known(commit.scope)
         prepared = self._prepare(commit, known)
         plan = None if known is None else continued(known, commit, prepared)
         last = self._last
@@ -141,13 +141,14 @@ class SqliteBackend(SqlBackend):
                 if done is not None:
                     return _Written(done.row, plan.body, done.known, plan)
             row, body = apply_commit(tables, commit, prepared)
-            return _Written(row, body, known_scope(tables.moved, body))
+            return _Written(row, body, known_scope(tables.moved, body, tables.bodies.added))
 
         def write_again(tables: Tables) -> _Written:
             return _Written(*apply_commit(tables, commit._replace(again=True), prepared))
 
         row, body, left, continued_by = self._file.joined.run(
-            lambda transaction: write(Tables(transaction)), lambda: self._write(write_again)
+            lambda transaction: write(Tables(transaction, self._ciphers)),
+            lambda: self._write(write_again),
         )
         self._last = max(last, (row.seq, row.saved_at))
         if left is not None and left.chain.seq != left.scope.head_seq:
@@ -168,7 +169,7 @@ class SqliteBackend(SqlBackend):
         if isinstance(self._file, ReadOnlyFile):
             return None
         with self._file.transaction(several=False) as transaction:
-            tables = Tables(transaction)
+            tables = Tables(transaction, self._ciphers)
             found = tables.scope_and_head(scope)
             row = None if found is None else tables.head(found)
         if found is None or row is None:
@@ -176,7 +177,7 @@ class SqliteBackend(SqlBackend):
         top = found.top
         if top is None or top.body is None:
             return None
-        body = payload_of(top)
+        body = payload_of(top, found.cipher)
         if top.base is not None:
             if known.nonce != row.nonce:
                 return None
@@ -236,7 +237,7 @@ class SqliteBackend(SqlBackend):
     def check(self, after: str, *, repair: bool, limit: int) -> tuple[list[Finding], str | None]:
         self._file.check_in_place()
         with self._file.transaction(write=repair) as transaction:
-            return check_some(transaction, after, repair=repair, limit=limit)
+            return check_some(transaction, self._ciphers, after, repair=repair, limit=limit)
 
 
 class _Written(NamedTuple):

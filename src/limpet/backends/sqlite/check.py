@@ -13,6 +13,7 @@ from limpet.backends.sql.transaction import load_queries
 from limpet.backends.sqlite.errors import APPLICATION_ID, primary_code
 from limpet.backends.sqlite.schema import MIGRATIONS, NEWEST
 from limpet.backends.sqlite.transaction import SqliteTransaction
+from limpet.core.encryption import Ciphers
 from limpet.model import Finding
 
 _OBJECTS = load_queries("sqlite", "check")["objects"]
@@ -159,7 +160,7 @@ def _pages(conn: sqlite3.Connection) -> Iterator[Finding]:
 
 
 def check_some(
-    transaction: SqliteTransaction, after: str, *, repair: bool, limit: int
+    transaction: SqliteTransaction, ciphers: Ciphers, after: str, *, repair: bool, limit: int
 ) -> tuple[list[Finding], str | None]:
     """Inspect a part of the file, from a position on; return findings and where to go on.
 
@@ -175,6 +176,7 @@ def check_some(
     else:
         findings, following = walk_some(
             transaction,
+            ciphers,
             CheckPosition.parse(after),
             repair=repair,
             limit=max(1, limit),

@@ -162,7 +162,10 @@ def _genkit_errors() -> Iterator[None]:
         yield
     except LimpetError as error:
         raise GenkitError(
-            status=_STATUSES.get(type(error), "INTERNAL"), message=str(error)
+            status=next(
+                (_STATUSES[kind] for kind in _STATUSES if isinstance(error, kind)), "INTERNAL"
+            ),
+            message=str(error),
         ) from error
 
 

@@ -26,6 +26,7 @@ from limpet.core.codec import checksum_of
 from limpet.core.deltas import delta
 from limpet.core.deltas.delta import Delta
 from limpet.core.deltas.splices import SLICES_MAX, Splices
+from limpet.core.encryption import PLAIN, Cipher
 from limpet.core.limits import STORED_BYTES_MAX
 from limpet.errors import Corrupt
 from limpet.protocol import Append, AppendOffsets
@@ -53,14 +54,26 @@ class BodyRow(NamedTuple):
         return codec.form_of(self.encoding)
 
 
-def body_row(seq: int, base: int | None, squeezed: tuple[int, bytes]) -> BodyRow:
-    return BodyRow(seq, base, *codec.address_body(*squeezed, address=_address(seq, base)))
+def body_row(seq: int, base: int | None, squeezed: tuple[int, bytes], cipher: Cipher) -> BodyRow:
+    encoding, body = squeezed
+    address = _address(seq, base)
+    if cipher is not PLAIN:
+        body = cipher.encrypt(body, _about(address, encoding))
+    return BodyRow(seq, base, *codec.address_body(encoding, body, address=address))
 
 
-def payload_of(row: BodyRow, unzip: zstandard.ZstdDecompressor | None = None) -> bytes:
+def payload_of(
+    row: BodyRow, cipher: Cipher, unzip: zstandard.ZstdDecompressor | None = None
+) -> bytes:
     """Return what `codec.squeeze` was given for a row, or raise Corrupt."""
-    packed = codec.Packed(*row[2:])
-    return codec.unpack(packed, address=_address(row.seq, row.base), unzip=unzip)
+    return codec.unsqueeze(*squeezed_of(row, cipher), unzip)
+
+
+def squeezed_of(row: BodyRow, cipher: Cipher) -> tuple[int, bytes]:
+    """Return what `body_row` was given, or raise Corrupt."""
+    check_row(row)
+    about = b"" if cipher is PLAIN else _about(_address(row.seq, row.base), row.encoding)
+    return row.encoding, cipher.decrypt(row.body, about)
 
 
 def check_row(row: BodyRow) -> None:
@@ -68,7 +81,7 @@ def check_row(row: BodyRow) -> None:
 
 
 def read_chain(
-    rows: Sequence[BodyRow], size: int | None = None
+    rows: Sequence[BodyRow], size: int | None = None, cipher: Cipher = PLAIN
 ) -> tuple[bytes, list[tuple[int, int]]]:
     """Return the state at the top of a chain, and the sizes of its rows, stored and unpacked.
 
@@ -77,7 +90,7 @@ def read_chain(
     Raises:
         Corrupt: a row fails its checksum, or the chain does not end in a whole state.
     """
-    chains = Chains()
+    chains = Chains(cipher)
     return chains.read(rows, size), chains.sizes
 
 
@@ -92,7 +105,8 @@ class Chains:
     For rows that do not change meanwhile, as in one read-only transaction.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, cipher: Cipher = PLAIN) -> None:
+        self._cipher = cipher
         self._unzip = zstandard.ZstdDecompressor()
         self._known: dict[int, _Text] = {}
         self._sources: list[bytes] = []
@@ -120,7 +134,7 @@ class Chains:
         bottom = fresh[-1].base if fresh else rows[0].seq if rows else None
         below = bottom if bottom in self else None
         for row in reversed(fresh):
-            payload = payload_of(row, self._unzip)
+            payload = payload_of(row, self._cipher, self._unzip)
             self._take(len(payload))
             self.sizes.append((len(row.body), len(payload)))
             if row.base != below or (row.form == codec.WHOLE) != (below is None):
@@ -162,6 +176,11 @@ def _address(seq: int, base: int | None) -> bytes:
     return f"{seq}:{'' if base is None else base}:".encode()
 
 
+def _about(address: bytes, encoding: int) -> bytes:
+    """Return what an encrypted body is bound to, in its session."""
+    return b"body %b%d" % (address, encoding)
+
+
 WHOLE_BYTES_MAX = 2 * 1024
 FOLDED_TOGETHER = 8
 FOLDED_MAX = 32  # that build on each other
@@ -187,11 +206,12 @@ class ChainState(NamedTuple):
     raw: int  # the same before compression
     append_offsets: AppendOffsets | None  # None: not known
 
-    def dump(self, owner: int) -> bytes:
+    def dump(self, owner: int, cipher: Cipher) -> bytes:
         """Encode it with a checksum that holds only for the scope with the key `owner`."""
         text = orjson.dumps(tuple(self))
         if self.append_offsets is not None and len(text) > _OFFSETS_BYTES_MAX:
             text = orjson.dumps(tuple(self._replace(append_offsets=None)))
+        text = cipher.encrypt(text, b"chain %d" % owner)  # it has the keys of the state
         return text + _sum(owner, text)
 
     def estimate(self, size: int) -> int:
@@ -269,18 +289,18 @@ def is_whole_at_first(chain: ChainState | None, size: int) -> bool:
     return size <= WHOLE_BYTES_MAX and (chain is None or not chain.rows)
 
 
-def folded(rows: Sequence[BodyRow]) -> list[BodyRow]:
+def folded(rows: Sequence[BodyRow], cipher: Cipher) -> list[BodyRow]:
     """Return small states that were written whole, but the last, as deltas.
 
-    Each is one on the state saved after it. One that would gain nothing, or has little in common
-    with that, is left out.
+    What is given is not encrypted. Each is one on the state saved after it. One that would gain
+    nothing, or has little in common with that, is left out.
     """
     found = []
     for row, later in pairwise(rows):
         step = delta.diff(later.body, row.body)
         squeezed = codec.squeeze(delta.dump(step), codec.DELTA)
         if len(squeezed[1]) < len(row.body) and not delta.is_poor(step):
-            found.append(body_row(row.seq, later.seq, squeezed))
+            found.append(body_row(row.seq, later.seq, squeezed, cipher))
     return found
 
 
@@ -306,11 +326,14 @@ def next_form(
     return codec.DELTA, None if is_full else squeezed, len(payload)
 
 
-def parse_chain_state(packed: bytes | None, owner: int) -> ChainState | None:
+def parse_chain_state(packed: bytes | None, owner: int, cipher: Cipher) -> ChainState | None:
     """Decode what `dump` returned; None if it is missing, damaged or of another version."""
     if packed is None or _sum(owner, packed[:-8]) != packed[-8:]:
         return None
-    fields = orjson.loads(packed[:-8])
+    try:
+        fields = orjson.loads(cipher.decrypt(packed[:-8], b"chain %d" % owner))
+    except Corrupt:
+        return None
     if len(fields) != len(ChainState._fields):
         return None
     state = ChainState._make(fields)

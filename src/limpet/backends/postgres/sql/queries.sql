@@ -486,3 +486,39 @@ DELETE FROM limpet.notes
 DELETE FROM limpet.notes
  WHERE scope_pk = %(pk)s AND hashtextextended(on_id, 0) = hashtextextended(%(on)s COLLATE "C", 0)
    AND on_id = %(on)s;
+
+-- What is stored begins with the key that it is encrypted with: five bytes.
+
+-- name: beginnings_of_snapshots
+SELECT n.seq, x.session_id, s.scope_id, s.kind, substring(n.metadata FOR 5), octet_length(n.metadata)
+  FROM limpet.snapshots AS n
+  JOIN limpet.scopes AS s ON s.pk = n.scope_pk
+  JOIN limpet.sessions AS x ON x.pk = s.session_pk
+ WHERE n.seq >= %(start)s
+ ORDER BY n.seq LIMIT %(limit)s;
+
+-- name: beginnings_of_bodies
+SELECT b.seq, x.session_id, s.scope_id, s.kind, substring(b.body FOR 5), octet_length(b.body)
+  FROM limpet.bodies AS b
+  LEFT JOIN limpet.snapshots AS n ON n.seq = b.seq AND n.seq >= %(start)s
+  LEFT JOIN limpet.scopes AS s ON s.pk = n.scope_pk
+  LEFT JOIN limpet.sessions AS x ON x.pk = s.session_pk
+ WHERE b.seq >= %(start)s
+ ORDER BY b.seq LIMIT %(limit)s;
+
+-- name: beginnings_of_notes
+SELECT o.pk, x.session_id, s.scope_id, s.kind, substring(o.value FOR 5), octet_length(o.value)
+  FROM limpet.notes AS o
+  JOIN limpet.scopes AS s ON s.pk = o.scope_pk
+  JOIN limpet.sessions AS x ON x.pk = s.session_pk
+ WHERE o.pk >= %(start)s
+ ORDER BY o.pk LIMIT %(limit)s;
+
+-- name: beginnings_of_scopes
+SELECT s.pk, x.session_id, s.scope_id, s.kind, substring(s.codec FOR 5), octet_length(s.codec),
+       s.pk, s.head_seq, s.tip_seq, s.next_seq, s.floor, s.fence, s.lease_owner, s.lease_until, s.family,
+       s.checksum
+  FROM limpet.scopes AS s
+  JOIN limpet.sessions AS x ON x.pk = s.session_pk
+ WHERE s.pk >= %(start)s
+ ORDER BY s.pk LIMIT %(limit)s;

@@ -330,3 +330,39 @@ DELETE FROM notes WHERE scope_pk = :pk AND on_id = +:on AND name = :name;
 
 -- name: remove_notes_on
 DELETE FROM notes WHERE scope_pk = :pk AND on_id = +:on;
+
+-- What is stored begins with the key that it is encrypted with: five bytes.
+
+-- name: beginnings_of_snapshots
+SELECT n.seq, x.session_id, s.scope_id, s.kind, substr(n.metadata, 1, 5), length(n.metadata)
+  FROM snapshots AS n
+  JOIN scopes AS s ON s.pk = n.scope_pk
+  JOIN sessions AS x ON x.pk = s.session_pk
+ WHERE n.seq >= :start
+ ORDER BY n.seq LIMIT :limit;
+
+-- name: beginnings_of_bodies
+SELECT b.seq, x.session_id, s.scope_id, s.kind, substr(b.body, 1, 5), length(b.body)
+  FROM bodies AS b
+  LEFT JOIN snapshots AS n ON n.seq = b.seq
+  LEFT JOIN scopes AS s ON s.pk = n.scope_pk
+  LEFT JOIN sessions AS x ON x.pk = s.session_pk
+ WHERE b.seq >= :start
+ ORDER BY b.seq LIMIT :limit;
+
+-- name: beginnings_of_notes
+SELECT o.pk, x.session_id, s.scope_id, s.kind, substr(o.value, 1, 5), length(o.value)
+  FROM notes AS o
+  JOIN scopes AS s ON s.pk = o.scope_pk
+  JOIN sessions AS x ON x.pk = s.session_pk
+ WHERE o.pk >= :start
+ ORDER BY o.pk LIMIT :limit;
+
+-- name: beginnings_of_scopes
+SELECT s.pk, x.session_id, s.scope_id, s.kind, substr(s.codec, 1, 5), length(s.codec),
+       s.pk, s.head_seq, s.tip_seq, s.next_seq, s.floor, s.fence, s.lease_owner, s.lease_until, NULL AS family,
+       s.checksum
+  FROM scopes AS s
+  JOIN sessions AS x ON x.pk = s.session_pk
+ WHERE s.pk >= :start
+ ORDER BY s.pk LIMIT :limit;

@@ -1,0 +1,199 @@
+"""What happens when the keys are missing, are others, or were not used before."""
+
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import limpet
+from limpet import Corrupt, InvalidInput, Store
+from limpet.testing.conformance._kit import dump as records
+from tests.encryption.keys import ONE, TABLES, THREE, TWO
+from tests.encryption.test_sql_rekey import url
+
+__all__ = ["url"]
+
+
+def fill(store: Store, session: str = "user/1") -> None:
+    chat = store.scope(session, "chat")
+    chat.save({"messages": []}, id="first", status="begun", labels={"task": "tax"})
+    for number in range(40):
+        chat.append("messages", [f"hello {number**9} " * 9])
+    chat.save({"messages": "all"}, id="last", labels={"task": "tax"}, metadata={"a": 1})
+    small = store.scope(session, "small")
+    for number in range(12):
+        small.save({"n": number}, id=str(number), labels={"n": str(number)})
+    small.save({"n": "draft"}, keep=False)
+    chat.fork("first", scope_id="fork")
+    chat.set_note("title", "A trip")
+
+
+def dump(path: Path) -> dict[str, list[Any]]:
+    with closing(sqlite3.connect(path)) as conn:
+        return {
+            each: sorted(conn.execute(f"SELECT * FROM {each}").fetchall(), key=repr)
+            for each in TABLES
+        }
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    with limpet.open(str(tmp_path / "limpet.db"), keys=ONE) as store:
+        fill(store)
+    return tmp_path / "limpet.db"
+
+
+WRITES: list[Callable[[Store], Any]] = [
+    lambda store: store.scope("user/1", "chat").save({"new": 1}),
+    lambda store: store.scope("user/1", "chat").save({"new": 1}, head=False),
+    lambda store: store.scope("user/1", "chat").append("messages", ["new"]),
+    lambda store: store.scope("user/1", "chat").save({"new": 1}, id="last", overwrite=True),
+    lambda store: store.scope("user/1", "chat").delete_snapshot("first"),
+    lambda store: store.scope("user/1", "chat").prune(keep_last=1),
+    lambda store: store.scope("user/1", "chat").delete(),
+    lambda store: store.scope("user/1", "chat").set_note("new", 1),
+    lambda store: store.scope("user/1", "chat").claim(owner="me").__enter__(),
+    lambda store: store.scope("user/1", "chat").fork("first"),
+    lambda store: store.scope("user/1", "chat").fork("first", to="user/2"),
+    lambda store: store.scope("user/1", "chat").set_note("title", lambda title: f"{title}!"),
+]
+READS: list[Callable[[Store], Any]] = [
+    lambda store: store.scope("user/1", "chat").load(),
+    lambda store: store.scope("user/1", "chat").load("first"),
+    lambda store: store.scope("user/1", "chat").info(),
+    lambda store: store.scope("user/1", "chat").note("title"),
+    lambda store: list(store.scope("user/1", "chat").history()),
+    lambda store: list(store.scope("user/1", "chat").notes()),
+]
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [None, TWO, pytest.param(f"{ONE} other/", marks=pytest.mark.slow)],
+    ids=["none", "other", "prefix"],
+)
+def test_with_other_keys_nothing_is_read_and_nothing_is_changed(
+    path: Path, keys: str | None
+) -> None:
+    options = {} if keys is None else {"keys": keys}
+    before = dump(path)
+    with limpet.open(str(path), **options) as store:
+        for verb in READS + WRITES:
+            with pytest.raises(Corrupt, match="key"):
+                verb(store)
+        assert not list(store.history())
+        assert not list(store.history(labels={"task": "tax"}))
+        assert {each.head for each in store.scopes()} == {None}
+        assert list(store.sessions()) == ["user/1"]
+        store.compact()
+        found = [*store.check(), *store.repair(), *store.check()]
+        assert {each.code for each in found} == (set() if keys is None else {"keys_wrong"})
+    assert dump(path) == before
+    with limpet.open(str(path), keys=ONE) as store:
+        assert not list(store.check())
+        assert len(list(store.history(labels={"task": "tax"}))) == 3
+
+
+def test_damage_is_found_without_keys(path: Path) -> None:
+    for table, column in (("bodies", "body"), ("snapshots", "metadata"), ("notes", "value")):
+        with closing(sqlite3.connect(path)) as conn, conn:
+            first = f"SELECT min(rowid) FROM {table}"
+            conn.execute(
+                f"UPDATE {table} SET {column} = substr({column}, 1, 9) WHERE rowid = ({first})"
+            )
+    with limpet.open(str(path)) as store:
+        found = {each.code for each in store.check()}
+    assert found == {"body_damaged", "snapshot_damaged", "note_damaged"}
+
+
+def test_what_is_not_encrypted_is_refused_until_it_is_allowed(tmp_path: Path) -> None:
+    path = tmp_path / "limpet.db"
+    with limpet.open(str(path)) as store:
+        fill(store)
+    before = dump(path)
+    with limpet.open(str(path), keys=ONE) as store:
+        for verb in READS + WRITES:
+            with pytest.raises(Corrupt, match="not encrypted"):
+                verb(store)
+        assert {each.code for each in [*store.check(), *store.repair()]} == {"keys_wrong"}
+        store.scope("user/2").save({"new": 1})  # another session is none of its business
+        store.delete_session("user/2")
+    after = dump(path)
+    assert after == before
+    with limpet.open(str(path), keys=ONE, allow_plaintext=True) as store:
+        chat = store.scope("user/1", "chat")
+        chat.save({"new": 1}, labels={"task": "tax"})
+        assert len(list(store.history(labels={"task": "tax"}))) == 4
+        assert len(list(store.scope("user/1", "small").history(labels={"n": "3"}))) == 1
+        assert not list(store.check())
+
+
+def test_a_deleted_key_forgets_one_tenant_and_leaves_the_others(url: str) -> None:
+    with limpet.open(url, keys=f"{ONE}\n{TWO} alice/\n{THREE} bob/") as store:
+        for session in ("alice/1", "alice/2", "bob/1", "other"):
+            fill(store, session)
+        everything = len(list(store.history()))
+        assert len(list(store.history(labels={"task": "tax"}))) == 4 * 3
+        assert len(list(store.history(labels={"task": "tax"}, prefix="alice/"))) == 2 * 3
+        assert len(list(store.history(status="begun"))) == 4 * 42
+    with limpet.open(url, keys=f"{ONE}\n{THREE} bob/") as store:
+        assert len(list(store.history())) == everything / 2
+        assert len(list(store.history(labels={"task": "tax"}))) == 2 * 3
+        assert store.scope("bob/1", "chat").load()
+        store.scope("bob/1", "chat").save({"more": 1})
+        with pytest.raises(Corrupt):
+            store.scope("alice/1", "chat").load()
+        assert {each.scope.session_id for each in store.check() if each.scope} == {
+            "alice/1",
+            "alice/2",
+        }
+        assert store.delete_session("alice/1")
+        assert store.delete_session("alice/2")
+        assert not list(store.check())
+    with limpet.open(url, keys=f"{THREE} bob/") as store:
+        with pytest.raises(InvalidInput, match="no key for this session"):
+            store.scope("new").save({})
+        with pytest.raises(InvalidInput, match="no key for this session"):
+            store.scope("new").set_note("title", 1)
+
+
+def test_the_same_keys_in_any_order_read_everything(url: str) -> None:
+    with limpet.open(url, keys=ONE) as store:
+        fill(store)
+        before = records(store)
+    with limpet.open(url, keys=f"{TWO}\n{ONE}") as store:
+        assert records(store) == before
+        chat = store.scope("user/1", "chat")
+        chat.save({"messages": []}, id="new", labels={"task": "tax"}, status="begun")
+        assert [each.id for each in chat.history(labels={"task": "tax"})][:2] == ["new", "last"]
+        assert len(list(store.history(labels={"task": "tax"}))) == 4
+        assert len(list(store.history(status="begun"))) == 43
+        assert not list(store.check())
+
+
+def test_what_repair_believes_is_signed_by_rekey(path: Path) -> None:
+    with limpet.open(str(path), keys=ONE) as store:
+        before = records(store)
+    with closing(sqlite3.connect(path)) as conn, conn:
+        conn.execute("UPDATE scopes SET head_seq = 1, checksum = 9 WHERE pk = 1")
+    with limpet.open(str(path), keys=ONE) as store:
+        assert [each.code for each in store.repair() if each.repaired] == ["scope_damaged"]
+        with pytest.raises(Corrupt, match="limpet rekey"):
+            store.scope("user/1", "chat").load()
+    with limpet.open(str(path), keys=ONE, allow_plaintext=True) as store:
+        assert store.rekey() == 1
+    with limpet.open(str(path), keys=ONE) as store:
+        assert records(store) == before
+        assert not list(store.check())
+
+
+def test_a_flipped_bit_of_a_scope_is_repaired_without_keys(path: Path) -> None:
+    before = dump(path)
+    with closing(sqlite3.connect(path)) as conn, conn:
+        conn.execute("UPDATE scopes SET head_seq = head_seq | 1024 WHERE pk = 1")
+    with limpet.open(str(path)) as store:
+        assert [each.code for each in store.repair() if each.repaired] == ["scope_damaged"]
+    assert dump(path) == before

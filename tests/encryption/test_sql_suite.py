@@ -1,0 +1,71 @@
+"""The suite and the stateful machine on SQL engines with keys."""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from hypothesis.stateful import run_state_machine_as_test
+
+from limpet import opening
+from limpet.protocol import Backend
+from limpet.testing import conformance
+from limpet.testing.conformance.listing import Listing
+from limpet.testing.conformance.notes import Notes
+from limpet.testing.stateful import Lockstep
+from tests.conformance.parts import Stored, Sync
+from tests.conformance.test_postgres import OnReusedPostgres, reused
+from tests.encryption.keys import ONE, TWO
+from tests.property.test_stateful import some
+
+__all__ = ["reused"]
+
+# A state is not found by its text, so that of the session that is to be damaged is.
+_SPOIL = """UPDATE {0}bodies SET checksum = checksum + 1 WHERE seq IN (
+    SELECT n.seq FROM {0}snapshots AS n JOIN {0}scopes AS s ON s.pk = n.scope_pk
+      JOIN {0}sessions AS x ON x.pk = s.session_pk WHERE x.session_id = 'bad')"""
+
+
+class OnEncryptedSqlite(conformance.Kit):
+    def open_backend(self, place: Path) -> Backend:
+        url = f"sqlite:///{place / 'limpet.db'}"
+        return opening.open_backend(url, synchronous="off", keys=ONE)
+
+    def damage(self, place: Path, text: bytes) -> int:
+        with closing(sqlite3.connect(place / "limpet.db")) as conn, conn:
+            return conn.execute(_SPOIL.format("")).rowcount
+
+
+class TestEncryptedSqlite(Sync, OnEncryptedSqlite, Listing, Notes):
+    """The chapters in which most depends on what is encrypted."""
+
+
+@pytest.mark.slow
+class TestEncryptedSqliteAtLength(OnEncryptedSqlite, conformance.Suite):
+    """Every chapter, with both APIs, and with an old key that is still given."""
+
+    def open_backend(self, place: Path) -> Backend:
+        url = f"sqlite:///{place / 'limpet.db'}"
+        return opening.open_backend(url, synchronous="off", keys=f"{TWO}\n{ONE}")
+
+
+@pytest.mark.slow
+class TestEncryptedPostgres(Sync, OnReusedPostgres, Stored):
+    def open_backend(self, place: Path) -> Backend:
+        return opening.open_backend(self.schemas.url(self.schema_of(place)), keys=ONE)
+
+    def damage(self, place: Path, text: bytes) -> int:
+        schema = self.schemas.name(self.schema_of(place))
+        with self.postgres.connect() as conn:
+            return conn.execute(_SPOIL.format(f"{schema}.")).rowcount
+
+
+class EncryptedSqlite(Lockstep):
+    def open_backend(self, place: Path) -> Backend:
+        return opening.open_backend(f"sqlite:///{place}/limpet.db", synchronous="off", keys=ONE)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_encrypted_sqlite_does_what_memory_does() -> None:
+    run_state_machine_as_test(EncryptedSqlite, settings=some(60, 40))

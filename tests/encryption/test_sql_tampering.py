@@ -1,0 +1,276 @@
+"""Someone who can write to the tables, but has no key: what is refused, and what is not seen.
+
+Whatever is changed, its checksum is made right again. Then either everything is answered as
+before, or what is asked for raises Corrupt, or it is left out and `check` reports it. The last test
+has what is not seen.
+"""
+
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+import limpet
+from limpet import Corrupt, Store
+from limpet.core.codec import address_body, checksum_of
+from limpet.core.notes import NoteRow, note_checksum
+from limpet.core.rows import Row, row_checksum, scope_checksum
+from tests.encryption.keys import ONE
+
+SUMMED = ["pk", "head_seq", "tip_seq", "next_seq", "floor", "fence", "lease_owner", "lease_until"]
+KEYS = {"snapshots": "seq", "bodies": "seq", "notes": "pk", "labels": "seq"}
+COLUMNS = {
+    "snapshots": [*Row._fields, "scope_pk", "apart"],
+    "bodies": ["seq", "base", "encoding", "body"],
+    "notes": ["on_id", "name", "rev", "nonce", "updated_at", "value", "scope_pk"],
+    "labels": ["name", "value", "seq"],
+}
+
+
+def fill(store: Store, prefix: str = "s") -> None:
+    for session in (f"{prefix}1", f"{prefix}2"):
+        for name in ("chat", "other"):
+            scope = store.scope(session, name)
+            facts: dict[str, Any] = {"labels": {"task": "tax"}, "metadata": {"of": name}}
+            scope.save({"messages": [], "of": name}, id="first", status="begun", **facts)
+            scope.append("messages", [f"{session} {name} " * 300])
+            scope.append("messages", [f"{session} {name}"])
+            scope.save({"messages": [1], "of": [name]}, id="last", status="done", **facts)
+            scope.set_note("title", f"{session} {name}")
+            scope.set_note("note", f"{session} {name}", on="first")
+
+
+def seen(store: Store) -> dict[str, Any]:
+    """Return all that a store answers, with None in place of what it refuses."""
+    found: dict[str, Any] = {}
+
+    def ask(what: str, verb: Any) -> None:
+        try:
+            found[what] = verb()
+        except Corrupt:
+            found[what] = None
+
+    for session in ("s1", "s2"):
+        for name in ("chat", "other"):
+            scope, at = store.scope(session, name), f"{session}/{name}"
+            ask(f"{at} head", scope.load)
+            with suppress(Corrupt):
+                for each in scope.ids():
+                    ask(f"{at} {each} load", lambda scope=scope, each=each: scope.load(each))
+            for note, on in (("title", None), ("note", "first")):
+                ask(f"{at} {note}", lambda scope=scope, n=note, on=on: scope.note(n, on=on))
+            with suppress(Corrupt):
+                found |= {f"{at} {info.id} listed": info for info in scope.history()}
+                found |= {f"{at} {each.id} leaf": True for each in scope.leaves()}
+    for asked in ({"status": "begun"}, {"labels": {"task": "tax"}}):
+        for info in store.history(**asked):
+            found[f"{info.scope} {info.id} {asked}"] = info
+    return found
+
+
+def is_unseen(path: Path, before: dict[str, Any]) -> bool:
+    """Return whether a change went unnoticed: an answer differs, or is missing unreported."""
+    with limpet.open(str(path), keys=ONE) as store:
+        now = seen(store)
+        other = [what for what in now if now[what] not in (None, before.get(what))]
+        gone = [what for what, answer in before.items() if answer and now.get(what) != answer]
+        if any(not what.endswith(" leaf") for what in other):
+            return True
+        # Without its only child a snapshot is a leaf.
+        return bool(gone or other) and not list(store.check())
+
+
+class Attacker:
+    """Changes rows of a copy of a store, and makes their checksums right."""
+
+    def __init__(self, original: Path, path: Path) -> None:
+        self.path = path
+        shutil.copy(original, path)
+
+    def write(self, table: str, key: Any, values: dict[str, Any]) -> None:
+        with closing(sqlite3.connect(self.path)) as conn:
+            conn.execute("PRAGMA foreign_keys = OFF")
+            where = f"WHERE {KEYS[table]} = ?"
+            if values:
+                setting = ", ".join(f"{name} = ?" for name in values)
+                conn.execute(f"UPDATE {table} SET {setting} {where}", (*values.values(), key))
+            key = values.get(KEYS[table], key)
+            if table != "labels":
+                conn.row_factory = sqlite3.Row
+                row = conn.execute(f"SELECT * FROM {table} {where}", (key,)).fetchone()
+                conn.execute(f"UPDATE {table} SET checksum = ? {where}", (_sum(table, row), key))
+            conn.commit()
+
+
+def _sum(table: str, row: Any) -> int:
+    if table == "bodies":
+        base = "" if row["base"] is None else row["base"]
+        address = f"{row['seq']}:{base}:".encode()
+        return address_body(row["encoding"], row["body"], address=address).checksum
+    if table == "notes":
+        note = NoteRow._make(row[name] for name in COLUMNS["notes"][:6])
+        return note_checksum(note, row["scope_pk"])
+    return row_checksum(Row._make(row[name] for name in Row._fields), row["scope_pk"])
+
+
+def rows_of(path: Path, table: str) -> list[dict[str, Any]]:
+    with closing(sqlite3.connect(path)) as conn:
+        conn.row_factory = sqlite3.Row
+        return [dict(row) for row in conn.execute(f"SELECT * FROM {table} ORDER BY 1")]
+
+
+def other_values(column: str, value: Any) -> Iterator[Any]:
+    if isinstance(value, int):
+        yield from (1 - value,) if column in ("kept", "apart") else (value + 1, value - 1)
+    elif isinstance(value, str):
+        yield f"{value[:-1]}x"
+    elif isinstance(value, bytes):
+        yield from (value[:-1] + bytes([value[-1] ^ 1]), b'["s1","chat","agent","x"]', b"{}")
+    elif column == "parent_id":
+        yield "last"
+    elif column == "forked_from":
+        yield b'["s1","chat","agent","x"]'
+    else:
+        yield 1
+
+
+def stored(tmp_path: Path, name: str = "original") -> Path:
+    path = tmp_path / f"{name}.db"
+    with limpet.open(str(path), keys=ONE) as store:
+        fill(store)
+    return path
+
+
+@pytest.mark.slow
+def test_no_column_can_be_changed(tmp_path: Path) -> None:
+    original = stored(tmp_path)
+    with limpet.open(str(original), keys=ONE) as store:
+        before = seen(store)
+    found = set()
+    for table, columns in COLUMNS.items():
+        rows = [rows_of(original, table)[at] for at in (0, 3)]
+        for column in columns:
+            for row in rows:
+                for value in other_values(column, row[column]):
+                    attacker = Attacker(original, tmp_path / "copy.db")
+                    try:
+                        attacker.write(table, row[KEYS[table]], {column: value})
+                    except (sqlite3.IntegrityError, ValueError):
+                        continue  # the tables do not take it
+                    if is_unseen(attacker.path, before):
+                        found.add(f"{table}.{column}")
+    assert not found
+
+
+@pytest.mark.parametrize("how", ["plain", "none", "halved"])
+def test_no_column_of_a_scope_can_be_changed(tmp_path: Path, how: str) -> None:
+    """The checksum is made right without a key, removed, or its half that needs no key is."""
+    original = stored(tmp_path)
+    with limpet.open(str(original), keys=ONE) as store:
+        before = seen(store)
+    row, copy = rows_of(original, "scopes")[0], tmp_path / "copy.db"
+    key = limpet.ScopeKey("s1", row["scope_id"], row["kind"])
+    changes: list[tuple[str, Any]] = [("head_seq", 1), ("head_seq", None), ("tip_seq", 1)]
+    changes += [("next_seq", 99), ("floor", ""), ("fence", "stolen")]
+    for column, value in changes:
+        changed = {**row, column: value}
+        columns = (*(changed[name] for name in SUMMED), None)
+        plain = scope_checksum(key, columns)
+        text = orjson.dumps((*key, *columns))
+        halved = checksum_of(b"keyed ", text) >> 32 << 32 | row["checksum"] % 2**32
+        checksum = {"plain": plain, "none": None, "halved": halved}[how]
+        shutil.copy(original, copy)
+        with closing(sqlite3.connect(copy)) as conn, conn:
+            setting = f"UPDATE scopes SET {column} = ?, checksum = ? WHERE pk = ?"
+            conn.execute(setting, (value, checksum, row["pk"]))
+        assert not is_unseen(copy, before), column
+        with limpet.open(str(copy), keys=ONE) as store:
+            with pytest.raises(Corrupt):
+                store.scope("s1", "chat").load()
+            with pytest.raises(Corrupt):
+                store.scope("s1", "chat").save({})
+            assert "keys_wrong" in {finding.code for finding in store.check()}
+
+
+def content(table: str, row: dict[str, Any]) -> dict[str, Any]:
+    """Return a row without its key and its place, to be put into the place of another."""
+    own = {"seq", "pk", "checksum", "scope_pk"} | ({"id"} if table == "snapshots" else set())
+    own |= {"on_id", "name"} if table == "notes" else set()
+    return {name: value for name, value in row.items() if name not in own}
+
+
+@pytest.mark.slow
+def test_no_row_can_take_the_place_of_another(tmp_path: Path) -> None:
+    """Of the same scope, of another one, of another session; all of it, or what is encrypted."""
+    original = stored(tmp_path)
+    with limpet.open(str(original), keys=ONE) as store:
+        before = seen(store)
+    encrypted = {"snapshots": ["metadata"], "bodies": ["body"], "notes": ["value"]}
+    for table, names in encrypted.items():
+        rows = rows_of(original, table)
+        pairs = [(rows[0], each) for each in rows[1:]] + [(each, rows[0]) for each in rows[1:]]
+        for into, other in pairs:
+            whole = content(table, other)
+            for values in (whole, {name: whole[name] for name in names}):
+                attacker = Attacker(original, tmp_path / "copy.db")
+                attacker.write(table, into[KEYS[table]], values)
+                assert not is_unseen(attacker.path, before), (table, into, other)
+
+
+def test_no_row_of_another_store_is_taken_for_one_of_another_name(tmp_path: Path) -> None:
+    original, other = stored(tmp_path), tmp_path / "other.db"
+    with limpet.open(str(other), keys=ONE) as store:
+        fill(store, "t")
+    with limpet.open(str(original), keys=ONE) as store:
+        before = seen(store)
+    copy = tmp_path / "copy.db"
+    for table in ("snapshots", "bodies", "notes"):
+        shutil.copy(original, copy)
+        with closing(sqlite3.connect(copy)) as conn:
+            conn.execute("ATTACH ? AS other", (str(other),))
+            count = 0
+            for into, row in zip(rows_of(copy, table), rows_of(other, table), strict=False):
+                count += 1
+                attacker_values = content(table, row)
+                names = ", ".join(f"{name} = ?" for name in attacker_values)
+                key = KEYS[table]
+                values = (*attacker_values.values(), into[key])
+                conn.execute(f"UPDATE {table} SET {names} WHERE {key} = ?", values)
+            conn.commit()
+        attacker = Attacker(copy, tmp_path / "summed.db")
+        for row in rows_of(copy, table):
+            attacker.write(table, row[KEYS[table]], {})
+        assert count
+        assert not is_unseen(attacker.path, before), table
+
+
+def test_what_was_true_once_is_believed(tmp_path: Path) -> None:
+    """Not seen: a row that was changed in place, as it was before; or one of the same place and
+    name in another store with the same keys."""
+    original = stored(tmp_path)
+    now = tmp_path / "now.db"
+    shutil.copy(original, now)
+    with limpet.open(str(now), keys=ONE) as store:
+        store.scope("s1", "chat").set_note("title", "new")
+        store.scope("s1", "chat").save({"messages": [2]}, id="last", overwrite=True)
+    with limpet.open(str(original), keys=ONE) as store:
+        before = store.scope("s1", "chat").load()
+    for source in (original, stored(tmp_path, "twin")):
+        attacker = Attacker(now, tmp_path / "copy.db")
+        for table in ("snapshots", "bodies", "notes"):
+            old = {row[KEYS[table]]: row for row in rows_of(source, table)}
+            for row in rows_of(now, table):
+                attacker.write(table, row[KEYS[table]], old[row[KEYS[table]]])
+        with limpet.open(str(attacker.path), keys=ONE) as store:
+            chat = store.scope("s1", "chat")
+            head, note = chat.load(), chat.note("title")
+        assert before
+        assert head
+        assert note
+        assert (head.state, head.status) == (before.state, before.status)
+        assert note.value == "s1 chat"
