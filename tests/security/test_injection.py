@@ -279,6 +279,7 @@ CALLS: dict[str, list[list[str]]] = {
     "doctor": [[]],
     "ui": [["sqlite:///no" + ESCAPES]],
     "serve": [["--host", ESCAPES]],
+    "redact": [[SESSION, "--text", "no" + ESCAPES, "-y"], ["no" + ESCAPES, "--path", "/a", "-y"]],
     "rm": [[SESSION, "-y"], ["no" + ESCAPES, "-y"]],
 }
 NOTHING_OF_A_STORE = {"schema", "completion", "demo", "rekey"}

@@ -360,8 +360,8 @@ class Checking(Part):
     # Space
 
     def compact(self) -> int:
-        if isinstance(self._bucket, Sweepable):
-            self._bucket.sweep()
+        if isinstance(self._bucket.below, Sweepable):
+            self._bucket.below.sweep()
         return sum(
             self._storage.sweep(each.scope)
             for each in self._scopes.walk()
