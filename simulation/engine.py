@@ -36,7 +36,7 @@ class Inspected(ObjectBackend):
     def delete_snapshots(
         self, scope: ScopeKey, ids: Sequence[str], *, spare_head: bool = False, **options: Any
     ) -> Pruned:
-        objects: Mapping[str, Stored] = self._bucket._storage.objects  # type: ignore[attr-defined]
+        objects: Mapping[str, Stored] = self._bucket.below._storage.objects  # type: ignore[attr-defined]
         before = {key for key in objects if "/segments/" in key}
         found = list(_snapshots(objects, scope))
         doomed = {tag for id, tags in found if id in ids for tag in tags}
