@@ -36,12 +36,12 @@ class OnService(conformance.Kit):
     service: Service
 
     def open_backend(self, place: Path) -> Backend:
-        url = f"s3://{self.service.name}/{_prefix(place)}"
+        url = f"s3://{self.service.name}/{prefix_of(place)}"
         return opening.open_backend(url, poll_s=POLL_S, **self.service.options)
 
     def damage(self, place: Path, text: bytes) -> int:
         """Spoil the last frame of each object that has the text in one of its frames."""
-        bucket = self.service.open(_prefix(place))
+        bucket = self.service.open(prefix_of(place))
         found = 0
         for each in bucket.list("", limit=1000):
             (stored,) = bucket.get([each.key])
@@ -60,7 +60,7 @@ def _plain(data: bytes) -> bytes:
         return data
 
 
-def _prefix(place: Path) -> str:
+def prefix_of(place: Path) -> str:
     return hashlib.sha256(str(place).encode()).hexdigest()[:16]
 
 

@@ -191,6 +191,15 @@ CASES = {
         lambda _, root: flip(root, HEAD, -3), "head_damaged", "head_damaged"
     ),
     "no head": Case(lambda _, root: (root / HEAD).unlink(), "head_missing", changed=REBUILT),
+    "an encrypted head": Case(
+        lambda _, root: write(root, HEAD, b"\1encrypted"), "keys_wrong", "keys_wrong"
+    ),
+    "an encrypted segment": Case(
+        lambda _, root: write(root, segment_in(root), b"\1encrypted"), "keys_wrong", "keys_wrong"
+    ),
+    "an encrypted note": Case(
+        lambda _, root: write(root, NOTE, b"\1encrypted"), "keys_wrong", "keys_wrong"
+    ),
     "a bit in a note": Case(lambda _, root: flip(root, NOTE, -3), "note_damaged", "note_damaged"),
     "a bit in a note on a snapshot": Case(
         lambda _, root: flip(root, NOTED, 30), "note_damaged", "note_damaged"

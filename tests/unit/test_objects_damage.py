@@ -184,6 +184,17 @@ def test_a_pointer_goes_with_the_last_that_needs_it(
         assert not [key for key in bucket.objects if "/labels/" in key]
 
 
+def test_check_changes_nothing_where_a_head_and_a_segment_are_lost(
+    bucket: CountingBucket, chat: list[str]
+) -> None:
+    """Only `repair` puts the damaged segment aside, when it writes a head that does not name it."""
+    bucket.objects[segments(bucket)[0]] = (b"damaged", 1)
+    del bucket.objects[head_of(bucket)]
+    store, before = store_on(bucket), dict(bucket.objects)
+    assert [each.code for each in store.check()] == ["head_missing"]
+    assert bucket.objects == before
+
+
 def test_a_missing_segment_is_damage(bucket: CountingBucket, chat: list[str]) -> None:
     gone = segments(bucket)[0]
     del bucket.objects[gone]

@@ -18,7 +18,7 @@ import base64
 import binascii
 import hashlib
 import hmac
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from limpet.core.codec import checksum_of
@@ -86,6 +86,11 @@ class Ciphers(Protocol):
     @property
     def encrypts(self) -> bool: ...
 
+    @property
+    def prefixes(self) -> Collection[str]:
+        """The prefixes of session ids that there are keys for."""
+        ...
+
     def of(self, session_id: str) -> Cipher:
         """Return the cipher of a session. Without a key for it, nothing can be encrypted."""
         ...
@@ -127,6 +132,7 @@ PLAIN = _Plain()
 
 class _NoKeys:
     encrypts = False
+    prefixes = ()
 
     def of(self, session_id: str) -> Cipher:
         return PLAIN
@@ -174,6 +180,10 @@ class Keys:
         self._read_at = monotonic() - _REREAD_S
         self._rings = parse_keys(_text_of(given))
         self._ciphers: dict[str, _SessionCipher] = {}
+
+    @property
+    def prefixes(self) -> Collection[str]:
+        return self._rings.keys()
 
     def of(self, session_id: str) -> Cipher:
         return self.session(session_id)

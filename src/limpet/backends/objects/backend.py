@@ -9,12 +9,12 @@ from collections.abc import Callable
 from typing import Final
 
 from limpet.backends.buckets.protocol import Bucket
-from limpet.backends.objects.check import Checking
 from limpet.backends.objects.commit import Saving
 from limpet.backends.objects.delete import Deleting
 from limpet.backends.objects.leases import Leases
 from limpet.backends.objects.listen import ObjectListener, Watching
 from limpet.backends.objects.queries import Queries
+from limpet.backends.objects.rekey import Rekeying
 from limpet.backends.objects.storage import Storage
 from limpet.backends.objects.writer import Writer
 from limpet.core.encryption import NO_KEYS, Ciphers
@@ -23,7 +23,7 @@ from limpet.protocol import Clock, Stamp
 POLL_S: Final = 1.0
 
 
-class ObjectBackend(Saving, Queries, Deleting, Leases, Watching, Checking):
+class ObjectBackend(Saving, Queries, Deleting, Leases, Watching, Rekeying):
     """An engine whose storage is a bucket."""
 
     blocking = True
@@ -43,15 +43,13 @@ class ObjectBackend(Saving, Queries, Deleting, Leases, Watching, Checking):
 
         `poll_s` is the interval of polling where there are no notifications.
         """
-        super().__init__(Writer(Storage(bucket, clock=clock, draw=draw, compress=compress)))
+        storage = Storage(bucket, clock=clock, draw=draw, compress=compress, ciphers=ciphers)
+        super().__init__(Writer(storage))
         self._poll_s = poll_s
 
     def listen(self) -> ObjectListener:
         clock = self._storage.clock
         return ObjectListener(self._bucket.listen(poll_s=self._poll_s, clock=clock))
-
-    def rekey(self, after: str, *, limit: int) -> tuple[int, str | None]:
-        raise NotImplementedError
 
     def close(self) -> None:
         self._storage.close()

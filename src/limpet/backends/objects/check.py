@@ -11,7 +11,8 @@ from typing import Final
 
 from limpet.backends.buckets.protocol import Listed, Moved, Stored, Sweepable
 from limpet.backends.objects import keys
-from limpet.backends.objects.index import Pointed, pointers_of
+from limpet.backends.objects.encrypted import Unreadable
+from limpet.backends.objects.index import Pointed
 from limpet.backends.objects.keys import INDEX, ObjectKey
 from limpet.backends.objects.objects import (
     Fact,
@@ -25,6 +26,7 @@ from limpet.backends.objects.scopes import parse_note
 from limpet.backends.objects.storage import Gone, Held, unnamed, walk
 from limpet.backends.objects.writer import Part
 from limpet.core import findings, ids
+from limpet.core.encryption import WrongKeys
 from limpet.errors import Corrupt, LimpetError
 from limpet.model import ANY, Finding, ScopeKey
 
@@ -32,6 +34,7 @@ SEVERITIES: Final = {
     "foreign_file": "info",
     "head_damaged": "error",
     "head_missing": "error",
+    "keys_wrong": "error",
     "link_skipped": "error",
     "note_damaged": "error",
     "pointer_dangling": "info",
@@ -96,7 +99,7 @@ class Checking(Part):
             held = Held() if stored is None else self._storage.parsed_head(stored, path)
         except LimpetError as error:
             if has_head:
-                yield from self._lost(folder, stored, str(error), repair)
+                yield from self._lost(folder, stored, error, repair)
             return
         if held.head is None:
             if stored is None and segments and self._is_first(folder, segments[0]):
@@ -116,8 +119,9 @@ class Checking(Part):
         try:
             if stored is not None:
                 parse_note(path, stored.data)
-        except Corrupt:
-            yield _finding("note_damaged", "a note fails its check", scope=scope, key=path)
+        except Corrupt as error:
+            fact = "a note fails its check"
+            yield _damage("note_damaged", fact, error, scope=scope, key=path)
 
     def _scope(self, held: Held, repair: bool) -> Iterator[Finding]:
         head = held.head
@@ -135,29 +139,35 @@ class Checking(Part):
                 facts += each
         except Gone:
             return  # the head has moved
-        pointers = {key: fact for fact in facts for key in pointers_of(head.scope, fact)}
-        line_keys = keys.line_keys(head.scope, head.line)
-        wanted: dict[str, Fact | None] = {**dict.fromkeys(line_keys), **pointers}
+        index = self._writer.index
+        wanted: dict[str, Fact | None] = dict.fromkeys(keys.line_keys(head.scope, head.line))
+        older = dict[str, list[str]]()  # pointers that older keys have written instead
+        for fact in facts:
+            for current, *others in index.spellings(head.scope, fact):
+                wanted[current], older[current] = fact, others
         names = list(wanted)
         for start in range(0, len(names), _CHUNK):
-            some = names[start : start + _CHUNK]
-            there = self._bucket.get(some)
-            lost = [key for key, each in zip(some, there, strict=True) if each is None]
+            lost = self._missing(names[start : start + _CHUNK])
+            lost = [key for key in lost if self._missing(others := older.get(key, [])) == others]
             if not lost or not self._is_current(head):
                 continue
             if repair:
-                self._writer.index.write(head.scope, lost)
+                index.write(head.scope, lost)
                 if self._bucket.get([keys.head_key(head.scope)], first=1) == [None]:
-                    self._writer.index.remove(lost)  # deleted meanwhile
+                    index.remove(lost)  # deleted meanwhile
             for key in lost:
-                fact = wanted[key]
+                found = wanted[key]
                 yield _finding(
                     "pointer_missing",
                     "a snapshot that the index does not point to",
                     scope=head.scope,
-                    id=None if fact is None else fact.row.id,
+                    id=None if found is None else found.row.id,
                     repaired=repair,
                 )
+
+    def _missing(self, some: Sequence[str]) -> list[str]:
+        there = self._bucket.get(some)
+        return [key for key, each in zip(some, there, strict=True) if each is None]
 
     def damage(self, held: Held) -> Iterator[Finding]:
         """Return what cannot be read of a scope whose head can."""
@@ -180,8 +190,10 @@ class Checking(Part):
                 segment.chain.text(len(segment.chain.deltas))
                 if len(segment.facts) != named.snapshots or segment.scope != head.scope:
                     raise Corrupt("another segment")
-            except Corrupt:
-                yield _finding("segment_damaged", "part of a history fails its check", **values)
+            except Corrupt as error:
+                yield _damage(
+                    "segment_damaged", "part of a history fails its check", error, **values
+                )
 
     def _is_current(self, head: Head) -> bool:
         found = self._storage.read_head(head.scope).head
@@ -198,28 +210,34 @@ class Checking(Part):
     # A head that is lost
 
     def _headless(self, folder: str, listed: Sequence[Listed], repair: bool) -> Iterator[Finding]:
-        found = self._readable(listed[:1])
+        found, _ = self._readable(listed[:1])
         scope = found[0][1].scope if found else None
         if scope is None or self._storage.is_lost(scope, listed[0].key):
-            yield from self._lost(folder, None, "", repair)
+            yield from self._lost(folder, None, None, repair)
             return
         fact = "the rest of a scope that was deleted: delete its session again"
         yield _finding("segment_left", fact, scope=scope, key=listed[0].key)
 
     def _lost(
-        self, folder: str, stored: Stored | None, why: str, repair: bool
+        self, folder: str, stored: Stored | None, error: LimpetError | None, repair: bool
     ) -> Iterator[Finding]:
         code = "head_missing" if stored is None else "head_damaged"
         fact = "the head of a scope is missing" if stored is None else "a head fails its check"
         listed = list(walk(self._bucket, f"{folder}segments/"))
-        found = self._readable(listed)
+        found, damaged = self._readable(listed)
+        # What only lacks its key can still be read by others: it must not be replaced.
+        objects = [stored, *damaged.values()]
+        is_locked = any(isinstance(each, Unreadable) and each.is_locked for each in objects)
         key = keys.parse(f"{folder}head")
         scope = None if key is None else key.scope
         if scope is None and found:
             scope = found[0][1].scope
-        if not repair or not found or scope is None:
-            yield _finding(code, fact, scope=scope, key=f"{folder}head", why=why)
+        if not repair or is_locked or not found or scope is None:
+            yield _damage(code, fact, error, scope=scope, key=f"{folder}head")
             return
+        for path, each in damaged.items():
+            # Kept next to the others: the new head will not name it.
+            self._bucket.put(path.replace("/segments/", "/damaged/"), each[0], expect=ANY)
         chosen = _disjoint(found)
         rebuilt = self._rebuilt(scope, chosen, stored)
         last = chosen[-1][1].facts[-1].row
@@ -232,20 +250,21 @@ class Checking(Part):
             snapshots=sum(len(segment.facts) for _, segment in chosen),
         )
 
-    def _readable(self, listed: Sequence[Listed]) -> list[tuple[str, Segment]]:
-        found = []
+    def _readable(
+        self, listed: Sequence[Listed]
+    ) -> tuple[list[tuple[str, Segment]], dict[str, Stored]]:
+        """Return the segments by name, and by key what is none or cannot be read."""
+        found, damaged = list[tuple[str, Segment]](), dict[str, Stored]()
         for each in listed:
             key = keys.parse(each.key)
             (stored,) = self._bucket.get([each.key])
+            if stored is None or key is None or not key.segment:
+                continue
             try:
-                if stored is not None and key is not None and key.segment:
-                    found.append((key.segment, parse_segment(unpack("segment", stored.data))))
+                found.append((key.segment, parse_segment(unpack("segment", stored.data))))
             except LimpetError:
-                if stored is not None:
-                    # Kept next to the others: the new head will not name it.
-                    aside = each.key.replace("/segments/", "/damaged/")
-                    self._bucket.put(aside, stored.data, expect=ANY)
-        return found
+                damaged[each.key] = stored
+        return found, damaged
 
     def _rebuilt(
         self, scope: ScopeKey, chosen: Sequence[tuple[str, Segment]], stored: Stored | None
@@ -267,9 +286,9 @@ class Checking(Part):
             segments=tuple(named),
         )
         if stored is not None:
-            digest = blake2b(stored.data, digest_size=8).hexdigest()
+            digest = blake2b(stored[0], digest_size=8).hexdigest()
             aside = f"{keys.scope_prefix(scope)}damaged/head.{digest}"
-            self._bucket.put(aside, stored.data, expect=ANY)
+            self._bucket.put(aside, stored[0], expect=ANY)
         data, _ = self._storage.dump(head)
         try:
             expect = None if stored is None else stored.version
@@ -315,8 +334,8 @@ class Checking(Part):
                 return is_old and parts["line"] != head.line
             if int(parts.get("seq") or parts["stamp"], 16) > head.last:
                 return False
-            facts: Iterator[Fact] = self._writer.history.newest_first(head)
-            return all(pointed.key not in pointers_of(scope, fact) for fact in facts)
+            facts = list(self._writer.history.newest_first(head))
+            return pointed.key not in self._writer.index.unused(scope, facts)
 
         try:
             return self._storage.reading(scope, read)
@@ -326,10 +345,11 @@ class Checking(Part):
     # Leftovers
 
     def _leftovers(self, after: str, repair: bool, limit: int) -> tuple[list[Finding], str | None]:
-        if not isinstance(self._bucket, Sweepable):
+        below = self._bucket.below
+        if not isinstance(below, Sweepable):
             return [], None
-        left = self._bucket.leftovers(limit=_LEFTOVERS_MAX)
-        mended = bool(repair and left and self._bucket.sweep())
+        left = below.leftovers(limit=_LEFTOVERS_MAX)
+        mended = bool(repair and left and below.sweep())
         return [
             _finding("temporary_left", each.reason, repaired=mended, key=each.key)
             if each.stale
@@ -352,7 +372,7 @@ class Checking(Part):
         try:
             found = list(self.damage(self._storage.read_head(scope)))
         except LimpetError as error:
-            found = [_finding("head_damaged", str(error), scope=scope)]
+            found = [_damage("head_damaged", "a head fails its check", error, scope=scope)]
         for each in walk(self._bucket, keys.all_notes_prefix(scope)):
             found += self._note(each.key, scope)
         return found
@@ -365,10 +385,11 @@ class Checking(Part):
             if self._bucket.get([f"{folder}head"], first=1) == [None]:
                 fact = "its snapshots have no head, and its name is lost with it"
                 found.append(_finding("head_missing", fact, key=folder))
-        if isinstance(self._bucket, Sweepable):
+        below = self._bucket.below
+        if isinstance(below, Sweepable):
             found += [
                 _finding("link_skipped", f"it is not read: {left.reason}", key=left.key)
-                for left in self._bucket.leftovers(limit=_LEFTOVERS_MAX)
+                for left in below.leftovers(limit=_LEFTOVERS_MAX)
                 if not left.stale
             ]
         return found
@@ -394,6 +415,13 @@ def _disjoint(found: Sequence[tuple[str, Segment]]) -> list[tuple[str, Segment]]
 
 def _range(segment: Segment) -> tuple[int, int]:
     return segment.facts[0].row.seq, segment.facts[-1].row.seq
+
+
+def _damage(code: str, fact: str, error: LimpetError | None, **values: object) -> Finding:
+    """Return the finding of an object that cannot be read, which need not be damaged."""
+    if isinstance(error, WrongKeys):
+        code, fact = "keys_wrong", "an object cannot be read with the keys that are given"
+    return _finding(code, fact, **values, why="" if error is None else str(error))
 
 
 def _finding(code: str, fact: str, **values: object) -> Finding:

@@ -13,7 +13,7 @@ import orjson
 from limpet.backends.objects import edits, keys
 from limpet.backends.objects.chain import composed
 from limpet.backends.objects.history import Place
-from limpet.backends.objects.index import pointers_of, stamped
+from limpet.backends.objects.index import stamped
 from limpet.backends.objects.objects import Fact, Head
 from limpet.backends.objects.storage import Beaten, Held, unknown
 from limpet.backends.objects.writer import Change, Part
@@ -210,11 +210,10 @@ class Saving(Part):
             new = self._added(commit, held, whole, fact, body or b"", offsets)
             newest = body if row.kept else newest
         new = new.rewritten(row.nonce, last=row.seq, floor=plan.floor)
-        pointers = [
-            key
-            for key in pointers_of(commit.scope, fact)
-            if key not in {k for e in whole.kept for k in pointers_of(commit.scope, e.fact)}
-        ]
+        # The others are shared with a snapshot of the tail, which has written them.
+        new_ones = f".{row.seq:016x}"
+        pointers = self._writer.index.pointers_of(commit.scope, fact)
+        pointers = [key for key in pointers if key.endswith(new_ones)]
         new = replace(new, pending=pending)
         stored = self._writer.store(held, Change(new, newest, pointers))
         if pending is not None:

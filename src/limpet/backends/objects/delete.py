@@ -10,7 +10,6 @@ from contextlib import suppress
 from dataclasses import replace
 
 from limpet.backends.objects import keys
-from limpet.backends.objects.index import pointers_of
 from limpet.backends.objects.notes import Notes
 from limpet.backends.objects.objects import Fact, Head
 from limpet.backends.objects.storage import PAGE, Gone, Held
@@ -147,7 +146,7 @@ class Deleting(Notes):
                 self._storage.forget(head.scope)
                 alive.append(keys.alive_key(head.scope, head.line))
                 pointers.add(keys.line_key(head.scope, head.line))
-                pointers.update(k for f in self._facts_of(head) for k in pointers_of(head.scope, f))
+                pointers |= self._writer.index.unused(head.scope, self._facts_of(head))
             rest = [each.key for each in page if each.key not in heads]
             # A repair may have written the sign again until the head was gone.
             for some in (alive, heads, [*alive, *rest] if rest else []):

@@ -38,6 +38,35 @@ class Index:
     def _bucket(self) -> Bucket:
         return self._storage.bucket
 
+    def spellings(self, scope: ScopeKey, fact: Fact) -> list[list[str]]:
+        """Return the keys of the pointers that cover a kept snapshot, except that of its line.
+
+        A label is spelt with the current key first, then as older keys did.
+        """
+        row = fact.row
+        if not row.kept:
+            return []
+        cipher = self._storage.ciphers.of(scope.session_id)
+        found = [
+            [keys.label_key(scope, *each, row.seq, stamp) for each in spelt]
+            for label, stamp in zip(fact.labels.items(), fact.pointers, strict=True)
+            if (spelt := cipher.labels(*label))
+        ]
+        return [*found, [keys.id_key(scope, row.id, row.seq)]] if fact.own else found
+
+    def pointers_of(self, scope: ScopeKey, fact: Fact) -> list[str]:
+        """Return the keys of the pointers to write for a snapshot."""
+        return [current for current, *_ in self.spellings(scope, fact)]
+
+    def unused(
+        self, scope: ScopeKey, gone: Collection[Fact], left: Iterable[Fact] = ()
+    ) -> set[str]:
+        """Return the pointers of removed snapshots that none of those `left` needs."""
+        return self._all(scope, gone) - self._all(scope, left)
+
+    def _all(self, scope: ScopeKey, facts: Iterable[Fact]) -> set[str]:
+        return {key for fact in facts for each in self.spellings(scope, fact) for key in each}
+
     def write(self, scope: ScopeKey, pointers: Sequence[str]) -> None:
         """Write pointers to a scope, durably."""
         clipped = [key for key in pointers if "~" in key]
@@ -82,18 +111,6 @@ def _scope_of(pointer: Pointer, data: bytes | None) -> ScopeKey | None:
     return ScopeKey(session_id, scope_id, pointer.kind)
 
 
-def pointers_of(scope: ScopeKey, fact: Fact) -> list[str]:
-    """Return the keys of the pointers that cover a kept snapshot, except that of its line."""
-    row = fact.row
-    if not row.kept:
-        return []
-    found = [
-        keys.label_key(scope, name, value, row.seq, stamp)
-        for (name, value), stamp in zip(fact.labels.items(), fact.pointers, strict=True)
-    ]
-    return [*found, keys.id_key(scope, row.id, row.seq)] if fact.own else found
-
-
 def stamped(fact: Fact, head: Head, stamp: int) -> Fact:
     """Return a kept snapshot whose labels are covered by pointers.
 
@@ -109,9 +126,3 @@ def stamped(fact: Fact, head: Head, stamp: int) -> Fact:
             known |= zip(entry.fact.labels.items(), entry.fact.pointers, strict=True)
     pointers = tuple(known.get(pair, stamp) for pair in fact.labels.items())
     return fact._replace(pointers=pointers)
-
-
-def unused(scope: ScopeKey, gone: Collection[Fact], left: Iterable[Fact]) -> set[str]:
-    """Return the pointers of removed snapshots that none of those `left` needs."""
-    doomed = {key for fact in gone for key in pointers_of(scope, fact)}
-    return doomed.difference(key for fact in left for key in pointers_of(scope, fact))

@@ -159,6 +159,11 @@ def parse(key: str) -> ObjectKey | None:
     return ObjectKey(*where, found["segment"], found["base"], note, on)
 
 
+def is_content(key: str) -> bool:
+    """Return whether an object is ours: also one that a repair has put aside."""
+    return parse(key) is not None or "/snapshots/damaged/" in key
+
+
 # The index
 
 
@@ -198,8 +203,12 @@ def id_key(scope: ScopeKey, id: str, seq: int) -> str:
     return f"{id_prefix(id)}{_address(scope)}.{seq:016x}"
 
 
+def labels_prefix() -> str:
+    return f"{INDEX}labels/"
+
+
 def label_prefix(label: str, value: str) -> str:
-    return f"{INDEX}labels/{_short(label)}={_short(value)}/"
+    return f"{labels_prefix()}{_short(label)}={_short(value)}/"
 
 
 def minute_of(seq: int) -> int:

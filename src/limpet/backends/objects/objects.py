@@ -240,6 +240,24 @@ class Unpacked(NamedTuple):
         return codec.decompress(frame.stored, what="frame") if frame.is_compressed else frame.stored
 
 
+def _described(data: bytes) -> tuple[Any, int]:
+    """Return the description of an object, and where it ends."""
+    if data.startswith(_SKIPPABLE):
+        begin, end = 8, 8 + int.from_bytes(data[4:8], "little")
+    else:
+        begin, end = 0, data.index(b"\n") + 1
+    return orjson.loads(data[begin:end]), end
+
+
+def facts_end(data: bytes) -> int:
+    """Return where the facts of a head or a segment end; of what is neither, its own end."""
+    try:
+        about, end = _described(data)
+        return min(end + int(about["frames"][0]), len(data))
+    except (KeyError, IndexError, TypeError, ValueError):
+        return len(data)
+
+
 def unpack(kind: str, data: bytes) -> Unpacked:
     """Read the description of an object.
 
@@ -248,12 +266,7 @@ def unpack(kind: str, data: bytes) -> Unpacked:
         Unsupported: it was written by a newer version.
     """
     try:
-        if data.startswith(_SKIPPABLE):
-            begin = 8 + int.from_bytes(data[4:8], "little")
-            about = orjson.loads(data[8:begin])
-        else:
-            begin = data.index(b"\n") + 1
-            about = orjson.loads(data[:begin])
+        about, begin = _described(data)
         if about["limpet"] != kind:
             raise ValueError
         version, sizes = about["v"], about.get("frames", [])

@@ -5,6 +5,7 @@ An index pointer only says in which scope to look.
 
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import groupby, islice
 from typing import TypeVar
 
@@ -18,6 +19,7 @@ from limpet.backends.objects.storage import Gone, Held, walk
 from limpet.backends.objects.writer import Part
 from limpet.core import ids
 from limpet.core.ages import newest_page
+from limpet.core.encryption import WrongKeys
 from limpet.core.rows import info_of
 from limpet.core.times import to_us
 from limpet.errors import Corrupt, Unsupported
@@ -185,11 +187,12 @@ class Queries(Part):
 
     def _labelled(self, query: Query, limit: int) -> list[SnapshotInfo]:
         """Follow the pointers of one label minute by minute, until there are enough snapshots."""
-        (name, value), *_ = query.labels
-        prefix = keys.label_prefix(name, value)
-        start = "" if query.after is None else keys.label_start(name, value, query.after)
+        label, *_ = query.labels
         found: list[SnapshotInfo] = []
-        pointed = self._writer.index.walk(prefix, start)
+        # Older keys first: `rekey` writes a new pointer before it removes the old one.
+        spelt = reversed(self._storage.ciphers.labels(query.prefix, *label))
+        walks = (self._pointed(*each, query.after) for each in spelt)
+        pointed = heapq.merge(*walks, key=lambda each: -keys.pointed_minute(each.pointer))
         for minute, group in groupby(pointed, key=lambda each: keys.pointed_minute(each.pointer)):
             scopes = {p.scope for p in group if p.scope.session_id.startswith(query.prefix)}
             first, end = keys.minute_range(minute)
@@ -199,6 +202,10 @@ class Queries(Part):
             if len(found) >= limit:
                 break
         return found[:limit]
+
+    def _pointed(self, name: str, value: str, after: int | None) -> Iterator[Pointed]:
+        start = "" if after is None else keys.label_start(name, value, after)
+        return self._writer.index.walk(keys.label_prefix(name, value), start)
 
     def _everywhere(self, query: Query, limit: int) -> list[SnapshotInfo]:
         """Read heads, those modified last first, until no other one can hold newer snapshots."""
@@ -235,8 +242,9 @@ class Queries(Part):
     def find_refs(self, id_prefix: str, *, limit: int) -> list[SnapshotRef]:
         found: dict[SnapshotRef, None] = {}
         for scope in self._scopes_beginning(id_prefix):
-            refs = self._storage.reading(scope, lambda held: self._refs(held, id_prefix))
-            found |= dict.fromkeys(refs)
+            with suppress(WrongKeys):  # a session without its key does not hide the others
+                refs = self._storage.reading(scope, lambda held: self._refs(held, id_prefix))
+                found |= dict.fromkeys(refs)
             if len(found) >= limit:
                 break
         return list(found)[:limit]

@@ -13,6 +13,7 @@ from typing import NamedTuple, TypeAlias, TypeVar
 
 from limpet.backends.buckets.protocol import Bucket, Ending, Listed, Moved, Stored
 from limpet.backends.objects import keys
+from limpet.backends.objects.encrypted import EncryptedBucket, Unreadable
 from limpet.backends.objects.objects import (
     Fact,
     Frame,
@@ -30,6 +31,7 @@ from limpet.backends.objects.objects import (
 )
 from limpet.backends.support.backoff import Backoff
 from limpet.backends.support.recent import Recent
+from limpet.core.encryption import Ciphers
 from limpet.core.foreign import recognise
 from limpet.core.limits import CACHE_BYTES_MAX, CONTENTION_WAIT_S_MAX
 from limpet.core.rows import unpack_ref
@@ -42,7 +44,6 @@ T = TypeVar("T")
 PAGE = 1000  # what one request lists
 _TOP_KEYS = 100  # that show whose folder it is
 _LISTED_BYTES = 16 * 1024  # of a head in a listing: mostly all of its facts
-_ABOUT_BYTES = 8 * 1024  # of a segment: its description
 _SMALL_BYTES = 512 * 1024  # a segment of this size is read whole, though only facts are needed
 _FACT_BYTES = 1024  # in memory
 _RESENDS_MAX = 8
@@ -99,11 +100,18 @@ def walk(bucket: Bucket, prefix: str, after: str = "", until: str = "") -> Itera
 
 class Storage:
     def __init__(
-        self, bucket: Bucket, *, clock: Clock, draw: Callable[[], Stamp], compress: bool
+        self,
+        bucket: Bucket,
+        *,
+        clock: Clock,
+        draw: Callable[[], Stamp],
+        compress: bool,
+        ciphers: Ciphers,
     ) -> None:
         if isinstance(bucket, Ending):
             bucket.keep_end()
-        self._bucket = bucket
+        self._bucket = EncryptedBucket(bucket, ciphers)
+        self.ciphers = ciphers
         self._closed = False
         self._is_ours = False
         self.clock = clock
@@ -112,10 +120,10 @@ class Storage:
         self._held: Recent[ScopeKey, Held] = Recent(CACHE_BYTES_MAX, _held_cost)
         self._segments: Recent[str, Segment] = Recent(CACHE_BYTES_MAX, _segment_cost)
         self._facts: Recent[str, tuple[Fact, ...]] = Recent(CACHE_BYTES_MAX, _facts_cost)
-        self._given: Recent[ScopeKey, tuple[str, int]] = Recent(_SCOPES_MAX)
+        self._given: Recent[ScopeKey, tuple[str, int, str]] = Recent(_SCOPES_MAX)
 
     @property
-    def bucket(self) -> Bucket:
+    def bucket(self) -> EncryptedBucket:
         if self._closed:
             raise InvalidInput("the store is closed")
         return self._bucket
@@ -130,14 +138,19 @@ class Storage:
         """Read a head; without one the scope is empty.
 
         Raises:
-            Corrupt: it is damaged, or it is missing although the scope has segments.
+            Corrupt: it is damaged, or it is missing although the scope has segments; or it is
+                encrypted, and an older one that was put back.
         """
         key = keys.head_key(scope)
+        _, last, line = self.given(scope)  # before it is read: others may write meanwhile
         (stored,) = self.bucket.get([key])
         if stored is None:
             self._check_absent(scope)
             return Held()
-        return self.parsed_head(stored, key)
+        held = self.parsed_head(stored, key)
+        if self.ciphers.encrypts and held.head and held.head.line == line and held.head.last < last:
+            raise Corrupt(f"a head is older than one that this process has written. key=`{key}`")
+        return held
 
     def parsed_head(self, stored: Stored, key: str) -> Held:
         """Return the head that is stored under a key, or raise Corrupt if it is that of another."""
@@ -198,7 +211,7 @@ class Storage:
 
         Otherwise the scope was deleted: that removes the sign that its line lives before the head.
         """
-        head, segment = self.bucket.get([keys.head_key(scope), path], first=_ABOUT_BYTES)
+        head, segment = self.bucket.get([keys.head_key(scope), path])
         if head is not None or segment is None:
             return False
         try:
@@ -238,9 +251,9 @@ class Storage:
     def forget(self, scope: ScopeKey) -> None:
         self._held.pop(scope)
 
-    def given(self, scope: ScopeKey) -> tuple[str, int]:
-        """Return the greatest id and place that this process has assigned in a scope."""
-        return self._given.get(scope) or ("", 0)
+    def given(self, scope: ScopeKey) -> tuple[str, int, str]:
+        """Return the greatest id and place that this process has assigned in a scope; its line."""
+        return self._given.get(scope) or ("", 0, "")
 
     def contend(self, scope: ScopeKey, attempt: Callable[[], T]) -> T:
         """Repeat an attempt while other writers win the compare-and-set, for up to 30 seconds."""
@@ -290,8 +303,8 @@ class Storage:
             self.forget(head.scope)
         else:
             self._held.put(head.scope, known)
-        floor, last = self.given(head.scope)
-        self._given.put(head.scope, (max(floor, head.floor), max(last, head.last)))
+        floor, last, _ = self.given(head.scope)
+        self._given.put(head.scope, (max(floor, head.floor), max(last, head.last), head.line))
         return known
 
     def swap(
@@ -472,7 +485,7 @@ def unnamed(head: Head, listed: Sequence[Listed]) -> list[Listed]:
 
 def _has_facts(stored: Stored) -> bool:
     """Return whether the bytes at hand are all, or have at least the facts of a head."""
-    if len(stored.data) == stored.size:
+    if isinstance(stored, Unreadable) or len(stored.data) == stored.size:
         return True
     try:
         unpacked = unpack("head", stored.data)

@@ -13,10 +13,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from limpet.backends.buckets.protocol import Bucket
 from limpet.backends.objects import edits, keys
+from limpet.backends.objects.encrypted import EncryptedBucket
 from limpet.backends.objects.history import History
-from limpet.backends.objects.index import Index, pointers_of, unused
+from limpet.backends.objects.index import Index
 from limpet.backends.objects.objects import Fact, Head, Named
 from limpet.backends.objects.scopes import Scopes
 from limpet.backends.objects.storage import Beaten, Gone, Held, Storage
@@ -49,9 +49,11 @@ class Writer:
 
     def begin(self, scope: ScopeKey, held: Held, stamp: Stamp) -> tuple[Head, int]:
         """Return the head to build on, a new one if there is none, and the place of the write."""
-        floor, last = self.storage.given(scope)
+        floor, last, _ = self.storage.given(scope)
         head = held.head
         if head is None:
+            # Without a key nothing is written, no pointer either.
+            self.storage.ciphers.of(scope.session_id).label("", "")
             # Each attempt begins another line, so that a delayed one is not taken for this one.
             head = Head(scope, ids.mint(stamp.now, self.storage.draw().bits, ""), "")
         head = replace(head, floor=max(floor, head.floor), last=max(last, head.last))
@@ -130,8 +132,7 @@ class Writer:
             base=None,
             base_frame=None,
         )
-        unneeded = {key for fact in gone for key in pointers_of(head.scope, fact)}
-        return Change(empty, unneeded=unneeded, must_sweep=True)
+        return Change(empty, unneeded=self.index.unused(head.scope, gone), must_sweep=True)
 
     def edit(
         self,
@@ -184,11 +185,23 @@ class Writer:
         left += self._neighbours(head, concerned, gone)
         return Change(
             new_head,
-            pointers=_new_pointers(head.scope, changed, before),
-            unneeded=unused(head.scope, gone, left),
+            pointers=self._new_pointers(head.scope, changed, before),
+            unneeded=self.index.unused(head.scope, gone, left),
             written=tuple(written),
             must_sweep=True,
         )
+
+    def _new_pointers(
+        self,
+        scope: ScopeKey,
+        changed: Mapping[int, tuple[Fact, bytes | None]],
+        before: Mapping[int, Fact],
+    ) -> list[str]:
+        found: list[str] = []
+        for seq, (fact, _) in changed.items():
+            known = set(self.index.pointers_of(scope, before[seq]))
+            found += [key for key in self.index.pointers_of(scope, fact) if key not in known]
+        return found
 
     def _neighbours(
         self, head: Head, concerned: Sequence[Named], gone: Collection[Fact]
@@ -217,7 +230,7 @@ class Part:
         self._scopes = Scopes(writer.storage)
 
     @property
-    def _bucket(self) -> Bucket:
+    def _bucket(self) -> EncryptedBucket:
         return self._storage.bucket
 
 
@@ -227,13 +240,3 @@ def _may_be_stored(error: Exception) -> bool:
 
 def _concerns(named: Named, doomed: Collection[int], changed: Collection[int]) -> bool:
     return any(named.first <= seq <= named.last for seq in (*doomed, *changed))
-
-
-def _new_pointers(
-    scope: ScopeKey, changed: Mapping[int, tuple[Fact, bytes | None]], before: Mapping[int, Fact]
-) -> list[str]:
-    found: list[str] = []
-    for seq, (fact, _) in changed.items():
-        known = set(pointers_of(scope, before[seq]))
-        found += [key for key in pointers_of(scope, fact) if key not in known]
-    return found

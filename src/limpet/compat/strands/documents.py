@@ -155,7 +155,7 @@ class FileStorage(DocumentStorage):
 
     `<base_dir>/<session_id>/scopes/<scope>/<scope_id>/snapshots/` holds `snapshot_latest.json`,
     `immutable_history/snapshot_<id>.json` and `manifest.json`. The folder is created by the first
-    save. A relative path is resolved at once.
+    save. A relative path is resolved at once. Files are never encrypted: the SDK reads them.
     """
 
     def __init__(self, base_dir: str | os.PathLike[str]) -> None:
@@ -165,9 +165,9 @@ class FileStorage(DocumentStorage):
 class S3Storage(DocumentStorage):
     """A `SnapshotStorage` that keeps its objects in a bucket, below a prefix if one is given.
 
-    The keys are `[<prefix>/]<session_id>/scopes/…` as in `FileStorage`. `client` is an opened
-    obstore store with its own region and credentials; otherwise these come from the environment,
-    or from the options that `limpet.open` takes for the service.
+    The keys are `[<prefix>/]<session_id>/scopes/…` as in `FileStorage`, and Limpet encrypts
+    nothing. `client` is an opened obstore store with its own region and credentials; otherwise
+    these come from the environment, or from the options that `limpet.open` takes for the service.
 
     Raises:
         InvalidInput: neither a bucket nor a client is given, or a client together with options.

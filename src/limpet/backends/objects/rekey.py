@@ -1,0 +1,58 @@
+"""Encrypting a bucket with the current keys, object by object, then label by label.
+
+An object is replaced by compare-and-set, so that a write in between is kept. The key of a label's
+pointer depends on the key of its session: the pointers that older keys have written are replaced,
+the new one being written first. Each page may be repeated.
+"""
+
+from itertools import groupby
+
+from limpet.backends.objects import keys
+from limpet.backends.objects.check import Checking
+from limpet.backends.objects.storage import Held
+from limpet.errors import InvalidInput, LimpetError
+from limpet.model import ScopeKey
+
+_LABELS = "labels:"  # before the cursor of the second part
+
+
+class Rekeying(Checking):
+    def rekey(self, after: str, *, limit: int) -> tuple[int, str | None]:
+        if not self._storage.ciphers.encrypts:
+            raise InvalidInput("the store was opened without keys: give keys= or keys_file=")
+        if after.startswith(_LABELS):
+            count, last = self._rekey_labels(after.removeprefix(_LABELS), limit)
+            return count, None if last is None else f"{_LABELS}{last}"
+        page = self._bucket.list(keys.ROOT, after=after, limit=limit)
+        count = self._bucket.renew([each.key for each in page if keys.is_content(each.key)])
+        return count, page[-1].key if len(page) == limit else _LABELS
+
+    def _rekey_labels(self, after: str, limit: int) -> tuple[int, str | None]:
+        page = self._bucket.list(keys.labels_prefix(), after=after, limit=limit)
+        modified = {each.key: each.modified for each in page}
+        pointed = sorted(self._writer.index.followed(page), key=lambda each: each.scope)
+        count = 0
+        for scope, group in groupby(pointed, key=lambda each: each.scope):
+            try:
+                current = self._current_pointers(scope)
+            except LimpetError:
+                continue  # what cannot be read is left alone
+            old = [each for each in group if current.get(each.key) != each.key]
+            moved = [each.key for each in old if each.key in current]
+            self._writer.index.write(scope, sorted({current[key] for key in moved}))
+            # One that leads nowhere may be the label of a snapshot that was not encrypted.
+            lost = (each for each in old if each.key not in current)
+            moved += [each.key for each in lost if self._leads_nowhere(each, modified[each.key])]
+            self._bucket.delete(moved)
+            count += len(moved)
+        return count, page[-1].key if len(page) == limit else None
+
+    def _current_pointers(self, scope: ScopeKey) -> dict[str, str]:
+        """Return for each pointer that a scope may have the one that the current key writes."""
+
+        def read(held: Held) -> dict[str, str]:
+            facts = self._history.newest_first(held.head)
+            spelt = (each for fact in facts for each in self._writer.index.spellings(scope, fact))
+            return {key: each[0] for each in spelt for key in each}
+
+        return self._storage.reading(scope, read)
