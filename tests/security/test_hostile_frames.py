@@ -94,18 +94,19 @@ def test_a_text_in_many_slices_does_not_multiply() -> None:
         """
         from limpet.core import codec
         from limpet.core.deltas import chain, delta
+        from limpet.core.encryption import PLAIN
         text = b"[" + b" " * 60_000_000 + b"]"
         rows = [chain.body_row(1, None, (codec.WHOLE, text), PLAIN)]
         steps = [at * 2 for at in range(2000)]
         ops = [n for at in steps for n in (at, 1, 0)]
         rows.append(chain.body_row(2, 1, (codec.DELTA, delta.dump(delta.Delta(
-            [*ops, 4000, 59_000_000, 0], b"")))))
+            [*ops, 4000, 59_000_000, 0], b""))), PLAIN))
         size = 59_002_000
         for seq, width in ((3, 2000), (4, 2000 * 2000)):
             count = min(2000, 100_000_000 // width)
             ops = [0, width, 0] * count
             rows.append(chain.body_row(seq, seq - 1, (codec.DELTA, delta.dump(delta.Delta(
-                [*ops, 0, 59_000_000, 0], b"")))))
+                [*ops, 0, 59_000_000, 0], b""))), PLAIN))
         state, _ = chain.read_chain(rows[::-1])
         assert len(state) == 59_000_000 + 4_000_000 * 25
         """,
