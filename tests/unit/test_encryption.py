@@ -140,3 +140,14 @@ def test_keys_may_be_written_in_hex_or_for_urls_and_are_not_shown() -> None:
     (first, *others) = (parse_keys(f"# mine\n\n  {each.decode()}  ") for each in written)
     assert others == [first, first]
     assert secret.hex() not in repr(first)
+
+
+def test_a_cipher_in_use_encrypts_with_the_key_that_was_read_last() -> None:
+    given = [ONE]
+    cipher = Keys(lambda: "\n".join(given), random=os.urandom, monotonic=lambda: 0.0).of("chat")
+    given.insert(0, TWO)
+    new = keys(TWO).of("chat")
+    assert cipher.decrypt(new.encrypt(b"state", b""), b"") == b"state"
+    assert new.decrypt(cipher.encrypt(b"state", b""), b"") == b"state"
+    assert cipher.label("task", "tax") == new.label("task", "tax")
+    assert new.has_sum(b"row", cipher.sum(b"row"))

@@ -237,6 +237,10 @@ class _SessionCipher:
         return self._ring[0]
 
     def encrypt(self, data: bytes, about: bytes) -> bytes:
+        # A transaction that met a new key on the way must not write with the old one.
+        newest = self._keys.session(self._session_id)
+        if newest is not self:
+            return newest.encrypt(data, about)
         key_id, nonce = self._current.id, self._keys.random(_NONCE_BYTES)
         header = _MARK + key_id
         sealed: bytes = self._aes[key_id].encrypt(nonce, data, header + about)
@@ -267,14 +271,15 @@ class _SessionCipher:
         return bool(self._ring) and stored.startswith(_MARK + self._ring[0].id)
 
     def label(self, name: str, value: str) -> tuple[str, str]:
-        return _hashed(self._current, name, value)
+        return _hashed(self._keys.session(self._session_id)._current, name, value)
 
     def labels(self, name: str, value: str) -> list[tuple[str, str]]:
         found = [_hashed(key, name, value) for key in self._ring]
         return [*found, (name, value)] if self._keys.allow_plaintext else found
 
     def sum(self, data: bytes) -> int:
-        return _sum(self._sum_keys[self._current.id], data)
+        newest = self._keys.session(self._session_id)
+        return _sum(newest._sum_keys[newest._current.id], data)
 
     def has_sum(self, data: bytes, found: int) -> bool:
         if any(_sum(key, data) == found for key in self._sum_keys.values()):
