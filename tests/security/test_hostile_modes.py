@@ -26,7 +26,9 @@ def modes(folder: Path) -> dict[str, int]:
     }
 
 
-@pytest.mark.parametrize("name", ["sqlite:///%s/a.db", "file://%s/new/folder"])
+@pytest.mark.parametrize(
+    "name", ["sqlite:///%s/a.db?synchronous=off", "file://%s/new/folder?sync=false"]
+)
 def test_a_new_store_is_private(tmp_path: Path, name: str) -> None:
     tmp_path.chmod(0o700)
     with limpet.open(name % tmp_path) as store:
