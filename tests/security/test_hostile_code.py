@@ -20,12 +20,12 @@ RUNS = {
     *("eval", "exec", "compile", "__import__", "os.system", "os.popen"),
     *("pickle.load", "pickle.loads", "pickle.Unpickler", "marshal.load", "marshal.loads"),
 }
-MODULES = set(
-    ["shelve", "dill", "cloudpickle", "joblib", "yaml", "jsonpickle", "code", "codeop", "runpy"]
-)
+MODULES = {
+    *("shelve", "dill", "cloudpickle", "joblib", "yaml", "jsonpickle", "code", "codeop", "runpy"),
+}
 SUSPECT = re.compile(
-    r"\b(import_module|shell|eval|exec|__import__|pickle|marshal)\b"
-    rf"|(?<!\.)\bcompile\(|\bos\.(system|popen)|\bimport ({'|'.join(MODULES)})\b|\bfrom ({'|'.join(MODULES)}) "
+    r"\b(import_module|shell|eval|exec|__import__|pickle|marshal|os\.system|os\.popen)\b"
+    rf"|(?<!\.)\bcompile\(|\b(import|from) ({'|'.join(MODULES)})\b"
 )
 
 # Each import by a name, and why the name is not that of stored data.
