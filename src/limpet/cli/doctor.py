@@ -121,7 +121,7 @@ def _readers(url: str) -> list[_Check]:
         return []
     if not os.stat(path).st_mode & (stat.S_IRGRP | stat.S_IROTH):
         return []
-    return [_Check("private", f"other users can read the store: run `chmod go-rwx {path}`")]
+    return [_Check("private", "other users can read the store: run `chmod go-rwx` on its file")]
 
 
 @contextmanager
