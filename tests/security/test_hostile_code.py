@@ -21,7 +21,8 @@ RUNS = {
     *("pickle.load", "pickle.loads", "pickle.Unpickler", "marshal.load", "marshal.loads"),
 }
 MODULES = {
-    *("shelve", "dill", "cloudpickle", "joblib", "yaml", "jsonpickle", "code", "codeop", "runpy"),
+    *("pickle", "shelve", "dill", "cloudpickle", "joblib", "yaml", "jsonpickle"),
+    *("code", "codeop", "runpy"),
 }
 SUSPECT = re.compile(
     r"\b(import_module|shell|eval|exec|__import__|pickle|marshal|os\.system|os\.popen)\b"
