@@ -241,17 +241,13 @@ def _ciphers(
         raise InvalidInput("give keys or keys_file, not both")
     if keys is None and keys_file is None:
         keys = os.environ.get("LIMPET_KEYS") or None
-        keys_file = os.environ.get("LIMPET_KEYS_FILE") or None if keys is None else None
-    if keys_file is not None:
+        keys_file = os.environ.get("LIMPET_KEYS_FILE") or None
+    if keys is None and keys_file is not None:
         keys = partial(_read_secret, os.path.abspath(keys_file), "keys")
     if keys is None:
         return NO_KEYS
-    return Keys(
-        keys,
-        random=os.urandom,
-        monotonic=time.monotonic,
-        allow_plaintext=allow_plaintext,
-    )
+    clock = time.monotonic
+    return Keys(keys, random=os.urandom, monotonic=clock, allow_plaintext=allow_plaintext)
 
 
 def _read_secret(path: str, what: str) -> str:

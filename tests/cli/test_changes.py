@@ -380,7 +380,7 @@ def test_redact(command: Command, any_url: str) -> None:
 
     done = command(*asked, "--text", SECRET)
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == "o d'd\"\\n\\x1b[2J$(x):main  3 snapshots, 1 note\n"
+    assert done.stdout == "o d'd\"\\n\\x1b[2J$(x):main  changed: 3 snapshots, 1 note\n"
     done = command(*asked, "main", "--path", "/n", "--json")
     assert json.loads(done.stdout) == {
         "session_id": ODD,

@@ -25,6 +25,7 @@ PATHS = (
 )
 
 
+@pytest.mark.slow
 def test_a_server_has_the_keys_and_shows_them_nowhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

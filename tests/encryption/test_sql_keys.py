@@ -1,5 +1,6 @@
 """What happens when the keys are missing, are others, or were not used before."""
 
+import shutil
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
@@ -39,11 +40,17 @@ def dump(path: Path) -> dict[str, list[Any]]:
         }
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    with limpet.open(str(tmp_path / "limpet.db"), keys=ONE) as store:
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("keys") / "limpet.db"
+    with limpet.open(str(path), keys=ONE, synchronous="off") as store:
         fill(store)
-    return tmp_path / "limpet.db"
+    return path
+
+
+@pytest.fixture
+def path(filled: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copy(filled, tmp_path))
 
 
 WRITES: list[Callable[[Store], Any]] = [

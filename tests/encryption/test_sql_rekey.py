@@ -27,7 +27,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "postgres":
         schemas: Schemas = request.getfixturevalue("schemas")
         return schemas.url()
-    return f"sqlite:///{tmp_path / 'limpet.db'}"
+    return f"sqlite:///{tmp_path / 'limpet.db'}?synchronous=off"
 
 
 @pytest.fixture

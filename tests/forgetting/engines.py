@@ -59,7 +59,7 @@ def _decoded(store: limpet.Store, rows: Mapping[str, list[Any]]) -> Texts:
 class Sqlite:
     def __init__(self, folder: Path) -> None:
         self.path = folder / "agents.db"
-        self.url = f"sqlite:///{self.path}"
+        self.url = f"sqlite:///{self.path}?synchronous=off"
 
     def stored(self, store: limpet.Store) -> Texts:
         with closing(sqlite3.connect(self.path)) as db:

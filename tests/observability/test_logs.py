@@ -56,17 +56,17 @@ def facts(record: logging.LogRecord, *names: str) -> dict[str, Any]:
 
 def test_a_slow_operation(url: str, tmp_path: Path, log: list[logging.LogRecord]) -> None:
     """Another program holds the file for a while; what is quick is not logged."""
-    with limpet.open(url, slow_s=0.1) as store, closing(_connect(tmp_path)) as other:
+    with limpet.open(url, slow_s=0.4) as store, closing(_connect(tmp_path)) as other:
         store.scope("s").save({"n": 1})
         other.execute("BEGIN IMMEDIATE")
-        ended = threading.Timer(0.2, lambda: other.execute("ROLLBACK"))
+        ended = threading.Timer(0.5, lambda: other.execute("ROLLBACK"))
         ended.start()
         store.scope("s").save({"n": 2})
         store.scope("s").load()
     (record,) = log
     assert (record.name, record.levelname) == ("limpet", "WARNING")
     seconds = record.__dict__["seconds"]
-    assert 0.1 < seconds < 30
+    assert 0.4 < seconds < 30
     assert record.getMessage() == (
         f"slow operation. operation=`commit` seconds=`{seconds}` engine=`sqlite`"
     )

@@ -1,4 +1,4 @@
-"""A store on each engine: the SQL engines in every run, the others among the slow tests."""
+"""A store on each engine: SQLite in every run, the others among the slow tests."""
 
 import itertools
 from collections.abc import Iterator
@@ -10,15 +10,14 @@ import pytest
 import limpet
 from limpet import Store
 
-ENGINES = [
-    "sqlite",
-    "postgres",
-    *(pytest.param(each, marks=pytest.mark.slow) for each in ("memory", "directory", "s3", "http")),
+SLOW = [
+    pytest.param(each, marks=pytest.mark.slow) for each in ("memory", "directory", "s3", "http")
 ]
+also_on_postgres = pytest.mark.parametrize("store", ["sqlite", "postgres", *SLOW], indirect=True)
 _count = itertools.count(1)
 
 
-@pytest.fixture(params=ENGINES)
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.slow), *SLOW])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     """A store on each engine."""
     url, options = place_of(str(request.param), request, tmp_path)

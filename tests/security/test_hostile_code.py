@@ -1,6 +1,7 @@
 """Stored bytes are data: nothing in them is run, imported or unpickled."""
 
 import ast
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,28 +17,17 @@ SRC = Path(limpet.__file__).parent
 
 # Calls that run or build what bytes say. `marshal.dumps` and `pickle.dumps` only write.
 RUNS = {
-    "eval",
-    "exec",
-    "compile",
-    "__import__",
-    "pickle.load",
-    "pickle.loads",
-    "pickle.Unpickler",
-    "marshal.load",
-    "marshal.loads",
-    "shelve.open",
-    "yaml.load",
-    "yaml.unsafe_load",
-    "dill.loads",
-    "cloudpickle.loads",
-    "joblib.load",
-    "os.system",
-    "os.popen",
+    *("eval", "exec", "compile", "__import__", "os.system", "os.popen"),
+    *("pickle.load", "pickle.loads", "pickle.Unpickler", "marshal.load", "marshal.loads"),
 }
-MODULES = {"shelve", "dill", "cloudpickle", "joblib", "yaml", "jsonpickle", "code", "codeop"}
-
-WORDS = {"import_module", *MODULES, *(each.partition(".")[0] for each in RUNS - {"os.system"})}
-WORDS = WORDS - {"code", "os", "compile"} | {"os.system", "os.popen", " compile(", "import code"}
+MODULES = {
+    *("pickle", "shelve", "dill", "cloudpickle", "joblib", "yaml", "jsonpickle"),
+    *("code", "codeop", "runpy"),
+}
+SUSPECT = re.compile(
+    r"\b(import_module|shell|eval|exec|__import__|pickle|marshal|os\.system|os\.popen)\b"
+    rf"|(?<!\.)\bcompile\(|\b(import|from) ({'|'.join(MODULES)})\b"
+)
 
 # Each import by a name, and why the name is not that of stored data.
 IMPORTS = {
@@ -60,28 +50,30 @@ def name_of(node: ast.expr) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
-def calls() -> Iterator[tuple[str, str]]:
+def uses() -> Iterator[tuple[str, str]]:
+    """Yield the calls and imports of each file that has a suspect word."""
     for path in sorted(SRC.rglob("*.py")):
         here, text = path.relative_to(SRC).as_posix(), path.read_text("utf-8")
-        if not any(word in text for word in WORDS):
+        if not SUSPECT.search(text):
             continue  # to parse them all takes seconds
         for node in ast.walk(ast.parse(text)):
-            if isinstance(node, ast.Call):
-                yield here, name_of(node.func)
-            elif isinstance(node, ast.Import):
-                yield from ((here, f"import {each.name}") for each in node.names)
-            elif isinstance(node, ast.ImportFrom):
-                yield here, f"import {node.module}"
-                yield from ((here, f"{node.module}.{each.name}") for each in node.names)
+            match node:
+                case ast.Call(func=func):
+                    yield here, name_of(func)
+                case ast.Import(names=names):
+                    yield from ((here, f"import {each.name}") for each in names)
+                case ast.ImportFrom(module=str(module), names=names):
+                    yield here, f"import {module}"
+                    yield from ((here, f"{module}.{each.name}") for each in names)
+                case ast.keyword(arg="shell"):
+                    yield here, "shell="
 
 
 def test_nothing_in_the_package_runs_data() -> None:
-    found = list(calls())
+    found = list(uses())
     assert {here for here, _ in found} >= IMPORTS.keys() | READ_BACK.keys()
-    runs = {(here, name) for here, name in found if name in RUNS and here not in READ_BACK}
-    assert runs == set()
-    modules = {(here, name) for here, name in found if name.removeprefix("import ") in MODULES}
-    assert {each for each in modules if each[1].startswith("import ")} == set()
+    forbidden = RUNS | {f"import {each}" for each in MODULES} | {"shell="}
+    assert {each for each in found if each[1] in forbidden and each[0] not in READ_BACK} == set()
     imports = {here for here, name in found if name.rpartition(".")[2] == "import_module"}
     assert imports == IMPORTS.keys()
 

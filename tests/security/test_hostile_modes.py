@@ -26,7 +26,9 @@ def modes(folder: Path) -> dict[str, int]:
     }
 
 
-@pytest.mark.parametrize("name", ["sqlite:///%s/a.db", "file://%s/new/folder"])
+@pytest.mark.parametrize(
+    "name", ["sqlite:///%s/a.db?synchronous=off", "file://%s/new/folder?sync=false"]
+)
 def test_a_new_store_is_private(tmp_path: Path, name: str) -> None:
     tmp_path.chmod(0o700)
     with limpet.open(name % tmp_path) as store:
@@ -63,8 +65,8 @@ def test_an_export_is_private_and_doctor_names_a_store_that_is_not(
     (tmp_path / "out.jsonl").chmod(0o644)
     assert command("export", "-o", "out.jsonl", LIMPET_URL=url).returncode == 0
     assert modes(tmp_path)["out.jsonl"] == 0o644
-    assert "others can read" not in command("doctor", LIMPET_URL=url).stdout
+    assert "other users can read" not in command("doctor", LIMPET_URL=url).stdout
     (tmp_path / "a.db").chmod(0o644)
     seen = command("doctor", LIMPET_URL=url)
     assert seen.returncode == 0
-    assert "others can read" in seen.stdout
+    assert "other users can read" in seen.stdout

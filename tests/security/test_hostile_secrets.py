@@ -159,7 +159,7 @@ BAD: dict[str, Callable[[limpet.Scope[Any]], object]] = {
     "a surrogate": lambda scope: scope.save({"a": f"{SECRET}\ud800"}),
     "too deep": lambda scope: scope.save(nested(SECRET, 300)),
     "not finite": lambda scope: scope.save([SECRET, float("nan")]),
-    "too large": lambda scope: scope.save([SECRET * 10_000_000]),
+    "too large": lambda scope: scope.save([SECRET * 7_000_000]),
     "metadata": lambda scope: scope.save({}, metadata={"a": [SECRET, Odd()]}),
     "large metadata": lambda scope: scope.save({}, metadata={"a": SECRET * 10_000}),
     "labels": lambda scope: scope.save({}, labels={"a": SECRET * 100}),
@@ -175,7 +175,13 @@ BAD: dict[str, Callable[[limpet.Scope[Any]], object]] = {
 }
 
 
-@pytest.mark.parametrize("url", ["memory:", "sqlite:///a.db", "./folder"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "memory:",
+        *(pytest.param(each, marks=pytest.mark.slow) for each in ("sqlite:///a.db", "./folder")),
+    ],
+)
 @pytest.mark.parametrize("name", BAD)
 def test_no_error_shows_what_a_state_holds(
     url: str, name: str, caplog: pytest.LogCaptureFixture

@@ -23,6 +23,7 @@ from limpet.server.access import Access
 from limpet.server.app import App
 from tests.cli.conftest import Command, command  # noqa: F401
 from tests.cli.test_terminal import on_terminal
+from tests.security.conftest import also_on_postgres
 from tests.server.asgi import ask
 from tests.servers.postgres import Postgres, with_option
 
@@ -57,6 +58,7 @@ def names_of(store: Store) -> set[tuple[str, ...]]:
     return {tuple(each.key) for each in store.scopes()}
 
 
+@also_on_postgres
 def test_a_text_is_only_a_name(store: Store) -> None:
     """Whatever an id, a label, a status or the name of a note says, it reaches only itself."""
     victim = store.scope("a", "b")

@@ -84,6 +84,9 @@ def claim(store: Store, verb: str, scope: ScopeKey = S) -> None:
     store.driver.run(lambda backend: getattr(backend, verb)(asked))
 
 
+rarely_on_postgres = pytest.mark.parametrize(
+    "rows", ["sqlite", pytest.param("postgres", marks=pytest.mark.slow)], indirect=True
+)
 only_sqlite = pytest.mark.parametrize("rows", ["sqlite"], indirect=True)
 
 
@@ -130,6 +133,7 @@ def test_a_head_that_became_an_older_snapshot(rows: Rows) -> None:
     assert damaged(list(rows.store.check())) == [("scope_damaged", False)]
 
 
+@rarely_on_postgres
 def test_a_damaged_scope_or_session_can_be_deleted(rows: Rows) -> None:
     rows.execute("UPDATE scopes SET fence = 'another', next_seq = next_seq + 3")
     assert rows.store.scope("s", "fork").delete() == 1
@@ -321,6 +325,7 @@ def test_every_column_of_a_scope(rows: Rows) -> None:
             rows.execute(f"UPDATE scopes SET {column} = ? WHERE {column} = 'renamed'", (before,))
 
 
+@rarely_on_postgres
 def test_repair_says_what_it_believes(rows: Rows) -> None:
     """The newest kept snapshot is the head, also if the head was another one; the lease ends."""
     scope = rows.store.scope("s")
@@ -346,6 +351,7 @@ def test_repair_says_what_it_believes(rows: Rows) -> None:
     assert info.id == "draft"
 
 
+@rarely_on_postgres
 def test_what_is_skipped_is_reported_by_an_export(rows: Rows) -> None:
     rows.execute("UPDATE scopes SET next_seq = next_seq + 5 WHERE scope_id = 'fork'")
     rows.execute("UPDATE sessions SET checksum = 5 WHERE session_id = 'other'")

@@ -1,12 +1,12 @@
 """docs/security.md: each row of its tables names tests, and they exist."""
 
-import ast
 import re
 from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PAGE = ROOT / "docs" / "security.md"
+DEFINED = re.compile(r"^\s*(?:async )?def (test_\w+)", re.MULTILINE)
 NAMED = re.compile(r"`([\w/.]+\.py)::(test_\w+)`")
 
 
@@ -27,9 +27,7 @@ def rows() -> list[list[str]]:
 
 @cache
 def names_in(path: str) -> set[str]:
-    tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
-    functions = ast.FunctionDef | ast.AsyncFunctionDef
-    return {each.name for each in ast.walk(tree) if isinstance(each, functions)}
+    return set(DEFINED.findall((ROOT / path).read_text(encoding="utf-8")))
 
 
 def test_the_tables_are_found() -> None:

@@ -121,8 +121,7 @@ def _readers(url: str) -> list[_Check]:
         return []
     if not os.stat(path).st_mode & (stat.S_IRGRP | stat.S_IROTH):
         return []
-    advice = "run chmod go-rwx on it, unless they should"
-    return [_Check("private", f"warning: others can read the store: {advice}")]
+    return [_Check("private", "other users can read the store: run `chmod go-rwx` on its file")]
 
 
 @contextmanager
@@ -230,6 +229,6 @@ def _draw(console: Console, url: str, results: list[_Check]) -> None:
     console.print(Text.assemble(("store      ", "quiet"), (shown, "accent")), soft_wrap=True)
     console.print()
     for each in results:
-        good = each.code == _exits.FINE
-        mark = ("✓ ", "good") if good else ("✗ ", "bad")
+        mark = ("✓ ", "good") if each.code == _exits.FINE else ("✗ ", "bad")
+        mark = ("! ", "bad") if each.name == "private" else mark
         console.print(Text.assemble(mark, each.detail), soft_wrap=True)

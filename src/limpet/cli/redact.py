@@ -54,7 +54,7 @@ def redact(
     if (path is None) == (text is None) or text == "":
         raise click.UsageError("give one of --path and --text")
 
-    def has_text(path: str, value: limpet.JSON) -> bool:
+    def has_text(_: str, value: limpet.JSON) -> bool:
         texts = [value] if isinstance(value, str) else value if isinstance(value, dict) else ()
         return any(str(text) in each for each in texts)
 
@@ -70,6 +70,7 @@ def redact(
                 echo_json({**key._asdict(), **facts}, indent=None)
                 continue
             changed = f"{count_text(done.snapshots, 'snapshot')}, {count_text(done.notes, 'note')}"
+            changed = f"changed: {changed}"
             line = Text.assemble(f"{visible(address_text(key))}  ", (changed, "quiet"))
             console.print(line, soft_wrap=True)
     return _exits.FINE

@@ -36,5 +36,7 @@ def rekey(url: str, as_json: bool) -> int:
     else:
         fact = count_text(errors, "error") if errors else "everything can be read"
         style = "bad" if errors else "good"
-        make_console().print(Text.assemble(f"{count:,} encrypted, ", (fact, style)))
+        make_console().print(
+            Text.assemble(f"{count_text(count, 'part')} encrypted, ", (fact, style))
+        )
     return _exits.CORRUPT if errors else _exits.FINE

@@ -15,10 +15,9 @@ found, so a hash with a key stands for each of them: equal ones are seen to be e
 """
 
 import base64
-import binascii
 import hashlib
 import hmac
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from limpet.core.codec import checksum_of
@@ -32,6 +31,7 @@ _HEADER_BYTES = len(_MARK) + _ID_BYTES
 ENCRYPTED_BYTES = _HEADER_BYTES + _NONCE_BYTES + 16  # that encryption adds
 _REREAD_S = 5.0  # an unknown key is asked for no more often
 _CIPHERS_MAX = 4096
+KEYS_MISSING = "this is encrypted: open the store with keys= or $LIMPET_KEYS_FILE"
 
 KeyText: TypeAlias = str | Callable[[], str]
 """Keys as text, or what returns it; that is called again when a key is not known."""
@@ -108,7 +108,7 @@ class _Plain:
 
     def decrypt(self, stored: bytes, about: bytes) -> bytes:
         if stored.startswith(_MARK):
-            raise WrongKeys(f"this is encrypted: open the store with keys=. key=`{key_id(stored)}`")
+            raise WrongKeys(f"{KEYS_MISSING}. key=`{key_id(stored)}`")
         return stored
 
     def is_current(self, stored: bytes) -> bool:
@@ -185,10 +185,7 @@ class Keys:
     def prefixes(self) -> Collection[str]:
         return self._rings.keys()
 
-    def of(self, session_id: str) -> Cipher:
-        return self.session(session_id)
-
-    def session(self, session_id: str) -> "_SessionCipher":
+    def of(self, session_id: str) -> "_SessionCipher":
         found = self._ciphers.get(session_id)
         if found is None:
             prefix = max(filter(session_id.startswith, self._rings), key=len, default=None)
@@ -203,7 +200,11 @@ class Keys:
         above = max(filter(prefix.startswith, self._rings), key=len, default=None)
         if above is not None and above != prefix:
             rings.append(self._rings[above])
-        found = [_hashed(key, name, value) for ring in rings for key in ring]
+        return self.spellings([key for ring in rings for key in ring], name, value)
+
+    def spellings(self, keys: Sequence["_Key"], name: str, value: str) -> list[tuple[str, str]]:
+        """Return a label as it may be stored with some keys, or without."""
+        found = [_hashed(key, name, value) for key in keys]
         return [*found, (name, value)] if self.allow_plaintext else found
 
     def reread(self) -> None:
@@ -274,8 +275,7 @@ class _SessionCipher:
         return _hashed(self._keys.session(self._session_id)._current, name, value)
 
     def labels(self, name: str, value: str) -> list[tuple[str, str]]:
-        found = [_hashed(key, name, value) for key in self._ring]
-        return [*found, (name, value)] if self._keys.allow_plaintext else found
+        return self._keys.spellings(self._ring, name, value)
 
     def sum(self, data: bytes) -> int:
         newest = self._keys.session(self._session_id)
@@ -290,7 +290,7 @@ class _SessionCipher:
     def _fresh(self) -> "_SessionCipher | None":
         """Return the cipher of the keys as they are now, if they are others than before."""
         self._keys.reread()
-        fresh = self._keys.session(self._session_id)
+        fresh = self._keys.of(self._session_id)
         return None if fresh is self else fresh
 
 
@@ -336,7 +336,7 @@ def parse_keys(text: str) -> Mapping[str, tuple[_Key, ...]]:
             continue
         try:
             secret = _decoded(written)
-        except (ValueError, binascii.Error):
+        except ValueError:
             secret = b""
         if len(secret) != KEY_BYTES:
             raise InvalidInput(
@@ -349,7 +349,7 @@ def parse_keys(text: str) -> Mapping[str, tuple[_Key, ...]]:
             raise InvalidInput(f"the same key is there twice. line=`{number}`")
         rings[prefix.strip()] = (*ring, key)
     if not rings:
-        raise InvalidInput("keys are given, and there is none in them")
+        raise InvalidInput("there is no key in the text of the keys: write one to a line")
     return rings
 
 

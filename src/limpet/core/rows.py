@@ -9,7 +9,7 @@ import orjson
 
 from limpet.core import ids, times
 from limpet.core.codec import checksum_of, decode
-from limpet.core.encryption import PLAIN, Cipher, WrongKeys, is_encrypted
+from limpet.core.encryption import KEYS_MISSING, PLAIN, Cipher, WrongKeys, is_encrypted
 from limpet.errors import Corrupt
 from limpet.model import ScopeKey, SnapshotInfo, SnapshotRef
 
@@ -150,7 +150,7 @@ def authenticate_scope(
     if checksum is None or checksum_of(text) == checksum:
         cipher.decrypt(b"", b"")  # raises if it has to be encrypted
     elif cipher is PLAIN:
-        raise WrongKeys(f"this is encrypted: open the store with keys=. pk=`{columns[0]}`")
+        raise WrongKeys(f"{KEYS_MISSING}. pk=`{columns[0]}`")
     elif not cipher.has_sum(text, checksum % 2**32):
         raise WrongKeys(
             "the row of a scope was changed, or written with a key that is not given. "

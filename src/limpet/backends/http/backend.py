@@ -196,8 +196,6 @@ class HttpBackend:
         cursor = None if after is None else wire.cursor_text(*after)
         return self._pages(Request("GET", "/v1/scopes", query), cursor, limit, wire.scope_info_of)
 
-    # Deleting
-
     def replace_snapshots(self, changes: Sequence[Commit]) -> int:
         count = 0
         for each in changes:
@@ -205,6 +203,8 @@ class HttpBackend:
                 self.commit(each)
                 count += 1
         return count
+
+    # Deleting
 
     def delete_snapshots(
         self,

@@ -148,7 +148,7 @@ class Checking(Part):
         names = list(wanted)
         for start in range(0, len(names), _CHUNK):
             lost = self._missing(names[start : start + _CHUNK])
-            lost = [key for key in lost if self._missing(others := older.get(key, [])) == others]
+            lost = [key for key in lost if not self._has_some(older.get(key, []))]
             if not lost or not self._is_current(head):
                 continue
             if repair:
@@ -168,6 +168,9 @@ class Checking(Part):
     def _missing(self, some: Sequence[str]) -> list[str]:
         there = self._bucket.get(some)
         return [key for key, each in zip(some, there, strict=True) if each is None]
+
+    def _has_some(self, some: Sequence[str]) -> bool:
+        return len(self._missing(some)) < len(some)
 
     def damage(self, held: Held) -> Iterator[Finding]:
         """Return what cannot be read of a scope whose head can."""

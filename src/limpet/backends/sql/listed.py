@@ -72,10 +72,12 @@ def matches(tables: Tables, query: Query, limit: int) -> list[SnapshotInfo]:
     """Return the snapshots that a query asks for, newest first."""
     # A label or a status may be stored in several ways: with one, the statement looks for it.
     labels = [_stored_ways(tables.ciphers, query, *label) for label in query.labels]
-    status = _stored_ways(tables.ciphers, query, "", query.status) if query.status else []
+    status: list[tuple[str, str | None]] = [("", query.status)]
+    if query.status:
+        status = [*_stored_ways(tables.ciphers, query, "", query.status)]
     values: dict[str, Any] = {
         "before": SEQ_MAX if query.after is None else query.after,
-        "status": status[0][1] if len(status) == 1 else None if query.status else query.status,
+        "status": status[0][1] if len(status) == 1 else None,
         "id": query.id,
         "leaves": query.leaves,
         "labels": orjson.dumps(dict(ways[0] for ways in labels if len(ways) == 1)).decode(),

@@ -7,19 +7,16 @@ from typing import Any
 
 
 def info(message: str, **facts: Any) -> None:
-    import logging  # which takes longer to load than most of Limpet, and is used for events only
-
-    _log(logging.INFO, message, facts)
+    _log("info", message, facts)
 
 
 def warning(message: str, **facts: Any) -> None:
-    import logging
-
-    _log(logging.WARNING, message, facts)
+    _log("warning", message, facts)
 
 
-def _log(level: int, message: str, facts: dict[str, Any]) -> None:
-    import logging
+def _log(level: str, message: str, facts: dict[str, Any]) -> None:
+    import logging  # which takes longer to load than most of Limpet, and is used for events only
 
     shown = " ".join(f"{name}=`%({name})s`" for name in facts)
-    logging.getLogger("limpet").log(level, f"{message}. {shown}", facts, extra=facts, stacklevel=3)
+    log = getattr(logging.getLogger("limpet"), level)
+    log(f"{message}. {shown}", facts, extra=facts, stacklevel=3)
