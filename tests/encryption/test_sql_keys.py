@@ -197,3 +197,11 @@ def test_a_flipped_bit_of_a_scope_is_repaired_without_keys(path: Path) -> None:
     with limpet.open(str(path)) as store:
         assert [each.code for each in store.repair() if each.repaired] == ["scope_damaged"]
     assert dump(path) == before
+
+
+def test_prefixes_may_share_a_key(url: str) -> None:
+    with limpet.open(url, keys=f"{ONE} alice/\n{ONE} bob/\n{TWO}") as store:
+        for session in ("alice/1", "bob/1", "other"):
+            store.scope(session).save({}, labels={"task": "tax"}, status="open")
+        assert len(list(store.history(labels={"task": "tax"}))) == 3
+        assert len(list(store.history(status="open"))) == 3

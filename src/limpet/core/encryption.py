@@ -203,7 +203,8 @@ class Keys:
         above = max(filter(prefix.startswith, self._rings), key=len, default=None)
         if above is not None and above != prefix:
             rings.append(self._rings[above])
-        found = [_hashed(key, name, value) for ring in rings for key in ring]
+        several = {key: None for ring in rings for key in ring}  # prefixes may share a key
+        found = [_hashed(key, name, value) for key in several]
         return [*found, (name, value)] if self.allow_plaintext else found
 
     def reread(self) -> None:
