@@ -211,7 +211,10 @@ class Keys:
         """Read the keys again, unless that was just done."""
         if callable(self._given) and self._monotonic() - self._read_at >= _REREAD_S:
             self._read_at = self._monotonic()
-            rings = parse_keys(_text_of(self._given))
+            try:
+                rings = parse_keys(_text_of(self._given))
+            except InvalidInput:
+                return  # the file is being written, or gone: those that are known stay
             if rings != self._rings:
                 self._rings, self._ciphers = rings, {}
 
