@@ -204,3 +204,41 @@ def test_a_flipped_bit_of_a_scope_is_repaired_without_keys(path: Path) -> None:
     with limpet.open(str(path)) as store:
         assert [each.code for each in store.repair() if each.repaired] == ["scope_damaged"]
     assert dump(path) == before
+
+
+def test_prefixes_may_share_a_key(url: str) -> None:
+    with limpet.open(url, keys=f"{ONE} alice/\n{ONE} bob/\n{TWO}") as store:
+        for session in ("alice/1", "bob/1", "other"):
+            store.scope(session).save({}, labels={"task": "tax"}, status="open")
+        assert len(list(store.history(labels={"task": "tax"}))) == 3
+        assert len(list(store.history(status="open"))) == 3
+
+
+def test_keys_that_cannot_be_read_again_stay_as_they_are(tmp_path: Path) -> None:
+    path, keys_file = tmp_path / "limpet.db", tmp_path / "keys"
+    with limpet.open(str(path), keys=f"{ONE}\n{TWO} alice/") as store:
+        store.scope("alice/1").save({})
+        store.scope("bob/1").save({})
+    for text in (None, "", "#"):  # as while another process writes it
+        keys_file.write_text(ONE)
+        with limpet.open(str(path), keys_file=str(keys_file)) as store:
+            keys_file.unlink() if text is None else keys_file.write_text(text)
+            assert [each.scope.session_id for each in store.history()] == ["bob/1"]
+            with pytest.raises(Corrupt, match="a key that is not given"):
+                store.scope("alice/1").load()
+
+
+def test_a_flipped_bit_of_the_checksum_of_a_scope_is_repaired(path: Path) -> None:
+    """In the half that needs the key: with it that is proved."""
+    before = dump(path)
+    for bit in (0, 9, 31, 32, 62):
+        with closing(sqlite3.connect(path)) as conn, conn:
+            flipped = f"(checksum | {1 << bit}) - (checksum & {1 << bit})"
+            conn.execute(f"UPDATE scopes SET checksum = {flipped} WHERE pk = 1")
+        with limpet.open(str(path), keys=TWO) as store:
+            assert "scope_damaged" not in {each.code for each in store.repair()} or bit > 31
+        with limpet.open(str(path), keys=ONE) as store:
+            found = [each.code for each in store.repair() if each.repaired]
+            assert found == (["scope_damaged"] if bit < 32 else [])
+            assert not list(store.check())
+        assert dump(path) == before

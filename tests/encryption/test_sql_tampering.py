@@ -204,6 +204,20 @@ def test_no_column_of_a_scope_can_be_changed(tmp_path: Path, how: str, changes: 
             assert "keys_wrong" in {finding.code for finding in store.check()}
 
 
+def test_a_scope_cannot_be_made_new(tmp_path: Path) -> None:
+    """A row as it is inserted, before it gets its checksum, is not one that was committed."""
+    path = stored(tmp_path)
+    with closing(sqlite3.connect(path)) as conn, conn:
+        new = "head_seq = NULL, tip_seq = NULL, next_seq = 1, floor = '', checksum = NULL"
+        conn.execute(f"UPDATE scopes SET {new} WHERE scope_id = 'chat'")
+    with limpet.open(str(path), keys=ONE) as store:
+        with pytest.raises(Corrupt):
+            store.scope("s1", "chat").load()
+        with pytest.raises(Corrupt):
+            store.scope("s1", "chat").save({})
+        assert "keys_wrong" in {finding.code for finding in store.check()}
+
+
 def content(table: str, row: dict[str, Any]) -> dict[str, Any]:
     """Return a row without its key and its place, to be put into the place of another."""
     own = {"seq", "pk", "checksum", "scope_pk"} | ({"id"} if table == "snapshots" else set())

@@ -17,7 +17,7 @@ found, so a hash with a key stands for each of them: equal ones are seen to be e
 import base64
 import hashlib
 import hmac
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from limpet.core.codec import checksum_of
@@ -200,9 +200,9 @@ class Keys:
         above = max(filter(prefix.startswith, self._rings), key=len, default=None)
         if above is not None and above != prefix:
             rings.append(self._rings[above])
-        return self.spellings([key for ring in rings for key in ring], name, value)
+        return self.spellings({key: None for ring in rings for key in ring}, name, value)
 
-    def spellings(self, keys: Sequence["_Key"], name: str, value: str) -> list[tuple[str, str]]:
+    def spellings(self, keys: Iterable["_Key"], name: str, value: str) -> list[tuple[str, str]]:
         """Return a label as it may be stored with some keys, or without."""
         found = [_hashed(key, name, value) for key in keys]
         return [*found, (name, value)] if self.allow_plaintext else found
@@ -211,7 +211,10 @@ class Keys:
         """Read the keys again, unless that was just done."""
         if callable(self._given) and self._monotonic() - self._read_at >= _REREAD_S:
             self._read_at = self._monotonic()
-            rings = parse_keys(_text_of(self._given))
+            try:
+                rings = parse_keys(_text_of(self._given))
+            except InvalidInput:
+                return  # the file is being written, or gone: those that are known stay
             if rings != self._rings:
                 self._rings, self._ciphers = rings, {}
 
@@ -239,7 +242,7 @@ class _SessionCipher:
 
     def encrypt(self, data: bytes, about: bytes) -> bytes:
         # A transaction that met a new key on the way must not write with the old one.
-        newest = self._keys.session(self._session_id)
+        newest = self._keys.of(self._session_id)
         if newest is not self:
             return newest.encrypt(data, about)
         key_id, nonce = self._current.id, self._keys.random(_NONCE_BYTES)
@@ -272,13 +275,13 @@ class _SessionCipher:
         return bool(self._ring) and stored.startswith(_MARK + self._ring[0].id)
 
     def label(self, name: str, value: str) -> tuple[str, str]:
-        return _hashed(self._keys.session(self._session_id)._current, name, value)
+        return _hashed(self._keys.of(self._session_id)._current, name, value)
 
     def labels(self, name: str, value: str) -> list[tuple[str, str]]:
         return self._keys.spellings(self._ring, name, value)
 
     def sum(self, data: bytes) -> int:
-        newest = self._keys.session(self._session_id)
+        newest = self._keys.of(self._session_id)
         return _sum(newest._sum_keys[newest._current.id], data)
 
     def has_sum(self, data: bytes, found: int) -> bool:

@@ -128,34 +128,41 @@ def session_checksum(session_id: str, pk: int) -> int:
 
 
 def is_scope_sound(key: ScopeKey, columns: tuple[Any, ...], checksum: int | None) -> bool:
-    """Return whether a row of a scope has the checksum that it should have, or an old row none."""
     try:
-        if checksum is None or scope_checksum(key, columns) == checksum:
-            return True
-        return _keyed(orjson.dumps((*key, *columns))) == checksum >> 32
-    except TypeError:
-        return False  # text that is not UTF-8
+        check_scope_sum(key, columns, checksum)
+    except Corrupt:
+        return False
+    return True
 
 
-_NEW_SCOPE = (None, None, 1, "", None, None, None, None)  # without its pk
-
-
-def authenticate_scope(
-    key: ScopeKey, columns: tuple[Any, ...], checksum: int | None, cipher: Cipher
+def check_scope_sum(
+    key: ScopeKey, columns: tuple[Any, ...], checksum: int | None, cipher: Cipher | None = None
 ) -> None:
-    """Raise WrongKeys unless a sound row of a scope was written with the keys of its session."""
-    if checksum is None and columns[1:] == _NEW_SCOPE:
-        return  # it gets its checksum in the transaction that made it
-    text = orjson.dumps((*key, *columns))
+    """Raise Corrupt unless a row of a scope has its right checksum, or an old row none.
+
+    Raises:
+        WrongKeys: it has, but not from the keys of its session. Not without a cipher.
+    """
+    try:
+        text = b"" if checksum is None else orjson.dumps((*key, *columns))
+    except TypeError:  # text that is not UTF-8
+        raise _fails(columns[0]) from None
     if checksum is None or checksum_of(text) == checksum:
-        cipher.decrypt(b"", b"")  # raises if it has to be encrypted
+        if cipher is not None:
+            cipher.decrypt(b"", b"")  # raises if it has to be encrypted
+    elif _keyed(text) != checksum >> 32:
+        raise _fails(columns[0])
     elif cipher is PLAIN:
         raise WrongKeys(f"{KEYS_MISSING}. pk=`{columns[0]}`")
-    elif not cipher.has_sum(text, checksum % 2**32):
+    elif cipher is not None and not cipher.has_sum(text, checksum % 2**32):
         raise WrongKeys(
             "the row of a scope was changed, or written with a key that is not given. "
             f"pk=`{columns[0]}`"
         )
+
+
+def _fails(pk: int) -> Corrupt:
+    return Corrupt(f"the row of a scope fails its checksum: run `limpet check`. pk=`{pk}`")
 
 
 def is_session_sound(session_id: str, pk: int, checksum: int | None) -> bool:

@@ -173,12 +173,14 @@ class PostgresTables(Tables):
                 self._existing = self.transaction.later("snapshot_info", {**key, "id": commit.id})
             found = self.transaction.one("scope_to_commit", key)
             self._sum_session(session, commit.scope.session_id)
-            scope = None if found is None else scope_row(commit.scope, found, cipher)
-            if scope is None:
+            if found is None:
+                scope = None
                 break
+            # One that was just added has no checksum yet.
+            self._is_added = added is not None and added.rowcount == 1
+            scope = scope_row(commit.scope, found, cipher, is_sound=not self._is_added)
             is_same = not self._with_fork_group or (group is not None and group.pk == scope.pk)
             if locked.fetchone() == (scope.pk,) and is_same:
-                self._is_added = added is not None and added.rowcount == 1
                 break
             if self._source is not None:
                 raise RetryTransaction  # else the source would be locked before the fork

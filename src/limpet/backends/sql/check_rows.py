@@ -24,7 +24,7 @@ from limpet.core.deltas.delta import Delta, parse, size_of
 from limpet.core.encryption import Cipher, Ciphers, WrongKeys
 from limpet.core.ids import SEQ_MAX
 from limpet.core.notes import note_of
-from limpet.core.rows import authenticate_scope, info_of, is_session_sound
+from limpet.core.rows import check_scope_sum, info_of, is_session_sound
 from limpet.errors import Corrupt, InvalidInput
 from limpet.model import Finding, ScopeKey
 
@@ -204,10 +204,14 @@ class RowInspector:
         key = address(*facts.key)
         if key is None or not facts.is_sound:
             return
+        cipher = self._ciphers.of(key.session_id)
         try:
-            cipher = self._ciphers.of(key.session_id)
-            authenticate_scope(key, facts.summed, facts.checksum, cipher)
+            check_scope_sum(key, facts.summed, facts.checksum, cipher)
         except WrongKeys:
+            if self._repair and mending.mend_sum(self._transaction, facts, cipher):
+                fact = "one bit of the checksum of a scope was flipped: so it holds with the key"
+                yield finding("scope_damaged", fact, scope=key, repaired=True, scope_pk=facts.pk)
+                return
             yield from self._keys_wrong("the row of a scope", scope=key, scope_pk=facts.pk)
 
     def _damaged_scope(self, facts: mending.ScopeFacts, *, is_named: bool) -> Finding:

@@ -15,7 +15,7 @@ from limpet.backends.sql.tables import (
     listed_scope,
     read_row,
 )
-from limpet.core.encryption import Ciphers
+from limpet.core.encryption import PLAIN, Ciphers
 from limpet.core.ids import SEQ_MAX, prefix_end, seq_of
 from limpet.core.rows import info_of, is_session_sound
 from limpet.errors import Corrupt
@@ -47,7 +47,8 @@ def scope_info_of(ciphers: Ciphers, columns: Any) -> ScopeInfo | None:
     head, cipher = None, ciphers.of(key.session_id)
     if columns[0] is not None:
         with suppress(Corrupt):
-            check_scope(key, columns[SNAPSHOT_COLUMNS + len(key) :], cipher)
+            if cipher is not PLAIN:  # else `scope_key_of` has asked everything
+                check_scope(key, columns[SNAPSHOT_COLUMNS + len(key) :], cipher)
             head = info_of(key, read_row(columns, key, cipher))
     return ScopeInfo(key, head)
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from limpet.backends.sql.tables import SUMMED_COLUMNS, add_session, sum_session, verified
 from limpet.backends.sql.transaction import Transaction
 from limpet.core import ids, rows
+from limpet.core.encryption import Cipher
 from limpet.errors import Corrupt
 from limpet.model import ScopeKey
 
@@ -165,6 +166,15 @@ def _before(transaction: Transaction, facts: ScopeFacts) -> tuple[str, ScopeFact
         if other.is_sound:
             return "it belongs to another session", other
     return "", None
+
+
+def mend_sum(transaction: Transaction, facts: ScopeFacts, cipher: Cipher) -> bool:
+    """Write the right checksum of a scope if one bit of the half with the key was flipped."""
+    for value in _one_bit_off(facts.checksum):
+        with suppress(Corrupt):
+            rows.check_scope_sum(facts.key, facts.summed, value, cipher)
+            return put_scope(transaction, facts._replace(checksum=value))
+    return False
 
 
 def mend_session(
