@@ -124,3 +124,37 @@ def test_compact_removes_what_a_killed_writer_left(tmp_path: Path) -> None:
         os.utime(left, (old, old))
         store.compact()
         assert not left.exists()
+
+
+def test_what_is_changed_in_place_meanwhile_is_redacted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where it was gone over before."""
+    monkeypatch.setattr(limits, "PAGE_ITEMS_MAX", 2)
+    with limpet.open("memory:") as store:
+        chat = saved(store, 6)
+        todo = ["s5"]
+
+        def changes(path: str, value: JSON) -> bool:
+            if value == 0 and todo:  # of the oldest, the last that is asked about
+                chat.update(todo.pop(), lambda s: s.with_(state={"of": "secret", "late": 1}))
+            return is_secret(path, value)
+
+        assert chat.redact(changes) == Redacted(7, 0)
+        assert {s.state["of"] for s in chat.load_many(chat.ids())} == {None}
+
+
+def test_a_replacement_is_not_replaced() -> None:
+    with limpet.open("memory:") as store:
+        chat = store.scope("chat-42")
+        chat.save("text", id="a")
+        chat.save("draft", keep=False)
+        chat.set_note("n", "text")
+        removed: dict[str, JSON] = {"removed": "by request"}
+        texts = chat.redact(
+            lambda path, value: isinstance(value, str) and path != "status", replacement=removed
+        )
+        assert texts == Redacted(2, 1)
+        assert [s.state for s in chat.load_many(["a"])] == [removed]
+        head, note = chat.load(), chat.note("n")
+        assert head is not None
+        assert note is not None
+        assert (head.state, note.value) == (removed, removed)
