@@ -158,3 +158,16 @@ def test_a_replacement_is_not_replaced() -> None:
         assert head is not None
         assert note is not None
         assert (head.state, note.value) == (removed, removed)
+
+
+def test_metadata_with_the_content_in_a_key_is_replaced_as_a_whole() -> None:
+    """An object is asked about before what is in it, and metadata is one."""
+    with limpet.open("memory:") as store:
+        chat = store.scope("chat-42")
+        chat.save(1, id="a", metadata={"secret": 1})
+        chat.save(2, id="b", metadata={"fine": 1})
+        done = chat.redact(lambda path, value: isinstance(value, dict) and "secret" in value)
+        assert done == Redacted(1, 0)
+        assert [s.metadata for s in chat.load_many(["a", "b"])] == [{}, {"fine": 1}]
+        assert chat.redact("metadata", replacement={"gone": True}) == Redacted(2, 0)
+        assert [s.metadata for s in chat.load_many(["a", "b"])] == [{"gone": True}] * 2

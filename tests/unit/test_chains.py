@@ -123,7 +123,7 @@ def test_a_gap_is_no_chain(rows: dict[int, BodyRow]) -> None:
 def test_many_small_changes_of_a_large_state_are_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each pack makes the whole text again, and there are many. Limits and state are scaled down."""
+    """Each of many packs makes the whole text again. Limits and state are scaled down."""
     path, chance, saved = tmp_path / "store.db", Random(7), dict[int, bytes]()
     texts: list[dict[str, JSON]] = [{"n": 0, "of": chance.randbytes(500).hex()} for _ in range(200)]
     with limpet.open(f"sqlite:///{path}", synchronous="off") as store:

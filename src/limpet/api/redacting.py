@@ -146,7 +146,7 @@ class _Scope:
         state, offsets = prepare.encode_state(rule.value("", codec.decode(body)), bytes_max)
         status = limits.check_status(rule.text("status", found.status))
         labels = prepare.encode_labels(rule.labels(found.labels))
-        metadata = prepare.encode_metadata(rule.members("metadata", found.metadata), bytes_max)
+        metadata = prepare.encode_metadata(rule.metadata(found.metadata), bytes_max)
         if (state, status, labels, metadata) == before:
             return None
         return Commit(
