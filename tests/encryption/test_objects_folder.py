@@ -17,7 +17,7 @@ import pytest
 import limpet
 from limpet import Corrupt, InvalidInput, Store, opening
 from limpet.backends.buckets.protocol import Listed
-from limpet.backends.objects import index, storage
+from limpet.backends.objects import index, queries, storage
 from limpet.backends.objects.encrypted import EncryptedBucket
 from limpet.cli._app import run
 from limpet.core.encryption import Keys
@@ -376,6 +376,7 @@ def test_a_pointer_that_moves_meanwhile_is_found(
 ) -> None:
     """A listing of several pages is continued after `rekey` has moved all pointers."""
     monkeypatch.setattr(storage, "PAGE", 3)
+    monkeypatch.setattr(queries, "PAGE", 3)
     monkeypatch.setattr(index, "_CHUNK", 2)
     labels = {"task": "tax"}
     with open_folder(root, ONE) as store:
