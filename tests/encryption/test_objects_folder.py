@@ -16,6 +16,8 @@ import pytest
 
 import limpet
 from limpet import Corrupt, InvalidInput, Store, opening
+from limpet.backends.buckets.protocol import Listed
+from limpet.backends.objects import index, queries, storage
 from limpet.backends.objects.encrypted import EncryptedBucket
 from limpet.cli._app import run
 from limpet.core.encryption import Keys
@@ -353,3 +355,59 @@ def test_a_rekey_that_is_killed_is_repeated_while_others_write(root: Path) -> No
         assert labelled(store) == count
         found = [store.scope(f"s-{at:03}").load() for at in range(10)]
         assert sum(len(each.state.get("turns", [])) for each in found if each) == saved
+
+
+def test_labels_are_found_by_a_program_that_has_not_met_the_new_key(root: Path) -> None:
+    given = [ONE]
+    labels = {"task": "tax"}
+    with (
+        open_folder(root, lambda: "\n".join(given)) as old,
+        open_folder(root, f"{TWO}\n{ONE}") as new,
+    ):
+        for at in range(3):
+            old.scope(f"s-{at}").save(at, labels=labels)
+        given.insert(0, TWO)
+        new.rekey()
+        assert len(list(old.history(labels=labels))) == 3
+
+
+def test_a_pointer_that_moves_meanwhile_is_found(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A listing of several pages is continued after `rekey` has moved all pointers."""
+    monkeypatch.setattr(storage, "PAGE", 3)
+    monkeypatch.setattr(queries, "PAGE", 3)
+    monkeypatch.setattr(index, "_CHUNK", 2)
+    labels = {"task": "tax"}
+    with open_folder(root, ONE) as store:
+        for at in range(10):
+            store.scope(f"s-{at}").save(at, labels=labels)
+    listing = EncryptedBucket.list
+    with open_folder(root, f"{TWO}\n{ONE}") as store, open_folder(root, f"{TWO}\n{ONE}") as other:
+        moved: list[int] = []
+
+        def moving(bucket: EncryptedBucket, prefix: str, **asked: Any) -> list[Listed]:
+            if asked.get("after") and "/labels/" in prefix and not moved:
+                moved.append(0)
+                moved.append(other.rekey())
+            return listing(bucket, prefix, **asked)
+
+        monkeypatch.setattr(EncryptedBucket, "list", moving)
+        found = [info.scope.session_id for info in store.history(labels=labels)]
+        assert moved[1] >= 20
+        assert sorted(found) == [f"s-{at}" for at in range(10)]
+
+
+def test_no_pointer_names_a_session_that_was_deleted_without_its_key(root: Path) -> None:
+    with open_folder(root, f"{ONE} acme/\n{TWO} zeta/") as store:
+        for session in ("acme/1", f"acme/{LONG}", "acme/2", "zeta/1"):
+            fill(store, session)
+        expected = shown(store)["zeta/1/main/agent"]
+    with open_folder(root, f"{TWO} zeta/") as store:
+        store.delete_session("acme/1")
+        store.delete_session(f"acme/{LONG}")
+        store.scope("acme/2").delete()
+        store.scope("acme/2", "fork").delete()
+        assert not [key for key in files(root) if "acme" in key]
+        assert shown(store)["zeta/1/main/agent"] == expected
+        assert list(store.check()) == []

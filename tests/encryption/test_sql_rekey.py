@@ -216,3 +216,18 @@ def test_another_process_goes_on_through_a_rotation(url: str, tmp_path: Path) ->
             found = store.scope("user/1", name).load()
             assert found
             assert found.state == {"messages": list(range(int(out)))}
+
+
+def test_labels_are_found_by_a_program_that_has_not_met_the_new_key(url: str) -> None:
+    given = [ONE]
+    labels = {"task": "tax"}
+    with (
+        limpet.open(url, keys=lambda: "\n".join(given)) as old,
+        limpet.open(url, keys=f"{TWO}\n{ONE}") as new,
+    ):
+        for at in range(3):
+            old.scope(f"s-{at}").save(at, labels=labels)
+        given.insert(0, TWO)
+        new.rekey()
+        assert len(list(old.scope("s-0").history(labels=labels))) == 1
+        assert len(list(old.history(labels=labels))) == 3

@@ -124,3 +124,50 @@ def test_compact_removes_what_a_killed_writer_left(tmp_path: Path) -> None:
         os.utime(left, (old, old))
         store.compact()
         assert not left.exists()
+
+
+def test_what_is_changed_in_place_meanwhile_is_redacted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where it was gone over before."""
+    monkeypatch.setattr(limits, "PAGE_ITEMS_MAX", 2)
+    with limpet.open("memory:") as store:
+        chat = saved(store, 6)
+        todo = ["s5"]
+
+        def changes(path: str, value: JSON) -> bool:
+            if value == 0 and todo:  # of the oldest, the last that is asked about
+                chat.update(todo.pop(), lambda s: s.with_(state={"of": "secret", "late": 1}))
+            return is_secret(path, value)
+
+        assert chat.redact(changes) == Redacted(7, 0)
+        assert {s.state["of"] for s in chat.load_many(chat.ids())} == {None}
+
+
+def test_a_replacement_is_not_replaced() -> None:
+    with limpet.open("memory:") as store:
+        chat = store.scope("chat-42")
+        chat.save("text", id="a")
+        chat.save("draft", keep=False)
+        chat.set_note("n", "text")
+        removed: dict[str, JSON] = {"removed": "by request"}
+        texts = chat.redact(
+            lambda path, value: isinstance(value, str) and path != "status", replacement=removed
+        )
+        assert texts == Redacted(2, 1)
+        assert [s.state for s in chat.load_many(["a"])] == [removed]
+        head, note = chat.load(), chat.note("n")
+        assert head is not None
+        assert note is not None
+        assert (head.state, note.value) == (removed, removed)
+
+
+def test_metadata_with_the_content_in_a_key_is_replaced_as_a_whole() -> None:
+    """An object is asked about before what is in it, and metadata is one."""
+    with limpet.open("memory:") as store:
+        chat = store.scope("chat-42")
+        chat.save(1, id="a", metadata={"secret": 1})
+        chat.save(2, id="b", metadata={"fine": 1})
+        done = chat.redact(lambda path, value: isinstance(value, dict) and "secret" in value)
+        assert done == Redacted(1, 0)
+        assert [s.metadata for s in chat.load_many(["a", "b"])] == [{}, {"fine": 1}]
+        assert chat.redact("metadata", replacement={"gone": True}) == Redacted(2, 0)
+        assert [s.metadata for s in chat.load_many(["a", "b"])] == [{"gone": True}] * 2

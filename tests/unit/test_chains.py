@@ -8,7 +8,8 @@ from random import Random
 import pytest
 
 import limpet
-from limpet import Corrupt
+from limpet import JSON, Corrupt
+from limpet.core.codec import encode
 from limpet.core.deltas import chain as chains
 from limpet.core.deltas.chain import BodyRow, Chains, read_chain
 
@@ -117,3 +118,25 @@ def test_a_gap_is_no_chain(rows: dict[int, BodyRow]) -> None:
     for broken in ([], whole[:-1], whole[:1], [whole[0], *whole[2:]]):
         with pytest.raises(Corrupt):
             Chains().read(broken)
+
+
+def test_many_small_changes_of_a_large_state_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of many packs makes the whole text again. Limits and state are scaled down."""
+    path, chance, saved = tmp_path / "store.db", Random(7), dict[int, bytes]()
+    texts: list[dict[str, JSON]] = [{"n": 0, "of": chance.randbytes(500).hex()} for _ in range(200)]
+    with limpet.open(f"sqlite:///{path}", synchronous="off") as store:
+        for seq in range(1, 260):
+            for each in chance.sample(texts, 20):
+                each["n"] = seq
+            size = store.scope("s").save(texts).size
+            saved[seq] = encode(texts)
+    monkeypatch.setattr(chains, "_READ_BYTES_MAX", 4 * size)
+    monkeypatch.setattr(chains, "_SHARED_BYTES_MAX", size // 2)
+    rows = stored(path)
+    for seq in range(1, 260, 13):
+        assert read_chain(chain(rows, seq))[0] == saved[seq]
+    together = Chains()
+    for seq in range(200, 259):
+        assert together.read(chain(rows, seq)) == saved[seq]

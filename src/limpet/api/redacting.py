@@ -39,18 +39,17 @@ def redact(
 
     def steps() -> Steps[Redacted]:
         snapshots = notes = 0
-        seen: dict[ScopeKey, int] = {}  # the newest snapshot of each scope when it was gone over
+        done: set[str] = set()  # by their nonces: writes that were gone over, and own ones
         for _ in range(_PASSES_MAX):
             before = snapshots + notes
-            for key in (yield lambda backend: _fork_group(backend, scope)):
-                one = _Scope(tools, key, rule, fence if key == scope else None)
-                since = seen.get(key, -1)
-                seen[key] = yield one.newest
-                snapshots += yield from one.go_over_snapshots(since)
+            group = yield lambda backend: _fork_group(backend, scope)
+            for key in group:
+                one = _Scope(tools, key, rule, fence if key == scope else None, done)
+                snapshots += yield from one.go_over_snapshots()
                 notes += yield from one.go_over_notes()
                 yield one.sweep
             if snapshots + notes == before:
-                yield lambda backend: _check_intact(backend, seen)
+                yield partial(_check_intact, scopes=group)
                 return Redacted(snapshots, notes)
         raise Unavailable(
             "other writers keep saving the content: stop them, and repeat it. "
@@ -63,22 +62,19 @@ def redact(
 class _Scope:
     """One scope that is redacted."""
 
-    def __init__(self, tools: Tools, key: ScopeKey, rule: Redaction, fence: str | None) -> None:
+    def __init__(
+        self, tools: Tools, key: ScopeKey, rule: Redaction, fence: str | None, done: set[str]
+    ) -> None:
         self._tools = tools
         self._key = key
         self._rule = rule
         self._fence = fence
+        self._done = done
         self._count = 0
         self._changed: Work[bool] = lambda backend: False  # since the last write was prepared
 
-    def newest(self, backend: Backend) -> int:
-        """Return the place of the newest snapshot, a draft or not; -1 if there is none."""
-        found = [backend.read_info(self._key, None)]
-        found += backend.list_snapshots(Query(self._key), limit=1)
-        return max((ids.seq_of(one.revision) for one in found if one is not None), default=-1)
-
-    def go_over_snapshots(self, since: int) -> Steps[int]:
-        """Redact the draft, and the snapshots that are newer than a place; return how many."""
+    def go_over_snapshots(self) -> Steps[int]:
+        """Redact the draft and the snapshots that are not done; return how many."""
         before, after = self._count, None
         yield from self._contend(self._redact_draft)
         while True:
@@ -86,9 +82,11 @@ class _Scope:
             def redact_page(backend: Backend, after: int | None = after) -> int | None:
                 query = Query(self._key, after=after)
                 page = backend.list_snapshots(query, limit=limits.PAGE_ITEMS_MAX)
-                some = _first(one for one in page if ids.seq_of(one.revision) > since)
+                due = [one for one in page if _nonce(one.revision) not in self._done]
+                some = _first(due)
                 self._redact(backend, [one.id for one in some])
-                return ids.seq_of(some[-1].revision) if some else None
+                last = some if len(some) < len(due) else page
+                return ids.seq_of(last[-1].revision) if last else None
 
             after = yield from self._contend(redact_page)
             if after is None:
@@ -124,17 +122,21 @@ class _Scope:
 
     def _redact_draft(self, backend: Backend) -> None:
         head = backend.read_info(self._key, None)
-        if head is not None and not head.kept:
+        if head is not None and not head.kept and _nonce(head.revision) not in self._done:
             self._redact(backend, [head.id])
 
     def _redact(self, backend: Backend, wanted: Sequence[str]) -> None:
-        found = starmap(self._commit, backend.read_snapshots(self._key, wanted))
-        commits = [one for one in found if one is not None]
+        if not wanted:
+            return
+        found = backend.read_snapshots(self._key, wanted)
+        commits = [one for one in starmap(self._commit, found) if one is not None]
         targets = [Target(self._key, one.id) for one in commits]
         revisions = [one.replaces for one in commits]
         self._changed = lambda backend: backend.read_revisions(targets) != revisions
+        self._done.update(one.stamp.nonce for one in commits)
         if commits:
             self._count += backend.replace_snapshots(commits)
+        self._done.update(_nonce(info.revision) for info, _ in found)
 
     def _commit(self, found: SnapshotInfo, body: bytes) -> Commit | None:
         """Return the commit that redacts a snapshot, or None if there is nothing to redact."""
@@ -144,7 +146,7 @@ class _Scope:
         state, offsets = prepare.encode_state(rule.value("", codec.decode(body)), bytes_max)
         status = limits.check_status(rule.text("status", found.status))
         labels = prepare.encode_labels(rule.labels(found.labels))
-        metadata = prepare.encode_metadata(rule.members("metadata", found.metadata), bytes_max)
+        metadata = prepare.encode_metadata(rule.metadata(found.metadata), bytes_max)
         if (state, status, labels, metadata) == before:
             return None
         return Commit(
@@ -162,6 +164,8 @@ class _Scope:
 
     def _redact_notes(self, backend: Backend, owners: Sequence[str | None]) -> None:
         for found in each(backend, notes_of(self._key, owners)):
+            if _nonce(found.revision) in self._done:
+                continue
             before = codec.encode(found.value)
             write = prepare.note_write(
                 self._key,
@@ -175,12 +179,17 @@ class _Scope:
             )
             if write.value != before:
                 self._changed = partial(self._is_other_note, write)
-                backend.write_note(write)
+                self._done.add(_nonce(backend.write_note(write).revision))
                 self._count += 1
 
     def _is_other_note(self, write: NoteWrite, backend: Backend) -> bool:
         now = note(self._key, write.name, write.on)(backend)
         return now is None or now.revision != write.expect
+
+
+def _nonce(revision: str) -> str:
+    """Return the part of a revision that no other write has."""
+    return revision.rpartition(".")[2]
 
 
 def _first(found: Iterable[SnapshotInfo]) -> list[SnapshotInfo]:

@@ -403,10 +403,11 @@ class Scope(ScopeBase, Generic[State]):
 
         Args:
             what: a JSON Pointer into the states, or `metadata/<pointer>`, `notes/<name>/<pointer>`,
-                `labels/<name>`, `status`. Or a function that gets such a path and its value, for
-                objects and lists before what is in them, and returns True for what to replace.
-            replacement: what takes the place, so that nothing else moves; in labels and the status
-                a text, otherwise it is empty there.
+                `labels/<name>`, `metadata`, `status`. Or a function that gets such a path and its
+                value, for objects and lists before what is in them, and returns True for what to
+                replace.
+            replacement: what takes the place, so that nothing else moves; of a label or the status
+                a text, and of all metadata an object, otherwise it is empty there.
 
         Raises:
             Corrupt: something is damaged, and may hold the content: delete it, and repeat this.

@@ -29,7 +29,7 @@ _ID_BYTES = 4
 _NONCE_BYTES = 12
 _HEADER_BYTES = len(_MARK) + _ID_BYTES
 ENCRYPTED_BYTES = _HEADER_BYTES + _NONCE_BYTES + 16  # that encryption adds
-_REREAD_S = 5.0  # an unknown key is asked for no more often
+_REREAD_S = 5.0  # an unknown key is asked for no more often; new ones, by queries for labels
 _CIPHERS_MAX = 4096
 KEYS_MISSING = "this is encrypted: open the store with keys= or $LIMPET_KEYS_FILE"
 
@@ -177,7 +177,7 @@ class Keys:
         self.allow_plaintext = allow_plaintext
         self._given = given
         self._monotonic = monotonic
-        self._read_at = monotonic() - _REREAD_S
+        self._read_at = self._labels_read_at = monotonic() - _REREAD_S
         self._rings = parse_keys(_text_of(given))
         self._ciphers: dict[str, _SessionCipher] = {}
 
@@ -196,6 +196,8 @@ class Keys:
         return found
 
     def labels(self, prefix: str, name: str, value: str) -> list[tuple[str, str]]:
+        # What a new key has written would be missing, without an error that says so.
+        self._labels_read_at = self._read_after(self._labels_read_at)
         rings = [ring for each, ring in self._rings.items() if each.startswith(prefix)]
         above = max(filter(prefix.startswith, self._rings), key=len, default=None)
         if above is not None and above != prefix:
@@ -209,14 +211,20 @@ class Keys:
 
     def reread(self) -> None:
         """Read the keys again, unless that was just done."""
-        if callable(self._given) and self._monotonic() - self._read_at >= _REREAD_S:
-            self._read_at = self._monotonic()
-            try:
-                rings = parse_keys(_text_of(self._given))
-            except InvalidInput:
-                return  # the file is being written, or gone: those that are known stay
-            if rings != self._rings:
-                self._rings, self._ciphers = rings, {}
+        self._read_at = self._read_after(self._read_at)
+
+    def _read_after(self, last: float) -> float:
+        """Read the keys, unless that was just done; return when it was done last."""
+        if not callable(self._given) or self._monotonic() - last < _REREAD_S:
+            return last
+        now = self._monotonic()
+        try:
+            rings = parse_keys(_text_of(self._given))
+        except InvalidInput:
+            return now  # the file is being written, or gone: those that are known stay
+        if rings != self._rings:
+            self._rings, self._ciphers = rings, {}
+        return now
 
 
 class _SessionCipher:

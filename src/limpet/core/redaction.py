@@ -10,6 +10,7 @@ from typing import Any
 from limpet.errors import InvalidInput
 from limpet.model import JSON
 
+_WHOLE = ("", "metadata", "status")
 _PLACES = ("/", "metadata/", "labels/", "notes/")
 
 
@@ -19,10 +20,10 @@ class Redaction:
     def __init__(self, what: str | Callable[[str, JSON], bool], replacement: JSON) -> None:
         if not callable(what) and not isinstance(what, str):
             raise InvalidInput(f"give a path or a function. type=`{type(what).__name__}`")
-        if isinstance(what, str) and what not in ("", "status") and not what.startswith(_PLACES):
+        if isinstance(what, str) and what not in _WHOLE and not what.startswith(_PLACES):
             raise InvalidInput(
                 "a path into the state begins with /, others with metadata/, labels/ or notes/, or "
-                f"are status. path=`{what}`"
+                f"are metadata or status. path=`{what}`"
             )
         self._what = what
         self._replacement = replacement
@@ -31,19 +32,18 @@ class Redaction:
         """Return a value with what matches replaced, in it or as a whole; it may be changed."""
         if self._matches(path, value):
             return self._replacement
-        if isinstance(value, dict):
-            self.members(path, value)
+        if isinstance(value, dict) and self._may_be_in(path):
+            for key, each in value.items():
+                value[key] = self.value(f"{path}/{_escaped(key)}", each)
         elif isinstance(value, list) and self._may_be_in(path):
             for at, each in enumerate(value):
                 value[at] = self.value(f"{path}/{at}", each)
         return value
 
-    def members(self, path: str, value: dict[str, Any]) -> dict[str, Any]:
-        """Return an object with the same members, and what matches in them replaced."""
-        if self._may_be_in(path):
-            for key, each in value.items():
-                value[key] = self.value(f"{path}/{_escaped(key)}", each)
-        return value
+    def metadata(self, value: dict[str, Any]) -> dict[str, Any]:
+        """Return metadata, which must be an object."""
+        found = self.value("metadata", value)
+        return found if isinstance(found, dict) else {}
 
     def text(self, path: str, value: str) -> str:
         """Return a value that must be a text."""

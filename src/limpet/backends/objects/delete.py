@@ -14,7 +14,7 @@ from limpet.backends.objects.notes import Notes
 from limpet.backends.objects.objects import Fact, Head
 from limpet.backends.objects.storage import PAGE, Gone, Held
 from limpet.core import commits, ids
-from limpet.errors import Corrupt, Unavailable
+from limpet.errors import Corrupt, LimpetError, Unavailable
 from limpet.model import ANY, Expect, Pruned, ScopeKey
 
 _PASSES_MAX = 100  # over a session that other writers keep writing to
@@ -140,8 +140,10 @@ class Deleting(Notes):
             heads = list(dict.fromkeys(f"{key.folder}head" for key in parsed if key is not None))
             alive, pointers = list[str](), set[str]()
             for head in self._storage.list_heads(heads):
+                if isinstance(head, LimpetError):  # it is deleted all the same
+                    pointers |= self._pointers_below(prefix)
                 if not isinstance(head, Head):
-                    continue  # missing or damaged, and deleted all the same
+                    continue
                 yield head.count
                 self._storage.forget(head.scope)
                 alive.append(keys.alive_key(head.scope, head.line))
@@ -158,3 +160,8 @@ class Deleting(Notes):
                 raise Unavailable(
                     f"other writers keep writing to the session. session=`{session_id}`"
                 )
+
+    def _pointers_below(self, prefix: str) -> set[str]:
+        """Return all pointers to a scope or a session, where no head says which there are."""
+        pointed = self._writer.index.walk(keys.INDEX)
+        return {each.key for each in pointed if keys.head_key(each.scope).startswith(prefix)}

@@ -15,7 +15,7 @@ from limpet.backends.objects.index import Pointed
 from limpet.backends.objects.keys import ROOT
 from limpet.backends.objects.objects import Fact, Head
 from limpet.backends.objects.scopes import Listing
-from limpet.backends.objects.storage import Gone, Held, walk
+from limpet.backends.objects.storage import PAGE, Gone, Held, walk
 from limpet.backends.objects.writer import Part
 from limpet.core import ids
 from limpet.core.ages import newest_page
@@ -189,11 +189,8 @@ class Queries(Part):
         """Follow the pointers of one label minute by minute, until there are enough snapshots."""
         label, *_ = query.labels
         found: list[SnapshotInfo] = []
-        # Older keys first: `rekey` writes a new pointer before it removes the old one.
-        spelt = reversed(self._storage.ciphers.labels(query.prefix, *label))
-        walks = (self._pointed(*each, query.after) for each in spelt)
-        pointed = heapq.merge(*walks, key=lambda each: -keys.pointed_minute(each.pointer))
-        for minute, group in groupby(pointed, key=lambda each: keys.pointed_minute(each.pointer)):
+        spelt = self._storage.ciphers.labels(query.prefix, *label)
+        for minute, group in groupby(self._pointed_by_any(spelt, query.after), key=_minute):
             scopes = {p.scope for p in group if p.scope.session_id.startswith(query.prefix)}
             first, end = keys.minute_range(minute)
             until = query._replace(after=end if query.after is None else min(end, query.after))
@@ -202,6 +199,27 @@ class Queries(Part):
             if len(found) >= limit:
                 break
         return found[:limit]
+
+    def _pointed_by_any(
+        self, spelt: Sequence[tuple[str, str]], after: int | None
+    ) -> Iterator[Pointed]:
+        """Yield the pointers of a label, however it is spelt: whole minutes, the newest first."""
+        if len(spelt) == 1:
+            yield from self._pointed(*spelt[0], after)
+            return
+        count = PAGE
+        while True:
+            # Older keys first: `rekey` writes a new pointer before it removes the old one.
+            pages = [list(islice(self._pointed(*each, after), count)) for each in reversed(spelt)]
+            # The minute in which a page ends may have more.
+            end = max((_minute(page[-1]) for page in pages if len(page) == count), default=-1)
+            some = [each for page in pages for each in page if _minute(each) > end]
+            yield from sorted(some, key=_minute, reverse=True)
+            if end < 0:
+                return
+            if not some:
+                count *= 2
+            after, _ = keys.minute_range(end)
 
     def _pointed(self, name: str, value: str, after: int | None) -> Iterator[Pointed]:
         start = "" if after is None else keys.label_start(name, value, after)
@@ -268,6 +286,10 @@ class Queries(Part):
             if each.scope not in seen:
                 seen.add(each.scope)
                 yield each.scope
+
+
+def _minute(pointed: Pointed) -> int:
+    return keys.pointed_minute(pointed.pointer)
 
 
 def _newest(limit: int, pages: Iterable[list[SnapshotInfo]]) -> list[SnapshotInfo]:

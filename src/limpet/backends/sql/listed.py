@@ -128,9 +128,8 @@ def matches(tables: Tables, query: Query, limit: int) -> list[SnapshotInfo]:
 
 
 def _stored_ways(ciphers: Ciphers, query: Query, name: str, value: str) -> list[tuple[str, str]]:
-    if query.scope is not None:
-        return ciphers.of(query.scope.session_id).labels(name, value)
-    return ciphers.labels(query.prefix, name, value)
+    prefix = query.prefix if query.scope is None else query.scope.session_id
+    return ciphers.labels(prefix, name, value)
 
 
 def check_order(keys: Sequence[Any], what: str) -> None:

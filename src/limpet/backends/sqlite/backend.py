@@ -204,6 +204,9 @@ class SqliteBackend(SqlBackend):
             if not is_full(error):
                 raise
         count = size = 0
+        if not ids:
+            self._file.empty_log()
+            return delete(ids)
         for each in ids:
             self._file.empty_log()
             done = delete([each])

@@ -166,8 +166,15 @@ class Chains:
             text = base.text.joined(self._sources)
             if further is not None:
                 text += further.joined(self._sources)
-            self._sources.append(delta.apply(text, delta.Delta(ops, payload[at:])))
-            return _Text(Splices.whole(number, len(self._sources[-1])), base.text)
+            made = delta.apply(text, delta.Delta(ops, payload[at:]))
+            below = base.text
+            if sum(map(len, self._sources)) > _SHARED_BYTES_MAX:
+                # Hundreds of rows may each make the whole text again: only the last ones are kept.
+                self._known, self._sources = {}, [text]
+                self._left = _READ_BYTES_MAX - len(text) - len(made)
+                number, below = 1, Splices.whole(0, len(below))
+            self._sources.append(made)
+            return _Text(Splices.whole(number, len(made)), below)
         self._sources.append(payload)
         return _Text(base.text.changed(ops, number, at, behind=further), base.text)
 
