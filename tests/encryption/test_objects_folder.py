@@ -267,7 +267,10 @@ def test_a_plain_store_is_encrypted(
     dangling = next(key for key in files(root) if "/labels/" in key)
     (root / dangling).with_name((root / dangling).name[:-16] + "0" * 16).touch()
     (tmp_path / "keys").write_text(ONE)
-    assert run(["rekey", "--url", f"file://{root}?keys_file={tmp_path}/keys", "--json"]) == 0
+    assert (
+        run(["rekey", "--plaintext", "--url", f"file://{root}?keys_file={tmp_path}/keys", "--json"])
+        == 0
+    )
     assert json.loads(capsys.readouterr().out)["errors"] == 0
     assert foreign.read_text() == "mine"
     foreign.unlink()

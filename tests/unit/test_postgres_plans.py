@@ -27,9 +27,12 @@ EVERYTHING = {
     "stored_bytes",
     "largest_sessions",
     "check.a_snapshot_without_body",
+    "check.all_scopes",
+    "check.all_sessions",
     "unfolded_scopes",
 }
-RARE = {"check.restore_scope"}  # once for each scope that a repair has to make again
+# Once for each scope that a repair has to make again, or whose row it cannot believe.
+RARE = {"check.restore_scope", "check.fork_group_of"}
 NO_PLAN = {"lock_everybody_out"}  # LOCK TABLE is not planned
 CATALOGUE = {"check.tables", "check.indexes", "check.triggers", "check.walk_watermark"}
 
@@ -61,7 +64,8 @@ WALK = {"start": 2_000, "limit": PAGE}
 SAVE: dict[str, Any] = {
     **ROW, **MOVE, "apart": False, "base": SEQ, "body": b"x", "body_checksum": 0, "codec": b"",
     "encoding": 0, "known": b"", "names": ["a"], "values": ["b"], "pk": SHORT, "stamps": b"",
-    "fence": None, "listeners": 1, "overwrite": True,
+    "fence": None, "listeners": 1, "overwrite": True, "scope_checksum": 0, "known_checksum": 0,
+    "known_head": SEQ,
 }  # fmt: skip
 VALUES: dict[str, Any] = {
     "lock_scope": SCOPE, "lock_fork_group": SCOPE, "lock_session": (SESSION,),
@@ -70,7 +74,7 @@ VALUES: dict[str, Any] = {
     "scope_to_commit": {**SCOPE, "id": ID}, "add_session": {"session_id": "new"},
     "add_scope": {**SCOPE, "scope_id": "new"},
     "add_scope_if_missing": {**SCOPE, "scope_id": "new"}, "chain_of_head": SCOPE,
-    "join_fork_group": {"family": SHORT, "origin": SHORT, "pk": FORK},
+    "join_fork_group": (SHORT, 0, FORK),
     "save_in_one": SAVE,
     "save_and_fold": {
         **SAVE, "whole": [SEQ, LAST], "sums": [1, 2], "seqs": [SEQ], "bases": [LAST],
@@ -78,7 +82,7 @@ VALUES: dict[str, Any] = {
     },
     "small_bodies": (2048, LONG, SEQ, PAGE),
     "has_listeners": {"listeners": 1},
-    "put_lease": ("key", "ann", 1, SHORT), "revisions": (TARGETS,),
+    "put_lease": ("key", "ann", 1, 0, SHORT), "revisions": (TARGETS,),
     "snapshot_by_id": (LONG, ID), "read_snapshot": {**SCOPE, "id": None},
     "read_snapshots": {**SCOPE, "ids": SOME}, "snapshot_info": {**SCOPE, "id": SOME[0]},
     "seq_and_size": (LONG, ID), "snapshot_by_seq": (LONG, SEQ),
@@ -86,8 +90,9 @@ VALUES: dict[str, Any] = {
     "add_snapshot": (*ROW.values(), LONG, False), "replace_snapshot": {**ROW, "seq": SEQ},
     "remove_snapshots_of": (SHORT,), "set_apart": {"pk": LONG, "seq": SEQ},
     "remove_snapshot": (SEQ,), "add_label": ("a", "b", SEQ), "remove_labels": (SEQ,),
-    "move_scope": (*MOVE.values(), b"", b"", SHORT), "forget_chains": (SHORT,),
-    "forget_chain": (SHORT,), "stamp_scope": (b"x", SHORT), "uncover": {"pk": LONG, "seq": SEQ},
+    "move_scope": (*MOVE.values(), 0, b"", b"", SHORT), "forget_chains": (SHORT,),
+    "forget_chain": (SHORT,), "stamp_scope": (b"x", SHORT), "uncover": (SEQ, SEQ, 0, LONG),
+    "newest_kept": (LONG,), "sum_scope": (0, SHORT), "sum_session": (0, SHORT),
     "has_notes": (SHORT,), "seqs_of_scope": (SHORT,), "scope_is_base": {"pk": SHORT},
     "session_is_base": {"pk": SHORT}, "unlisted_bases": (SHORT,), "remove_scope_bodies": (SHORT,),
     "last_seq_and_time": (), "unlisted": {"after": SEQ}, "scopes_above": (SEQ,),
@@ -122,7 +127,12 @@ VALUES: dict[str, Any] = {
     "check.address_of_scope": (SHORT,), "check.body": (SEQ,), "check.count_above": (SEQ,),
     "check.labels_of": (SEQ,), "check.has_snapshot": (SEQ,), "check.note": (9,),
     "check.drafts": (SHORT,), "check.ids_downwards": (SHORT,),
-    "check.move_scope": {**MOVE, "pk": SHORT}, "check.set_head": {"pk": SHORT, "seq": SEQ},
+    "check.put_scope": {
+        **MOVE, **SCOPE, "session_pk": SHORT, "fence": None, "lease_owner": None,
+        "lease_until": None, "family": None, "checksum": 0, "pk": SHORT,
+    },
+    "check.put_session": {"session_id": SESSION, "checksum": 0, "pk": SHORT},
+    "check.scopes_of_session": (SHORT,), "check.fork_group_of": {"pk": SHORT},
     "check.restore_session": {"pk": 99_999, "session_id": "new"},
     "check.restore_scope": {**SCOPE, "pk": 99_999, "scope_id": "new"},
     "check.set_apart": (SEQ,),

@@ -10,13 +10,15 @@ from limpet.views.format import count_text
 
 
 @click.command()
+@click.option("--plaintext", is_flag=True, help="Also encrypt what is not encrypted yet.")
 @store_options
-def rekey(url: str, as_json: bool) -> int:
+def rekey(plaintext: bool, url: str, as_json: bool) -> int:
     """Encrypt everything with the current keys.
 
     The keys are those of $LIMPET_KEYS_FILE or $LIMPET_KEYS, or of keys_file in the URL. Run it
-    after a new key was added above the old one, or to encrypt a store that is not. The store can be
-    used meanwhile by programs that have the new key. If it is interrupted, run it again. At the end
+    after a new key was added above the old one. With --plaintext a store that is not encrypted is;
+    use it once, since somebody may have put in what is not encrypted later. The store can be used
+    meanwhile by programs that have the new key. If it is interrupted, run it again. At the end
     everything is read and checked; the exit code is 5 if something cannot be decrypted, else 0.
 
     \b
@@ -25,9 +27,10 @@ def rekey(url: str, as_json: bool) -> int:
     \b
     Examples:
       limpet rekey
+      limpet rekey --plaintext
       limpet rekey --url "sqlite:///agents.db?keys_file=keys"
     """
-    with existing_store(url, allow_plaintext=True) as store:
+    with existing_store(url, **{"allow_plaintext": True} if plaintext else {}) as store:
         count = store.rekey()
     with existing_store(url, read_only=True) as store:
         errors = sum(finding.severity == "error" for finding in store.check())

@@ -263,7 +263,9 @@ class _SessionCipher:
         if not header.startswith(_MARK):
             if self._keys.allow_plaintext:
                 return stored
-            raise WrongKeys("this is not encrypted, and the store has keys: run `limpet rekey`")
+            raise WrongKeys(
+                "this is not encrypted, and the store has keys: run `limpet rekey --plaintext`"
+            )
         aes = self._aes.get(header[1:])
         if aes is None:
             if (fresh := self._fresh()) is not None:
