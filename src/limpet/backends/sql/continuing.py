@@ -38,7 +38,7 @@ from limpet.core.rows import Row
 from limpet.errors import LimpetError
 from limpet.protocol import Append, AppendOffsets, Commit
 
-KNOWN_SCOPES_BYTES_MAX = 16 * MIB  # some thousand scopes
+KNOWN_SCOPES_BYTES_MAX = 10 * MIB  # some thousand scopes
 _SCOPE_BYTES = 3072  # of a scope without its variable columns
 _LIST_BYTES = 256  # of where a list ends
 
