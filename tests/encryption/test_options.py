@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import limpet
+from limpet.cli._app import run
 
 KEY = base64.b64encode(bytes(range(32))).decode()
 OTHER = base64.b64encode(bytes(32)).decode()
@@ -58,6 +59,16 @@ def test_what_is_not_encrypted_is_read_only_if_that_is_allowed(url: str) -> None
     with pytest.raises(limpet.Corrupt, match="limpet rekey"):
         load(url, keys=KEY)
     assert load(url, keys=KEY, allow_plaintext=True) == {"messages": ["hello"]}
+
+
+def test_rekey_encrypts_what_is_plain_only_if_asked_to(url: str, tmp_path: Path) -> None:
+    save(url)
+    (tmp_path / "keys").write_text(KEY)
+    command = ["rekey", "--url", f"{url}?keys_file={tmp_path}/keys"]
+    assert run(command) == 5
+    assert load(url) == {"messages": ["hello"]}
+    assert run([*command, "--plaintext"]) == 0
+    assert load(url, keys=KEY) == {"messages": ["hello"]}
 
 
 def test_keys_are_never_part_of_a_url(url: str) -> None:

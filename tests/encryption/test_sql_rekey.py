@@ -4,7 +4,6 @@ import sqlite3
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -18,6 +17,7 @@ from limpet.testing.conformance._kit import dump as records
 from tests.encryption.keys import ONE, THREE, TWO, postgres_values, sqlite_values
 from tests.encryption.test_sql_canary import CANARY, answers, fill
 from tests.servers.postgres import Postgres, Schemas
+from tests.waiting import until
 
 ENGINES = ["sqlite", pytest.param("postgres", marks=pytest.mark.slow)]
 
@@ -204,9 +204,7 @@ def test_another_process_goes_on_through_a_rotation(url: str, tmp_path: Path) ->
         with limpet.open(url, keys_file=str(keys_file)) as store:
             assert store.rekey() > 10
             assert store.rekey() < 10  # the writer has met the new key
-        time.sleep(1)
-        with limpet.open(url, keys_file=str(keys_file)) as store:
-            assert store.rekey() == 0
+            until(lambda: store.rekey() == 0)
         keys_file.write_text(TWO)
         out, _ = writer.communicate("")
     assert writer.returncode == 0
