@@ -127,7 +127,9 @@ def _running(*command: str) -> Iterator[Server]:
 
 
 def _limpet(folder: Path, name: str) -> AbstractContextManager[Server]:
-    return _running("limpet", "serve", f"sqlite:///{folder / name}.db", "--no-access-log", "--port")
+    return _running(
+        "limpet", "serve", "--create", f"sqlite:///{folder / name}.db", "--no-access-log", "--port"
+    )
 
 
 def _direct(folder: Path, sizes: Sizes, judged: bool) -> Iterator[Result]:

@@ -17,6 +17,7 @@ from limpet.api.driver import Driver
 from limpet.api.opened import Opened, Tools
 from limpet.api.store import AsyncStore, Store
 from limpet.backends.layers import observer
+from limpet.backends.support.located import explained
 from limpet.core import limits
 from limpet.core.encryption import NO_KEYS, Ciphers, Keys, KeyText
 from limpet.core.options import (
@@ -33,7 +34,7 @@ from limpet.core.options import (
     seconds,
     text,
 )
-from limpet.errors import InvalidInput, Unavailable, Unsupported
+from limpet.errors import Corrupt, InvalidInput, Unavailable, Unsupported
 from limpet.protocol import Backend, Clock, Stamp
 
 if TYPE_CHECKING:
@@ -285,6 +286,8 @@ def _ours() -> Iterator[None]:
     """Raise Unavailable where the system refuses, as when too many files are open."""
     try:
         yield
+    except Corrupt as error:
+        raise explained(error) from error.__cause__
     except OSError as cause:
         raise Unavailable(f"the storage cannot be opened: {cause.strerror}") from cause
 
@@ -301,8 +304,8 @@ def _read_url(url: str | None) -> tuple["_Scheme", str, list[tuple[str, str]]]:
     if found is None:
         if url.endswith(_SQLITE_ENDS) and not url.startswith(("//", ":", "?")):
             return _SCHEMES["sqlite"], f"///{os.path.expanduser(url)}", []
-        # A bare word may be a misspelt scheme, so the path of a folder must have a `/`.
-        if "/" in url and not url.startswith(("//", ":", "?")):
+        # A bare word may be a misspelt scheme, so a folder that does not exist needs a `/`.
+        if ("/" in url or os.path.isdir(url)) and not url.startswith(("//", ":", "?")):
             return _SCHEMES["file"], os.path.expanduser(url), []
         advice = "write memory:, ./folder, file.db or sqlite:///file.db"
         raise InvalidInput(f"the URL has no scheme: {advice}. scheme=``")

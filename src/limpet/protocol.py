@@ -544,3 +544,10 @@ class Backend(Protocol):
     def close(self) -> None:
         """Release everything held. May be repeated; calls that have begun end normally."""
         ...
+
+
+OPERATIONS = [
+    name
+    for name, member in vars(Backend).items()
+    if not name.startswith("_") and callable(member) and name not in ("listen", "close")
+]

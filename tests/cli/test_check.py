@@ -1,8 +1,11 @@
 """`limpet check`: findings, repair, and the exit codes that follow from them."""
 
 import json
+import os
 import sqlite3
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -108,3 +111,53 @@ def test_real_damage_is_found_through_the_real_command(command: Command, url: st
     assert finding["scope"]["session_id"] == "bob/chat-2"
     # What cannot be read any more cannot be mended without losing it.
     assert command("check", "--repair", "--url", url).returncode == 5
+
+
+@contextmanager
+def as_nobody() -> Iterator[None]:
+    """Give up being root, for whom no permission is missing."""
+    if os.geteuid() != 0:
+        yield
+        return
+    os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+@pytest.mark.parametrize("verb", ["check", "repair", "ls"])
+@pytest.mark.parametrize("place", ["agents.db", "./agents", "closed/agents.db"])
+def test_a_missing_permission_is_said_in_plain_words(
+    tmp_path: Path, command: Command, verb: str, place: str
+) -> None:
+    for folder in (tmp_path, *tmp_path.parents[:2]):
+        folder.chmod(0o755)  # pytest's own folders, in which `nobody` must find the store
+    (tmp_path / "closed").mkdir()
+    with limpet.open(f"{tmp_path}/{place}") as store:
+        store.scope("s").save(1)
+    command(verb, "--url", place)  # what it imports can be read
+    (tmp_path / place).chmod(0o000)
+    (tmp_path / "closed").chmod(0o000)
+    with as_nobody():
+        done = command(verb, "--url", place)
+    (tmp_path / place).parent.chmod(0o700)
+    (tmp_path / place).chmod(0o700)
+    assert (done.returncode, done.stdout) == (4, "")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("limpet: permission denied")
+
+
+@pytest.mark.parametrize("size", [5, 60, 99, 100, 5000])
+@pytest.mark.parametrize("header", [b"", b"something else"])
+def test_a_file_that_cannot_be_read_leads_to_the_way_to_salvage_it(
+    tmp_path: Path, command: Command, size: int, header: bytes
+) -> None:
+    path = tmp_path / "agents.db"
+    with limpet.open(str(path)) as store:
+        store.scope("s").save(1)
+    path.write_bytes((header + path.read_bytes()[len(header) :])[:size])
+    done = command("check", "--url", "agents.db")
+    assert done.returncode in (2, 5)
+    (line,) = done.stderr.splitlines()
+    assert "docs/check.md#salvage" in line

@@ -3,14 +3,16 @@
 import json
 import os
 import re
+import sqlite3
 import subprocess
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 import limpet
 from tests.cli.conftest import EXECUTABLE, Command
-from tests.portable.stores import fill, lines
+from tests.portable.stores import fill, lines, noise
 
 FIXTURES = Path(__file__).parent.parent
 STRANDS = FIXTURES / "interop" / "fixtures"
@@ -218,3 +220,21 @@ def test_a_store_is_not_overwritten_by_its_own_export(command: Command, tmp_path
     assert (base.read_bytes(), document.read_bytes()) == before
     assert command("export", "-o", "new.jsonl", "--url", str(folder)).returncode == 0
     assert (tmp_path / "new.jsonl").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("words", [["export"], ["copy"], ["grep", "text", "--history"]])
+def test_much_damage_is_counted_and_its_first_few_are_named(
+    command: Command, tmp_path: Path, words: list[str]
+) -> None:
+    with limpet.open(f"{tmp_path}/agents.db", synchronous="off") as store:
+        for number in range(300):
+            store.scope("s").save({"text": noise(number)[:200]})
+    with closing(sqlite3.connect(tmp_path / "agents.db", isolation_level=None)) as db:
+        db.execute("UPDATE bodies SET checksum = 0")
+    where = ["agents.db", "target.db"] if words == ["copy"] else ["--url", "agents.db"]
+    done = command(*words, *where)
+    assert done.returncode == 5
+    lines = done.stderr.splitlines()
+    assert len(lines) == 6
+    assert sum("300 snapshots" in line for line in lines) == 1
+    assert sum("docs/check.md#salvage" in line for line in lines) == 5

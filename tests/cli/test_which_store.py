@@ -122,3 +122,46 @@ def test_and_so_it_is_imported(command: Command, tmp_path: Path) -> None:
     shutil.copytree(STRANDS, tmp_path / "agents")
     assert command("import", "strands", "./agents", "--url", "sqlite:///a.db").returncode == 0
     assert "demo-trigger" in command("ls", "--url", "sqlite:///a.db").stdout
+
+
+@pytest.mark.parametrize("verb", ["ui", "serve"])
+def test_a_verb_that_takes_the_store_as_an_argument_takes_url_too(
+    command: Command, tmp_path: Path, verb: str
+) -> None:
+    """Shown by the path that is missing: nothing is served."""
+    fill(tmp_path / "one.db", "first")
+    for words in (
+        ["--url", "b.db", verb],
+        [verb, "--url", "b.db"],
+        ["--url", "one.db", verb, "b.db"],
+    ):
+        done = command(*words)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert f"path=`{tmp_path / 'b.db'}`" in done.stderr
+    done = command(verb, "b.db", "--url", "one.db")
+    assert (done.returncode, "name the store once" in done.stderr) == (2, True)
+
+
+def test_a_server_of_a_mistyped_file_creates_none(command: Command, tmp_path: Path) -> None:
+    for words in (["typo.db"], ["--url", "./typo"], []):
+        done = command("serve", *words)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert "name another, or create it with --create" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_doctor_does_not_make_a_store_of_an_empty_file(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "a.db").touch()
+    command("doctor", "--url", "a.db")
+    assert (tmp_path / "a.db").stat().st_size == 0
+
+
+@pytest.mark.parametrize("verb", [["--url", "agents", "ls"], ["ls", "--url", "agents"]])
+def test_the_bare_name_of_a_folder_is_a_store(
+    command: Command, tmp_path: Path, verb: list[str]
+) -> None:
+    """One that does not exist is refused: it may be a scheme without its colon."""
+    assert command(*verb).returncode == 2
+    with limpet.open(f"{tmp_path}/agents") as store:
+        store.scope("first").save(1)
+    assert "first" in command(*verb).stdout

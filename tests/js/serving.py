@@ -35,7 +35,7 @@ class Served(NamedTuple):
 @contextmanager
 def serve(store: str, *, port: int = 0) -> Iterator[Served]:
     """Serve a store until the block ends."""
-    command = [sys.executable, "-m", "limpet", "serve", store, "--port", str(port)]
+    command = [sys.executable, "-m", "limpet", "serve", "--create", store, "--port", str(port)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None

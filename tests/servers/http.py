@@ -105,7 +105,7 @@ def start_http(**options: Any) -> Iterator[Http]:
 class Served:
     """A process of `limpet serve`, on a port that stays the same when it is started again."""
 
-    verb: ClassVar[tuple[str, ...]] = ("serve",)
+    verb: ClassVar[tuple[str, ...]] = ("serve", "--create")
 
     def __init__(self, url: str, *args: str, folder: Path) -> None:
         self._command = [sys.executable, "-m", "limpet", *self.verb, url, *args]

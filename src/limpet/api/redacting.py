@@ -233,5 +233,6 @@ def _check_intact(backend: Backend, scopes: Iterable[ScopeKey]) -> None:
         if backend.list_damage(scope):
             raise Corrupt(
                 "something is damaged, and may hold the content: run `limpet check`, and delete "
-                f"it. session=`{scope.session_id}` scope=`{scope.scope_id}`"
+                f"it. session=`{scope.session_id}` scope=`{scope.scope_id}`",
+                scope=scope,
             )

@@ -14,8 +14,9 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from limpet.api.opened import JSON_MODEL, JsonModel, Tools
 from limpet.backends.support.backoff import Backoff
+from limpet.backends.support.located import explained
 from limpet.core import ids, limits, prepare
-from limpet.errors import Conflict, InvalidInput, NotFound, Unavailable
+from limpet.errors import Conflict, Corrupt, InvalidInput, NotFound, Unavailable
 from limpet.model import (
     ANY,
     JSON,
@@ -94,7 +95,10 @@ def missing(scope: ScopeKey, snapshot_id: str) -> NotFound:
 def snapshot_of(found: Found, model: JsonModel = JSON_MODEL) -> Snapshot:
     info, body = found
     facts = {name: getattr(info, name) for name in SnapshotInfo.__slots__}
-    return Snapshot(**facts, state=model.load(info, body))
+    try:
+        return Snapshot(**facts, state=model.load(info, body))
+    except Corrupt as error:
+        raise explained(error, Target(info.scope, info.id)) from error.__cause__
 
 
 def save(commit: Commit) -> Work[SnapshotInfo]:

@@ -7,13 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from limpet.backends.support import logs
-from limpet.protocol import Backend, Clock, Listener, Topic
-
-OPERATIONS = [
-    name
-    for name, member in vars(Backend).items()
-    if not name.startswith("_") and callable(member) and name not in ("listen", "close")
-]
+from limpet.protocol import OPERATIONS, Backend, Clock, Listener, Topic
 
 
 class Observed:

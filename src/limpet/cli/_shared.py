@@ -24,6 +24,7 @@ _REMOTE = ("s3", "gs", "az", "http", "https")
 _RETRY_S = 5.0
 _COMPLETIONS_MAX = 50
 _STORES_SHOWN = 6
+SKIPPED_SHOWN = 5  # of what is damaged, before only the number is said
 # A completed name goes into a command line unquoted: it must not be run by the shell, be taken for
 # an option, or end the line in which a completion is passed.
 _SAFE_NAME = re.compile(r"(?!-)[\w@%+=:./-]+")
@@ -58,6 +59,26 @@ def _store_url(context: click.Context, option: click.Parameter, given: str | Non
     if given or context.resilient_parsing or isinstance(context.command, click.Group):
         return given
     return url_here()
+
+
+def url_argument(command: F) -> F:
+    """Add the store as an argument or as `--url`: None if neither is given, here or before."""
+    keep = "limpet.url"
+
+    def named(context: click.Context, option: click.Parameter, given: str | None) -> None:
+        context.meta[keep] = given
+
+    def chosen(context: click.Context, argument: click.Parameter, given: str | None) -> str | None:
+        is_typed = context.get_parameter_source("url") is ParameterSource.COMMANDLINE
+        if is_typed and context.meta[keep]:
+            raise click.UsageError("name the store once: as URL, or with --url")
+        above = context.parent and context.parent.params.get("url")
+        return context.meta[keep] or (given if is_typed else above or given)
+
+    # Not exposed: it comes first, and the argument stands for both.
+    option = {"metavar": "URL", "is_eager": True, "expose_value": False, "callback": named}
+    command = click.option("--url", "named", help="The same as the argument.", **option)(command)
+    return click.argument("url", required=False, envvar="LIMPET_URL", callback=chosen)(command)
 
 
 def url_here() -> str:
@@ -136,13 +157,7 @@ def existing_options(url: str, *, read_only: bool = False) -> dict[str, Any]:
 
     With `read_only` a SQLite file is opened with mode=ro, unless the URL says something else.
     """
-    path = file_of(url)
-    # An empty file would be given tables, so it counts as missing.
-    exists = path is None or os.path.isdir(path) or (os.path.exists(path) and os.path.getsize(path))
-    if not exists:
-        what = "folder" if scheme_of(url) == "file" else "file"
-        fact = f"there is no such {what}; name one with --url or $LIMPET_URL"
-        raise limpet.NotFound(f"{fact}. path=`{masked_url(path or url)}`")  # it may be mistyped
+    check_exists(url, "name one with --url or $LIMPET_URL")
     options: dict[str, Any] = without_setup(url)
     if (
         scheme_of(url) in ("s3", "gs", "az", "http", "https")
@@ -152,6 +167,24 @@ def existing_options(url: str, *, read_only: bool = False) -> dict[str, Any]:
     if read_only and scheme_of(url) == "sqlite" and "mode=" not in url.partition("?")[2]:
         options["mode"] = "ro"
     return options
+
+
+def check_exists(url: str, advice: str) -> None:
+    """Raise NotFound if a URL names a file or folder that does not exist."""
+    path = file_of(url)
+    if path is None:
+        return
+    try:
+        # An empty file would be given tables, so it counts as missing.
+        exists = os.path.isdir(path) or os.stat(path).st_size > 0
+    except PermissionError:
+        return  # opening it says so
+    except OSError:
+        exists = False
+    if not exists:
+        what = "folder" if scheme_of(url) == "file" else "file"
+        fact = f"there is no such {what}; {advice}"
+        raise limpet.NotFound(f"{fact}. path=`{masked_url(path)}`")  # it may be mistyped
 
 
 def load_snapshot(store: limpet.Store, info: limpet.SnapshotInfo) -> limpet.Snapshot:

@@ -3,7 +3,7 @@
 import os
 import stat
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import chain
 from typing import IO
@@ -14,10 +14,11 @@ from rich.text import Text
 
 import limpet
 from limpet.cli import _exits
+from limpet.cli._shared import SKIPPED_SHOWN
 from limpet.cli._terminal import make_console
 from limpet.opening import draw, file_of, scheme_of
 from limpet.portable import Progress
-from limpet.views.format import address_text, size_text, visible
+from limpet.views.format import address_text, count_text, size_text, visible
 
 _UNLISTED = {"head_missing", "link_skipped"}  # not damage of what listings show
 _COUNTED_FAST = frozenset({"memory", "sqlite", "postgresql"})
@@ -60,9 +61,14 @@ def snapshots_in(store: limpet.Store, url: str, session_id: str | None) -> int |
     return store.driver.run(lambda backend: backend.read_stats(session_id, limit=0)).snapshots
 
 
-def draw_skipped(skipped: Iterable[limpet.Finding]) -> None:
+def draw_skipped(skipped: Sequence[limpet.Finding]) -> None:
+    """Report what was skipped: all of a few, else how many and the first."""
     console = make_console(stderr=True)
-    for each in skipped:
+    if len(skipped) > SKIPPED_SHOWN:
+        noun = "snapshot" if all(each.id for each in skipped) else "item"
+        total = f"{count_text(len(skipped), noun)} skipped; the first {SKIPPED_SHOWN}:"
+        console.print(Text(total, "odd"), soft_wrap=True)
+    for each in skipped[:SKIPPED_SHOWN]:
         where = "" if each.scope is None else address_text(each.scope, each.id)
         text = Text.assemble(("skipped  ", "odd"), visible(f"{where} {each.message}".strip()))
         console.print(text, soft_wrap=True)

@@ -18,7 +18,7 @@ from rich.text import Text
 
 import limpet
 from limpet.cli import _exits
-from limpet.cli._shared import echo_json, store_options, without_setup
+from limpet.cli._shared import echo_json, existing_options, store_options, without_setup
 from limpet.cli._terminal import make_console
 from limpet.compat.extras import is_installed
 from limpet.opening import CLOCK, draw, file_of, scheme_of
@@ -103,10 +103,9 @@ def doctor(url: str, as_json: bool) -> int:
 
 def _open(url: str) -> _Check:
     try:
-        path = file_of(url)
-        if path is not None and not os.path.exists(path):
-            return _Check("open", "the file does not exist yet; the first save creates it")
-        limpet.open(url, **without_setup(url)).close()
+        limpet.open(url, **existing_options(url)).close()
+    except limpet.NotFound:
+        return _Check("open", "the file does not exist yet; the first save creates it")
     except limpet.LimpetError as error:
         return _Check(
             "open", f"the store cannot be opened: {_error_text(error)}", _exits.code_of(error)

@@ -12,6 +12,7 @@ from rich.text import Text
 import limpet
 from limpet.cli import _exits
 from limpet.cli._shared import (
+    SKIPPED_SHOWN,
     Count,
     complete_session,
     echo_json,
@@ -86,7 +87,8 @@ def grep(
     def skipped(key: limpet.ScopeKey, id: str | None, error: limpet.Corrupt) -> None:
         nonlocal damaged
         damaged += 1
-        echo_skipped(f"{address_text(key, id or '')}: {error}")
+        if damaged <= SKIPPED_SHOWN:
+            echo_skipped(f"{address_text(key, id or '')}: {error}")
 
     with existing_store(url, read_only=True) as store:
         session_id = None if session is None else find_session(store, session)
@@ -97,6 +99,8 @@ def grep(
         with output(pager=not as_json) as console:
             printer = _MatchPrinter(console, as_json, only_list, only_count)
             printer.print_all(islice(found, max_count))
+    if damaged > SKIPPED_SHOWN:
+        echo_skipped(f"{damaged:,} snapshots in all")
     code = _exits.FINE if printer.found else _exits.FOUND
     return _exits.CORRUPT if damaged else code
 

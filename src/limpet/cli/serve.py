@@ -8,7 +8,14 @@ import click
 
 import limpet
 from limpet.cli import _exits
-from limpet.cli._shared import echo_json, json_option, url_here
+from limpet.cli._shared import (
+    check_exists,
+    echo_json,
+    json_option,
+    url_argument,
+    url_here,
+    without_setup,
+)
 from limpet.opening import environment
 from limpet.views.format import visible
 
@@ -23,7 +30,8 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 
 
 @click.command()
-@click.argument("url", required=False, envvar="LIMPET_URL")
+@url_argument
+@click.option("--create", is_flag=True, help="Create the store if there is none.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
 @click.option(
     "--port",
@@ -53,6 +61,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 @json_option
 def serve(
     url: str | None,
+    create: bool,
     host: str,
     port: int,
     token_file: Path | None,
@@ -76,6 +85,7 @@ def serve(
     \b
     Examples:
       limpet serve
+      limpet serve sqlite:///new.db --create
       limpet serve sqlite:///agents.db --port 8000 --ui
       limpet serve --host 0.0.0.0 --token-file tokens --tls-cert cert.pem --tls-key key.pem
     """
@@ -92,7 +102,10 @@ def serve(
         raise click.UsageError(_OTHER_MACHINES)
     tokens = Tokens(token_file, given) if token_file is not None or given else None
     access = Access(tokens, hosts=allow_host, origins=allow_origin)
-    store = limpet.open_async(url_here() if url is None else url)
+    place = url_here() if url is None else url
+    if not create:
+        check_exists(place, "name another, or create it with --create")
+    store = limpet.open_async(place, **({} if create else without_setup(place)))
 
     def started(address: str) -> None:
         log_to_stderr(access=not no_access_log)

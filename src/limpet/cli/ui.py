@@ -3,19 +3,18 @@
 import webbrowser
 
 import click
-from click.core import ParameterSource
 
 import limpet
 from limpet.cli import _exits
-from limpet.cli._shared import echo_json, existing_options, json_option, url_here
+from limpet.cli._shared import echo_json, existing_options, json_option, url_argument, url_here
 from limpet.cli.serve import inspector_pages, log_to_stderr
-from limpet.opening import random_token
+from limpet.opening import environment, random_token
 
 _HOST, _PORT = "127.0.0.1", 7421
 
 
 @click.command()
-@click.argument("url", required=False, envvar="LIMPET_URL")
+@url_argument
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
@@ -49,6 +48,8 @@ def ui(
     from limpet.server.serving import is_free, run
 
     if demo:
+        if url not in (None, environment().get("LIMPET_URL")):
+            raise click.UsageError("give a URL or --demo, not both")
         url = _demo_url()
 
     token = random_token()
@@ -78,10 +79,7 @@ def _demo_url() -> str:
     """Return the URL of a store with the demo, which is removed when the command ends."""
     from limpet.inspector.demo import demo_store
 
-    context = click.get_current_context()
-    if context.get_parameter_source("url") is ParameterSource.COMMANDLINE:
-        raise click.UsageError("give a URL or --demo, not both")
-    demo = context.with_resource(demo_store())
+    demo = click.get_current_context().with_resource(demo_store())
     for line in demo.left_out:
         click.echo(f"limpet: {line}", err=True)
     return demo.url

@@ -140,7 +140,8 @@ class Log:
         items = state.get(self._key, []) if isinstance(state, dict) else None
         if not isinstance(items, list):
             where = f"scope=`{'/'.join(self.scope.key)}` key=`{self._key}`"
-            raise Corrupt(f"the state is not a log: another program saved it. {where}")
+            fact = "the state is not a log: another program saved it"
+            raise Corrupt(f"{fact}. {where}", scope=self.scope.key)
         return items
 
     def _contention(self) -> Contention:

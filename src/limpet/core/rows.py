@@ -45,7 +45,7 @@ def verify_row(row: Row, owner: int, checksum: int) -> Row:
             return row
     except (AttributeError, TypeError):
         pass  # a value has another type, or text that is not UTF-8
-    raise Corrupt(f"the row of a snapshot fails its checksum: run `limpet check`. seq=`{row.seq}`")
+    raise Corrupt(f"the row of a snapshot fails its checksum. seq=`{row.seq}`")
 
 
 def row_checksum(row: Row, owner: int) -> int:
@@ -162,7 +162,7 @@ def check_scope_sum(
 
 
 def _fails(pk: int) -> Corrupt:
-    return Corrupt(f"the row of a scope fails its checksum: run `limpet check`. pk=`{pk}`")
+    return Corrupt(f"the row of a scope fails its checksum. pk=`{pk}`")
 
 
 def is_session_sound(session_id: str, pk: int, checksum: int | None) -> bool:
@@ -183,7 +183,7 @@ def unpack_ref(packed: bytes | None) -> SnapshotRef | None:
     match decode(packed):
         case [str(session_id), str(scope_id), str(kind), str(snapshot_id)]:
             return SnapshotRef(ScopeKey(session_id, scope_id, kind), snapshot_id)
-    raise Corrupt("the stored address of a snapshot is damaged: run `limpet check`")
+    raise Corrupt("the stored address of a snapshot is damaged")
 
 
 def info_of(scope: ScopeKey, row: Row) -> SnapshotInfo:

@@ -17,12 +17,14 @@ from limpet.backends.objects.queries import Queries
 from limpet.backends.objects.rekey import Rekeying
 from limpet.backends.objects.storage import Storage
 from limpet.backends.objects.writer import Writer
+from limpet.backends.support.located import located
 from limpet.core.encryption import NO_KEYS, Ciphers
 from limpet.protocol import Clock, Stamp
 
 POLL_S: Final = 1.0
 
 
+@located
 class ObjectBackend(Saving, Queries, Deleting, Leases, Watching, Rekeying):
     """An engine whose storage is a bucket."""
 

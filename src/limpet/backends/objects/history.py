@@ -50,7 +50,7 @@ class History:
                 for fact in facts:
                     if fact.row.seq == seq:
                         return Place(fact, named)
-        raise Corrupt(f"the head shows a snapshot that is missing: run `limpet check`. id=`{id}`")
+        raise Corrupt(f"the head shows a snapshot that is missing. id=`{id}`")
 
     def find_all(
         self, head: Head, wanted: Iterable[str], *, with_states: bool = False

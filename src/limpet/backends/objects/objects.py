@@ -230,7 +230,7 @@ class Unpacked(NamedTuple):
                 return Frame(stored, self.about["sums"][number])
         except (IndexError, TypeError, KeyError):
             pass
-        raise Corrupt(f"a {self.about['limpet']} fails its checksum: run `limpet check`")
+        raise Corrupt(f"a {self.about['limpet']} fails its checksum")
 
     def lines(self, number: int) -> list[bytes]:
         return self.text(number).split(b"\n")[:-1]
@@ -288,7 +288,7 @@ def parsed(parse: Callable[[], Any]) -> Any:
     try:
         return parse()
     except (AttributeError, KeyError, IndexError, TypeError, ValueError) as cause:
-        raise Corrupt(f"an object has an unknown form: run `limpet check`. {cause!a}") from cause
+        raise Corrupt(f"an object has an unknown form. {cause!a}") from cause
 
 
 # Facts

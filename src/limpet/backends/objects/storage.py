@@ -504,7 +504,7 @@ def _unpacked(path: str, stored: Stored | None) -> Unpacked:
 
 
 def missing(gone: Gone) -> Corrupt:
-    return Corrupt(f"a segment of the history is missing: run `limpet check`. key=`{gone}`")
+    return Corrupt(f"a segment of the history is missing. key=`{gone}`")
 
 
 def unknown(key: str) -> Unavailable:

@@ -34,6 +34,7 @@ from limpet.backends.sql.tables import (
     note_of_scope,
     read_row,
 )
+from limpet.backends.support.located import located
 from limpet.core import commits
 from limpet.core.deltas.chain import ChainState
 from limpet.core.encryption import NO_KEYS, Ciphers
@@ -53,6 +54,7 @@ _POLL_S = 1.0
 _IDS_MAX = 256  # whose notes are listed by one statement, which reads all of them
 
 
+@located
 class PostgresBackend(SqlBackend):
     """An engine whose storage is a schema of a PostgreSQL database."""
 

@@ -162,6 +162,10 @@ class SqlBackend:
         self._cache.drop(is_gone)
         self._known_scopes.drop(is_gone)
 
+    def distrust(self, scope: ScopeKey) -> None:
+        """Forget a scope in which damage was found: no save may build on what is only in memory."""
+        self._forget(scope.__eq__)
+
     def replace_snapshots(self, changes: Sequence[Commit]) -> int:
         self._forget(changes[0].scope.__eq__)
         return self._write(lambda tables: replace_all(tables, changes))
@@ -389,7 +393,7 @@ class SqlBackend:
                 at = {"pk": owner.pk, "on": each or "", "after": behind}
                 found = tables.transaction.page("list_notes", at, take, limit - len(page))
                 if any(note.snapshot_id != each for note in found):
-                    raise Corrupt("the index of notes leads to others: run `limpet check`")
+                    raise Corrupt("the index of notes leads to others")
                 check_order([behind, *(note.name for note in found)], "notes")
                 page += found
                 if len(page) >= limit:
@@ -436,7 +440,7 @@ class SqlBackend:
 
         found = self._one_by_one(find)
         if len({(each.scope, each.name) for each in found}) < len(found):
-            raise Corrupt("the index of notes leads to some twice: run `limpet check`")
+            raise Corrupt("the index of notes leads to some twice")
         return found
 
     def _note_rows(self, tables: Tables, asked: dict[str, Any]) -> list[Any]:

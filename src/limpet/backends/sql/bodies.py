@@ -475,7 +475,7 @@ def typed(columns: tuple[Any, ...]) -> BodyRow:
     """Return a row whose values have the types of their columns; its checksum comes later."""
     row = BodyRow._make(columns)
     if type(row.encoding) is not int or not isinstance(row.body, bytes | None):
-        raise Corrupt(f"the row of a state is damaged: run `limpet check`. seq=`{row.seq}`")
+        raise Corrupt(f"the row of a state is damaged. seq=`{row.seq}`")
     return row
 
 

@@ -417,7 +417,7 @@ def _current(tables: Tables, scope: ScopeRow | None, commit: Commit) -> ScopeSta
     if scope is None:
         return ScopeState(next_seq=next_seq, next_saved_at=next_saved_at)
     if not is_text(scope.floor):
-        raise Corrupt(f"the row of a scope is damaged: run `limpet check`. pk=`{scope.pk}`")
+        raise Corrupt(f"the row of a scope is damaged. pk=`{scope.pk}`")
     try:
         head = tables.head(scope)
     except Corrupt as cause:

@@ -135,4 +135,4 @@ def _stored_ways(ciphers: Ciphers, query: Query, name: str, value: str) -> list[
 def check_order(keys: Sequence[Any], what: str) -> None:
     """Raise Corrupt unless each key is greater than the last: a damaged index repeats some."""
     if not all(one < following for one, following in pairwise(keys)):
-        raise Corrupt(f"the index of {what} leads to others: run `limpet check`")
+        raise Corrupt(f"the index of {what} leads to others")

@@ -135,7 +135,7 @@ def check_scope(key: ScopeKey, columns: tuple[Any, ...], cipher: Cipher | None =
     found = tuple(map(type, columns[:_SCOPE_COLUMNS]))
     if found not in _sound_types:
         if not all(map(tuple.__contains__, _SCOPE_TYPES, found)):
-            raise Corrupt(f"the row of a scope is damaged: run `limpet check`. pk=`{columns[0]}`")
+            raise Corrupt(f"the row of a scope is damaged. pk=`{columns[0]}`")
         _sound_types.add(found)
     check_scope_sum(key, columns[:SUMMED_COLUMNS], columns[SUMMED_COLUMNS], cipher)
 
@@ -254,7 +254,7 @@ class Tables:
         ((pk,),) = self.transaction.all("add_scope", key._asdict())
         found = self.scope(key, is_sound=False)  # it has no checksum yet
         if found is None or found.pk != pk:
-            raise Corrupt("the index of scopes does not lead to a new one: run `limpet check`")
+            raise Corrupt("the index of scopes does not lead to a new one")
         return ScopeRow(key, pk, cipher=found.cipher)
 
     def add_scope_for_notes(self, key: ScopeKey) -> ScopeRow:
@@ -481,7 +481,7 @@ def moved_values(scope: ScopeRow) -> tuple[Any, ...]:
 def _note_named(scope: ScopeRow, on: str, name: str, columns: tuple[Any, ...]) -> NoteRow:
     row = read_note(columns, scope.key, scope.cipher)
     if (row.on, row.name) != (on, name):
-        raise Corrupt(f"an index leads to another note: run `limpet check`. name=`{name}`")
+        raise Corrupt(f"an index leads to another note. name=`{name}`")
     return row
 
 
@@ -524,7 +524,7 @@ def next_place(scope: ScopeRow | None, last_seq: Any, last_saved_at: Any) -> tup
 
 def _last(seq: Any, saved_at: Any) -> tuple[int, int]:
     if type(seq) is not int or type(saved_at) is not int:
-        raise Corrupt("the greatest seq ever given is damaged or missing: run `limpet check`")
+        raise Corrupt("the greatest seq ever given is damaged or missing")
     return seq, saved_at
 
 
@@ -550,7 +550,7 @@ def read_row(columns: tuple[Any, ...], key: ScopeKey, cipher: Cipher) -> Row:
 def with_id(snapshot_id: str, row: Row | None) -> Row | None:
     """Return the snapshot that was found by an id, or raise Corrupt if it is another one."""
     if row is not None and row.id != snapshot_id:
-        raise Corrupt(f"an index leads to another snapshot: run `limpet check`. seq=`{row.seq}`")
+        raise Corrupt(f"an index leads to another snapshot. seq=`{row.seq}`")
     return row
 
 

@@ -26,6 +26,7 @@ from limpet.backends.sqlite.errors import is_full
 from limpet.backends.sqlite.file import SqliteFile
 from limpet.backends.sqlite.listen import SqliteListener
 from limpet.backends.sqlite.read_only import FileChanged, ReadOnlyFile
+from limpet.backends.support.located import located
 from limpet.core import matching
 from limpet.core.deltas.chain import payload_of
 from limpet.core.encryption import NO_KEYS, Ciphers
@@ -42,6 +43,7 @@ _READS_MAX = 10
 _PLAIN = re.compile(r"[\w -]+", re.ASCII)  # needs no escaping in JSON, nor in a path of SQLite's
 
 
+@located
 class SqliteBackend(SqlBackend):
     """An engine whose storage is one file."""
 

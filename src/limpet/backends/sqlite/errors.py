@@ -3,6 +3,7 @@
 import os
 import sqlite3
 
+from limpet.backends.support.located import SALVAGE
 from limpet.errors import Corrupt, InvalidInput, LimpetError, Unavailable
 
 APPLICATION_ID = 0x4C4D5054  # "LMPT", which `file` and others find in the header
@@ -11,6 +12,10 @@ _HEADER_BYTES = 100
 
 # Errors of the Python module itself have no code: text that is not UTF-8, say.
 NO_CODE = sqlite3.SQLITE_INTERNAL
+
+NOT_A_DATABASE = (
+    f"the file is not a SQLite database: choose another path or, if it was a store, see {SALVAGE}"
+)
 
 
 def primary_code(cause: Exception) -> int:
@@ -42,7 +47,7 @@ def translated(path: str, cause: Exception, *, committing: bool = False) -> Limp
         case sqlite3.SQLITE_NOTADB if _was_database(path):
             return Corrupt(f"the header of the database is damaged. {where}")
         case sqlite3.SQLITE_NOTADB:
-            return InvalidInput(f"the file is not a SQLite database: choose another path. {where}")
+            return InvalidInput(f"{NOT_A_DATABASE}. {where}")
         case sqlite3.SQLITE_CORRUPT:
             # SQLite reports a sector that the disk cannot read in the same way.
             return Corrupt(f"the database is damaged, or the disk cannot read all of it. {where}")
@@ -57,11 +62,21 @@ def translated(path: str, cause: Exception, *, committing: bool = False) -> Limp
                 f"the file is read-only: copy it to a folder that SQLite can write to. {where}"
             )
         case sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_PERM | sqlite3.SQLITE_AUTH:
-            return Unavailable(f"the file cannot be opened. {where}")
+            return Unavailable(f"{why_not_opened(path, cause)}. {where}")
         case sqlite3.SQLITE_TOOBIG:
             return InvalidInput(f"a value is too large for SQLite. {where}")
     # A sync that fails during COMMIT leaves it open whether the pages reached the disk.
     return Unavailable(f"SQLite did not answer. {where}", outcome_known=not committing)
+
+
+def why_not_opened(path: str, cause: Exception) -> str:
+    """Return why a file cannot be opened: SQLite does not say whether this user is allowed to."""
+    effective = os.access in os.supports_effective_ids
+    needed = ((path, os.R_OK), (os.path.dirname(path), os.W_OK | os.X_OK))
+    is_allowed = all(os.access(each, mode, effective_ids=effective) for each, mode in needed)
+    if is_allowed or isinstance(cause, FileNotFoundError):
+        return "the file cannot be opened"
+    return "permission denied: this user may not read the file, or not write to its folder"
 
 
 def _was_database(path: str) -> bool:

@@ -7,7 +7,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 from limpet.backends.sql import transaction
-from limpet.backends.sqlite.errors import APPLICATION_ID, is_busy
+from limpet.backends.sqlite.errors import APPLICATION_ID, NOT_A_DATABASE, is_busy, why_not_opened
 from limpet.errors import InvalidInput, Unavailable, Unsupported
 
 VERSION_MIN = (3, 37, 0)  # STRICT tables
@@ -29,7 +29,7 @@ def create_private(path: str) -> None:
     folder = Path(path).parent
     if not folder.is_dir():
         raise InvalidInput(f"the folder does not exist: create it first. folder=`{folder}`")
-    if Path(path).is_dir():
+    if os.path.isdir(path):
         raise InvalidInput(f"the path is a folder. path=`{path}`")
     try:
         # A file that is there is never opened here: to close it would let go of the locks that
@@ -39,7 +39,7 @@ def create_private(path: str) -> None:
             with suppress(FileExistsError):
                 os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     except OSError as cause:
-        raise Unavailable(f"the file cannot be opened. path=`{path}`") from cause
+        raise Unavailable(f"{why_not_opened(path, cause)}. path=`{path}`") from cause
     check_file(path)
 
 
@@ -48,10 +48,10 @@ def check_file(path: str) -> None:
     try:
         found = os.stat(path)
     except OSError as cause:
-        raise Unavailable(f"the file cannot be opened. path=`{path}`") from cause
+        raise Unavailable(f"{why_not_opened(path, cause)}. path=`{path}`") from cause
     # SQLite takes a file of a few bytes for an empty one, and would write over it.
     if not stat.S_ISREG(found.st_mode) or 0 < found.st_size < _HEADER_BYTES:
-        raise InvalidInput(f"the file is not a SQLite database: choose another path. path=`{path}`")
+        raise InvalidInput(f"{NOT_A_DATABASE}. path=`{path}`")
 
 
 def make_ready(conn: sqlite3.Connection, path: str) -> None:

@@ -137,7 +137,9 @@ class Document:
 def foreign(found: SnapshotInfo) -> Corrupt:
     return Corrupt(
         "this is not a session of ADK that this version can read: another program, or a newer "
-        f"version, saved it. session=`{found.session_id}`"
+        f"version, saved it. session=`{found.session_id}`",
+        scope=found.scope,
+        id=found.id,
     )
 
 

@@ -64,7 +64,8 @@ def row_of(info: SnapshotInfo, session_id: str) -> Row:
     try:
         return SessionSnapshot.from_json({**default, **envelope, **facts})
     except InvalidInput as cause:
-        raise Corrupt(f"the metadata is not that of a row. snapshot_id=`{info.id}`") from cause
+        fact = f"the metadata is not that of a row. snapshot_id=`{info.id}`"
+        raise Corrupt(fact, scope=info.scope, id=info.id) from cause
 
 
 def _state_of(found: Snapshot, session_id: str) -> JSON:

@@ -14,7 +14,6 @@ from limpet.compat.langgraph import records
 from limpet.compat.langgraph.checkpoints import SaverContext, notes_on
 from limpet.compat.langgraph.records import Config
 from limpet.core import ids, limits
-from limpet.errors import Corrupt
 from limpet.model import Note, ScopeKey, SnapshotInfo
 from limpet.protocol import Backend, Query
 
@@ -78,7 +77,7 @@ class _Gathering:
         """Take what the checkpoint itself stores; return whether that is all."""
         names = _names_in(target, records.DELTA_HISTORY_OF)
         if names is None:
-            raise Corrupt(f"the metadata is not that of a checkpoint. id=`{target.id}`")
+            raise records.foreign(target, "the metadata is not that of a checkpoint")
         if self.left & names:
             for info, body in backend.read_snapshots(target.scope, [target.id]):
                 self._add_stored(stored_history(info, records.tree_of(info, body)))
@@ -129,7 +128,7 @@ def stored_history(info: SnapshotInfo, tree: Mapping[str, Any]) -> dict[str, Cha
                         )
             if len(found) == len(stored):
                 return found
-    raise Corrupt(f"the delta history of a checkpoint is malformed. id=`{info.id}`")
+    raise records.foreign(info, "the delta history of a checkpoint is malformed")
 
 
 def _is_write(write: Any) -> bool:

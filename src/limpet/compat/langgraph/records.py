@@ -371,7 +371,7 @@ def tree_of(info: SnapshotInfo, body: bytes) -> dict[str, Any]:
     if FACADE in info.metadata:
         if _is_checkpoint(tree):
             return tree
-        raise Corrupt(f"the state is not that of a checkpoint. id=`{info.id}`")
+        raise foreign(info, "the state is not that of a checkpoint")
     # Saved by another application: its keys are the channels.
     values = tree if isinstance(tree, dict) else {"__root__": tree}
     return {
@@ -386,8 +386,12 @@ def read_metadata(codec_: ValueCodec, info: SnapshotInfo) -> dict[str, Any]:
     tree = info.metadata.get(FACADE)
     meta = {} if tree is None else codec_.decoder.value(tree)
     if not isinstance(meta, dict):
-        raise Corrupt(f"the metadata is not that of a checkpoint. id=`{info.id}`")
+        raise foreign(info, "the metadata is not that of a checkpoint")
     return meta
+
+
+def foreign(info: SnapshotInfo, fact: str) -> Corrupt:
+    return Corrupt(f"{fact}. id=`{info.id}`", scope=info.scope, id=info.id)
 
 
 def _is_checkpoint(tree: Any) -> TypeGuard[dict[str, Any]]:

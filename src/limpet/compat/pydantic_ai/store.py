@@ -358,5 +358,7 @@ def _entries_of(line: _Line, limit: int | None) -> list[ConversationEntry]:
 def _foreign(info: SnapshotInfo) -> Corrupt:
     return Corrupt(
         "this is not a conversation that this version of Pydantic AI can read: another program, or "
-        f"a newer version, saved it. conversation_id=`{info.session_id}` id=`{info.id}`"
+        f"a newer version, saved it. conversation_id=`{info.session_id}` id=`{info.id}`",
+        scope=info.scope,
+        id=info.id,
     )

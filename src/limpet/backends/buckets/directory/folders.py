@@ -45,8 +45,8 @@ _NO_LOCKS = _NOT_HERE | {errno.ENOLCK, errno.EBADF}  # NFS locks only what is op
 _FACTS = {
     errno.ENOSPC: "the disk is full: make room, for example by scope.delete(), which needs none",
     errno.EDQUOT: "the disk quota is used up: make room, for example by scope.delete()",
-    errno.EACCES: "there is no permission",
-    errno.EPERM: "there is no permission",
+    errno.EACCES: "permission denied: this user may not use the folder",
+    errno.EPERM: "permission denied: this user may not use the folder",
     errno.EROFS: "the file system is read-only",
     errno.EIO: "the disk reports an error",
     errno.EMFILE: "too many files are open",
