@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, Unpack
 
 from limpet.api.driver import Driver
 from limpet.api.opened import Opened, Tools
@@ -22,6 +22,7 @@ from limpet.core import limits
 from limpet.core.encryption import NO_KEYS, Ciphers, Keys, KeyText
 from limpet.core.options import (
     COMMON,
+    OpenOptions,
     Options,
     check_schema,
     checked,
@@ -49,7 +50,7 @@ _PASSWORD = re.compile(r"(//[^:/?@]*:)[^?]*@")
 _SECRET_OPTION = re.compile(r"([?&][^=&]*(?:key|secret|token|pass)[^=&]*=)[^&]*", re.IGNORECASE)
 
 
-def open(url: str | None = None, **options: Any) -> Store:
+def open(url: str | None = None, **options: Unpack[OpenOptions]) -> Store:
     """Open a store. Use it as a context manager, or call `close`.
 
     Example:
@@ -86,7 +87,7 @@ def open(url: str | None = None, **options: Any) -> Store:
     return Store(Driver(opened))
 
 
-def open_async(url: str | None = None, **options: Any) -> AsyncStore:
+def open_async(url: str | None = None, **options: Unpack[OpenOptions]) -> AsyncStore:
     """Return a store with the async API; not awaited. Its first use opens the engine.
 
     Async twin of `open`.

@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 
 import limpet
-from limpet import AsyncStore, InvalidInput, LimpetError, Store
+from limpet import AsyncStore, InvalidInput, LimpetError, Store, opening
 from limpet.backends.memory import MemoryBackend
 from limpet.core import limits
+from limpet.core.options import COMMON, OpenOptions
 from limpet.opening import draw, file_of, open_async, scheme_of, store_over
 
 SECRET = "".join(("s3", "cr", "et"))
@@ -255,6 +256,11 @@ def test_an_unknown_option_is_refused(url: str, options: dict[str, Any], name: s
     assert message.startswith("there is no such option")
     assert f"option=`{name}`" in message
     assert ("did you mean" in message) != ("known=`" in message)
+
+
+def test_type_checkers_know_every_option_and_no_other() -> None:
+    engines = (each.options for each in opening._SCHEMES.values())
+    assert set(OpenOptions.__annotations__) == set(COMMON).union(*engines)
 
 
 def test_what_is_nearly_right_is_suggested() -> None:

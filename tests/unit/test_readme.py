@@ -17,6 +17,7 @@ from tests.frameworks.catalogue import FRAMEWORKS
 ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
 TEXT = README.read_text("utf-8")
+MAKEFILE = (ROOT / "Makefile").read_text("utf-8")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 LINES_MAX = 150  # a screen and a half, without the snippets
 
@@ -57,6 +58,18 @@ def test_it_is_short_and_has_contents() -> None:
     headings = re.findall(r"^## (.+)$", TEXT, re.M)
     assert contents == [each.lower().replace(" ", "-") for each in headings]
     assert TEXT.count("\n![") == 3  # the terminal, the inspector, and a plot
+
+
+def test_a_fresh_clone_has_two_commands_that_set_up_everything() -> None:
+    """They are in the first section, are targets of the Makefile, and do what is said of them."""
+    first = TEXT.partition("\n## ")[2].partition("\n## ")[0]
+    said = dict(re.findall(r"^make (\w+) +# (.+)$", first, re.M))
+    assert list(said) == ["demo", "test"]
+    assert "being killed and resumed" in said["demo"]
+    assert "everything passes" in said["test"]
+    rules = dict(re.findall(r"^([a-z]+: .+?)\s+##.*\n((?:\t.+\n)+)", MAKEFILE, re.M))
+    assert rules["demo: $(READY)"] == "\t@$(BIN)/limpet demo\n"  # and READY makes .venv
+    assert rules["test: $(READY)"].endswith(" lint fast\n")
 
 
 # On the page of a package index.

@@ -1,7 +1,11 @@
-"""Type checkers understand users' programs: mypy and pyright, both strict, read typed_users.py."""
+"""Type checkers understand users' programs: mypy and pyright, both strict, read typed_users.py.
+
+mypy also reads the programs of the README and the tutorials.
+"""
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -10,7 +14,9 @@ from pathlib import Path
 import pytest
 
 import limpet
+from tests import snippets
 
+ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = Path(__file__).with_name("typed_users.py")
 SRC = Path(limpet.__file__).resolve().parents[1]
 COMMANDS = {
@@ -36,9 +42,30 @@ def test_a_scope_with_a_model_is_typed_and_one_without_takes_anything(
 ) -> None:
     shutil.copyfile(PROGRAM, tmp_path / "program.py")
     (tmp_path / "settings.json").write_text(json.dumps(PYRIGHT))
+    check_types(COMMANDS[name], tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_the_programs_of_the_readme_and_the_tutorials_are_typed(tmp_path: Path) -> None:
+    """As they are printed: a file of that name, or a program of its own."""
+    for page in (ROOT / "README.md", *sorted((ROOT / "docs" / "tutorials").glob("*.md"))):
+        for block in snippets.blocks(page):
+            if block.language == "python":
+                named = re.match(r"# (\w+)\.py\n", block.text)
+                path = tmp_path / f"{named[1] if named else 'block'}.py"
+                if not named or path.exists():  # a later version of it is checked on its own
+                    path = tmp_path / f"{path.stem}_{page.stem[0]}_{block.line}.py"
+                path.write_text(block.text)
+    programs = [path.name for path in tmp_path.iterdir()]
+    assert len(programs) > 12
+    check_types([*COMMANDS["mypy"][:-1], *programs], tmp_path)
+
+
+def check_types(command: list[str], folder: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", *COMMANDS[name]],
-        cwd=tmp_path,
+        [sys.executable, "-m", *command],
+        cwd=folder,
         env={**os.environ, "MYPYPATH": str(SRC), "PYRIGHT_PYTHON_IGNORE_WARNINGS": "1"},
         capture_output=True,
         text=True,

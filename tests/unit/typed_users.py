@@ -8,7 +8,19 @@ from typing import Any, TypedDict, assert_type
 
 from pydantic import BaseModel
 
-from limpet import AsyncLease, AsyncScope, AsyncStore, Lease, Scope, Snapshot, SnapshotInfo, Store
+from limpet import (
+    AsyncLease,
+    AsyncScope,
+    AsyncStore,
+    Lease,
+    Scope,
+    Snapshot,
+    SnapshotInfo,
+    Store,
+    jsonable,
+    open,
+    open_async,
+)
 
 
 @dataclass
@@ -22,6 +34,15 @@ class ModelChat(BaseModel):
 
 class DictChat(TypedDict):
     title: str
+
+
+def opening() -> None:
+    with open("agents.db", mode="ro", lock_wait_s=5, default=jsonable, keys=lambda: "k") as store:
+        assert_type(store, Store)
+    assert_type(open_async("s3://b/p", endpoint_url="http://x", parallel=4), AsyncStore)
+    open(lock_wait=5)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    open(mode="r")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    open_async(workers="8")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 
 def with_a_model(store: Store) -> None:

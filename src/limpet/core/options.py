@@ -5,12 +5,53 @@ Each check returns the value as an engine takes it, or raises ValueError.
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias, TypedDict
 
 from limpet.core import limits
 from limpet.errors import InvalidInput
 
 Options: TypeAlias = Mapping[str, Callable[[Any], Any]]
+
+
+class OpenOptions(TypedDict, total=False):
+    """The options of all engines, for type checkers; `opening` says which engine takes which."""
+
+    state_bytes_max: int
+    workers: int
+    default: Callable[[Any], Any] | None
+    keys: str | Callable[[], str]
+    keys_file: str
+    allow_plaintext: bool
+    otel: bool
+    slow_s: float
+    lock_wait_s: float
+    synchronous: Literal["full", "normal", "off"]
+    mode: Literal["rw", "ro"]
+    cache_bytes_max: int
+    poll_s: float
+    compress: Literal["zstd", "none"]
+    sync: bool
+    timeout_s: float
+    retry_s: float
+    parallel: int
+    endpoint_url: str
+    region: str
+    access_key_id: str
+    secret_access_key: str
+    session_token: str
+    profile: str
+    path_style: bool
+    account: str
+    schema: str
+    setup: bool
+    connections: int
+    pooler: bool
+    advisory_locks: bool
+    notify: bool
+    token: str
+    token_file: str
+    ca_file: str
+
 
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,62}")  # needs no quotes anywhere
 _INTERVAL_S_MIN = 0.01
