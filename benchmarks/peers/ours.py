@@ -10,7 +10,7 @@ import sys
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import orjson
 
@@ -36,7 +36,7 @@ class Limpet(Peer):
     def __init__(self, job: Job) -> None:
         self.path = f"{job.folder}/limpet.db"
         self.appending = job.variant == "append"
-        self.synchronous = "off" if job.variant == "save-off" else "full"
+        self.synchronous: Literal["off", "full"] = "off" if job.variant == "save-off" else "full"
         self.reopen()
         self.messages: list[Any] = []
 

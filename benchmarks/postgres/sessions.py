@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from math import ceil
 from statistics import median
 from time import perf_counter, process_time
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import limpet
 from benchmarks.material import state_of
@@ -59,7 +59,7 @@ class Found(NamedTuple):
 
 
 async def _measure(dsn: str, pooled: str, native: str, sizes: Sizes) -> Found:
-    options = {"schema": pooled, "workers": CONNECTIONS, "connections": CONNECTIONS}
+    options: dict[str, Any] = {"schema": pooled, "workers": CONNECTIONS, "connections": CONNECTIONS}
     async with (
         limpet.open_async(dsn, **options) as store,
         open_native(dsn, native, CONNECTIONS) as prototype,

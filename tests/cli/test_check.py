@@ -1,16 +1,15 @@
 """`limpet check`: findings, repair, and the exit codes that follow from them."""
 
 import json
-import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 import limpet
 from limpet.cli._app import run
+from tests.buckets.test_directory_faults import unprivileged
 from tests.cli.conftest import Command
 
 SCOPE = limpet.ScopeKey("alice", "planner")
@@ -113,19 +112,6 @@ def test_real_damage_is_found_through_the_real_command(command: Command, url: st
     assert command("check", "--repair", "--url", url).returncode == 5
 
 
-@contextmanager
-def as_nobody() -> Iterator[None]:
-    """Give up being root, for whom no permission is missing."""
-    if os.geteuid() != 0:
-        yield
-        return
-    os.seteuid(65534)
-    try:
-        yield
-    finally:
-        os.seteuid(0)
-
-
 @pytest.mark.parametrize("verb", ["check", "repair", "ls"])
 @pytest.mark.parametrize("place", ["agents.db", "./agents", "closed/agents.db"])
 def test_a_missing_permission_is_said_in_plain_words(
@@ -139,7 +125,7 @@ def test_a_missing_permission_is_said_in_plain_words(
     command(verb, "--url", place)  # what it imports can be read
     (tmp_path / place).chmod(0o000)
     (tmp_path / "closed").chmod(0o000)
-    with as_nobody():
+    with unprivileged():
         done = command(verb, "--url", place)
     (tmp_path / place).parent.chmod(0o700)
     (tmp_path / place).chmod(0o700)

@@ -8,6 +8,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -176,7 +177,7 @@ def test_a_password_is_never_shown(
     server = secretive
     good = server.url.replace("postgres@", f"secretive:{quote(SECRET, safe='')}@")
     bad = server.url.replace("postgres@", f"secretive:{quote('x' + SECRET, safe='')}@")
-    wrong: list[tuple[str, dict[str, object]]] = [
+    wrong: list[tuple[str, dict[str, Any]]] = [
         (bad, {}),
         (good.replace(f":{server.port}/", ":1/"), {}),
         (good.rpartition("/")[0] + "/missing", {}),

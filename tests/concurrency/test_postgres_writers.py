@@ -5,6 +5,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -66,7 +67,7 @@ def in_tasks(url: str) -> None:
                 await scope.append("items", [number])
 
     async def main() -> None:
-        options = {"connections": CONNECTIONS, "workers": TASKS}
+        options: dict[str, Any] = {"connections": CONNECTIONS, "workers": TASKS}
         async with limpet.open_async(url, **options) as store:
             tasks = [write(store, range(first, SESSIONS, TASKS)) for first in range(TASKS)]
             await asyncio.gather(*tasks)

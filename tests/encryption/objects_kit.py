@@ -13,7 +13,7 @@ CANARY = "canary"
 
 
 def open_folder(root: Path, keys: str | Callable[[], str] | None = ONE, **options: Any) -> Store:
-    given = {} if keys is None else {"keys": keys}
+    given: dict[str, Any] = {} if keys is None else {"keys": keys}
     return limpet.open(f"file://{root}", sync=False, **given, **options)
 
 

@@ -3,6 +3,7 @@
 import base64
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,12 +14,12 @@ KEY = base64.b64encode(bytes(range(32))).decode()
 OTHER = base64.b64encode(bytes(32)).decode()
 
 
-def save(url: str, **options: object) -> None:
+def save(url: str, **options: Any) -> None:
     with limpet.open(url, **options) as store:
         store.scope("chat").append("messages", ["hello"])
 
 
-def load(url: str, **options: object) -> object:
+def load(url: str, **options: Any) -> object:
     with limpet.open(url, **options) as store:
         found = store.scope("chat").load()
         return None if found is None else found.state
@@ -89,7 +90,7 @@ def test_keys_are_never_part_of_a_url(url: str) -> None:
         ({"allow_plaintext": "maybe"}, "true or false"),
     ],
 )
-def test_what_cannot_be_keys_is_refused(options: dict[str, object], message: str) -> None:
+def test_what_cannot_be_keys_is_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(limpet.InvalidInput, match=message):
         limpet.open("memory:", **options)
 

@@ -71,7 +71,7 @@ def _note(note: limpet.Note) -> Any:
 
 def test_sqlite_shows_nothing(tmp_path: Path) -> None:
     plain, encrypted = tmp_path / "plain.db", tmp_path / "encrypted.db"
-    fast = {"synchronous": "off"}
+    fast: dict[str, Any] = {"synchronous": "off"}
     with (
         limpet.open(str(plain), **fast) as one,
         limpet.open(str(encrypted), keys=ONE, **fast) as two,

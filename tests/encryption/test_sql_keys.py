@@ -85,7 +85,7 @@ READS: list[Callable[[Store], Any]] = [
 def test_with_other_keys_nothing_is_read_and_nothing_is_changed(
     path: Path, keys: str | None
 ) -> None:
-    options = {} if keys is None else {"keys": keys}
+    options: dict[str, Any] = {} if keys is None else {"keys": keys}
     before = dump(path)
     with limpet.open(str(path), **options) as store:
         for verb in READS + WRITES:

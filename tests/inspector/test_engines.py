@@ -3,6 +3,7 @@
 import asyncio
 import os
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlencode
 
 import pytest
@@ -88,7 +89,7 @@ def test_over_http(tmp_path: Path) -> None:
         run(served.url)
 
 
-def run(url: str, **options: object) -> None:
+def run(url: str, **options: Any) -> None:
     async def opened() -> None:
         async with limpet.open_async(url, **options) as store:
             await walk(store)

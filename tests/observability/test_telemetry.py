@@ -25,9 +25,8 @@ from opentelemetry.sdk.trace.sampling import (
 import limpet
 from limpet import Conflict, InvalidInput, Store
 from limpet.backends.memory import MemoryBackend
-from limpet.backends.observed import OPERATIONS
 from limpet.opening import open_backend, store_over
-from limpet.protocol import Backend, Commit
+from limpet.protocol import OPERATIONS, Backend, Commit
 from limpet.testing.conformance._apis import APIS, Api, close_loop, through
 from tests.observability.everything import CANARY, use_everything, use_the_rest
 from tests.servers.http import Http

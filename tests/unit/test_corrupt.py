@@ -124,7 +124,13 @@ def test_damaged_facts_are_those_of_the_id_that_is_asked_for(place: Place) -> No
     place.damage(facts=True)
     with limpet.open(place.url) as store:
         chat = store.scope("chat")
-        for attempt in (chat.load, chat.info, lambda: chat.save({}), lambda: chat.append("a", [])):
+        without_id: list[Callable[[], object]] = [
+            chat.load,
+            chat.info,
+            lambda: chat.save({}),
+            lambda: chat.append("a", []),
+        ]
+        for attempt in without_id:
             with pytest.raises(Corrupt) as raised:
                 attempt()
             check(raised.value, None)

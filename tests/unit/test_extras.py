@@ -86,6 +86,10 @@ def test_another_module_that_is_missing_is_not_hidden() -> None:
         ("obstore", "s3", ["ls", "--url", BUCKET]),
         ("click", "cli", ["ls"]),
         ("rich", "cli", ["ls"]),
+        ("jinja2", "inspector", ["ui"]),
+        ("uvicorn", "inspector", ["ui"]),
+        ("httptools", "inspector", ["ui"]),
+        ("uvicorn", "server", ["serve"]),
         ("langgraph", "langgraph", ["import", "langgraph-sqlite", __file__]),
     ],
 )

@@ -546,7 +546,7 @@ def test_what_could_not_be_deleted_is_named(folder: str, key: str) -> None:
     assert after == "[] 0 []"
     assert len(said) == 4
     for each in said:
-        assert re.search(rf"not all .* deleted: there is no permission.*{folder}/{key}`", each)
+        assert re.search(rf"not all .* deleted: permission denied.*{folder}/{key}`", each)
 
 
 def test_what_a_service_does_not_delete_is_named() -> None:

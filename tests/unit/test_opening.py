@@ -395,13 +395,15 @@ def test_an_option_is_given_once(url: str, options: dict[str, Any]) -> None:
 def test_options_stand_in_the_query_or_are_given_by_name(query: str) -> None:
     use(limpet.open(f"sqlite:///one.db?{query}"))
     pairs = (pair.split("=") for pair in query.replace("%31%30%30", "100").split("&"))
-    use(limpet.open("sqlite:///two.db", **dict(pairs)))
+    options: dict[str, Any] = dict(pairs)
+    use(limpet.open("sqlite:///two.db", **options))
 
 
 def test_an_option_counts_in_any_position() -> None:
+    text: Any = "3"  # as in a URL
     for store in (
         limpet.open("memory:?state_bytes_max=3"),
-        limpet.open("memory:", state_bytes_max="3"),
+        limpet.open("memory:", state_bytes_max=text),
         limpet.open("memory:", state_bytes_max=3),
         store_over(MemoryBackend(), state_bytes_max=3),
     ):
@@ -537,7 +539,7 @@ def test_a_bad_option_of_a_bucket_is_refused(url: str, options: dict[str, Any]) 
 
 def test_a_bucket_is_opened_without_a_request() -> None:
     url = "s3://bucket/prefix?endpoint_url=http://127.0.0.1:1&region=us-east-1"
-    keys = {"access_key_id": "id", "secret_access_key": SECRET}
+    keys: dict[str, Any] = {"access_key_id": "id", "secret_access_key": SECRET}
     store = limpet.open(url, timeout_s=1, retry_s=1, **keys)
     with pytest.raises(LimpetError) as caught, store:
         store.scope("s").load()

@@ -246,7 +246,8 @@ def test_who_does_not_tell_sends_nothing(
     backend: PostgresBackend, schemas: Schemas, pg_proxy: PgProxy, option: str
 ) -> None:
     listener = backend.listen()
-    with limpet.open(schemas.url(server_url=pg_proxy.url), **{option: False}) as store:
+    options: dict[str, Any] = {option: False}
+    with limpet.open(schemas.url(server_url=pg_proxy.url), **options) as store:
         for number in range(5):
             store.scope("s").save(number)
         texts = [text for batch in pg_proxy.batches() for text in batch]

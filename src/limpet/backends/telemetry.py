@@ -12,10 +12,10 @@ from opentelemetry import metrics, trace
 from opentelemetry.context import attach, detach
 from opentelemetry.trace import INVALID_SPAN, Span, SpanKind, StatusCode, set_span_in_context
 
-from limpet.backends.observed import OPERATIONS, Observed
+from limpet.backends.observed import Observed
 from limpet.errors import Conflict
 from limpet.model import Pruned, SnapshotInfo
-from limpet.protocol import Backend, Clock
+from limpet.protocol import OPERATIONS, Backend, Clock
 
 # Those of the conventions, and two below: a save to a file takes less than a millisecond.
 _BOUNDARIES_S = (0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10)

@@ -76,9 +76,17 @@ def url_argument(command: F) -> F:
         return context.meta[keep] or (given if is_typed else above or given)
 
     # Not exposed: it comes first, and the argument stands for both.
-    option = {"metavar": "URL", "is_eager": True, "expose_value": False, "callback": named}
-    command = click.option("--url", "named", help="The same as the argument.", **option)(command)
-    return click.argument("url", required=False, envvar="LIMPET_URL", callback=chosen)(command)
+    option = click.option(
+        "--url",
+        "named",
+        metavar="URL",
+        is_eager=True,
+        expose_value=False,
+        callback=named,
+        help="The same as the argument.",
+    )
+    argument = click.argument("url", required=False, envvar="LIMPET_URL", callback=chosen)
+    return argument(option(command))
 
 
 def url_here() -> str:
@@ -158,7 +166,7 @@ def existing_options(url: str, *, read_only: bool = False) -> dict[str, Any]:
     With `read_only` a SQLite file is opened with mode=ro, unless the URL says something else.
     """
     check_exists(url, "name one with --url or $LIMPET_URL")
-    options: dict[str, Any] = without_setup(url)
+    options = without_setup(url)
     if (
         scheme_of(url) in ("s3", "gs", "az", "http", "https")
         and "retry_s=" not in url.partition("?")[2]
@@ -194,7 +202,7 @@ def load_snapshot(store: limpet.Store, info: limpet.SnapshotInfo) -> limpet.Snap
     return found
 
 
-def without_setup(url: str) -> dict[str, bool]:
+def without_setup(url: str) -> dict[str, Any]:
     """Return the option that keeps PostgreSQL from creating tables, unless the URL sets it."""
     is_given = "setup=" in url.partition("?")[2]
     return {} if is_given or scheme_of(url) != "postgresql" else {"setup": False}

@@ -124,6 +124,7 @@ def inspector_pages() -> "Pages":
     """Return the pages of the inspector, or raise Unsupported."""
     try:
         from limpet.inspector.site import PAGES
+        from limpet.server import serving  # noqa: F401  (what serves them)
     except ImportError:
         hint = "pip install 'limpet[inspector]'"
         raise limpet.Unsupported(f"the inspector needs an extra: {hint}") from None
