@@ -1,6 +1,6 @@
 """Type checkers understand users' programs: mypy and pyright, both strict, read typed_users.py.
 
-mypy also reads the programs of the README and the tutorials.
+mypy also reads the programs of the README, of the tutorials, and of the guides to the methods.
 """
 
 import json
@@ -19,6 +19,11 @@ from tests import snippets
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = Path(__file__).with_name("typed_users.py")
 SRC = Path(limpet.__file__).resolve().parents[1]
+GUIDES = (
+    *("ancestors", "append", "claim", "concepts", "deletes", "diff", "fork", "history", "ids"),
+    *("info", "leaves", "load", "load_many", "notes", "opening", "portable", "prune", "restore"),
+    *("save", "sessions_and_scopes", "update", "upkeep", "watch"),
+)
 COMMANDS = {
     "mypy": [
         *("mypy", "--strict", "--config-file=", "--cache-dir=cache", "--follow-imports=silent"),
@@ -47,8 +52,12 @@ def test_a_scope_with_a_model_is_typed_and_one_without_takes_anything(
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_the_programs_of_the_readme_and_the_tutorials_are_typed(tmp_path: Path) -> None:
-    """As they are printed: a file of that name, or a program of its own."""
+def test_the_programs_of_the_pages_are_typed(tmp_path: Path) -> None:
+    """As they are printed: a file of that name, or a program of its own; a guide is one program."""
+    for name in GUIDES:
+        blocks = snippets.blocks(ROOT / "docs" / "guides" / f"{name}.md")
+        program = "\n".join(each.text for each in blocks if each.language == "python")
+        (tmp_path / f"guide_{name}.py").write_text(program)
     for page in (ROOT / "README.md", *sorted((ROOT / "docs" / "tutorials").glob("*.md"))):
         for block in snippets.blocks(page):
             if block.language == "python":
@@ -58,7 +67,7 @@ def test_the_programs_of_the_readme_and_the_tutorials_are_typed(tmp_path: Path) 
                     path = tmp_path / f"{path.stem}_{page.stem[0]}_{block.line}.py"
                 path.write_text(block.text)
     programs = [path.name for path in tmp_path.iterdir()]
-    assert len(programs) > 12
+    assert len(programs) > len(GUIDES) + 12
     check_types([*COMMANDS["mypy"][:-1], *programs], tmp_path)
 
 

@@ -64,18 +64,14 @@ def _located(operation: Callable[..., Any]) -> Callable[..., Any]:
 def _targets(asked: Mapping[str, Any]) -> list[Target]:
     """Return what a call is about, by the names of its arguments; the id None is the head."""
     match asked:
-        case {"commit": Commit() as commit}:
-            return [_target(commit)]
-        case {"changes": changes}:
-            return [_target(each) for each in changes]
-        case {"scope": ScopeKey() as scope, "ids": ids}:
-            return [Target(scope, each) for each in ids] or [Target(scope)]
+        case {"scope": ScopeKey() as scope, "ids": [_, *_] as ids}:
+            return [Target(scope, each) for each in ids]
         case {"scope": ScopeKey() as scope}:
             id = asked.get("snapshot_id") or asked.get("on")
             return [Target(scope, id if isinstance(id, str) else None)]
-        case {"query": one} | {"write": one} | {"claim": one}:
-            return [_target(one)] if isinstance(getattr(one, "scope", None), ScopeKey) else []
-    return []
+        case {"changes": changes}:
+            return [_target(each) for each in changes]
+    return [_target(one) for one in asked.values() if hasattr(one, "scope") and one.scope]
 
 
 def _target(one: Any) -> Target:
