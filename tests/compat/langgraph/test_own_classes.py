@@ -1,6 +1,7 @@
 """Objects of classes of one's own, of LangChain and of numpy: exact, or refused with advice."""
 
 import math
+import re
 import warnings
 from collections import deque
 from dataclasses import InitVar, dataclass, field
@@ -127,6 +128,15 @@ def refusal(value: Any, allow: Any = ()) -> str:
     with pytest.raises(InvalidInput) as refused:
         encoded(value, allow)
     return str(refused.value)
+
+
+def pasted(words: str) -> Any:
+    """Return what the lines in a refusal allow."""
+    found = re.search(r"`(from [^`]*; )LimpetSaver\(store, (allow=.*)\)`", words)
+    assert found
+    space: dict[str, Any] = {}
+    exec(f"{found[1]}{found[2]}", space)
+    return space["allow"]
 
 
 # Dataclasses
@@ -290,27 +300,34 @@ def test_a_refusal_has_the_line_to_paste() -> None:
     where = f"class=`{__name__}:Shop.Order`. path=`/v/a/0`"
     assert refusal(value) == f"{fact}: {line}. {where}"
     # What was given stays, and what the listed classes refer to need not be listed.
-    given = [Shop.Order, ("m", "Other")]
-    assert "import Shape; LimpetSaver(store, allow=[Shop.Order, ('m', 'Other'), Shape])" in refusal(
-        value, given
-    )
-    assert encoded(value, [*given, Shape])
-    assert "import Address, Page; LimpetSaver(store, allow=[Page[Address]])" in refusal(
-        Page[Address](items=[])
-    )
+    given = [Shop.Order | None, ("m", "Other")]
+    line = "LimpetSaver(store, allow=[Shop.Order, Address, ('m', 'Other'), Shape])"
+    words = refusal(value, given)
+    assert f"import Address, Shape, Shop; {line}" in words
+    for each in (refusal(value), words):
+        assert encoded(value, pasted(each))
+
+
+def test_a_model_with_parameters_has_a_line_if_they_are_classes() -> None:
+    value = Page[Page[Address]](items=[])
+    line = "LimpetSaver(store, allow=[Page[Page[Address]]])"
+    assert f"import Address, Page; {line}" in refusal(value)
+    assert encoded(value, pasted(refusal(value)))
+    words = refusal(Page[list[Address]](items=[]))
+    assert f"list it in `allow`. class=`{__name__}:Page[list[Address]]`" in words
 
 
 def test_a_class_in_a_function_cannot_be_listed() -> None:
     class Local(BaseModel):
         x: int
 
-    words = "it cannot be imported: move it to the top level of its module, and list it in `allow`"
+    words = "it cannot be imported: define it once, at the top level of its module, and list it in"
     assert words in refusal([Local(x=1)])
 
 
 def test_what_is_stored_is_refused_with_the_line_to_paste() -> None:
     body = encoded([Shop.Order()], Shop.Order)
-    line = f"`from {__name__} import Shop; LimpetSaver(store, allow=[Shape, Shop.Order])`"
+    line = f"`from {__name__} import Shape, Shop; LimpetSaver(store, allow=[Shape, Shop.Order])`"
     with pytest.raises(InvalidInput) as refused:
         decoded(body, Shape)
     fact = "a stored value is of a class that is not allowed: list it in `allow`"

@@ -4,8 +4,6 @@ The messages and documents of langchain-core and the types of LangGraph are alwa
 of the caller's own are allowed by being listed, or by a schema that refers to them.
 """
 
-import importlib
-import sys
 from collections.abc import Iterable
 from operator import attrgetter
 from types import UnionType
@@ -19,6 +17,18 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from typing_extensions import is_typeddict
 
 from limpet.compat.langgraph import schemas, upstream
+from limpet.compat.langgraph.names import (
+    MAIN,
+    class_name,
+    imported_module,
+    is_importable,
+    is_main,
+    lines,
+    loaded_at,
+    may_import,
+    module_name,
+    other_names,
+)
 from limpet.compat.langgraph.objects import shown, walk
 from limpet.errors import InvalidInput
 
@@ -46,6 +56,7 @@ MESSAGES: dict[str, type[BaseMessage]] = {name: getattr(messages, name) for name
 MESSAGE_NAMES: dict[type, str] = {each: name for name, each in MESSAGES.items()}
 
 _SEARCHED_MAX = 10_000  # values
+_LIST_IT = "list it in `allow`"
 
 _ALWAYS: frozenset[tuple[str, str]] = frozenset(
     {
@@ -92,52 +103,49 @@ def listed(allow: Allow) -> list[type | tuple[str, str]]:
 
 def imported(names: Iterable[tuple[str, ...]]) -> list[type]:
     """Return the classes of these names whose modules are imported."""
-    found = [_found_at(module, name) for module, name, *_ in names]
+    found = [loaded_at(module, name) for module, name, *_ in names]
     return [each for each in found if isinstance(each, type)]
-
-
-def _found_at(module: str, qualname: str) -> Any:
-    try:
-        return attrgetter(qualname)(sys.modules[module])
-    except (KeyError, AttributeError):
-        return None
 
 
 class Allowed:
     """An allow-list: from classes to the names they are stored under, and back."""
 
-    def __init__(self, extra: Allow = ()) -> None:
-        self._names: set[tuple[str, ...]] = set(_ALWAYS)
+    def __init__(self, extra: Allow = (), more: Iterable[type | tuple[str, str]] = ()) -> None:
+        self._given = items_of(extra)
+        self._listed = [*dict.fromkeys([*listed(self._given), *more])]
         self._classes: dict[str, type] = {}
-        given = items_of(extra)
-        self._given = [_written(each) for each in given]
-        for each in listed(given):
+        self._names: set[tuple[str, ...]] = set(_ALWAYS)
+        # Those of the script last: if it is imported, too, they stay `__main__`.
+        for each in sorted(self._listed, key=is_main):
             if isinstance(each, type):
                 self._classes[shown(each)] = each
-                self._names.add((each.__module__, each.__qualname__))
-            else:
-                self._names.add(each)
+                self._classes.setdefault(class_name(each), each)
+                each = (each.__module__, each.__qualname__)
+            self._names |= {each, (module_name(each[0]), each[1])}
+        self._name_of = {kind: name for name, kind in self._classes.items()} | MESSAGE_NAMES
 
     def includes(self, names: Iterable[tuple[str, ...]]) -> bool:
         return self._names.issuperset(names)
 
     def with_(self, extra: Allow) -> "Allowed":
-        more = Allowed(extra)
-        more._classes = self._classes | more._classes
-        more._names |= self._names
-        more._given = self._given
-        return more
+        return Allowed(self._given, [*self._listed, *listed(extra)])
 
     def name_of(self, kind: type) -> str | None:
         """Return the name that a class is stored under; None if it is not allowed."""
-        known = MESSAGE_NAMES.get(kind)
+        known = self._name_of.get(kind)
         if known is not None:
             return known
-        name = shown(kind)
-        if name in self._classes:
-            return name if self._classes[name] is kind else None
-        is_listed = self._is_listed(kind.__module__, kind.__qualname__)
-        return name if is_listed and "<locals>" not in name else None
+        name = class_name(kind)
+        if not self._is_listed(module_name(kind.__module__), kind.__qualname__):
+            return None
+        try:
+            found = self.class_of(name)
+        except InvalidInput:
+            found = None
+        if found is not kind:
+            return None
+        self._name_of[kind] = name
+        return name
 
     def class_of(self, name: Any) -> type | None:
         """Return the class of a name; None if it is not allowed.
@@ -148,16 +156,20 @@ class Allowed:
         known = MESSAGES.get(name) if isinstance(name, str) else None
         if known is not None:
             return known
-        if isinstance(name, str) and name in self._classes:
-            return self._classes[name]
-        return self._found(str(name))
+        name = str(name)
+        if name not in self._classes:
+            found = self._found(name) or self._renamed(name)
+            if found is None:
+                return None
+            self._classes[name] = found
+        return self._classes[name]
 
     def _found(self, name: str) -> type | None:
         module, _, qualname = name.partition(":")
         if not qualname or not self._is_listed(module, qualname):
             return None
         try:
-            found: Any = attrgetter(qualname)(importlib.import_module(module))
+            found: Any = attrgetter(qualname)(imported_module(module))
         except (ImportError, AttributeError) as cause:
             raise InvalidInput(
                 f"the class of a stored value cannot be imported. class=`{name}`"
@@ -166,10 +178,17 @@ class Allowed:
         if not isinstance(found, type) or issubclass(found, type):
             raise InvalidInput(f"a stored value names something that is not a class. name=`{name}`")
         is_exact = (module, qualname) in self._names
-        if not is_exact and (shown(found) != name or not self._is_listed(module, qualname)):
-            return None
-        self._classes[name] = found
-        return found
+        is_inner = name in (shown(found), class_name(found)) and self._is_listed(module, qualname)
+        return found if is_exact or is_inner else None
+
+    def _renamed(self, name: str) -> type | None:
+        """Return the listed class that a program stored under another name, if it is only one."""
+        classes = [each for each in self._listed if isinstance(each, type)]
+        module, _, qualname = name.partition(":")
+        loaded = loaded_at(module, qualname)
+        same = [each for each in classes if each is loaded]
+        same = same or [each for each in classes if name in other_names(each)]
+        return same[0] if len(same) == 1 else None
 
     def _is_listed(self, module: str, qualname: str) -> bool:
         """Return whether a name is listed; LangGraph lists an inner class without the outer one.
@@ -179,25 +198,36 @@ class Allowed:
         if (module, qualname) in self._names:
             return True
         _, inner, last = qualname.rpartition(".")
-        return bool(inner) and (module, last) in self._names and _found_at(module, last) is None
+        return bool(inner) and (module, last) in self._names and loaded_at(module, last) is None
 
     def refusal(self, name: str) -> InvalidInput:
         """Return the error for a stored value of a class that is not allowed."""
         module, _, qualname = name.partition(":")
-        if not all(map(str.isidentifier, [*module.split("."), *qualname.split(".")])):
-            return not_allowed(name)
-        return not_allowed(name, self._line([(module, qualname)], [qualname]))
+        own = loaded_at(MAIN, qualname)
+        words = [*module.split("."), *qualname.split(".")]
+        if is_main(own) and name in (class_name(own), *other_names(own)):
+            advice = self._listing([own])
+        elif all(map(str.isidentifier, words)) and may_import(module):
+            advice = self._listing([], (module, qualname))
+        else:
+            advice = f"import it from the module that has it here, and {_LIST_IT}"
+        return not_allowed(name, advice)
 
     def advice(self, value: Any, root: Any) -> str:
         """Return what to do about a value that is not allowed; `root` is what it is part of."""
         kinds = self._refused(value, root)
-        fixed = [shown(kind) for kind in kinds if not _is_importable(kind)]
+        fixed = [shown(kind) for kind in kinds if not is_importable(kind)]
         if fixed:
-            fact = "it cannot be imported: move it to the top level of its module, and list it in"
-            return f"{fact} `allow`. class=`{fixed[0]}`"
-        names = [(part.__module__, part.__qualname__) for kind in kinds for part in _parts_of(kind)]
-        line = self._line(names, [_written(kind) for kind in kinds])
-        return f"list it in `allow`: {line}. class=`{shown(kinds[0])}`"
+            fact = "it cannot be imported: define it once, at the top level of its module"
+            return f"{fact}, and {_LIST_IT}. class=`{fixed[0]}`"
+        return f"{self._listing(kinds)}. class=`{shown(kinds[0])}`"
+
+    def _listing(self, kinds: list[type], *more: tuple[str, str]) -> str:
+        given: list[Any] = []
+        for each in self._given:  # of a type such as `list[Order]`, its classes
+            given += [each] if isinstance(each, type | tuple) else listed(each)
+        line = lines([*given, *kinds], *more)
+        return f"{_LIST_IT}: {line}" if line else _LIST_IT
 
     def _refused(self, value: Any, root: Any) -> list[type]:
         """Return the class of a value, and those in the root that would be refused next."""
@@ -208,42 +238,10 @@ class Allowed:
                 found[kind] = None
         return [*found]
 
-    def _line(self, names: list[tuple[str, str]], shown: list[str]) -> str:
-        imports: dict[str, set[str]] = {}
-        for module, qualname in names:
-            if module not in ("builtins", "__main__"):
-                imports.setdefault(module, set()).add(qualname.partition(".")[0])
-        lines = [
-            f"from {module} import {', '.join(sorted(imports[module]))}"
-            for module in sorted(imports)
-        ]
-        allow = ", ".join(dict.fromkeys([*self._given, *shown]))
-        lines.append(f"LimpetSaver(store, allow=[{allow}])")
-        return "`" + "; ".join(lines) + "`"
 
-
-def not_allowed(name: str, line: str = "") -> InvalidInput:
-    fact = "a stored value is of a class that is not allowed: list it in `allow`"
-    return InvalidInput(f"{fact}{line and ': '}{line}. class=`{name}`")
-
-
-def _written(each: Any) -> str:
-    if not isinstance(each, type):
-        return repr(each)
-    return each.__qualname__.rpartition("<locals>.")[2]
-
-
-def _parts_of(kind: Any) -> tuple[type, ...]:
-    """Return a class; of a pydantic model with parameters, such as `Page[Order]`, its parts."""
-    generic = getattr(kind, "__pydantic_generic_metadata__", None) or {}
-    if not generic.get("origin"):
-        return (kind,)
-    return (generic["origin"], *(each for each in generic["args"] if isinstance(each, type)))
-
-
-def _is_importable(kind: type) -> bool:
-    parts = _parts_of(kind)
-    return all(_found_at(each.__module__, each.__qualname__) is each for each in parts)
+def not_allowed(name: str, advice: str = _LIST_IT) -> InvalidInput:
+    fact = "a stored value is of a class that is not allowed"
+    return InvalidInput(f"{fact}: {advice}. class=`{name}`")
 
 
 class ValueRules(NamedTuple):

@@ -22,6 +22,8 @@
 | anything else                           | `{"$serde": ["msgpack", "<base64>", "module:Name"]}` |
 | what only LangGraph.js has              | `{"$js": {"lc": 2, ...}}`: `undefined` is None here  |
 
+`module` is the name that a class is imported by, also in the script that was started (see `names`).
+
 With a serializer that is not LangGraph's own, such as one that encrypts, each value is
 `{"$sealed": [type, "<base64>"]}`, lists item by item.
 """

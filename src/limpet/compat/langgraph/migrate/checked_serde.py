@@ -119,10 +119,10 @@ class CheckedSerializer(SerializerProtocol):
             raise _unknown_format(f"msgpack {code}")
         elif (inside[0], inside[1]) not in SAFE_MSGPACK_TYPES:
             name = f"{inside[0]}:{inside[1]}"
-            allowed = self._allowed.class_of(name)
-            if allowed is None:
+            # By this very name: LangGraph would not find a class under any other.
+            if not self._allowed.includes([(inside[0], inside[1])]):
                 raise not_allowed(name)
-            return allowed
+            return self._allowed.class_of(name)
         elif code in _MODELS:
             return None  # a message: all fields are accepted
         found = getattr(import_module(inside[0]), inside[1])
