@@ -17,7 +17,7 @@ from limpet.inspector.site import PAGES
 from limpet.server.access import Access, Tokens
 from limpet.server.app import App
 from limpet.server.operations import Operation
-from tests.server.asgi import Response, ask
+from tests.server.asgi import Response, ask, page_cookie
 from tests.server.test_prefix import OUTSIDE, SECRET, Requests, filled, named, outside_of
 
 BOUND, READER = "bound-token-0123456789", "reader-token-0123456789"
@@ -87,7 +87,7 @@ def test_a_bound_token_sees_and_changes_nothing_outside(
             for _ in range(4 if operation.path == ENDLESS else REQUESTS_EACH):
                 query = requests.query(operation)
                 body = None if operation.body is None else requests.value(operation.body, "state")
-                answer = await sent(app, operation, query, body, cookie=f"limpet-7420={BOUND}")
+                answer = await sent(app, operation, query, body, cookie=page_cookie(access(), BOUND))
                 asked = json.dumps([query, body])
                 statuses.add(answer.status)
                 assert answer.status < 500, (asked, answer.body)
@@ -117,7 +117,7 @@ def test_no_token_no_page(operation: Operation) -> None:
                 answer = await sent(app, operation, query, body, **given)
                 assert answer.status == 401
                 assert b'name="token"' in answer.body
-            answer = await sent(app, operation, query, body, cookie=f"limpet-7420={READER}")
+            answer = await sent(app, operation, query, body, cookie=page_cookie(access(), READER))
             assert (answer.status == 403) == (operation.path in ("/ui/fork", "/ui/restore"))
 
     asyncio.run(run())

@@ -11,7 +11,7 @@ from markupsafe import Markup
 from limpet.core.times import from_us
 from limpet.errors import LimpetError, NotFound
 from limpet.inspector import links, static
-from limpet.server.access import Refused, cookie_of
+from limpet.server.access import Refused, ticket_of
 from limpet.server.answers import Response, Stream
 from limpet.server.app import problem
 from limpet.server.call import Call, Param
@@ -134,7 +134,7 @@ def _about(call: Call) -> dict[str, Any]:
         "writes": call.grant.write,
         "now": from_us(call.driver.tools.draw().now),
         "command": None,
-        "has_token": call.access.tokens is not None and cookie_of(call.headers) != "",
+        "has_token": call.access.tokens is not None and ticket_of(call.headers, call.own) != "",
     }
 
 

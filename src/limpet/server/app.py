@@ -16,7 +16,7 @@ from limpet.core import codec, limits, wire
 from limpet.errors import Conflict, Corrupt, InvalidInput, LimpetError, NotFound, Unavailable
 from limpet.model import JSON, ScopeKey
 from limpet.protocol import Backend, Target
-from limpet.server.access import Access, Grant, Refused, forbidden
+from limpet.server.access import Access, Grant, Refused, forbidden, own_origin, ticket_of
 from limpet.server.answers import LINES_TYPE, PROBLEM_TYPE, Answer, Listing, Response, Stream
 from limpet.server.bodies import LARGE, Bodies, busy
 from limpet.server.bodies import Receive as Receive
@@ -142,15 +142,18 @@ class App:
             if path in ("/healthz", "/readyz"):
                 _check_method(method, ("GET",))
                 return await self._health(path)
-            self._access.check_sender(headers)
+            own = own_origin(scope.get("scheme", "http"), headers)
+            self._access.check_sender(headers, own)
             if method == "OPTIONS" and "access-control-request-method" in headers:
                 return Response(204, headers=self._access.preflight())
             if operation is not None and operation.form:
-                self._access.check_form(headers)
+                self._access.check_form(headers, own)
             if operation is not None and operation.public:
                 grant = Grant(write=False)
             else:
-                grant = self._access.grant(headers, by_cookie=self._is_page(path))
+                ticket = ticket_of(headers, own) if self._is_page(path) else ""
+                now_s = self._driver.tools.draw().now // 1_000_000 if ticket else 0
+                grant = self._access.grant(headers, ticket, now_s=now_s)
             if path in ("/openapi.json", "/metrics"):
                 _check_method(method, ("GET",))
                 return self._page_about(path, grant)
@@ -163,8 +166,7 @@ class App:
             if operation.writes and not grant.write:
                 raise forbidden("this token may only read")
             params = read_params(operation.params, _query(scope["query_string"]))
-            is_secure = scope.get("scheme") == "https"
-            call = Call(self._store, grant, params, headers, self._access, is_secure=is_secure)
+            call = Call(self._store, grant, params, headers, self._access, own)
             _check_condition(operation, headers)
             if operation.body is None:
                 return await self._run(call, operation, scope)
@@ -419,6 +421,8 @@ def _headers(scope: Scope) -> dict[str, str]:
 
 def _check_head(scope: Scope, headers: Mapping[str, str]) -> None:
     close = {"connection": "close"}
+    if sum(name.lower() == b"host" for name, _ in scope["headers"]) != 1:
+        raise Refused(400, "InvalidInput", "a request has exactly one Host header", close)
     if len(scope["query_string"]) + len(scope["path"]) > _URL_BYTES_MAX:
         why = f"the address is too long. max=`{_URL_BYTES_MAX}`"
         raise Refused(414, "InvalidInput", why, close)

@@ -70,11 +70,10 @@ class Call:
         params: dict[str, Any],
         headers: Mapping[str, str],
         access: Access,
-        *,
-        is_secure: bool = False,
+        own: str,
     ) -> None:
         self.access = access
-        self.is_secure = is_secure  # it came over TLS, to this server
+        self.own = own  # the origin of this server's pages
         self.store = store
         self.driver = store.driver
         self.grant = grant
