@@ -24,7 +24,7 @@ from limpet.server.call import Call, read_params
 from limpet.server.metrics import TEXT_TYPE, Metrics
 from limpet.server.openapi import document
 from limpet.server.operations import OPERATIONS, Operation
-from limpet.server.repeats import Repeats
+from limpet.server.repeats import Fingerprint, Repeats
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -168,14 +168,19 @@ class App:
             params = read_params(operation.params, _query(scope["query_string"]))
             call = Call(self._store, grant, params, headers, self._access, own)
             _check_condition(operation, headers)
+            asked = None
+            if operation.writes and call.repeat_key is not None:
+                address = method, path, scope["query_string"]
+                asked = Fingerprint(*address, headers=headers, receive=receive)
+                receive = asked.receive
             if operation.body is None:
-                return await self._run(call, operation, scope)
+                return await self._run(call, operation, asked)
             body = await self._bodies.read(receive, headers, form=operation.form)
             if body.is_small:
                 call.body = body.parsed(operation.body)
-                return await self._run(call, operation, scope)
+                return await self._run(call, operation, asked)
             async with self._bodies.rest(body, operation.body) as call.body:
-                return await self._run(call, operation, scope)
+                return await self._run(call, operation, asked)
         except LimpetError as error:
             return self._problem(error, path)
         except RecursionError:
@@ -214,17 +219,20 @@ class App:
         grant.check_whole()
         return Response(200, self.metrics.text(self._bodies.received_bytes), TEXT_TYPE)
 
-    async def _run(self, call: Call, operation: Operation, scope: Scope) -> Response:
+    async def _run(self, call: Call, operation: Operation, asked: Fingerprint | None) -> Response:
         """Run an operation; a write that is repeated gets the first answer."""
         if self._running >= _REQUESTS_MAX or self._sending_bytes > _SENDING_BYTES_MAX:
             raise busy("too many requests are under way")
         self._running += 1
         try:
-            key = call.repeat_key if operation.writes else None
-            if key is None:
+            if asked is None:
                 return await self._act(call, operation)
+            call.fingerprint = asked.hex()
+            # One verb of an engine may send several requests with the same stamp.
+            more = (call.fingerprint,) if "limpet-stamp" in call.headers else ()
             return await self._repeats.run(
-                (call.grant, operation.method, operation.path, scope["query_string"], key),
+                (call.grant, call.repeat_key, *more),
+                call.fingerprint,
                 lambda: self._act(call, operation),
                 again=call.again,
                 is_final=lambda response: response.status < 500,

@@ -80,6 +80,7 @@ class Call:
         self.params = params
         self.headers = headers
         self.body: Any = None
+        self.fingerprint = ""  # of a write that may be sent again
 
     @property
     def scope(self) -> ScopeKey:
@@ -161,7 +162,8 @@ class Call:
             return stamp._replace(now=min(stamp.now, drawn.now))
         if key is None:
             return drawn
-        return drawn._replace(nonce=hashlib.sha256(key.encode()).hexdigest()[:16])
+        text = f"{key} {self.fingerprint}"
+        return drawn._replace(nonce=hashlib.sha256(text.encode()).hexdigest()[:16])
 
     def has_current(self, revision: str) -> bool:
         """Return whether a reader already has this revision."""
