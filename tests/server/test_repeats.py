@@ -48,7 +48,9 @@ def test_what_is_not_final_or_was_cancelled_is_done_again() -> None:
             return name
 
         def send(name: str) -> "asyncio.Task[str]":
-            work = repeats.run("k", "", lambda: act(name), again=True, is_final=lambda x: x != "busy")
+            work = repeats.run(
+                "k", "", lambda: act(name), again=True, is_final=lambda x: x != "busy"
+            )
             return asyncio.ensure_future(work)
 
         cancelled, busy, last = send("cancelled"), send("busy"), send("last")
@@ -156,7 +158,9 @@ def test_another_server_does_not_take_another_body_for_the_same_write() -> None:
             states = []
             for state in (1, 1, 2):
                 app = App(store, Access())
-                answer = await ask(app, "POST", SAVE, SESSION, {"state": state}, idempotency_key="k")
+                answer = await ask(
+                    app, "POST", SAVE, SESSION, {"state": state}, idempotency_key="k"
+                )
                 assert answer.status == 200
             async for info in store.history():
                 found = await store.scope("s").load(info.id)
@@ -173,7 +177,9 @@ def test_a_stamp_is_of_one_verb_and_may_have_several_requests() -> None:
     async def run() -> None:
         async with limpet.open_async("memory:") as store:
             app, head = App(store, Access()), await store.scope("s").save(0)
-            refused = await ask(app, "POST", SAVE, SESSION, {"state": 1}, if_match='"1.0.a"', **stamp)
+            refused = await ask(
+                app, "POST", SAVE, SESSION, {"state": 1}, if_match='"1.0.a"', **stamp
+            )
             fresh = {"if_match": f'"{head.revision}"', **stamp}
             stored = await ask(app, "POST", SAVE, SESSION, {"state": 1}, **fresh)
             assert (refused.status, stored.status) == (412, 200)

@@ -24,15 +24,20 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import NamedTuple
 
-from limpet.core import limits
+from limpet.core import limits, wire
 from limpet.errors import InvalidInput, LimpetError, Unavailable
-from limpet.model import SnapshotInfo
+from limpet.model import JSON, SnapshotInfo
 
 log = logging.getLogger("limpet.server")
 _TOKEN = re.compile(r"[!-~]{16,512}")
 _TICKET = re.compile(r"([0-9]{1,12})\.[0-9a-f]{64}")
 TICKET_S = 12 * 3600  # a working day
 _ORIGIN = re.compile(r"https?://[^/\s,]+")
+# The variables in the messages of engines that say where the store is, and what follows them.
+_PLACE = re.compile(
+    r"[\s.]*\b(?:bucket|file|folder|host|location|path|port|profile|schema|setting|url)=`.*",
+    re.DOTALL,
+)
 _WRITES = {"read": False, "write": True}
 _METHODS = "GET, POST, PUT, DELETE"
 _HEADERS = (
@@ -80,6 +85,17 @@ class Grant(NamedTuple):
         if origin is None or origin.scope.session_id.startswith(self.prefix):
             return info
         return replace(info, forked_from=None)
+
+    def told(self, message: LimpetError | str) -> str:
+        """Return what may be shown of a message: with a prefix, not where the store is."""
+        return _PLACE.sub("", str(message)) if self.prefix else str(message)
+
+    def problem_json(self, error: LimpetError, status: int | None = None) -> dict[str, JSON]:
+        """Return an error as a problem, as far as it may be shown."""
+        found = wire.problem_json(error, status)
+        if "path" not in found:  # else it is in a value of the request
+            found["detail"] = self.told(found["detail"])
+        return found
 
 
 def forbidden(why: str) -> Refused:

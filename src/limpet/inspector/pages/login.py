@@ -63,7 +63,7 @@ def _kept(call: Call, token: str, where: str) -> Response:
     ticket = tokens.ticket(token, now_s=now_s) if token.isascii() else None
     if ticket is None:
         wrong = Refused(401, "Unauthorized", "This token is not known here.")
-        return error_page(wrong, is_wrong=True)
+        return error_page(wrong, call.grant, is_wrong=True)
     return redirect(where, {"set-cookie": _cookie(call, ticket)})
 
 
