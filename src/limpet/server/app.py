@@ -168,9 +168,9 @@ class App:
             call = Call(self._store, grant, params, headers, self._access, own)
             _check_condition(operation, headers)
             asked = None
-            if operation.writes and call.repeat_key is not None:
-                address = method, path, scope["query_string"]
-                asked = Fingerprint(*address, headers=headers, receive=receive)
+            if operation.writes and (key := call.repeat_key) is not None:
+                address = method, path, scope["query_string"].decode("latin-1")
+                asked = Fingerprint(key, address, headers, receive)
                 receive = asked.receive
             if operation.body is None:
                 return await self._run(call, operation, asked)
@@ -234,7 +234,7 @@ class App:
             # One verb of an engine may send several requests with the same stamp.
             more = (call.fingerprint,) if "limpet-stamp" in call.headers else ()
             return await self._repeats.run(
-                (call.grant, call.repeat_key, *more),
+                (call.grant, asked.key, *more),
                 call.fingerprint,
                 lambda: self._act(call, operation),
                 again=call.again,
@@ -432,7 +432,7 @@ def _headers(scope: Scope) -> dict[str, str]:
 
 def _check_head(scope: Scope, headers: Mapping[str, str]) -> None:
     close = {"connection": "close"}
-    if sum(name.lower() == b"host" for name, _ in scope["headers"]) != 1:
+    if "," in headers.get("host", ","):  # none, or a list of several
         raise Refused(400, "InvalidInput", "a request has exactly one Host header", close)
     if len(scope["query_string"]) + len(scope["path"]) > _URL_BYTES_MAX:
         why = f"the address is too long. max=`{_URL_BYTES_MAX}`"

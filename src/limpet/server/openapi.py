@@ -108,10 +108,10 @@ def _responses(operation: Operation) -> dict[str, Any]:
     found: dict[str, Any] = {"200": {"description": "done", "content": content}}
     if operation.conditional and operation.method == "GET":
         found["304"] = {"description": "you have the current revision"}
-    left_out = () if operation.body is not None else _OF_BODIES
-    left_out += () if operation.writes else _OF_WRITES
-    errors = [each for each in _ERRORS if each not in left_out]
-    return found | {each: {"$ref": f"#/components/responses/{each}"} for each in errors}
+    errors = {*_ERRORS}
+    errors -= {*_OF_BODIES} if operation.body is None else set()
+    errors -= set() if operation.writes else {*_OF_WRITES}
+    return found | {each: {"$ref": f"#/components/responses/{each}"} for each in sorted(errors)}
 
 
 def _param(param: Param) -> dict[str, Any]:

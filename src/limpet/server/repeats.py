@@ -23,12 +23,14 @@ class Fingerprint:
 
     def __init__(
         self,
-        *address: str | bytes,
+        key: str,
+        address: tuple[str, str, str],
         headers: Mapping[str, str],
         receive: Callable[[], Awaitable[MutableMapping[str, Any]]],
     ) -> None:
-        conditions = [headers.get(name) for name in _CONDITIONS]
-        self._hash = hashlib.sha256(repr((*address, conditions)).encode())
+        self.key = key
+        head = "\n".join((*address, *(headers.get(name, "") for name in _CONDITIONS)))
+        self._hash = hashlib.blake2b(head.encode(), digest_size=16)
         self._receive = receive
 
     async def receive(self) -> MutableMapping[str, Any]:
