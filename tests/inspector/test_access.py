@@ -98,14 +98,15 @@ def pages_with(access: Access, *cookies: str) -> list[int]:
 
 def test_a_ticket_ends_after_a_while_and_cannot_be_changed() -> None:
     cookie = page_cookie(tokens(), TOKEN)
-    name, until, signature = re.split("[=.]", cookie)
+    name, id, until, signature = re.split("[=.]", cookie)
     other = "0" if signature[-1] != "0" else "1"
     wrong = [
-        f"{name}={int(until) + 1}.{signature}",
-        f"{name}={until}.{signature[:-1]}{other}",
-        f"{name}={until}.",
-        f"{name}={until}",
-        f"{name}=é.{signature}",
+        f"{name}={id}.{int(until) + 1}.{signature}",
+        f"{name}={id}.{until}.{signature[:-1]}{other}",
+        f"{name}={re.split('[=.]', page_cookie(tokens(), READER))[1]}.{until}.{signature}",
+        f"{name}={id}.{until}.",
+        f"{name}={id}.{until}",
+        f"{name}={id}.é.{signature}",
         f"{cookie}0",
         page_cookie(tokens(), TOKEN, age_s=TICKET_S),
         page_cookie(Access(Tokens(None, TOKEN.upper())), TOKEN.upper()),

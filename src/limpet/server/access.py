@@ -7,7 +7,7 @@ our own pages belongs to our name, and is not sent for other sites. So hosts are
 if some are given. A form must come from a page of ours in any case.
 
 Other programs on the same host receive the cookie as well, as browsers ignore ports. So it is not
-the token but a ticket: a time, signed with a key that only who knows the token can compute. It is
+the token but a ticket: an id and a time, signed with a key that is derived from the token. It is
 good for the pages alone and until that time, has the rights of its token, and goes with it.
 """
 
@@ -30,7 +30,7 @@ from limpet.model import JSON, SnapshotInfo
 
 log = logging.getLogger("limpet.server")
 _TOKEN = re.compile(r"[!-~]{16,512}")
-_TICKET = re.compile(r"([0-9]{1,12})\.[0-9a-f]{64}")
+_TICKET = re.compile(r"([0-9a-f]{16})\.([0-9]{1,12})\.[0-9a-f]{64}")
 TICKET_S = 12 * 3600  # a working day
 _ORIGIN = re.compile(r"https?://[^/\s,]+")
 # The variables in the messages of engines that say where the store is, and what follows them.
@@ -113,6 +113,7 @@ class Tokens:
         self._given = _read_tokens(text, "$LIMPET_TOKENS")
         self._seen: object = None
         self._grants: dict[bytes, Grant] = {}
+        self._ids: dict[str, bytes] = {}
         if file is not None:
             self._warn_of_readers(file)
         self._load()
@@ -131,13 +132,12 @@ class Tokens:
         return _signed(_digest(token), str(now_s + TICKET_S))
 
     def grant_of_ticket(self, ticket: str, *, now_s: int) -> Grant | None:
-        form, found = _TICKET.fullmatch(ticket), None
-        if form is None or int(form[1]) <= now_s:
+        form = _TICKET.fullmatch(ticket)
+        digest = None if form is None else self._ids.get(form[1])
+        if form is None or digest is None or int(form[2]) <= now_s:
             return None
-        for each, grant in self._grants.items():
-            if hmac.compare_digest(_signed(each, form[1]), ticket):
-                found = grant
-        return found
+        is_ours = hmac.compare_digest(_signed(digest, form[2]), ticket)
+        return self._grants[digest] if is_ours else None
 
     def refresh(self, *, anyway: bool = False) -> bool:
         """Read the file again if it has changed; return whether there are other tokens now.
@@ -169,6 +169,7 @@ class Tokens:
                 "there is no token: write one a line, as `<token> [read|write] [prefix]`"
             )
         self._grants = found
+        self._ids = {_id(each): each for each in found}
 
     def _warn_of_readers(self, file: Path) -> None:
         try:
@@ -191,9 +192,13 @@ def _digest(token: str) -> bytes:
     return hashlib.sha256(token.encode("latin-1")).digest()
 
 
+def _id(digest: bytes) -> str:
+    return hashlib.sha256(digest).hexdigest()[:16]
+
+
 def _signed(digest: bytes, until: str) -> str:
     signature = hmac.digest(digest, f"limpet pages until {until}".encode(), "sha256")
-    return f"{until}.{signature.hex()}"
+    return f"{_id(digest)}.{until}.{signature.hex()}"
 
 
 def _read_tokens(text: str, where: str) -> dict[bytes, Grant]:
