@@ -2,20 +2,21 @@
 
 import asyncio
 import json
+import re
 import ssl
 from http.client import HTTPSConnection
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import unquote, urlencode
 
 import pytest
 
 import limpet
 from limpet.inspector.site import PAGES
 from limpet.inspector.static import asset
-from limpet.server.access import Access, Tokens, cookie_name, cookie_of
+from limpet.server.access import TICKET_S, Access, Tokens, cookie_name
 from limpet.server.app import App
-from tests.server.asgi import Response, ask
+from tests.server.asgi import Response, ask, page_cookie
 from tests.server.process import Server
 from tests.server.test_access import certificate
 
@@ -59,7 +60,8 @@ def log_in(token: str, **headers: str) -> tuple[str, str, Any, dict[str, str]]:
 
 
 @pytest.mark.parametrize("token", [TOKEN, READER, ODD])
-def test_a_token_is_kept_for_the_pages_alone(token: str) -> None:
+def test_the_cookie_is_no_token_and_good_for_the_pages_alone(token: str) -> None:
+    """Programs on other ports of the host receive it too: browsers do not tell ports apart."""
     by_form, by_address = answers(
         tokens(), log_in(f" {token} "), ("GET", "/ui/login", {"token": token}, {})
     )
@@ -67,15 +69,75 @@ def test_a_token_is_kept_for_the_pages_alone(token: str) -> None:
         assert (answer.status, answer.headers["location"]) == (303, "/ui")
         cookie, *about = answer.headers["set-cookie"].split("; ")
         assert about == ["Path=/ui", "HttpOnly", "SameSite=Strict"]
-        assert cookie_of({"host": HOST, "cookie": f"other=1; {cookie}"}) == token
-        page, session, api, other_port = answers(
+        name, _, ticket = cookie.partition("=")
+        assert name == "limpet-7420"
+        assert token not in unquote(ticket)
+        as_token = {"authorization": f"Bearer {ticket}"}
+        page, session, *refused = answers(
             tokens(),
-            ("GET", "/ui", {}, {"cookie": cookie}),
+            ("GET", "/ui", {}, {"cookie": f"other=1; {cookie}"}),
             ("GET", "/ui/export", {"session_id": "s"}, {"cookie": cookie}),
             ("GET", "/v1/sessions", {}, {"cookie": cookie}),
+            ("GET", "/metrics", {}, {"cookie": cookie}),
+            ("GET", "/v1/sessions", {}, as_token),
+            ("GET", "/ui", {}, as_token),
+            ("GET", "/ui/login", {"token": ticket}, {}),
             ("GET", "/ui", {}, {"cookie": cookie, "host": "localhost:9999"}),
+            ("GET", "/ui", {}, {"cookie": f"{name}={token}"}),
         )
-        assert [page.status, session.status, api.status, other_port.status] == [200, 200, 401, 401]
+        assert [page.status, session.status] == [200, 200]
+        assert [each.status for each in refused] == [401] * len(refused)
+
+
+def pages_with(access: Access, *cookies: str) -> list[int]:
+    return [
+        each.status
+        for each in answers(access, *(("GET", "/ui", {}, {"cookie": each}) for each in cookies))
+    ]
+
+
+def test_a_ticket_ends_after_a_while_and_cannot_be_changed() -> None:
+    cookie = page_cookie(tokens(), TOKEN)
+    name, id, until, signature = re.split("[=.]", cookie)
+    other = "0" if signature[-1] != "0" else "1"
+    wrong = [
+        f"{name}={id}.{int(until) + 1}.{signature}",
+        f"{name}={id}.{until}.{signature[:-1]}{other}",
+        f"{name}={re.split('[=.]', page_cookie(tokens(), READER))[1]}.{until}.{signature}",
+        f"{name}={id}.{until}.",
+        f"{name}={id}.{until}",
+        f"{name}={id}.é.{signature}",
+        f"{cookie}0",
+        page_cookie(tokens(), TOKEN, age_s=TICKET_S),
+        page_cookie(Access(Tokens(None, TOKEN.upper())), TOKEN.upper()),
+    ]
+    young = page_cookie(tokens(), TOKEN, age_s=TICKET_S - 60)
+    assert pages_with(tokens(), cookie, young, *wrong) == [200, 200] + [401] * len(wrong)
+
+
+def test_a_ticket_has_the_rights_of_its_token_and_goes_with_it(tmp_path: Path) -> None:
+    file = tmp_path / "tokens"
+    file.write_text(f"{TOKEN}\n")
+    known = Tokens(file)
+    cookie = page_cookie(Access(known), TOKEN)
+
+    def statuses() -> list[int]:
+        found = []
+        for path in ("/ui/fork", "/ui/session"):
+            found += answers(Access(known), ("GET", path, {"session_id": "s"}, {"cookie": cookie}))
+        return [each.status for each in found]
+
+    assert statuses() == [200, 200]
+    # It is still good after a restart, and on another server with the same tokens.
+    assert pages_with(tokens(), cookie) == [200]
+    for line, expected in (
+        (f"{TOKEN} read", [403, 200]),
+        (f"{TOKEN} write other/", [403, 403]),
+        (READER, [401, 401]),
+    ):
+        file.write_text(line)
+        known.refresh(anyway=True)
+        assert statuses() == expected
 
 
 def test_a_wrong_token() -> None:
@@ -102,13 +164,30 @@ def test_a_wrong_token() -> None:
 
 
 def test_a_cookie_goes_over_tls_only_where_there_is_tls() -> None:
-    behind_a_proxy = log_in(TOKEN, host="store.example", origin="https://store.example")
-    (answer,) = answers(tokens(), behind_a_proxy)
-    assert answer.headers["set-cookie"].endswith("; SameSite=Strict; Secure")
+    behind = {"host": "store.example", "x_forwarded_proto": "https"}
+    by_form, by_address, refused = answers(
+        tokens(),
+        log_in(TOKEN, **behind, origin="https://store.example"),
+        ("GET", "/ui/login", {"token": TOKEN}, behind),
+        log_in(TOKEN, host="store.example", origin="https://store.example"),
+    )
+    for answer in (by_form, by_address):
+        cookie, *about = answer.headers["set-cookie"].split("; ")
+        assert cookie.startswith("__Host-limpet=")
+        assert about == ["Path=/", "HttpOnly", "SameSite=Strict", "Secure"]
+        with_tls, without = answers(
+            tokens(),
+            ("GET", "/ui", {}, {"cookie": cookie, **behind}),
+            ("GET", "/ui", {}, {"cookie": cookie, "host": "store.example"}),
+        )
+        assert [with_tls.status, without.status] == [200, 401]
+    assert refused.status == 403
+    assert b"X-Forwarded-Proto" in refused.body
 
 
 def test_log_out() -> None:
-    headers = {"content_type": FORM, "origin": f"http://{HOST}", "cookie": f"limpet-7420={TOKEN}"}
+    cookie = page_cookie(tokens(), TOKEN)
+    headers = {"content_type": FORM, "origin": f"http://{HOST}", "cookie": cookie}
     page, out = answers(tokens(), ("GET", "/ui", {}, headers), ("POST", "/ui/logout", {}, headers))
     assert b'action="/ui/logout"' in page.body
     assert out.status == 303
@@ -143,7 +222,15 @@ def test_where_a_log_in_leads(referer: str, expected: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "origin", ["http://evil.example", "null", "", f"http://{HOST}.evil.example", "http://localhost"]
+    "origin",
+    [
+        "http://evil.example",
+        "null",
+        "",
+        f"http://{HOST}.evil.example",
+        "http://localhost",
+        f"https://{HOST}",
+    ],
 )
 def test_forms_of_other_origins(origin: str) -> None:
     for access in (Access(), tokens(), Access(tokens().tokens, origins=["http://evil.example"])):
@@ -213,16 +300,18 @@ def test_without_pages_there_are_none() -> None:
 
 
 @pytest.mark.parametrize(
-    ("host", "name"),
+    ("origin", "name"),
     [
-        ("localhost:7420", "limpet-7420"),
-        ("[::1]", "limpet-token"),
-        ("a;b=c", "limpet-token"),
-        ("", "limpet-token"),
+        ("http://localhost:7420", "limpet-7420"),
+        ("https://localhost:7420", "__Host-limpet-7420"),
+        ("https://store.example", "__Host-limpet"),
+        ("http://[::1]", "limpet"),
+        ("http://a;b=c", "limpet"),
+        ("http://", "limpet"),
     ],
 )
-def test_the_name_of_the_cookie(host: str, name: str) -> None:
-    assert cookie_name({"host": host}) == name
+def test_the_name_of_the_cookie(origin: str, name: str) -> None:
+    assert cookie_name(origin) == name
 
 
 def test_over_tls(tmp_path: Path) -> None:
@@ -240,7 +329,8 @@ def test_over_tls(tmp_path: Path) -> None:
         answer.read()
         assert answer.status == 303
         cookie = str(answer.getheader("set-cookie"))
-        assert cookie.endswith("; HttpOnly; SameSite=Strict; Secure")
+        assert cookie.startswith(f"__Host-limpet-{server.port}=")
+        assert cookie.endswith("; Path=/; HttpOnly; SameSite=Strict; Secure")
         connection.request("GET", "/ui", headers={"cookie": cookie.partition(";")[0]})
         assert connection.getresponse().status == 200
         connection.close()

@@ -13,7 +13,7 @@ import limpet
 from limpet.inspector.site import PAGES
 from limpet.server.access import Access, Tokens
 from limpet.server.app import App
-from tests.server.asgi import Response, ask
+from tests.server.asgi import Response, ask, page_cookie
 
 FORM = "application/x-www-form-urlencoded"
 READER = "reader-token-0123456789"
@@ -141,7 +141,7 @@ def test_only_with_the_right_to_write(store: limpet.Store, path: str) -> None:
     fields = {**query, "scope_id": "main", "kind": "agent"}
     fields |= {"name": "n"} if path == "/ui/fork" else {"revision": info.revision}
     reader = Access(Tokens(None, f"{READER} read"))
-    cookie = f"limpet-7420={READER}"
+    cookie = page_cookie(reader, READER)
     refused = [
         got(store, path, query, Access(write=False)),
         posted(store, path, fields, Access(write=False)),

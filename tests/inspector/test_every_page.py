@@ -14,13 +14,15 @@ import pytest
 import limpet
 from limpet import inspector
 from limpet.inspector.site import PAGES
-from limpet.server.access import Access, Tokens
+from limpet.server.access import Access, Grant, Tokens
 from limpet.server.app import App
+from limpet.server.operations import OPERATIONS as API
 from limpet.server.operations import Operation
-from tests.server.asgi import Response, ask
+from tests.server.asgi import Response, ask, page_cookie
 from tests.server.test_prefix import OUTSIDE, SECRET, Requests, filled, named, outside_of
 
 BOUND, READER = "bound-token-0123456789", "reader-token-0123456789"
+WHOLE = "whole-token-0123456789"
 TOKENS = f"{BOUND} write a/\n{READER} read\n"
 FORM = "application/x-www-form-urlencoded"
 ORIGIN = "http://localhost:7420"
@@ -83,15 +85,17 @@ def test_a_bound_token_sees_and_changes_nothing_outside(
             names = await filled(store)
             app = App(store, access(), PAGES)
             before, statuses = await outside_of(store), set()
+            cookie = page_cookie(access(), BOUND)
             requests = PageRequests(names, seed=7)
             for _ in range(4 if operation.path == ENDLESS else REQUESTS_EACH):
                 query = requests.query(operation)
                 body = None if operation.body is None else requests.value(operation.body, "state")
-                answer = await sent(app, operation, query, body, cookie=f"limpet-7420={BOUND}")
+                answer = await sent(app, operation, query, body, cookie=cookie)
                 asked = json.dumps([query, body])
                 statuses.add(answer.status)
                 assert answer.status < 500, (asked, answer.body)
                 assert SECRET.encode() not in answer.body, asked
+                assert b"memory:" not in answer.body  # where the store is
                 for each in OUTSIDE:
                     if "OUTSIDE" in each and each not in asked:
                         assert each.encode() not in answer.body, asked
@@ -103,6 +107,54 @@ def test_a_bound_token_sees_and_changes_nothing_outside(
     caplog.set_level(logging.INFO)
     asyncio.run(run())
     assert BOUND not in caplog.text
+
+
+def test_a_bound_token_is_not_told_where_the_store_is(tmp_path: Path) -> None:
+    """The file is no database, so every operation and every page says what is wrong with it."""
+    file = tmp_path / "WHERE" / "agents.db"
+    file.parent.mkdir()
+    file.write_bytes(b"garbage!" * 1000)
+
+    async def run() -> None:
+        async with limpet.open_async("memory:") as filled_one:
+            names = await filled(filled_one)
+        own = {"session_id": ["a/1"], "to": ["a/2"], "prefix": ["a/"], "under": ["a/1"]}
+        requests, told = PageRequests({**names, **own}, seed=11), []
+        store = limpet.open_async(f"sqlite:///{file}")  # opened by its first use: each request
+        for operation in (*API, *PRIVATE):
+            if operation.name == "changes":
+                continue  # it has no messages, and waits for the storage
+            for token in (BOUND, WHOLE):
+                app = App(store, Access(Tokens(None, f"{BOUND} write a/\n{WHOLE}")), PAGES)
+                query = requests.query(operation)
+                body = None if operation.body is None else requests.value(operation.body, "state")
+                body = json.dumps(body).encode() if operation in API and body else body
+                given = {"authorization": f"Bearer {token}"}
+                if operation in API:
+                    answer = await ask(app, operation.method, operation.path, query, body, **given)
+                else:
+                    answer = await sent(app, operation, query, body, **given)
+                if token == WHOLE:
+                    told.append(b"WHERE" in answer.body)
+                else:
+                    assert b"WHERE" not in answer.body, (operation.path, answer.body)
+        assert sum(told) > len(told) / 2, told  # else this proves nothing
+
+    asyncio.run(run())
+
+
+def test_what_says_where_a_store_is_is_known() -> None:
+    """A variable in the errors of an engine must be added here, or to those that are hidden."""
+    folder = Path(limpet.__file__).parent
+    files = [folder / "opening.py", *(folder / "backends").rglob("*.py")]
+    texts = "".join(each.read_text(encoding="utf-8") for each in files)
+    found = {*re.findall(r"\b([a-z_]+)=`", texts)}
+    shown = {each for each in found if Grant(prefix="a/").told(f"a fact. {each}=`x`") != "a fact"}
+    assert shown <= {
+        "bytes", "condition", "connections", "error", "found", "id", "key", "known", "lock_wait_s",
+        "min", "name", "needed", "nonce", "option", "pk", "postgres", "prefix", "reason", "scheme",
+        "scope", "seq", "session", "sqlite", "status", "type", "version", "waited_s",
+    }  # fmt: skip
 
 
 @each_private
@@ -117,7 +169,7 @@ def test_no_token_no_page(operation: Operation) -> None:
                 answer = await sent(app, operation, query, body, **given)
                 assert answer.status == 401
                 assert b'name="token"' in answer.body
-            answer = await sent(app, operation, query, body, cookie=f"limpet-7420={READER}")
+            answer = await sent(app, operation, query, body, cookie=page_cookie(access(), READER))
             assert (answer.status == 403) == (operation.path in ("/ui/fork", "/ui/restore"))
 
     asyncio.run(run())

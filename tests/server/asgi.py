@@ -1,12 +1,14 @@
 """Requests to the application itself, without a server between."""
 
 import asyncio
+import time
 from collections.abc import MutableMapping
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 import orjson
 
+from limpet.server.access import Access
 from limpet.server.app import App
 
 SILENCE_S = 0.2  # after which an endless stream is left
@@ -20,6 +22,14 @@ class Response(NamedTuple):
     @property
     def json(self) -> Any:
         return orjson.loads(self.body)
+
+
+def page_cookie(access: Access, token: str, *, age_s: int = 0) -> str:
+    """Return the cookie of a browser that logged in to the pages so long ago."""
+    assert access.tokens is not None
+    ticket = access.tokens.ticket(token, now_s=int(time.time()) - age_s)
+    assert ticket is not None
+    return f"limpet-7420={ticket}"
 
 
 async def ask(

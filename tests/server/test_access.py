@@ -184,6 +184,21 @@ def test_pages_of_an_allowed_origin() -> None:
         assert "origin" in each.headers["vary"]
 
 
+def test_an_origin_is_its_scheme_too() -> None:
+    """A page without TLS may be of anybody on the way, and the two may be different servers."""
+
+    def statuses(**headers: str) -> list[int]:
+        origins = ("http://localhost:7420", "https://localhost:7420")
+        asked = (("GET", "/v1", {"origin": origin, **headers}) for origin in origins)
+        return [each.status for each in answers(Access(), *asked)]
+
+    assert statuses() == [200, 403]
+    # A proxy has ended the TLS; web pages cannot send this header.
+    assert statuses(x_forwarded_proto="https") == [403, 200]
+    assert statuses(x_forwarded_proto="https, http") == [403, 200]
+    assert statuses(x_forwarded_proto="http") == [200, 403]
+
+
 @pytest.mark.parametrize("origin", ["*", "example.org", "https://a.example/path", "ftp://a", ""])
 def test_origins_that_are_refused(origin: str) -> None:
     with pytest.raises(InvalidInput):

@@ -40,14 +40,15 @@ def body_of(text: bytes, *headers: str, target: str = SAVE, stay: bool = False) 
         "HTTP/2 preface": (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 400),
         "unknown method": (head("BREW", "/v1"), 400),
         "small letters": (b"get /v1 HTTP/1.1\r\nHost: localhost\r\n\r\n", 400),
-        "no version": (b"GET /v1\r\n\r\n", 403),
+        "no version": (b"GET /v1\r\n\r\n", 400),
         "HTTP/9": (b"GET /v1 HTTP/9.9\r\nHost: localhost\r\n\r\n", 400),
         "no target": (b"GET  HTTP/1.1\r\nHost: localhost\r\n\r\n", 400),
         "NUL in a header": (head("GET", "/v1", ["X: a\0b"]), 400),
         "newline in a header name": (head("GET", "/v1", ["X Y: a"]), 400),
         "folded header": (head("GET", "/v1", ["X: a\r\n b"]), 400),
-        "no Host": (b"GET /v1 HTTP/1.1\r\nConnection: close\r\n\r\n", 403),
-        "two Hosts": (head("GET", "/v1", ["Host: localhost"]), 403),
+        "no Host": (b"GET /v1 HTTP/1.1\r\nConnection: close\r\n\r\n", 400),
+        "no Host, health": (b"GET /healthz HTTP/1.0\r\n\r\n", 400),
+        "two Hosts": (head("GET", "/v1", ["Host: localhost"]), 400),
         "two lengths": (head("POST", SAVE, [JSON, "Content-Length: 2", "Content-Length: 3"]), 400),
         "length and chunks": (head("POST", SAVE, [JSON, "Content-Length: 2", CHUNKED]), 400),
         "negative length": (head("POST", SAVE, [JSON, "Content-Length: -1"]), 400),
@@ -380,7 +381,8 @@ def test_a_page_of_another_site(server: Server) -> None:
     """Neither by its origin nor by a name of its own does a page reach a server on loopback."""
     compact = ["Content-Length: 0"]
     assert server.statuses(head("POST", "/v1/compact", compact)) == [200]
-    for origin in ("https://evil.example", "null", "http://localhost.evil.example", "file://"):
+    origins = ("https://evil.example", "null", "http://localhost.evil.example", "file://")
+    for origin in (*origins, "https://localhost"):
         foreign = [*compact, f"Origin: {origin}"]
         assert server.statuses(head("POST", "/v1/compact", foreign)) == [403]
         assert server.statuses(head("GET", "/v1/sessions", [f"Origin: {origin}"])) == [403]

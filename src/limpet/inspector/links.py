@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Sequence
+from typing import NamedTuple
 from urllib.parse import urlencode
 
 from limpet.model import ScopeKey, SnapshotInfo, SnapshotRef
@@ -21,16 +22,22 @@ def address(place: SnapshotInfo | SnapshotRef | ScopeKey) -> dict[str, str]:
     return {**address(place.scope), "id": place.id}
 
 
-def words(url: str, verb: str, *options: str, names: Sequence[str] = ()) -> list[str]:
-    """Return a command of the command line, word by word; names may look like options."""
-    if any(name.startswith("-") for name in names):
-        return ["limpet", verb, *options, "--url", url, "--", *names]
-    return ["limpet", verb, *options, *names, "--url", url]
+class Command(NamedTuple):
+    """A command of the command line; its names may look like options."""
 
+    verb: str
+    options: Sequence[str] = ()
+    names: Sequence[str] = ()
 
-def command(url: str, verb: str, *options: str, names: Sequence[str] = ()) -> str:
-    """Return a command as it is typed in a shell: `limpet log --graph chat-42 --url …`."""
-    return visible(shlex.join(words(url, verb, *options, names=names)))
+    def words(self, url: str) -> list[str]:
+        begin = ["limpet", self.verb, *self.options]
+        if any(name.startswith("-") for name in self.names):
+            return [*begin, "--url", url, "--", *self.names]
+        return [*begin, *self.names, "--url", url]
+
+    def text(self, url: str) -> str:
+        """Return it as it is typed in a shell: `limpet log --graph chat-42 --url …`."""
+        return visible(shlex.join(self.words(url)))
 
 
 def kind_option(key: ScopeKey) -> list[str]:

@@ -11,7 +11,7 @@ from markupsafe import Markup
 from limpet.core.times import from_us
 from limpet.errors import LimpetError, NotFound
 from limpet.inspector import links, static
-from limpet.server.access import Refused, cookie_of
+from limpet.server.access import Grant, Refused, ticket_of
 from limpet.server.answers import Response, Stream
 from limpet.server.app import problem
 from limpet.server.call import Call, Param
@@ -117,24 +117,31 @@ def redirect(where: str, headers: Mapping[str, str] | None = None) -> Response:
     return Response(303, b"", HTML_TYPE, {**HEADERS, "location": where, **(headers or {})})
 
 
-def error_page(error: LimpetError, *, is_wrong: bool = False) -> Response:
+def error_page(error: LimpetError, grant: Grant, *, is_wrong: bool = False) -> Response:
     """Return an error as a page; without a token it asks for one, `is_wrong`: for another."""
-    found = problem(error)
+    found = problem(error, grant)
     template = "login.html" if isinstance(error, Refused) and error.status == 401 else "error.html"
     values = {"store_url": "", "writes": False, "now": None, "command": None, "has_token": False}
-    about = {"message": str(error), "status": found.status, "is_wrong": is_wrong}
+    about = {"message": grant.told(error), "status": found.status, "is_wrong": is_wrong}
     more = error.headers if isinstance(error, Refused) else None
     return html(_text(template, {**values, **about}), found.status, more)
 
 
+def store_url(call: Call) -> str:
+    """Return the URL for commands: with a token for a prefix, that of this server."""
+    return call.own if call.grant.prefix else call.driver.opened.url
+
+
 def _about(call: Call) -> dict[str, Any]:
     """Return what every page shows, and what its links need."""
+    url = store_url(call)
     return {
-        "store_url": masked_url(call.driver.opened.url),
+        "store_url": masked_url(url),
+        "typed": lambda command: command.text(url),
         "writes": call.grant.write,
         "now": from_us(call.driver.tools.draw().now),
         "command": None,
-        "has_token": call.access.tokens is not None and cookie_of(call.headers) != "",
+        "has_token": call.access.tokens is not None and ticket_of(call.headers, call.own) != "",
     }
 
 

@@ -2,9 +2,13 @@
 
 Without tokens a request may do everything, so it must come from a program on this machine, not from
 a web page: a page reaches loopback under a name of its own (DNS rebinding), or with its `Origin`.
-With tokens a page gains nothing by either: a program sends its token by itself, and the cookie in
-which a browser keeps one for our own pages belongs to our name, and is not sent for other sites. So
-hosts are then checked only if some are given. A form must come from a page of ours in any case.
+With tokens a page gains nothing by either: a program sends its token by itself, and the cookie of
+our own pages belongs to our name, and is not sent for other sites. So hosts are then checked only
+if some are given. A form must come from a page of ours in any case.
+
+Other programs on the same host receive the cookie as well, as browsers ignore ports. So it is not
+the token but a ticket: an id and a time, signed with a key that is derived from the token. It is
+good for the pages alone and until that time, has the rights of its token, and goes with it.
 """
 
 import hashlib
@@ -19,15 +23,21 @@ from functools import lru_cache
 from ipaddress import ip_address
 from pathlib import Path
 from typing import NamedTuple
-from urllib.parse import unquote
 
-from limpet.core import limits
+from limpet.core import limits, wire
 from limpet.errors import InvalidInput, LimpetError, Unavailable
-from limpet.model import SnapshotInfo
+from limpet.model import JSON, SnapshotInfo
 
 log = logging.getLogger("limpet.server")
 _TOKEN = re.compile(r"[!-~]{16,512}")
+_TICKET = re.compile(r"([0-9a-f]{16})\.([0-9]{1,12})\.[0-9a-f]{64}")
+TICKET_S = 12 * 3600  # a working day
 _ORIGIN = re.compile(r"https?://[^/\s,]+")
+# The variables in the messages of engines that say where the store is, and what follows them.
+_PLACE = re.compile(
+    r"[\s.]*\b(?:bucket|file|folder|host|location|path|port|profile|schema|setting|url)=`.*",
+    re.DOTALL,
+)
 _WRITES = {"read": False, "write": True}
 _METHODS = "GET, POST, PUT, DELETE"
 _HEADERS = (
@@ -76,6 +86,17 @@ class Grant(NamedTuple):
             return info
         return replace(info, forked_from=None)
 
+    def told(self, message: LimpetError | str) -> str:
+        """Return what may be shown of a message: with a prefix, not where the store is."""
+        return _PLACE.sub("", str(message)) if self.prefix else str(message)
+
+    def problem_json(self, error: LimpetError, status: int | None = None) -> dict[str, JSON]:
+        """Return an error as a problem, as far as it may be shown."""
+        found = wire.problem_json(error, status)
+        if "path" not in found:  # else it is in a value of the request
+            found["detail"] = self.told(found["detail"])
+        return found
+
 
 def forbidden(why: str) -> Refused:
     return Refused(403, "Forbidden", f"{why}: use another token")
@@ -92,6 +113,7 @@ class Tokens:
         self._given = _read_tokens(text, "$LIMPET_TOKENS")
         self._seen: object = None
         self._grants: dict[bytes, Grant] = {}
+        self._ids: dict[str, bytes] = {}
         if file is not None:
             self._warn_of_readers(file)
         self._load()
@@ -102,6 +124,20 @@ class Tokens:
             if hmac.compare_digest(each, digest):
                 found = grant
         return found
+
+    def ticket(self, token: str, *, now_s: int) -> str | None:
+        """Return what a browser keeps in place of a token; None if the token is not known."""
+        if self.grant(token) is None:
+            return None
+        return _signed(_digest(token), str(now_s + TICKET_S))
+
+    def grant_of_ticket(self, ticket: str, *, now_s: int) -> Grant | None:
+        form = _TICKET.fullmatch(ticket)
+        digest = None if form is None else self._ids.get(form[1])
+        if form is None or digest is None or int(form[2]) <= now_s:
+            return None
+        is_ours = hmac.compare_digest(_signed(digest, form[2]), ticket)
+        return self._grants[digest] if is_ours else None
 
     def refresh(self, *, anyway: bool = False) -> bool:
         """Read the file again if it has changed; return whether there are other tokens now.
@@ -133,6 +169,7 @@ class Tokens:
                 "there is no token: write one a line, as `<token> [read|write] [prefix]`"
             )
         self._grants = found
+        self._ids = {_id(each): each for each in found}
 
     def _warn_of_readers(self, file: Path) -> None:
         try:
@@ -153,6 +190,15 @@ def _version(file: Path) -> object:
 
 def _digest(token: str) -> bytes:
     return hashlib.sha256(token.encode("latin-1")).digest()
+
+
+def _id(digest: bytes) -> str:
+    return hashlib.sha256(digest).hexdigest()[:16]
+
+
+def _signed(digest: bytes, until: str) -> str:
+    signature = hmac.digest(digest, f"limpet pages until {until}".encode(), "sha256")
+    return f"{_id(digest)}.{until}.{signature.hex()}"
 
 
 def _read_tokens(text: str, where: str) -> dict[bytes, Grant]:
@@ -207,42 +253,42 @@ class Access:
                     f"an origin is written as https://name or https://name:port. origin=`{each}`"
                 )
 
-    def grant(self, headers: Mapping[str, str], *, by_cookie: bool = False) -> Grant:
+    def grant(self, headers: Mapping[str, str], ticket: str = "", *, now_s: int = 0) -> Grant:
         """Return what the request's token allows, or raise Refused.
 
-        `by_cookie`: it may be in the cookie of the pages. For the API it may not: a browser sends
-        a cookie by itself.
+        `ticket` is that of a page's cookie. The API takes none: a browser sends it by itself.
         """
         if self.tokens is None:
             return self._open
         scheme, _, token = headers.get("authorization", "").partition(" ")
-        if by_cookie and not scheme:
-            scheme, token = "bearer", cookie_of(headers)
-        found = self.tokens.grant(token.strip())
-        if found is None or scheme.lower() != "bearer":
+        if scheme.lower() == "bearer":
+            found = self.tokens.grant(token.strip())
+        else:
+            found = None if scheme else self.tokens.grant_of_ticket(ticket, now_s=now_s)
+        if found is None:
             why = "this server needs a token: send `Authorization: Bearer <token>`"
             raise Refused(401, "Unauthorized", why, {"www-authenticate": 'Bearer realm="limpet"'})
         return found
 
-    def check_sender(self, headers: Mapping[str, str]) -> None:
-        """Raise Refused if the request came under another name, or from a web page."""
-        host, origin = headers.get("host", ""), headers.get("origin")
-        name = _name_of(host)
+    def check_sender(self, headers: Mapping[str, str], own: str) -> None:
+        """Raise Refused if the request came under another name, or from a web page.
+
+        `own` is the server's own origin.
+        """
+        name, origin = _name_of(headers["host"]), headers.get("origin")
         is_checked = self.tokens is None or self._hosts
         if is_checked and not is_loopback(name) and name not in self._hosts:
             why = f"this host is not served: allow it with --allow-host. host=`{name[:100]!a}`"
             raise Refused(403, "Forbidden", why)
-        if origin is not None and not self._allows(origin, host):
+        if origin is not None and origin.lower() not in (own, *self._origins):
             why = "web pages of this origin are not served: allow it with --allow-origin"
-            raise Refused(403, "Forbidden", why)
+            proxy = "a proxy that ends TLS must send X-Forwarded-Proto: https"
+            raise Refused(403, "Forbidden", f"{why}; {proxy}")
 
-    def check_form(self, headers: Mapping[str, str]) -> None:
+    def check_form(self, headers: Mapping[str, str], own: str) -> None:
         """Raise Refused unless a page of this server sent the form; browsers say so."""
-        if not _is_own(headers.get("origin", ""), headers.get("host", "")):
+        if headers.get("origin", "").lower() != own:
             raise Refused(403, "Forbidden", "a form must be sent by a page of this server")
-
-    def _allows(self, origin: str, host: str) -> bool:
-        return _is_own(origin, host) or origin.lower() in self._origins
 
     def cors(self, headers: Mapping[str, str]) -> dict[str, str]:
         """Return the headers that let a web page of an allowed origin read the answer."""
@@ -264,23 +310,31 @@ class Access:
         }
 
 
-def _is_own(origin: str, host: str) -> bool:
-    return host != "" and origin.partition("://")[2].lower() == host.lower()
+def own_origin(scheme: str, headers: Mapping[str, str]) -> str:
+    """Return the origin of this server's pages, as the browser that sent the request names it.
+
+    A proxy in front that ends TLS says so in X-Forwarded-Proto, which no web page can send.
+    """
+    forwarded = headers.get("x-forwarded-proto", "").partition(",")[0].strip().lower()
+    is_secure = "https" in (scheme, forwarded)
+    return f"{'https' if is_secure else 'http'}://{headers['host'].lower()}"
 
 
-def cookie_name(headers: Mapping[str, str]) -> str:
-    """Return the name of the cookie; browsers share cookies between the ports of a host."""
-    port = headers.get("host", "").rpartition(":")[2]
-    return f"limpet-{port if port.isascii() and port.isdigit() else 'token'}"
+def cookie_name(own: str) -> str:
+    """Return the name of the cookie: it has the port, since all ports of a host share cookies."""
+    port = own.rpartition(":")[2]
+    name = f"limpet-{port}" if port.isascii() and port.isdigit() else "limpet"
+    # Browsers take this prefix from the host itself alone, and only over TLS.
+    return f"__Host-{name}" if own.startswith("https:") else name
 
 
-def cookie_of(headers: Mapping[str, str]) -> str:
-    """Return the token in the cookie of the pages, or an empty text."""
-    wanted = cookie_name(headers)
+def ticket_of(headers: Mapping[str, str], own: str) -> str:
+    """Return the ticket in the cookie of the pages, or an empty text."""
+    wanted = cookie_name(own)
     for each in headers.get("cookie", "").split(";"):
         name, _, value = each.strip().partition("=")
         if name == wanted:
-            return unquote(value, "latin-1")
+            return value
     return ""
 
 

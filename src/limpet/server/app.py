@@ -12,11 +12,11 @@ from urllib.parse import parse_qsl, quote
 import zstandard
 
 from limpet.api.store import AsyncStore
-from limpet.core import codec, limits, wire
+from limpet.core import codec, limits
 from limpet.errors import Conflict, Corrupt, InvalidInput, LimpetError, NotFound, Unavailable
 from limpet.model import JSON, ScopeKey
 from limpet.protocol import Backend, Target
-from limpet.server.access import Access, Grant, Refused, forbidden
+from limpet.server.access import Access, Grant, Refused, forbidden, own_origin, ticket_of
 from limpet.server.answers import LINES_TYPE, PROBLEM_TYPE, Answer, Listing, Response, Stream
 from limpet.server.bodies import LARGE, Bodies, busy
 from limpet.server.bodies import Receive as Receive
@@ -24,7 +24,7 @@ from limpet.server.call import Call, read_params
 from limpet.server.metrics import TEXT_TYPE, Metrics
 from limpet.server.openapi import document
 from limpet.server.operations import OPERATIONS, Operation
-from limpet.server.repeats import Repeats
+from limpet.server.repeats import Fingerprint, Repeats
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -48,10 +48,10 @@ class Pages(NamedTuple):
     """Pages for a browser: operations that answer with HTML, and what an error looks like."""
 
     operations: Sequence[Operation]
-    error: Callable[[LimpetError], Response]
+    error: Callable[[LimpetError, Grant], Response]
 
 
-def problem(error: LimpetError, *, compared: bool = False) -> Response:
+def problem(error: LimpetError, grant: Grant, *, compared: bool = False) -> Response:
     """Return an error as RFC 9457 has it; `compared`: the request had a condition."""
     if isinstance(error, Refused):
         body: dict[str, JSON] = {
@@ -63,7 +63,7 @@ def problem(error: LimpetError, *, compared: bool = False) -> Response:
         if error.title == "Unavailable":
             body["outcome_known"] = True
         return Response(error.status, codec.encode(body), PROBLEM_TYPE, error.headers)
-    body = wire.problem_json(error, 412 if compared and isinstance(error, Conflict) else None)
+    body = grant.problem_json(error, 412 if compared and isinstance(error, Conflict) else None)
     headers = {"retry-after": "1"} if body["status"] == 503 else None
     return Response(body["status"], codec.encode(body), PROBLEM_TYPE, headers)
 
@@ -137,20 +137,22 @@ class App:
         operation: Operation | None,
         receive: Receive,
     ) -> Response:
+        grant = Grant(write=False)
         try:
             _check_head(scope, headers)
             if path in ("/healthz", "/readyz"):
                 _check_method(method, ("GET",))
                 return await self._health(path)
-            self._access.check_sender(headers)
+            own = own_origin(scope.get("scheme", "http"), headers)
+            self._access.check_sender(headers, own)
             if method == "OPTIONS" and "access-control-request-method" in headers:
                 return Response(204, headers=self._access.preflight())
             if operation is not None and operation.form:
-                self._access.check_form(headers)
-            if operation is not None and operation.public:
-                grant = Grant(write=False)
-            else:
-                grant = self._access.grant(headers, by_cookie=self._is_page(path))
+                self._access.check_form(headers, own)
+            if operation is None or not operation.public:
+                ticket = ticket_of(headers, own) if self._is_page(path) else ""
+                now_s = self._driver.tools.draw().now // 1_000_000 if ticket else 0
+                grant = self._access.grant(headers, ticket, now_s=now_s)
             if path in ("/openapi.json", "/metrics"):
                 _check_method(method, ("GET",))
                 return self._page_about(path, grant)
@@ -163,33 +165,41 @@ class App:
             if operation.writes and not grant.write:
                 raise forbidden("this token may only read")
             params = read_params(operation.params, _query(scope["query_string"]))
-            is_secure = scope.get("scheme") == "https"
-            call = Call(self._store, grant, params, headers, self._access, is_secure=is_secure)
+            call = Call(self._store, grant, params, headers, self._access, own)
             _check_condition(operation, headers)
+            asked = None
+            if operation.writes and (key := call.repeat_key) is not None:
+                address = method, path, scope["query_string"].decode("latin-1")
+                asked = Fingerprint(key, address, headers, receive)
+                receive = asked.receive
             if operation.body is None:
-                return await self._run(call, operation, scope)
+                return await self._run(call, operation, asked)
             body = await self._bodies.read(receive, headers, form=operation.form)
             if body.is_small:
                 call.body = body.parsed(operation.body)
-                return await self._run(call, operation, scope)
+                return await self._run(call, operation, asked)
             async with self._bodies.rest(body, operation.body) as call.body:
-                return await self._run(call, operation, scope)
+                return await self._run(call, operation, asked)
         except LimpetError as error:
-            return self._problem(error, path)
+            return self._problem(error, path, grant)
         except RecursionError:
-            return self._problem(Corrupt(limits.TOO_DEEP), path)
+            return self._problem(Corrupt(limits.TOO_DEEP), path, grant)
         except Exception:
             log.exception("an operation failed. path=`%s`", path[:_PATH_CHARS_SHOWN])
-            return self._problem(LimpetError("the server failed: its log says why"), path)
+            return self._problem(LimpetError("the server failed: its log says why"), path, grant)
 
     def _is_page(self, path: str) -> bool:
         is_below = self._pages is not None and path.startswith(_PAGES)
         return is_below or path in self._page_paths
 
-    def _problem(self, error: LimpetError, path: str, *, compared: bool = False) -> Response:
+    def _problem(
+        self, error: LimpetError, path: str, grant: Grant, *, compared: bool = False
+    ) -> Response:
+        if grant.prefix and isinstance(error, Unavailable | Corrupt):
+            log.warning("a request failed: %s", error)  # its client is not told all of this
         if self._pages is not None and self._is_page(path):
-            return self._pages.error(error)
-        return problem(error, compared=compared)
+            return self._pages.error(error, grant)
+        return problem(error, grant, compared=compared)
 
     async def _health(self, path: str) -> Response:
         """Answer that the process lives, or that its storage answers."""
@@ -212,17 +222,20 @@ class App:
         grant.check_whole()
         return Response(200, self.metrics.text(self._bodies.received_bytes), TEXT_TYPE)
 
-    async def _run(self, call: Call, operation: Operation, scope: Scope) -> Response:
+    async def _run(self, call: Call, operation: Operation, asked: Fingerprint | None) -> Response:
         """Run an operation; a write that is repeated gets the first answer."""
         if self._running >= _REQUESTS_MAX or self._sending_bytes > _SENDING_BYTES_MAX:
             raise busy("too many requests are under way")
         self._running += 1
         try:
-            key = call.repeat_key if operation.writes else None
-            if key is None:
+            if asked is None:
                 return await self._act(call, operation)
+            call.fingerprint = asked.hex()
+            # One verb of an engine may send several requests with the same stamp.
+            more = (call.fingerprint,) if "limpet-stamp" in call.headers else ()
             return await self._repeats.run(
-                (call.grant, operation.method, operation.path, scope["query_string"], key),
+                (call.grant, asked.key, *more),
+                call.fingerprint,
                 lambda: self._act(call, operation),
                 again=call.again,
                 is_final=lambda response: response.status < 500,
@@ -235,17 +248,17 @@ class App:
             return await self._answer(call, operation, await operation.handler(call))
         except LimpetError as error:
             compared = "if-match" in call.headers or "if-none-match" in call.headers
-            return self._problem(error, operation.path, compared=compared)
+            return self._problem(error, operation.path, call.grant, compared=compared)
 
     async def _answer(self, call: Call, operation: Operation, result: Any) -> Response:
         if result is None:
             raise NotFound("there is nothing at this address")
         if isinstance(result, Response):
             if isinstance(result.body, Stream):
-                result.body = await self._begun(result.body)
+                result.body = await self._begun(result.body, call.grant)
             return result
         if isinstance(result, Stream):
-            return Response(200, await self._begun(result))
+            return Response(200, await self._begun(result, call.grant))
         if isinstance(result, Listing):
             return await self._listed(call, result)
         if not isinstance(result, Answer):
@@ -261,7 +274,7 @@ class App:
         after, limit = call.params.get("after"), call.params.get("limit")
         if LINES_TYPE in call.headers.get("accept", ""):
             lines = Stream(self._lines(listing, after, limit), LINES_TYPE)
-            return Response(200, await self._begun(lines))
+            return Response(200, await self._begun(lines, call.grant))
         wanted = call.page_limit
 
         def work(backend: Backend) -> bytes:
@@ -292,7 +305,7 @@ class App:
                 return
             left = None if left is None else left - wanted
 
-    async def _begun(self, stream: Stream) -> Stream:
+    async def _begun(self, stream: Stream, grant: Grant) -> Stream:
         """Return a stream whose first part was already awaited: an error has its own status."""
         if self._streams_weight + stream.weight > _STREAMS_MAX:
             raise busy("too many streams are open")
@@ -306,7 +319,7 @@ class App:
                         yield part
                 except LimpetError as error:
                     log.warning("a stream was cut off: %s", error)
-                    yield _last_line(error) if stream.media_type == LINES_TYPE else b""
+                    yield _last_line(error, grant) if stream.media_type == LINES_TYPE else b""
 
         return stream._replace(parts=parts())
 
@@ -383,7 +396,7 @@ class App:
         except asyncio.CancelledError:
             # The client left, or the server stops. A list must not look complete then.
             if not stream.endless and stream.media_type == LINES_TYPE:
-                last = _last_line(Unavailable("the server stops", outcome_known=True))
+                last = _last_line(Unavailable("the server stops", outcome_known=True), Grant())
         finally:
             del self._streams[task]
             self._streams_weight -= stream.weight
@@ -419,6 +432,8 @@ def _headers(scope: Scope) -> dict[str, str]:
 
 def _check_head(scope: Scope, headers: Mapping[str, str]) -> None:
     close = {"connection": "close"}
+    if "," in headers.get("host", ","):  # none, or a list of several
+        raise Refused(400, "InvalidInput", "a request has exactly one Host header", close)
     if len(scope["query_string"]) + len(scope["path"]) > _URL_BYTES_MAX:
         why = f"the address is too long. max=`{_URL_BYTES_MAX}`"
         raise Refused(414, "InvalidInput", why, close)
@@ -450,8 +465,8 @@ def _probe(backend: Backend) -> None:
     backend.read_revisions([_TARGET])
 
 
-def _last_line(error: LimpetError) -> bytes:
-    return codec.encode(wire.problem_json(error)) + b"\n"
+def _last_line(error: LimpetError, grant: Grant) -> bytes:
+    return codec.encode(grant.problem_json(error)) + b"\n"
 
 
 def _start(response: Response, more: Mapping[str, str]) -> dict[str, Any]:

@@ -70,17 +70,17 @@ class Call:
         params: dict[str, Any],
         headers: Mapping[str, str],
         access: Access,
-        *,
-        is_secure: bool = False,
+        own: str,
     ) -> None:
         self.access = access
-        self.is_secure = is_secure  # it came over TLS, to this server
+        self.own = own  # the origin of this server's pages
         self.store = store
         self.driver = store.driver
         self.grant = grant
         self.params = params
         self.headers = headers
         self.body: Any = None
+        self.fingerprint = ""  # of a write that may be sent again
 
     @property
     def scope(self) -> ScopeKey:
@@ -162,7 +162,8 @@ class Call:
             return stamp._replace(now=min(stamp.now, drawn.now))
         if key is None:
             return drawn
-        return drawn._replace(nonce=hashlib.sha256(key.encode()).hexdigest()[:16])
+        text = f"{key} {self.fingerprint}"
+        return drawn._replace(nonce=hashlib.sha256(text.encode()).hexdigest()[:16])
 
     def has_current(self, revision: str) -> bool:
         """Return whether a reader already has this revision."""

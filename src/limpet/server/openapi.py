@@ -26,6 +26,7 @@ _ERRORS = {
     "413": "the body is too large",
     "414": "the address is too long",
     "415": "the body must be JSON",
+    "422": "the Idempotency-Key was sent with another request",
     "431": "the headers are too large",
     "500": "stored data is damaged, or the server failed",
     "501": "this engine cannot do it",
@@ -34,6 +35,7 @@ _ERRORS = {
 _KEY = {"minLength": 1, "maxLength": 255}
 _STAMP = {"pattern": wire.STAMP_PATTERN}
 _OF_BODIES = ("408", "413", "415")
+_OF_WRITES = ("422",)
 _NAMES = {id(each): name for name, each in answers.COMPONENTS.items()}
 
 
@@ -106,8 +108,10 @@ def _responses(operation: Operation) -> dict[str, Any]:
     found: dict[str, Any] = {"200": {"description": "done", "content": content}}
     if operation.conditional and operation.method == "GET":
         found["304"] = {"description": "you have the current revision"}
-    errors = [each for each in _ERRORS if operation.body is not None or each not in _OF_BODIES]
-    return found | {each: {"$ref": f"#/components/responses/{each}"} for each in errors}
+    errors = {*_ERRORS}
+    errors -= {*_OF_BODIES} if operation.body is None else set()
+    errors -= set() if operation.writes else {*_OF_WRITES}
+    return found | {each: {"$ref": f"#/components/responses/{each}"} for each in sorted(errors)}
 
 
 def _param(param: Param) -> dict[str, Any]:

@@ -58,7 +58,7 @@ def events(call: Call, topic: Topic, last_seen: str | None, *, newest_only: bool
                 seen = None
             yield _event("end", {})
         except LimpetError as error:
-            yield _event("error", wire.problem_json(error))
+            yield _event("error", call.grant.problem_json(error))
 
     return Stream(parts(), EVENTS_TYPE, endless=True)
 

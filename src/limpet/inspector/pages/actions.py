@@ -7,7 +7,7 @@ from typing import Any
 from limpet.api.store import Store
 from limpet.errors import AlreadyExists, Conflict, InvalidInput
 from limpet.inspector import links
-from limpet.inspector.page import existing, form, page, redirect, render
+from limpet.inspector.page import existing, form, page, redirect, render, store_url
 from limpet.model import ScopeKey
 from limpet.server.access import Refused
 from limpet.server.answers import Response
@@ -67,7 +67,7 @@ async def fork(call: Call) -> Response:
         problem = "This session has a scope with this name already. Choose another one."
         return await _fork_page(call, key, id, name, problem, status=409)
     except InvalidInput as error:
-        return await _fork_page(call, key, id, name, str(error), status=400)
+        return await _fork_page(call, key, id, name, call.grant.told(error), status=400)
     return redirect(links.url("/session", **links.address(made.key)) + "#forked")
 
 
@@ -86,10 +86,9 @@ async def _fork_page(
         return {**_source(store, key, id), "name": name or free_name(store, key, bits)}
 
     values = await call.store.run(read)
-    url, names = call.driver.opened.url, [address_text(key, values["info"].id)]
     options = [*links.kind_option(key), "--as", values["name"]]
-    command = links.command(url, "fork", *options, names=names)
-    words: list[str | None] = [*map(visible, links.words(url, "fork", *options, names=names))]
+    command = links.Command("fork", options, [address_text(key, values["info"].id)])
+    words: list[str | None] = [*map(visible, command.words(store_url(call)))]
     words[words.index("--as") + 1] = None  # the script puts in what is typed
     return render(
         call, "fork.html", status, **values, problem=problem, command=command, words=words
@@ -117,7 +116,7 @@ async def restore(call: Call) -> Response:
         now = await scope.info()
         has_moved = expect != (None if now is None else now.revision)
         moved = "The head moved meanwhile. This is what a restore would change now."
-        problem = moved if has_moved else str(error)
+        problem = moved if has_moved else call.grant.told(error)
         return await _restore_page(call, key, id, problem, status=409)
     return redirect(links.url("/session", **links.address(head)) + "#restored")
 
@@ -126,10 +125,10 @@ async def _restore_page(
     call: Call, key: ScopeKey, id: str | None, problem: str | None = None, *, status: int = 200
 ) -> Response:
     values = await call.store.run(lambda store: _source(store, key, id))
-    url, head = call.driver.opened.url, values["head"]
+    head = values["head"]
     options = links.kind_option(key) + ([] if head is None else ["--expect", head.revision])
     names = [address_text(key, values["info"].id)]
-    command = links.command(url, "restore", *options, names=names)
+    command = links.Command("restore", options, names)
     return render(call, "restore.html", status, **values, problem=problem, command=command)
 
 
@@ -170,9 +169,8 @@ async def preview_pruning(call: Call) -> Response:
     options += [] if days is None else ["--older-than", f"{days}d"]
     options += [] if where["kind"] is None else ["--kind", where["kind"]]
     names = [*filter(None, (session_id, where["scope_id"]))]
-    url = call.driver.opened.url
-    values["deleting"] = links.command(url, "prune", *options, names=names)
-    values["command"] = links.command(url, "prune", "--dry-run", *options, names=names)
+    values["deleting"] = links.Command("prune", options, names)
+    values["command"] = links.Command("prune", ["--dry-run", *options], names)
     return render(call, "prune.html", **values)
 
 

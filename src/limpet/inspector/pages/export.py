@@ -60,7 +60,7 @@ async def _choices(call: Call, key: ScopeKey) -> Response:
 
     title = await call.store.run(read)
     file = f"{_safe(key.session_id)}.html"
-    command = links.command(call.driver.opened.url, "export", "-o", file, names=[key.session_id])
+    command = links.Command("export", ["-o", file], [key.session_id])
     return render(call, "export.html", key=key, id=call.id, title=title, command=command)
 
 

@@ -1,6 +1,6 @@
-"""The start page, and the token: a browser keeps it in a cookie, for the pages alone."""
+"""The start page, and logging in: a browser keeps a ticket for a token, for the pages alone."""
 
-from urllib.parse import quote, urlsplit
+from urllib.parse import urlsplit
 
 from limpet.inspector.page import error_page, form, page, redirect
 from limpet.server.access import Refused, cookie_name
@@ -21,9 +21,10 @@ async def start(call: Call) -> Response:
 
 @page("/ui/login", _TOKEN, public=True)
 async def open_with_token(call: Call) -> Response:
-    """Keep the token of an address that was printed in a terminal."""
-    # A link on another site could make the browser use a token of that site's.
-    if call.headers.get("sec-fetch-site") == "cross-site":
+    """Log in with the token of an address that was printed in a terminal."""
+    # A link on another site, or on another port of this host, could make the browser use a token of
+    # that site's.
+    if call.headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
         why = "another site led here: copy the address that was printed into the browser"
         raise Refused(403, "Forbidden", why)
     return _kept(call, call.params.get("token", ""), "/ui")
@@ -31,13 +32,13 @@ async def open_with_token(call: Call) -> Response:
 
 @form("/ui/login", record({"token": TEXT}), public=True)
 async def log_in(call: Call) -> Response:
-    """Keep a token that was typed, and go back to the page that asked for it."""
+    """Log in with a token that was typed, and go back to the page that asked for it."""
     return _kept(call, call.body["token"].strip(), _back(call))
 
 
 @form("/ui/logout", record({}), public=True)
 async def log_out(call: Call) -> Response:
-    """Forget the token."""
+    """Forget the ticket."""
     return redirect("/ui", {"set-cookie": _cookie(call, "") + "; Max-Age=0"})
 
 
@@ -58,14 +59,16 @@ def _kept(call: Call, token: str, where: str) -> Response:
     tokens = call.access.tokens
     if tokens is None:
         return redirect(where)
-    if not token.isascii() or tokens.grant(token) is None:
+    now_s = call.driver.tools.draw().now // 1_000_000
+    ticket = tokens.ticket(token, now_s=now_s) if token.isascii() else None
+    if ticket is None:
         wrong = Refused(401, "Unauthorized", "This token is not known here.")
-        return error_page(wrong, is_wrong=True)
-    return redirect(where, {"set-cookie": _cookie(call, token)})
+        return error_page(wrong, call.grant, is_wrong=True)
+    return redirect(where, {"set-cookie": _cookie(call, ticket)})
 
 
-def _cookie(call: Call, token: str) -> str:
-    # A proxy may have ended the TLS: then only the origin of a form tells of it.
-    is_secure = call.is_secure or call.headers.get("origin", "").startswith("https:")
-    kept = f"{cookie_name(call.headers)}={quote(token)}; Path=/ui; HttpOnly; SameSite=Strict"
-    return kept + ("; Secure" if is_secure else "")
+def _cookie(call: Call, ticket: str) -> str:
+    kept, safe = f"{cookie_name(call.own)}={ticket}", "HttpOnly; SameSite=Strict"
+    if call.own.startswith("https:"):
+        return f"{kept}; Path=/; {safe}; Secure"  # `__Host-` wants this path
+    return f"{kept}; Path=/ui; {safe}"

@@ -56,14 +56,14 @@ async def search(call: Call) -> Response:
     """What the states say: of a session every snapshot, else the newest of each scope."""
     asked = _Asked.of(call)
     if not asked.query:
-        return render(call, "search.html", **asked.shown(call), problem=None, results="")
+        return render(call, "search.html", **asked.shown(), problem=None, results="")
     try:
         # In a thread: there are expressions that take seconds.
         pattern = await call.store.run(
             lambda _: compiled(asked.query, fixed=not asked.regex, ignore_case=not asked.case)
         )
     except InvalidInput as error:
-        values = {**asked.shown(call), "problem": str(error), "results": ""}
+        values = {**asked.shown(), "problem": call.grant.told(error), "results": ""}
         return render(call, "search.html", 400, **values)
     clock = call.driver.tools.clock.monotonic
     find = Expression(pattern, clock) if asked.regex else finder(pattern, asked.query)
@@ -95,11 +95,12 @@ class _Asked(NamedTuple):
         query = given.get("q", "")
         return _Asked(query, session_id, call.prefix, regex, case, keys, place, sessions)
 
-    def shown(self, call: Call) -> dict[str, Any]:
+    def shown(self) -> dict[str, Any]:
         """Return what the form shows, and the same search in a terminal."""
-        return {"asked": self, "command": self._command(call) if self.query else None}
+        return {"asked": self, "command": self._command if self.query else None}
 
-    def _command(self, call: Call) -> str:
+    @property
+    def _command(self) -> links.Command:
         flags = [] if self.regex else ["-F"]
         flags += [] if self.case else ["-i"]
         flags += ["--keys"] if self.keys else []
@@ -107,7 +108,7 @@ class _Asked(NamedTuple):
         if self.prefix and not self.session_id:
             flags += ["--prefix", self.prefix]
         words = [self.query] + ([self.session_id] if self.session_id else [])
-        return links.command(call.driver.opened.url, "grep", *flags, names=words)
+        return links.Command("grep", flags, words)
 
     @property
     def everywhere(self) -> str:
@@ -252,7 +253,7 @@ class _Searches:
 
 async def _sent(call: Call, asked: _Asked, find: Find) -> AsyncGenerator[str, None]:
     results = Markup(_RESULTS)  # noqa: S704  (a constant)
-    values = {**asked.shown(call), "problem": None, "results": results}
+    values = {**asked.shown(), "problem": None, "results": results}
     before, _, after = rendered(call, "search.html", **values).partition(_RESULTS)
     yield before
     clock = call.driver.tools.clock.monotonic
@@ -269,7 +270,8 @@ async def _sent(call: Call, asked: _Asked, find: Find) -> AsyncGenerator[str, No
                     is_done = state.is_over or state.hits >= _PAGE_HITS_MAX or clock() >= end
                     yield rendered(call, "_hits.html", **_progress(asked, state, done=is_done))
         except LimpetError as error:
-            yield rendered(call, "_hits.html", **_progress(asked, state, problem=str(error)))
+            problem = call.grant.told(error)
+            yield rendered(call, "_hits.html", **_progress(asked, state, problem=problem))
     yield after
 
 

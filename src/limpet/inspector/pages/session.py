@@ -102,7 +102,7 @@ async def show_session(call: Call) -> Response:
     """The history of a session, and one of its snapshots."""
     key = call.scope
     view, detail = await call.store.run(lambda store: _read(store, call))
-    command = links.command(call.driver.opened.url, "log", "--graph", names=[key.session_id])
+    command = links.Command("log", ["--graph"], [key.session_id])
     return render(call, "session.html", session=view, **detail, command=command)
 
 
@@ -172,7 +172,7 @@ def _selected(store: Store, call: Call) -> tuple[SnapshotInfo | None, str | None
     try:
         info = store.scope(*key).info(call.id)
     except Corrupt as error:
-        return None, str(error)
+        return None, call.grant.told(error)
     if info is None:
         name = address_text(key, call.id)
         raise NotFound(f"there is no such snapshot. snapshot=`{name}` kind=`{key.kind}`")

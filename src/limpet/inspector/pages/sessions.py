@@ -114,7 +114,7 @@ async def _parts(call: Call, asked: _Asked, found: overview.Sessions) -> AsyncGe
             yield _table(call, asked, [row], group)
             group, is_empty = _group_of(call, asked, row) or group, False
     except LimpetError as error:
-        yield between + rendered(call, "_sessions_cut.html", message=str(error)) + after
+        yield between + rendered(call, "_sessions_cut.html", message=call.grant.told(error)) + after
         return
     yield between + _end(call, asked, found, None, is_empty=is_empty) + after
 
@@ -130,7 +130,7 @@ def _frame(call: Call, asked: _Asked) -> tuple[str, str, str]:
         asked=asked,
         given=asked.given,
         sorts=_SORTS,
-        command=links.command(call.driver.opened.url, "ls", *prefix, *sort),
+        command=links.Command("ls", [*prefix, *sort]),
     )
     before, _, rest = text.partition(_ROWS)
     between, _, after = rest.partition(_END)

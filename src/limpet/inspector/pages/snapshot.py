@@ -81,7 +81,7 @@ class Changes(NamedTuple):
 class Detail(NamedTuple):
     """All that is shown of a snapshot, and what to type in a terminal for the same."""
 
-    command: str
+    command: links.Command
     problem: str | None = None
     names: Sequence[str] = ()
     parent: SnapshotRef | None = None
@@ -121,7 +121,7 @@ async def _shown(call: Call, template: str, read: Callable[[Store], dict[str, An
     try:
         values = await call.store.run(read)
     except Corrupt as error:
-        return render(call, "_problem.html", problem=str(error), names=())
+        return render(call, "_problem.html", problem=call.grant.told(error), names=())
     return render(call, template, **values)
 
 
@@ -148,7 +148,7 @@ def read_detail(
             detail = _changes(store, info, state, params, grant)
     except _SHOWN as error:
         names = error.addresses if isinstance(error, SeveralMatch) else ()
-        detail = Detail(_command(store, "show", info), str(error), names)
+        detail = Detail(_command("show", info), grant.told(error), names)
     if info.parent_id is not None:
         detail = detail._replace(parent=SnapshotRef(info.scope, info.parent_id))
     return {"info": info, "view": view, "detail": detail}
@@ -158,10 +158,9 @@ def _load(store: Store, key: ScopeKey, id: str) -> Snapshot:
     return existing(store.scope(*key).load(id))
 
 
-def _command(store: Store, verb: str, *infos: SnapshotInfo, more: Sequence[str] = ()) -> str:
+def _command(verb: str, *infos: SnapshotInfo, more: Sequence[str] = ()) -> links.Command:
     names = [address_text(info.scope, info.id) for info in infos]
-    kind = links.kind_option(infos[-1].scope)
-    return links.command(store.driver.opened.url, verb, *kind, *more, names=names)
+    return links.Command(verb, [*links.kind_option(infos[-1].scope), *more], names)
 
 
 # As a chat
@@ -171,7 +170,7 @@ def _chat(
     store: Store, info: SnapshotInfo, state: JSON, chat: Chat, params: Mapping[str, Any]
 ) -> Detail:
     window = chat_window(state, chat, _news(store, info, chat), params.get("turns"))
-    return Detail(_command(store, "show", info), chat=window, turns=_made(window.html))
+    return Detail(_command("show", info), chat=window, turns=_made(window.html))
 
 
 def _news(store: Store, info: SnapshotInfo, chat: Chat) -> News:
@@ -200,7 +199,7 @@ def _state(store: Store, info: SnapshotInfo, state: JSON, params: Mapping[str, A
         _folded(info.metadata) if info.metadata else None,
     )
     more = ["--path", path] if path else ["--raw"]
-    return Detail(_command(store, "show", info, more=more), state=found)
+    return Detail(_command("show", info, more=more), state=found)
 
 
 def _level(state: JSON, params: Mapping[str, Any]) -> Level:
@@ -220,7 +219,7 @@ def _changes(
 ) -> Detail:
     scopes = islice(store.scopes(info.session_id), _SCOPES_MAX + 1)
     heads = [each.head for each in scopes if each.head is not None and each.key != info.scope]
-    detail = Detail(_command(store, "diff", info), heads=heads)
+    detail = Detail(_command("diff", info), heads=heads)
     is_named = not {*_BASE.values(), "base_id", "base"}.isdisjoint(params)
     try:
         base = _base(store, info, params, grant) if is_named else find_base(store, info)
@@ -229,10 +228,10 @@ def _changes(
         before = _load(store, base.scope, base.id).state
     except _SHOWN as error:
         names = error.addresses if isinstance(error, SeveralMatch) else ()
-        return detail._replace(problem=str(error), names=names)
+        return detail._replace(problem=grant.told(error), names=names)
     html = _made("".join(changes_html(before, state)))
     if is_named:
-        detail = detail._replace(command=_command(store, "diff", base, info))
+        detail = detail._replace(command=_command("diff", base, info))
     return detail._replace(changes=Changes(base, html, is_parent=not is_named))
 
 

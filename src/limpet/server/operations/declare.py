@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import NamedTuple, TypeAlias
 
 from limpet.core import codec, wire
-from limpet.model import JSON, SnapshotInfo
+from limpet.model import JSON, Finding, SnapshotInfo
 from limpet.server.answers import Answer, Listing, Response, Stream
 from limpet.server.call import Call, Param
 from limpet.server.schema import COUNT, ID, KIND, PREFIX, STATUS, TEXT, Schema
@@ -97,3 +97,7 @@ def stored(call: Call, info: SnapshotInfo) -> Answer:
 
 def info_json(call: Call, info: SnapshotInfo) -> dict[str, JSON]:
     return wire.info_json(call.grant.visible(info))
+
+
+def finding_json(call: Call, finding: Finding) -> dict[str, JSON]:
+    return {**wire.finding_json(finding), "message": call.grant.told(finding.message)}

@@ -22,6 +22,7 @@ from limpet.server.operations.declare import (
     SNAPSHOT,
     STATUS_PARAM,
     Result,
+    finding_json,
     info_json,
     operation,
     stored,
@@ -286,7 +287,7 @@ async def damage(call: Call) -> Result:
     """What is so damaged in a scope that its listings leave it out."""
     scope = call.scope
     found = await call.driver.run(lambda backend: backend.list_damage(scope))
-    return {"items": [wire.finding_json(each) for each in found]}
+    return {"items": [finding_json(call, each) for each in found]}
 
 
 # Branches and deletion

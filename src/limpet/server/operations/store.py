@@ -20,6 +20,7 @@ from limpet.server.operations.declare import (
     SNAPSHOT,
     STATUS_PARAM,
     Result,
+    finding_json,
     info_json,
     operation,
 )
@@ -303,4 +304,4 @@ async def unlisted(call: Call) -> Result:
     prefix = call.grant.prefix
     if prefix:
         found = [each for each in found if each.scope and each.scope[0].startswith(prefix)]
-    return {"items": [wire.finding_json(each) for each in found]}
+    return {"items": [finding_json(call, each) for each in found]}
