@@ -45,7 +45,7 @@ def test_a_frame_that_lies_is_corrupt(frame: bytes) -> None:
     with pytest.raises(Corrupt):
         unsqueezed(frame)
     with pytest.raises(Corrupt):
-        chain.read_chain([chain.body_row(1, None, (codec.WHOLE + codec.ZSTD, frame), PLAIN)])
+        chain.read_chain([chain.body_row(1, None, (codec.WHOLE + codec.ZSTD, frame), PLAIN, ())])
     head = objects._pack("head", {}, [objects.Frame(frame, objects._sum(frame))], compress=True)
     with pytest.raises(Corrupt):
         objects.parse_head(head)
@@ -59,10 +59,10 @@ def test_of_many_frames_in_a_row_only_the_first_is_read() -> None:
 def bomb_rows(copies: int, levels: int) -> list[chain.BodyRow]:
     """Return a chain in which each delta copies the text before it again and again."""
     text = b"[" + b" " * 998 + b"]"
-    rows, size = [chain.body_row(1, None, (codec.WHOLE, text), PLAIN)], len(text)
+    rows, size = [chain.body_row(1, None, (codec.WHOLE, text), PLAIN, ())], len(text)
     for seq in range(2, levels + 2):
         step = Delta([0, size, 0] * copies, b"")
-        rows.append(chain.body_row(seq, seq - 1, (codec.DELTA, delta.dump(step)), PLAIN))
+        rows.append(chain.body_row(seq, seq - 1, (codec.DELTA, delta.dump(step)), PLAIN, ()))
         size *= copies
     return rows[::-1]
 
