@@ -34,8 +34,6 @@ class Below(Protocol):
 class Rows:
     """The tables of a database, by what it says of them itself."""
 
-    mark = "?"
-
     def __init__(self, connect: Callable[[], Any]) -> None:
         self._connect = connect
         with connect() as conn:
@@ -58,10 +56,8 @@ class Rows:
     def put(self, parts: Parts) -> None:
         with self._connect() as conn:
             for (table, *_), row in parts.items():
-                self.put_row(conn, table, row)
-
-    def put_row(self, conn: Any, table: str, row: Any) -> None:
-        conn.execute(f"INSERT OR REPLACE INTO {table} VALUES ({', '.join('?' * len(row))})", row)
+                marks = ", ".join("?" * len(row))
+                conn.execute(f"INSERT OR REPLACE INTO {table} VALUES ({marks})", row)
 
     def clear(self) -> None:
         with self._connect() as conn:
@@ -81,6 +77,7 @@ def sqlite_rows(path: Path) -> Rows:
 class PostgresRows(Rows):
     def __init__(self, postgres: Postgres, schema: str) -> None:
         self._schema = schema
+        self._names: dict[str, list[str]] = {}  # of the columns of a primary key
 
         @contextmanager
         def connect() -> Iterator[Any]:
@@ -93,7 +90,7 @@ class PostgresRows(Rows):
 
     def tables(self, conn: Any) -> Iterator[tuple[str, list[int]]]:
         query = """
-            SELECT table_name, array_agg(c.ordinal_position - 1)
+            SELECT table_name, array_agg(c.ordinal_position - 1), array_agg(column_name::text)
               FROM information_schema.table_constraints AS t
               JOIN information_schema.key_column_usage AS k
              USING (constraint_schema, constraint_name, table_name)
@@ -101,17 +98,17 @@ class PostgresRows(Rows):
              WHERE t.constraint_type = 'PRIMARY KEY' AND c.table_schema = t.constraint_schema
                AND t.constraint_schema = %s
              GROUP BY table_name"""
-        for table, places in conn.execute(query, [self._schema]).fetchall():
-            yield f"{self._schema}.{table}", [int(at) for at in places]
+        for table, places, names in conn.execute(query, [self._schema]).fetchall():
+            self._names[f"{self._schema}.{table}"] = names
+            yield f"{self._schema}.{table}", places
 
-    def put_row(self, conn: Any, table: str, row: Any) -> None:
-        query = "SELECT attname FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0"
-        names = [name for (name,) in conn.execute(f"{query} ORDER BY attnum", [table]).fetchall()]
-        keys = [at for at in self._keys[table]]
-        where = " AND ".join(f"{names[at]} = %s" for at in keys)
-        conn.execute(f"DELETE FROM {table} WHERE {where}", [row[at] for at in keys])
-        marks = ", ".join(["%s"] * len(row))
-        conn.execute(f"INSERT INTO {table} VALUES ({marks}) ON CONFLICT DO NOTHING", row)
+    def put(self, parts: Parts) -> None:
+        with self._connect() as conn, conn.pipeline():
+            for (table, *key), row in parts.items():
+                where = " AND ".join(f"{name} = %s" for name in self._names[table])
+                conn.execute(f"DELETE FROM {table} WHERE {where}", key)
+                marks = ", ".join(["%s"] * len(row))
+                conn.execute(f"INSERT INTO {table} VALUES ({marks}) ON CONFLICT DO NOTHING", row)
 
 
 class Files:

@@ -45,7 +45,10 @@ def opened(engine: str, tmp_path: Path, request: pytest.FixtureRequest) -> tuple
 
 @pytest.mark.parametrize(
     ("seed", "steps", "rollbacks"),
-    [(7, 20, 8), (9, 20, 8), *(pytest.param(seed, 40, 40, marks=pytest.mark.slow) for seed in range(2, 10))],
+    [
+        *((seed, 20, 8) for seed in (7, 9)),
+        *(pytest.param(seed, 40, 40, marks=pytest.mark.slow) for seed in range(10, 18)),
+    ],
 )
 def test_no_mixture_of_old_and_new_is_believed(
     engine: str, seed: int, steps: int, rollbacks: int, tmp_path: Path, request: Any
@@ -63,6 +66,8 @@ def test_no_mixture_of_old_and_new_is_believed(
         now = below.parts()
         present = {(name, id) for name in trace.scopes for id in store.scope("s", name).ids()}
         assert not list(untrue(store, trace, present))
+    if engine == "file":
+        present = set()  # an old head is a whole scope as it was, without what is newer
     for _ in range(rollbacks):
         below.put(back := some_old(rng, rng.choice(moments), now))
         with limpet.open(keys=ONE, **given) as store:

@@ -6,13 +6,14 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import closing
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import limpet
-from limpet import InvalidInput, Store
+from limpet import InvalidInput, Store, Unavailable
 from limpet.testing.conformance._kit import dump as records
 from tests.encryption.keys import ONE, THREE, TWO, postgres_values, sqlite_values
 from tests.encryption.test_sql_canary import CANARY, answers, fill
@@ -229,3 +230,29 @@ def test_labels_are_found_by_a_program_that_has_not_met_the_new_key(url: str) ->
         new.rekey()
         assert len(list(old.scope("s-0").history(labels=labels))) == 1
         assert len(list(old.history(labels=labels))) == 3
+
+
+def test_a_writer_that_goes_on_with_an_older_key_is_reported(url: str) -> None:
+    done = threading.Event()
+    with (
+        limpet.open(url, keys=f"{ONE}\n{TWO}") as old,
+        limpet.open(url, keys=f"{TWO}\n{ONE}") as new,
+    ):
+
+        def write() -> None:
+            for at in count():
+                if done.is_set():
+                    return
+                old.scope(f"s-{at % 4}").save(at)
+
+        writer = threading.Thread(target=write)
+        writer.start()
+        try:
+            with pytest.raises(Unavailable, match="keep encrypting with an older key"):
+                while True:  # now and then it may find nothing that the writer has just written
+                    new.rekey()
+        finally:
+            done.set()
+            writer.join()
+        new.rekey()
+        assert new.rekey() == 0

@@ -19,6 +19,7 @@ from limpet.core.deltas.chain import (
     ChainState,
     Nonces,
     ReadState,
+    Unfolded,
     body_row,
     chain_state_of,
     check_row,
@@ -108,10 +109,10 @@ class Bodies:
     def _keyed(self, name: str, seqs: Iterable[int]) -> list[Any]:
         return self._transaction.all(f"bodies.{name}", (self._transaction.many(seqs),))
 
-    def are_unchanged(self, rows: Sequence[BodyRow]) -> bool:
+    def are_unchanged(self, states: Sequence[Unfolded]) -> bool:
         """Return whether all rows are as they were written."""
-        keys = [row.seq for row in rows]
-        return self._keyed("checksums", keys) == [(row.seq, row.checksum) for row in rows]
+        keys = [each.seq for each in states]
+        return self._keyed("checksums", keys) == [(each.seq, each.checksum) for each in states]
 
     def insert_rows(self, rows: Iterable[BodyRow]) -> None:
         self._transaction.do_many("bodies.add", rows)
@@ -382,7 +383,8 @@ class Bodies:
     ) -> tuple[ChainState | None, bool]:
         """Store another state in the place of a body; nothing that builds on it changes.
 
-        `old` is the state of the snapshot as it was `before`, if it can be read. Return the chain of its scope, and whether the chains of its session have lost their ground.
+        `old` is the state of the snapshot as it was `before`, if it can be read. Return the chain
+        of its scope, and whether the chains of its session have lost their ground.
         """
         is_last = chain is not None and chain.seq == new.seq
         found = None
@@ -457,7 +459,8 @@ class Bodies:
     def replace_all(self, states: Mapping[int, tuple[bytes, str]]) -> bool:
         """Store other states in the places of bodies; nothing else that builds on them changes.
 
-        Each comes with the nonce of its write. Return whether the chains of their session have lost their ground.
+        Each comes with the nonce of its write. Return whether the chains of their session have lost
+        their ground.
         """
         dead = self._with_unlisted(states)
         survivors = rewritten(self, dead, self.read_any, self.cipher)
