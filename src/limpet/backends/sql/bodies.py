@@ -20,6 +20,7 @@ from limpet.core.deltas.chain import (
     Nonces,
     ReadState,
     Unfolded,
+    added_bytes,
     body_row,
     chain_state_of,
     check_row,
@@ -527,7 +528,8 @@ def _composed(steps: Sequence[Delta]) -> Delta:
 
 
 def _bytes(rows: Sequence[BodyRow]) -> int:
-    return sum(len(row.body) for row in rows)
+    """Return how many bytes rows have, without what encryption adds to each."""
+    return sum(len(row.body) - added_bytes(row) for row in rows)
 
 
 def typed(columns: tuple[Any, ...]) -> BodyRow:

@@ -26,7 +26,7 @@ from limpet.core.codec import checksum_of
 from limpet.core.deltas import delta
 from limpet.core.deltas.delta import Delta
 from limpet.core.deltas.splices import SLICES_MAX, Splices
-from limpet.core.encryption import PLAIN, PLAIN_NONCE, Cipher, is_encrypted
+from limpet.core.encryption import ENCRYPTED_BYTES, PLAIN, PLAIN_NONCE, Cipher, is_encrypted
 from limpet.core.limits import STORED_BYTES_MAX
 from limpet.errors import Corrupt
 from limpet.protocol import Append, AppendOffsets
@@ -95,6 +95,11 @@ def squeezed_of(row: BodyRow, cipher: Cipher) -> tuple[tuple[int, bytes], Nonces
     text, end = data[: _NONCE_BYTES * count].hex(), 2 * _NONCE_BYTES
     nonces = tuple(text[at : at + end] for at in range(0, len(text), end))
     return (row.encoding, data[_NONCE_BYTES * count :]), nonces
+
+
+def added_bytes(row: BodyRow) -> int:
+    """Return how many bytes of a row encryption has added."""
+    return ENCRYPTED_BYTES + _NONCE_BYTES * _NONCES[row.form] if is_encrypted(row.body) else 0
 
 
 def check_row(row: BodyRow) -> None:
