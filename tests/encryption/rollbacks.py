@@ -137,7 +137,7 @@ class Trace:
     """Random writes to some scopes of a session, and all that was ever saved under each id."""
 
     def __init__(self, store: Store, rng: random.Random) -> None:
-        self._store = store
+        self.store = store
         self._rng = rng
         self._names = ["main", "small", "large"]
         self.versions: dict[tuple[str, str], set[bytes]] = {}
@@ -147,7 +147,7 @@ class Trace:
         return self._names
 
     def step(self) -> None:
-        scope = self._store.scope("s", self._rng.choice(self._names))
+        scope = self.store.scope("s", self._rng.choice(self._names))
         verbs = [*[self._append] * 4, *[self._save] * 3, *[self._update] * 3, self._relabel]
         verbs += [self._overwrite, self._draft, self._prune, self._fork, self._delete]
         self._rng.choice(verbs)(scope)

@@ -1,5 +1,6 @@
 """`rekey`: everything is encrypted with the current key, while others write, whoever is killed."""
 
+import random
 import sqlite3
 import subprocess
 import sys
@@ -16,6 +17,7 @@ import limpet
 from limpet import InvalidInput, Store, Unavailable
 from limpet.testing.conformance._kit import dump as records
 from tests.encryption.keys import ONE, THREE, TWO, postgres_values, sqlite_values
+from tests.encryption.rollbacks import Trace, untrue
 from tests.encryption.test_sql_canary import CANARY, answers, fill
 from tests.servers.postgres import Postgres, Schemas
 from tests.waiting import until
@@ -62,6 +64,28 @@ def test_a_plain_store_becomes_an_encrypted_one(url: str, values: Any, tmp_path:
     with limpet.open(url, keys=ONE) as store:
         assert records(store) == before
         assert answers(store) == shown
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_plain_store_may_be_written_to_before_it_is_encrypted(url: str, seed: int) -> None:
+    with limpet.open(url) as store:
+        trace = Trace(store, random.Random(seed))
+        for _ in range(12):
+            trace.step()
+    with limpet.open(url, keys=ONE, allow_plaintext=True) as store:
+        trace.store = store
+        for _ in range(12):
+            trace.step()
+        before = records(store)
+        store.rekey()
+        assert records(store) == before
+    with limpet.open(url, keys=ONE) as store:
+        trace.store = store
+        assert records(store) == before
+        for _ in range(6):
+            trace.step()
+        assert not list(untrue(store, trace, set()))
+        assert not list(store.check())
 
 
 def test_an_old_key_is_not_needed_any_more(url: str) -> None:
