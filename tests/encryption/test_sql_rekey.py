@@ -66,7 +66,7 @@ def test_a_plain_store_becomes_an_encrypted_one(url: str, values: Any, tmp_path:
         assert answers(store) == shown
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, 7])
 def test_a_plain_store_may_be_written_to_before_it_is_encrypted(url: str, seed: int) -> None:
     with limpet.open(url) as store:
         trace = Trace(store, random.Random(seed))
@@ -280,3 +280,18 @@ def test_a_writer_that_goes_on_with_an_older_key_is_reported(url: str) -> None:
             writer.join()
         new.rekey()
         assert new.rekey() == 0
+
+
+@pytest.mark.parametrize("before", [ONE, None])
+def test_labels_get_the_new_key_with_a_snapshot_that_is_updated(
+    url: str, before: str | None
+) -> None:
+    labels = {"task": "tax"}
+    with limpet.open(url, **{} if before is None else {"keys": before}) as store:
+        store.scope("s").save(1, id="a", labels=labels)
+    with limpet.open(url, keys=f"{TWO}\n{ONE}", allow_plaintext=True) as store:
+        store.scope("s").update("a", lambda found: found.with_(state=2))
+        store.rekey()
+    with limpet.open(url, keys=TWO) as store:
+        assert [info.id for info in store.history(labels=labels)] == ["a"]
+        assert not list(store.check())

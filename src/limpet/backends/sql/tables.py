@@ -386,7 +386,9 @@ class Tables:
         stored = encrypted(row, scope.key, scope.cipher)
         values = {**stored._asdict(), "checksum": row_checksum(stored, scope.pk)}
         self.transaction.do("replace_snapshot", values)
-        if before is None or row.labels != before.labels:
+        # What was encrypted with an older key gets the current one now, and so must its labels.
+        is_again = scope.cipher is not PLAIN and row.labels != EMPTY
+        if before is None or row.labels != before.labels or is_again:
             self.transaction.do("remove_labels", (row.seq,))
             self._add_labels(scope, row)
 
