@@ -125,4 +125,4 @@ def _rows(lines: list[Line], count: int) -> Iterator[tuple[tuple[Any, ...], tupl
             checksum = row_checksum(row, pk)
             head, tail = (row.seq, pk, *row[1:6], 0), row[6:]
             squeezed = codec.squeeze(body)
-            yield (*head, *tail, checksum), tuple(body_row(seq, None, squeezed, PLAIN))
+            yield (*head, *tail, checksum), tuple(body_row(seq, None, squeezed, PLAIN, ()))

@@ -161,6 +161,12 @@ def file_of(url: str | None = None) -> str | None:
     return None if scheme.path is None else scheme.path(address)
 
 
+def keys_file_of(url: str | None = None) -> str | None:
+    """Return the path of the file with the keys of a store, None if none is given."""
+    _, _, given = _read_url(url)
+    return dict(given).get("keys_file") or os.environ.get("LIMPET_KEYS_FILE") or None
+
+
 def scheme_of(url: str | None = None) -> str:
     """Return the scheme of a URL, in lower case; `file` for a plain path."""
     scheme, _, _ = _read_url(url)

@@ -1,20 +1,23 @@
 """`rekey`: everything is encrypted with the current key, while others write, whoever is killed."""
 
+import random
 import sqlite3
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import closing
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import limpet
-from limpet import InvalidInput, Store
+from limpet import InvalidInput, Store, Unavailable
 from limpet.testing.conformance._kit import dump as records
 from tests.encryption.keys import ONE, THREE, TWO, postgres_values, sqlite_values
+from tests.encryption.rollbacks import Trace, untrue
 from tests.encryption.test_sql_canary import CANARY, answers, fill
 from tests.servers.postgres import Postgres, Schemas
 from tests.waiting import until
@@ -61,6 +64,28 @@ def test_a_plain_store_becomes_an_encrypted_one(url: str, values: Any, tmp_path:
     with limpet.open(url, keys=ONE) as store:
         assert records(store) == before
         assert answers(store) == shown
+
+
+@pytest.mark.parametrize("seed", [1, 7])
+def test_a_plain_store_may_be_written_to_before_it_is_encrypted(url: str, seed: int) -> None:
+    with limpet.open(url) as store:
+        trace = Trace(store, random.Random(seed))
+        for _ in range(12):
+            trace.step()
+    with limpet.open(url, keys=ONE, allow_plaintext=True) as store:
+        trace.store = store
+        for _ in range(12):
+            trace.step()
+        before = records(store)
+        store.rekey()
+        assert records(store) == before
+    with limpet.open(url, keys=ONE) as store:
+        trace.store = store
+        assert records(store) == before
+        for _ in range(6):
+            trace.step()
+        assert not list(untrue(store, trace, set()))
+        assert not list(store.check())
 
 
 def test_an_old_key_is_not_needed_any_more(url: str) -> None:
@@ -229,3 +254,44 @@ def test_labels_are_found_by_a_program_that_has_not_met_the_new_key(url: str) ->
         new.rekey()
         assert len(list(old.scope("s-0").history(labels=labels))) == 1
         assert len(list(old.history(labels=labels))) == 3
+
+
+def test_a_writer_that_goes_on_with_an_older_key_is_reported(url: str) -> None:
+    done = threading.Event()
+    with (
+        limpet.open(url, keys=f"{ONE}\n{TWO}") as old,
+        limpet.open(url, keys=f"{TWO}\n{ONE}") as new,
+    ):
+
+        def write() -> None:
+            for at in count():
+                if done.is_set():
+                    return
+                old.scope(f"s-{at % 4}").save(at)
+
+        writer = threading.Thread(target=write)
+        writer.start()
+        try:
+            # Now and then it may find nothing that the writer has just written.
+            with pytest.raises(Unavailable, match="keep encrypting with an older key"):
+                max(new.rekey() for _ in count())
+        finally:
+            done.set()
+            writer.join()
+        new.rekey()
+        assert new.rekey() == 0
+
+
+@pytest.mark.parametrize("before", [ONE, None])
+def test_labels_get_the_new_key_with_a_snapshot_that_is_updated(
+    url: str, before: str | None
+) -> None:
+    labels = {"task": "tax"}
+    with limpet.open(url, **{} if before is None else {"keys": before}) as store:
+        store.scope("s").save(1, id="a", labels=labels)
+    with limpet.open(url, keys=f"{TWO}\n{ONE}", allow_plaintext=True) as store:
+        store.scope("s").update("a", lambda found: found.with_(state=2))
+        store.rekey()
+    with limpet.open(url, keys=TWO) as store:
+        assert [info.id for info in store.history(labels=labels)] == ["a"]
+        assert not list(store.check())

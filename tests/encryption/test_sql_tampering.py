@@ -19,13 +19,13 @@ import limpet
 from limpet import Corrupt, Store
 from limpet.core.codec import address_body, checksum_of
 from limpet.core.notes import NoteRow, note_checksum
-from limpet.core.rows import Row, row_checksum, scope_checksum
+from limpet.core.rows import ROW_COLUMNS, Row, row_checksum, scope_checksum
 from tests.encryption.keys import ONE
 
 SUMMED = ["pk", "head_seq", "tip_seq", "next_seq", "floor", "fence", "lease_owner", "lease_until"]
 KEYS = {"snapshots": "seq", "bodies": "seq", "notes": "pk", "labels": "seq"}
 COLUMNS = {
-    "snapshots": [*Row._fields, "scope_pk", "apart"],
+    "snapshots": [*ROW_COLUMNS, "scope_pk", "apart"],
     "bodies": ["seq", "base", "encoding", "body"],
     "notes": ["on_id", "name", "rev", "nonce", "updated_at", "value", "scope_pk"],
     "labels": ["name", "value", "seq"],
@@ -115,7 +115,7 @@ def _sum(table: str, row: Any) -> int:
     if table == "notes":
         note = NoteRow._make(row[name] for name in COLUMNS["notes"][:6])
         return note_checksum(note, row["scope_pk"])
-    return row_checksum(Row._make(row[name] for name in Row._fields), row["scope_pk"])
+    return row_checksum(Row(*(row[name] for name in ROW_COLUMNS)), row["scope_pk"])
 
 
 def rows_of(path: Path, table: str) -> list[dict[str, Any]]:

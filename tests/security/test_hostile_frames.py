@@ -45,7 +45,7 @@ def test_a_frame_that_lies_is_corrupt(frame: bytes) -> None:
     with pytest.raises(Corrupt):
         unsqueezed(frame)
     with pytest.raises(Corrupt):
-        chain.read_chain([chain.body_row(1, None, (codec.WHOLE + codec.ZSTD, frame), PLAIN)])
+        chain.read_chain([chain.body_row(1, None, (codec.WHOLE + codec.ZSTD, frame), PLAIN, ())])
     head = objects._pack("head", {}, [objects.Frame(frame, objects._sum(frame))], compress=True)
     with pytest.raises(Corrupt):
         objects.parse_head(head)
@@ -59,10 +59,10 @@ def test_of_many_frames_in_a_row_only_the_first_is_read() -> None:
 def bomb_rows(copies: int, levels: int) -> list[chain.BodyRow]:
     """Return a chain in which each delta copies the text before it again and again."""
     text = b"[" + b" " * 998 + b"]"
-    rows, size = [chain.body_row(1, None, (codec.WHOLE, text), PLAIN)], len(text)
+    rows, size = [chain.body_row(1, None, (codec.WHOLE, text), PLAIN, ())], len(text)
     for seq in range(2, levels + 2):
         step = Delta([0, size, 0] * copies, b"")
-        rows.append(chain.body_row(seq, seq - 1, (codec.DELTA, delta.dump(step)), PLAIN))
+        rows.append(chain.body_row(seq, seq - 1, (codec.DELTA, delta.dump(step)), PLAIN, ()))
         size *= copies
     return rows[::-1]
 
@@ -96,18 +96,18 @@ def test_a_text_in_many_slices_does_not_multiply() -> None:
         from limpet.core.deltas import chain, delta
         from limpet.core.encryption import PLAIN
         text = b"[" + b" " * 60_000_000 + b"]"
-        rows = [chain.body_row(1, None, (codec.WHOLE, text), PLAIN)]
+        rows = [chain.body_row(1, None, (codec.WHOLE, text), PLAIN, ())]
         steps = [at * 2 for at in range(2000)]
         ops = [n for at in steps for n in (at, 1, 0)]
         rows.append(chain.body_row(2, 1, (codec.DELTA, delta.dump(delta.Delta(
-            [*ops, 4000, 59_000_000, 0], b""))), PLAIN))
+            [*ops, 4000, 59_000_000, 0], b""))), PLAIN, ()))
         size = 59_002_000
         for seq, width in ((3, 2000), (4, 2000 * 2000)):
             count = min(2000, 100_000_000 // width)
             ops = [0, width, 0] * count
             rows.append(chain.body_row(seq, seq - 1, (codec.DELTA, delta.dump(delta.Delta(
-                [*ops, 0, 59_000_000, 0], b""))), PLAIN))
-        state, _ = chain.read_chain(rows[::-1])
+                [*ops, 0, 59_000_000, 0], b""))), PLAIN, ()))
+        state = chain.read_chain(rows[::-1]).state
         assert len(state) == 59_000_000 + 4_000_000 * 25
         """,
         seconds=30,
@@ -127,7 +127,7 @@ def test_a_bomb_in_a_real_file_stops_only_its_own_snapshot(tmp_path: Path) -> No
         store.scope("bad").save({"text": "x" * 100_000})
     with sqlite3.connect(path) as db:
         (seq,) = db.execute("select max(seq) from bodies").fetchone()
-        row = chain.body_row(seq, None, (codec.WHOLE + codec.ZSTD, frame_of(HUGE)), PLAIN)
+        row = chain.body_row(seq, None, (codec.WHOLE + codec.ZSTD, frame_of(HUGE)), PLAIN, ())
         db.execute(
             "update bodies set encoding = ?, body = ?, checksum = ? where seq = ?",
             (row.encoding, row.body, row.checksum, seq),

@@ -9,6 +9,7 @@ import pytest
 
 import limpet
 from tests.cli.conftest import Command, command  # noqa: F401
+from tests.encryption.keys import ONE
 
 
 @pytest.fixture(autouse=True)
@@ -69,4 +70,20 @@ def test_an_export_is_private_and_doctor_names_a_store_that_is_not(
     (tmp_path / "a.db").chmod(0o644)
     seen = command("doctor", LIMPET_URL=url)
     assert seen.returncode == 0
-    assert "other users can read" in seen.stdout
+    assert "other users can read the store" in seen.stdout
+
+
+def test_doctor_names_a_file_of_keys_that_others_can_read(
+    tmp_path: Path,
+    command: Command,  # noqa: F811
+) -> None:
+    keys = tmp_path / "keys"
+    keys.write_text(ONE)
+    url = f"sqlite:///{tmp_path}/a.db"
+    by_url = {"LIMPET_URL": f"{url}?keys_file={keys}"}
+    by_variable = {"LIMPET_URL": url, "LIMPET_KEYS_FILE": str(keys)}
+    for mode, given in ((0o600, by_url), (0o640, by_url), (0o604, by_variable)):
+        keys.chmod(mode)
+        seen = command("doctor", **given)
+        assert seen.returncode == 0
+        assert ("can read the keys of the store" in seen.stdout) is (mode != 0o600)

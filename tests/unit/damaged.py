@@ -13,7 +13,7 @@ import pytest
 
 from limpet.backends.sql.check_rows import SEVERITIES
 from limpet.core import codec
-from limpet.core.rows import Row, row_checksum, scope_checksum, session_checksum
+from limpet.core.rows import ROW_COLUMNS, Row, row_checksum, scope_checksum, session_checksum
 from limpet.errors import Corrupt
 from limpet.model import Finding, ScopeKey
 from limpet.opening import draw
@@ -148,7 +148,7 @@ def another_row(**changes: Any) -> Damage:
     """Change the snapshot's row, with a checksum that holds."""
 
     def damage(tables: Tables, pk: int, seq: int) -> None:
-        columns = ", ".join(Row._fields)
+        columns = ", ".join(ROW_COLUMNS)
         (found,) = tables.run(f"SELECT {columns} FROM snapshots WHERE seq = :seq", seq=seq)
         checksum = row_checksum(Row(*found)._replace(**changes), pk)
         sets = ", ".join(f"{name} = :{name}" for name in changes)

@@ -16,7 +16,6 @@ from limpet.backends.sql.bodies import Bodies
 from limpet.backends.sqlite.transaction import SqliteTransaction
 from limpet.core.codec import DELTA, SEALED, WHOLE, form_of
 from limpet.core.deltas.chain import BodyRow, read_chain
-from limpet.core.encryption import Cipher
 
 GROUP = 32
 
@@ -289,9 +288,9 @@ def spy(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Note which states are read."""
     read: list[int] = []
 
-    def noted(rows: Sequence[BodyRow], size: int | None, cipher: Cipher) -> Any:
+    def noted(rows: Sequence[BodyRow], *given: Any) -> Any:
         read.append(rows[0].seq)
-        return read_chain(rows, size, cipher)
+        return read_chain(rows, *given)
 
     monkeypatch.setattr("limpet.backends.sql.bodies.read_chain", noted)
     return read

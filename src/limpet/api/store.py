@@ -183,6 +183,9 @@ class Store:
         new key. May be interrupted and repeated: only what is left is encrypted again. Open the
         store with `allow_plaintext=True` to encrypt what is not encrypted yet.
 
+        Raises:
+            Unavailable: others keep writing with an older key. What was found is encrypted again.
+
         Example:
             print(store.rekey(), "parts encrypted")
         """

@@ -8,11 +8,12 @@ from limpet.api.opened import Tools
 from limpet.api.verbs import Steps, Walk, Work, check_optional_id
 from limpet.core import codec, ids, limits
 from limpet.core.retention import check_retention
-from limpet.errors import Corrupt
+from limpet.errors import Corrupt, Unavailable
 from limpet.model import Finding, Pruned, ScopeKey, Stats
 from limpet.protocol import Backend, Query
 
 _LARGEST = 10
+_REKEY_PASSES_MAX = 10  # over a store that others write to with an older key
 
 
 def prune(
@@ -93,8 +94,8 @@ def _largest_keys(backend: Backend, session_id: str) -> tuple[tuple[str, int], .
 
 def rekey() -> Steps[int]:
     """Encrypt everything with the current keys; go over it again until nothing is left."""
-    total, changed = 0, 1
-    while changed:
+    total = 0
+    for _ in range(_REKEY_PASSES_MAX):
         changed, after = 0, ""
         while after is not None:
 
@@ -104,7 +105,12 @@ def rekey() -> Steps[int]:
             count, after = yield rekey_page
             changed += count
         total += changed
-    return total
+        if not changed:
+            return total
+    raise Unavailable(
+        "other writers keep encrypting with an older key: give them the current one, and repeat "
+        f"it. encrypted=`{total}`"
+    )
 
 
 def check(*, repair: bool) -> Walk[Finding]:

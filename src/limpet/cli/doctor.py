@@ -21,7 +21,7 @@ from limpet.cli import _exits
 from limpet.cli._shared import echo_json, existing_options, store_options, without_setup
 from limpet.cli._terminal import make_console
 from limpet.compat.extras import is_installed
-from limpet.opening import CLOCK, draw, file_of, scheme_of
+from limpet.opening import CLOCK, draw, file_of, keys_file_of, scheme_of
 from limpet.views.format import masked_url, visible, without_secrets
 
 EXTRAS = {
@@ -114,13 +114,14 @@ def _open(url: str) -> _Check:
 
 
 def _readers(url: str) -> list[_Check]:
-    """Warn of a store that other users of this machine can read: states hold secrets."""
-    path = file_of(url)
-    if path is None or not os.path.exists(path):
-        return []
-    if not os.stat(path).st_mode & (stat.S_IRGRP | stat.S_IROTH):
-        return []
-    return [_Check("private", "other users can read the store: run `chmod go-rwx` on its file")]
+    """Warn of a store, or keys, that other users of this machine can read."""
+    files = {"the store": file_of(url), "the keys of the store": keys_file_of(url)}
+    return [
+        _Check("private", f"other users can read {what}: run `chmod go-rwx {path}`")
+        for what, path in files.items()
+        if path is not None and os.path.exists(path)
+        if os.stat(path).st_mode & (stat.S_IRGRP | stat.S_IROTH)
+    ]
 
 
 @contextmanager

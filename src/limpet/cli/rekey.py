@@ -18,8 +18,9 @@ def rekey(plaintext: bool, url: str, as_json: bool) -> int:
     The keys are those of $LIMPET_KEYS_FILE or $LIMPET_KEYS, or of keys_file in the URL. Run it
     after a new key was added above the old one. With --plaintext a store that is not encrypted is;
     use it once, since somebody may have put in what is not encrypted later. The store can be used
-    meanwhile by programs that have the new key. If it is interrupted, run it again. At the end
-    everything is read and checked; the exit code is 5 if something cannot be decrypted, else 0.
+    meanwhile by programs that have the new key; the exit code is 4 if one keeps writing with an
+    older key. If it is interrupted, run it again. At the end everything is read and checked; the
+    exit code is 5 if something cannot be decrypted, else 0.
 
     \b
     --json: {"encrypted": how many parts were encrypted, "errors": how many cannot be read}

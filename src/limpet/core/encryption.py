@@ -31,6 +31,7 @@ _HEADER_BYTES = len(_MARK) + _ID_BYTES
 ENCRYPTED_BYTES = _HEADER_BYTES + _NONCE_BYTES + 16  # that encryption adds
 _REREAD_S = 5.0  # an unknown key is asked for no more often; new ones, by queries for labels
 _CIPHERS_MAX = 4096
+PLAIN_NONCE = "0" * 16  # stands for the write of a state that was not encrypted
 KEYS_MISSING = "this is encrypted: open the store with keys= or $LIMPET_KEYS_FILE"
 
 KeyText: TypeAlias = str | Callable[[], str]

@@ -9,7 +9,14 @@ import orjson
 
 from limpet.core import ids, times
 from limpet.core.codec import checksum_of, decode
-from limpet.core.encryption import KEYS_MISSING, PLAIN, Cipher, WrongKeys, is_encrypted
+from limpet.core.encryption import (
+    KEYS_MISSING,
+    PLAIN,
+    PLAIN_NONCE,
+    Cipher,
+    WrongKeys,
+    is_encrypted,
+)
 from limpet.errors import Corrupt
 from limpet.model import ScopeKey, SnapshotInfo, SnapshotRef
 
@@ -17,7 +24,11 @@ EMPTY = b"{}"  # an encoded object without members
 
 
 class Row(NamedTuple):
-    """One snapshot without its state. Times are microseconds; `saved_at` is the commit time."""
+    """One snapshot without its state. Times are microseconds; `saved_at` is the commit time.
+
+    `state_nonce` is that of the write of its state, if that is not its last write; only what is
+    encrypted stores it. It is no column.
+    """
 
     seq: int
     id: str
@@ -33,10 +44,19 @@ class Row(NamedTuple):
     updated_at: int
     saved_at: int
     size: int
+    state_nonce: str = ""
 
     @property
     def revision(self) -> str:
         return ids.revision(self.seq, self.rev, self.nonce)
+
+    @property
+    def written_by(self) -> str:
+        """The nonce of the write that stored its state."""
+        return self.state_nonce or self.nonce
+
+
+ROW_COLUMNS = Row._fields[:-1]
 
 
 def verify_row(row: Row, owner: int, checksum: int) -> Row:
@@ -75,7 +95,8 @@ def _facts(row: Row, *owner: int | str) -> bytes:
 
 
 # An encrypted row has its status, labels and metadata in the column of the metadata, bound to the
-# other columns and to its scope. A hash with a key stands for the status.
+# other columns and to its scope. A hash with a key stands for the status. The row says which write
+# its state is from, so that an older state cannot take its place.
 
 
 def encrypted(row: Row, scope: ScopeKey, cipher: Cipher) -> Row:
@@ -83,7 +104,8 @@ def encrypted(row: Row, scope: ScopeKey, cipher: Cipher) -> Row:
     if cipher is PLAIN:
         return row
     status = row.status.encode()
-    data = b"%d:%d:%b%b%b" % (len(status), len(row.labels), status, row.labels, row.metadata)
+    lengths = b"%d:%d:%b:" % (len(status), len(row.labels), row.state_nonce.encode())
+    data = b"%b%b%b%b" % (lengths, status, row.labels, row.metadata)
     stored = row._replace(status=stored_status(row.status, cipher), labels=EMPTY)
     return stored._replace(metadata=cipher.encrypt(data, _about(stored, scope)))
 
@@ -92,11 +114,16 @@ def decrypted(row: Row, scope: ScopeKey, cipher: Cipher) -> Row:
     """Return a row that was read and verified, or raise Corrupt."""
     if not is_encrypted(row.metadata):
         cipher.decrypt(row.metadata, b"")  # raises if it has to be encrypted
-        return row
+        return row if cipher is PLAIN else row._replace(state_nonce=PLAIN_NONCE)
     data = cipher.decrypt(row.metadata, _about(row, scope))
-    status_bytes, labels_bytes, rest = data.split(b":", 2)
+    status_bytes, labels_bytes, state_nonce, rest = data.split(b":", 3)
     start, end = int(status_bytes), int(status_bytes) + int(labels_bytes)
-    return row._replace(status=rest[:start].decode(), labels=rest[start:end], metadata=rest[end:])
+    return row._replace(
+        status=rest[:start].decode(),
+        labels=rest[start:end],
+        metadata=rest[end:],
+        state_nonce=state_nonce.decode(),
+    )
 
 
 def stored_status(status: str, cipher: Cipher) -> str:

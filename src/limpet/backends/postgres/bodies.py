@@ -169,4 +169,4 @@ class ReadSnapshots:
         while at is not None and at in self._bodies and len(chain) < len(self._bodies):
             chain.append(self._bodies[at])
             at = None if at in self._chains else chain[-1].base
-        return self._chains.read(chain, row.size)
+        return self._chains.read(chain, row.size, row.written_by)

@@ -12,12 +12,12 @@ from limpet.backends.sql.commit import PreparedDelta
 from limpet.backends.sql.continuing import KnownScope, continued
 from limpet.backends.sql.tables import moved_values
 from limpet.core import ids
-from limpet.core.rows import Row
+from limpet.core.rows import ROW_COLUMNS, Row
 from limpet.protocol import Commit
 
 _NONE = "{}"  # an empty array, which costs less to send than an empty list
 _VALUES = (
-    *(*Row._fields, "checksum", "pk", "apart"),
+    *(*ROW_COLUMNS, "checksum", "pk", "apart"),
     *("seq", "base", "encoding", "body", "body_checksum"),
     *("head_seq", "tip_seq", "next_seq", "floor", "scope_checksum", "codec", "pk", "stamps"),
     *("known", "known_checksum", "known_head", "fence", "overwrite", "names", "values"),

@@ -17,9 +17,14 @@ from limpet.core.deltas.chain import (
     BodyRow,
     Chains,
     ChainState,
+    Nonces,
+    ReadState,
+    Unfolded,
+    added_bytes,
     body_row,
     chain_state_of,
     check_row,
+    check_written_by,
     next_form,
     payload_of,
     read_chain,
@@ -27,6 +32,7 @@ from limpet.core.deltas.chain import (
 from limpet.core.deltas.delta import Delta
 from limpet.core.deltas.splices import BASE, Inverse, Splices, flatten
 from limpet.core.encryption import PLAIN, Cipher
+from limpet.core.rows import Row
 from limpet.errors import Corrupt
 from limpet.protocol import AppendOffsets
 
@@ -45,6 +51,15 @@ class NewBody(NamedTuple):
     size: int
     body: bytes | None
     append_offsets: AppendOffsets | None
+
+
+class _Member(NamedTuple):
+    """A row of a group: its step, and the nonces of its state and of what that builds on."""
+
+    row: BodyRow
+    step: Delta
+    nonce: str
+    base_nonce: str
 
 
 class Bodies:
@@ -95,10 +110,10 @@ class Bodies:
     def _keyed(self, name: str, seqs: Iterable[int]) -> list[Any]:
         return self._transaction.all(f"bodies.{name}", (self._transaction.many(seqs),))
 
-    def are_unchanged(self, rows: Sequence[BodyRow]) -> bool:
+    def are_unchanged(self, states: Sequence[Unfolded]) -> bool:
         """Return whether all rows are as they were written."""
-        keys = [row.seq for row in rows]
-        return self._keyed("checksums", keys) == [(row.seq, row.checksum) for row in rows]
+        keys = [each.seq for each in states]
+        return self._keyed("checksums", keys) == [(each.seq, each.checksum) for each in states]
 
     def insert_rows(self, rows: Iterable[BodyRow]) -> None:
         self._transaction.do_many("bodies.add", rows)
@@ -108,19 +123,32 @@ class Bodies:
 
     # Reading
 
-    def read(self, seq: int, size: int | None = None, cipher: Cipher | None = None) -> bytes:
-        """Return a state, of a known size if one is given; with `cipher` of another session."""
-        return read_chain(self._rows(seq), size, cipher or self.cipher)[0]
+    def read(
+        self,
+        seq: int,
+        size: int | None = None,
+        cipher: Cipher | None = None,
+        written_by: str | None = None,
+    ) -> bytes:
+        """Return a state, of a known size and write if given; with `cipher` of another session."""
+        return read_chain(self._rows(seq), size, cipher or self.cipher, written_by).state
 
-    def read_each(self, seqs: Iterable[int]) -> Iterator[bytes]:
-        """Yield encoded states, in a transaction that only reads; raise Corrupt at a bad one."""
+    def read_any(self, seq: int) -> ReadState:
+        """Return a state, whatever write it is of."""
+        return read_chain(self._rows(seq), None, self.cipher)
+
+    def read_each(self, asked: Iterable[tuple[int, str]]) -> Iterator[bytes]:
+        """Yield encoded states, in a transaction that only reads; raise Corrupt at a bad one.
+
+        They are asked for by their places and the nonces of their writes.
+        """
         chains = Chains(self.cipher)
-        for seq in seqs:
+        for seq, nonce in asked:
             row = self.row(seq)
             if row is not None and (row.base is None or row.base in chains):
-                yield chains.read([row])
+                yield chains.read([row], None, nonce)
             else:
-                yield chains.read(self._rows(seq))
+                yield chains.read(self._rows(seq), None, nonce)
 
     def _rows(self, seq: int) -> list[BodyRow]:
         rows = self.chain(seq)
@@ -131,10 +159,11 @@ class Bodies:
     def resume(self, seq: int, nonce: str) -> tuple[ChainState, bytes] | None:
         """Return a chain that begins at a body, and the body; None if it cannot be built on."""
         try:
-            body, sizes = read_chain(self._rows(seq), cipher=self.cipher)
+            body, sizes, state_nonce = self.read_any(seq)
         except Corrupt:
             return None  # reading it raises; a new state must not fail for it
         chain = chain_state_of(seq, nonce, len(body), sizes, None)
+        chain = chain._replace(state_nonce=state_nonce)
         return None if chain.is_too_long_to_begin() else (chain, body)
 
     # Writing
@@ -160,7 +189,9 @@ class Bodies:
             return self._whole(chain, new, step, squeezed)
         if squeezed is None:
             return self._pack(chain, new, step)
-        self._transaction.do("bodies.add", body_row(new.seq, chain.seq, squeezed, self.cipher))
+        nonces = (new.nonce, chain.written_by)
+        row = body_row(new.seq, chain.seq, squeezed, self.cipher, nonces)
+        self._transaction.do("bodies.add", row)
         return chain.after_delta(new.seq, new.nonce, new.size, payload_bytes, new.append_offsets)
 
     def _whole(
@@ -174,14 +205,14 @@ class Bodies:
         if body is None:
             if chain is None or step is None:
                 raise Corrupt(f"the state to append to is missing. seq=`{new.seq}`")
-            body = delta.apply(self.read(chain.seq), step)
+            body = delta.apply(self.read(chain.seq, written_by=chain.written_by), step)
         squeezed = codec.squeeze(body) if squeezed is None else squeezed
-        self.added = body_row(new.seq, None, squeezed, self.cipher)
+        self.added = body_row(new.seq, None, squeezed, self.cipher, (new.nonce,))
         self.insert_rows([self.added])
         if chain is not None and chain.rows:  # its group ends here, without a pack
             with suppress(Corrupt):
                 group = self._group(chain)
-                self._thin(chain, group, self._needed([row for row, _ in group]))
+                self._thin(chain, group, self._needed([each.row for each in group]))
             self.release([chain.anchor])
         return chain_state_of(
             new.seq, new.nonce, new.size, [(len(squeezed[1]), new.size)], new.append_offsets
@@ -195,34 +226,44 @@ class Bodies:
                 self._check_below(chain.anchor)
         except Corrupt:
             return self._whole(chain, new, step)
-        steps = [member for _, member in group] + [step]
+        steps = [each.step for each in group] + [step]
         texts, sources = _texts(steps)
         payload = delta.dump(flatten(texts[-1], sources))
         squeezed = codec.squeeze(payload, codec.DELTA, pack=True)
         if chain.is_long(new.size, len(squeezed[1]) + LINK_BYTES):
             return self._whole(chain, new, step)
         # Before the pack, so that it takes the pages that this frees.
-        members = [row for row, _ in group]
+        members = [each.row for each in group]
         needed = self._needed(members)
-        sealed = self._sealed(members, needed, texts, sources, new.seq)
+        nonces = (new.nonce, group[0].base_nonce if group else chain.written_by)
+        sealed = self._sealed(group, needed, texts, sources, (new.seq, nonces))
         if sealed is None:
             self._thin(chain, group, needed)
         else:
             self.delete_rows(row.seq for row in members)
             self.insert_rows(sealed)
-        self.insert_rows([body_row(new.seq, chain.anchor, squeezed, self.cipher)])
+        self.insert_rows([body_row(new.seq, chain.anchor, squeezed, self.cipher, nonces)])
         return chain.after_pack(
             new.seq, new.nonce, new.size, (len(squeezed[1]), len(payload)), new.append_offsets
         )
 
-    def _group(self, chain: ChainState) -> list[tuple[BodyRow, Delta]]:
+    def _group(self, chain: ChainState) -> list[_Member]:
         if not chain.rows:
             return []
         rows = self.chain(chain.seq, until=chain.anchor)[::-1]
         whole = len(rows) == chain.rows and rows[0].base == chain.anchor
         if not whole or any(row.form != codec.DELTA for row in rows):
             raise Corrupt(f"a group of deltas is not whole. seq=`{chain.seq}`")
-        return [(row, delta.parse(payload_of(row, self.cipher))) for row in rows]
+        members, below = list[_Member](), ""
+        for row in rows:
+            payload, nonces = payload_of(row, self.cipher)
+            nonce, base_nonce = nonces or ("", "")
+            if members:
+                check_written_by(row.seq, nonces[1:], (below,))
+            members.append(_Member(row, delta.parse(payload), nonce, base_nonce))
+            below = nonce
+        check_written_by(chain.seq, nonces, (chain.written_by,))
+        return members
 
     def _check_below(self, anchor: int) -> None:
         """Raise Corrupt if what a pack would build on is damaged: no loss goes beyond a group."""
@@ -243,56 +284,61 @@ class Bodies:
 
     def _sealed(
         self,
-        members: list[BodyRow],
+        group: list[_Member],
         needed: set[int],
         texts: list[Splices],
         sources: list[bytes],
-        pack: int,
+        pack: tuple[int, Nonces],
     ) -> list[BodyRow] | None:
         """Return the members of a group written against its pack, or None if that gains little."""
         if sum(len(each.ends) for each in texts) > _SEALED_PIECES_MAX:
             return None
         inverse = Inverse(texts[-1], sources)
 
-        def seal(pairs: Iterable[tuple[BodyRow, Splices]]) -> list[BodyRow]:
-            payloads = ((row.seq, delta.dump(inverse.delta_of(text))) for row, text in pairs)
-            squeezed = ((seq, codec.squeeze(p, codec.SEALED)) for seq, p in payloads)
-            return [body_row(seq, pack, each, self.cipher) for seq, each in squeezed]
+        def seal(pairs: Iterable[tuple[_Member, Splices]]) -> list[BodyRow]:
+            payloads = ((each, delta.dump(inverse.delta_of(text))) for each, text in pairs)
+            squeezed = ((each, codec.squeeze(p, codec.SEALED)) for each, p in payloads)
+            base, below = pack
+            return [
+                body_row(each.row.seq, base, body, self.cipher, (each.nonce, *below))
+                for each, body in squeezed
+            ]
 
-        every = list(zip(members, texts, strict=False))
+        members = [each.row for each in group]
+        every = list(zip(group, texts, strict=False))
         some = every[:: max(1, len(every) // 3)]  # it gains little for a window, or counters
-        if 3 * _bytes(seal(some)) > 2 * _bytes([row for row, _ in some]):
+        if 3 * _bytes(seal(some)) > 2 * _bytes([each.row for each, _ in some]):
             return None
-        sealed = seal(each for each in every if each[0].seq in needed)
+        sealed = seal(each for each in every if each[0].row.seq in needed)
         # All or none, since each may build on the one before. Rows are removed and inserted, never
         # updated: a shorter UPDATE does not give pages back.
         return sealed if 3 * _bytes(sealed) <= 2 * _bytes(members) else None
 
-    def _thin(
-        self, chain: ChainState, group: list[tuple[BodyRow, Delta]], needed: set[int]
-    ) -> None:
+    def _thin(self, chain: ChainState, group: list[_Member], needed: set[int]) -> None:
         """Remove the members of a group that are not needed; the next builds on what they did."""
         rows: list[BodyRow] = []
-        base, steps = chain.anchor, []
-        for row, step in group:
+        base, base_nonce, steps = chain.anchor, group[0].base_nonce if group else "", []
+        for row, step, nonce, _ in group:
             steps.append(step)
             if row.seq in needed:
                 if len(steps) > 1:
                     payload = delta.dump(_composed(steps))
                     squeezed = codec.squeeze(payload, codec.DELTA)
-                    rows.append(body_row(row.seq, base, squeezed, self.cipher))
-                base, steps = row.seq, []
-        gone = {row.seq for row, _ in group} - needed
+                    nonces = (nonce, base_nonce)
+                    rows.append(body_row(row.seq, base, squeezed, self.cipher, nonces))
+                base, base_nonce, steps = row.seq, nonce, []
+        gone = {each.row.seq for each in group} - needed
         self.delete_rows([*gone, *(row.seq for row in rows)])
         self.insert_rows(rows)
 
-    def copy(self, source: int, source_chain: ChainState | None, new: NewBody) -> ChainState | None:
+    def copy(self, source: Row, source_chain: ChainState | None, new: NewBody) -> ChainState | None:
         """Store a body that is that of another snapshot of the session, without reading it."""
         payload = delta.dump(Delta([0, new.size, 0], b""))
-        base = self._origin(source, payload)
+        base, base_nonce = self._origin(source, payload)
         squeezed = codec.squeeze(payload, codec.DELTA)
-        self.insert_rows([body_row(new.seq, base, squeezed, self.cipher)])
-        if source_chain is None or source_chain.seq != source:
+        nonces = (new.nonce, base_nonce)
+        self.insert_rows([body_row(new.seq, base, squeezed, self.cipher, nonces)])
+        if source_chain is None or source_chain.seq != source.seq:
             return None
         below = source_chain
         chain = ChainState(
@@ -310,12 +356,15 @@ class Bodies:
         # Forks of forks make long chains; without a chain the next save measures them.
         return None if chain.is_too_long_to_begin() else chain
 
-    def _origin(self, source: int, payload: bytes) -> int:
+    def _origin(self, source: Row, payload: bytes) -> tuple[int, str]:
         """Return the body to build a copy on: for a mere copy, that which it is a copy of."""
-        row = self._small(source)
-        if row is None or row.base is None or row.encoding != codec.DELTA:
-            return source
-        return row.base if payload_of(row, self.cipher) == payload else source
+        row = self._small(source.seq)
+        if row is not None and row.base is not None and row.encoding == codec.DELTA:
+            found, nonces = payload_of(row, self.cipher)
+            check_written_by(row.seq, nonces, (source.written_by,))
+            if found == payload:
+                return row.base, nonces[1] if nonces else ""
+        return source.seq, source.written_by
 
     def _small(self, seq: int, top: BodyRow | None = None) -> BodyRow | None:
         """Return a row to build on, None if it is large; raise Corrupt if it is damaged."""
@@ -331,22 +380,23 @@ class Bodies:
     # Changing and removing
 
     def replace(
-        self, chain: ChainState | None, old: bytes | None, new: NewBody, body: bytes
+        self, chain: ChainState | None, old: bytes | None, before: Row, new: NewBody, body: bytes
     ) -> tuple[ChainState | None, bool]:
         """Store another state in the place of a body; nothing that builds on it changes.
 
-        Return the chain of its scope, and whether the chains of its session have lost their ground.
+        `old` is the state of the snapshot as it was `before`, if it can be read. Return the chain
+        of its scope, and whether the chains of its session have lost their ground.
         """
         is_last = chain is not None and chain.seq == new.seq
         found = None
         if old is not None and not self.dependents([new.seq]):
-            found = self._followed(new.seq, old, body)
+            found = self._followed(before, old, body)
         if found is None:
-            lost = self._replace_base(new.seq, body)
+            lost = self._replace_base(new.seq, body, new.nonce)
             return (None if is_last or lost else chain), lost
-        base, payload = found
-        steps = [] if base is None else [(base, payload)]
-        row = shortest(new.seq, body, steps, self.cipher)
+        base, payload, base_nonce = found
+        steps = [] if base is None else [(base, payload, base_nonce)]
+        row = shortest(new.seq, (body, new.nonce), steps, self.cipher)
         self.delete_rows([new.seq])
         self.insert_rows([row])
         if row.base is None and base is not None:
@@ -358,53 +408,63 @@ class Bodies:
             return chain_state_of(new.seq, new.nonce, new.size, sizes, new.append_offsets), False
         pending = chain.pending + (len(payload) if chain.rows else 0)
         changed = chain._replace(
-            nonce=new.nonce, size=new.size, append_offsets=new.append_offsets, pending=pending
+            nonce=new.nonce,
+            size=new.size,
+            append_offsets=new.append_offsets,
+            pending=pending,
+            state_nonce="",
         )
         return changed, False
 
-    def _followed(self, seq: int, old: bytes, new: bytes) -> tuple[int | None, bytes] | None:
-        """Return the base of a delta, and as a payload the delta that leads to another state.
+    def _followed(
+        self, before: Row, old: bytes, new: bytes
+    ) -> tuple[int | None, bytes, str] | None:
+        """Return the base of a delta, a delta that leads from it to another state, and its nonce.
 
         Without a base it is whole, and has no payload. None if it cannot be told.
         """
-        row = self.row(seq)
+        row = self.row(before.seq)
         if row is None or row.form == codec.SEALED:
             return None
         if row.base is None:
-            return None, b""
+            return None, b"", ""
         step = delta.diff(old, new)
         try:
-            before = delta.parse(payload_of(row, self.cipher))
-            return row.base, delta.dump(_composed([before, step]))
+            payload, nonces = payload_of(row, self.cipher)
+            check_written_by(row.seq, nonces, (before.written_by,))
+            composed = _composed([delta.parse(payload), step])
+            return row.base, delta.dump(composed), nonces[1] if nonces else ""
         except Corrupt:
             return None
 
-    def _replace_base(self, seq: int, body: bytes) -> bool:
+    def _replace_base(self, seq: int, body: bytes, nonce: str) -> bool:
         """Store another state in the place of a body that others may build on."""
         links = self.links(seq)
         dead = self._with_unlisted({seq})
-        survivors = rewritten(self, dead, self.read, self.cipher)
+        survivors = rewritten(self, dead, self.read_any, self.cipher)
         if survivors.lost:
             # They would be read against the new state, and be wrong instead of unreadable.
             raise Corrupt(f"states that build on this one cannot be read. seq=`{seq}`")
-        steps: list[tuple[int | None, bytes]] = []
+        steps: list[tuple[int | None, bytes, str]] = []
         for each in links[1:2] + [row.seq for row in survivors.rows[:1]]:
             with suppress(Corrupt):
-                steps.append((each, delta.dump(delta.diff(self.read(each), body))))
-        row = shortest(seq, body, steps, self.cipher)
+                state, _, base_nonce = self.read_any(each)
+                steps.append((each, delta.dump(delta.diff(state, body)), base_nonce))
+        row = shortest(seq, (body, nonce), steps, self.cipher)
         below = self.bases(dead) - dead
         self.delete_rows([*dead, *(each.seq for each in survivors.rows)])
         self.insert_rows([row, *survivors.rows])
         self.release(below)
         return bool(survivors.rows)
 
-    def replace_all(self, states: Mapping[int, bytes]) -> bool:
+    def replace_all(self, states: Mapping[int, tuple[bytes, str]]) -> bool:
         """Store other states in the places of bodies; nothing else that builds on them changes.
 
-        Return whether the chains of their session have lost their ground.
+        Each comes with the nonce of its write. Return whether the chains of their session have lost
+        their ground.
         """
         dead = self._with_unlisted(states)
-        survivors = rewritten(self, dead, self.read, self.cipher)
+        survivors = rewritten(self, dead, self.read_any, self.cipher)
         if survivors.lost:
             raise Corrupt(f"states that build on others cannot be read. seq=`{survivors.lost[0]}`")
         below = self.bases(dead) - dead
@@ -433,7 +493,7 @@ class Bodies:
             WrongKeys: what builds on them could be read with other keys.
         """
         dead = self._with_unlisted(seqs)
-        survivors = rewritten(self, dead, self.read, self.cipher)
+        survivors = rewritten(self, dead, self.read_any, self.cipher)
         if spare and survivors.lost:
             return False
         if survivors.wrong_keys is not None:
@@ -468,7 +528,8 @@ def _composed(steps: Sequence[Delta]) -> Delta:
 
 
 def _bytes(rows: Sequence[BodyRow]) -> int:
-    return sum(len(row.body) for row in rows)
+    """Return how many bytes rows have, without what encryption adds to each."""
+    return sum(len(row.body) - added_bytes(row) for row in rows)
 
 
 def typed(columns: tuple[Any, ...]) -> BodyRow:

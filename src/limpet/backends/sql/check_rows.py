@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from limpet.backends.sql import repair as mending
 from limpet.backends.sql.repair import DAMAGE
@@ -19,7 +19,7 @@ from limpet.backends.sql.tables import (
 from limpet.backends.sql.transaction import Transaction
 from limpet.core import findings, limits
 from limpet.core.codec import SEALED, WHOLE, decode
-from limpet.core.deltas.chain import BodyRow, payload_of
+from limpet.core.deltas.chain import BodyRow, Nonces, check_written_by, payload_of
 from limpet.core.deltas.delta import Delta, parse, size_of
 from limpet.core.encryption import Cipher, Ciphers, WrongKeys
 from limpet.core.ids import SEQ_MAX
@@ -102,7 +102,15 @@ def id_or_none(name: object) -> str | None:
 
 
 _ANYWHERE = ScopeKey("any")
-_SIZES_MAX = 10_000  # remembered at a time
+_KNOWN_MAX = 10_000  # remembered at a time
+
+
+class _Body(NamedTuple):
+    """What is remembered of a body. The nonces are its own and those of what it is built from."""
+
+    size: int
+    base: int | None
+    nonces: Nonces
 
 
 class RowInspector:
@@ -116,7 +124,8 @@ class RowInspector:
         self._ciphers = ciphers
         self._tables = Tables(transaction, ciphers)
         self._bodies = self._tables.bodies
-        self._sizes: dict[int, int] = {}
+        self._known: dict[int, _Body] = {}
+        self._grounded: set[int] = set()  # bodies that build on a whole one, however far below
         self._repair = repair
         self.spent = 0
 
@@ -344,6 +353,21 @@ class RowInspector:
             fact = "the state of a snapshot has another size than the snapshot says"
             sizes = {"bytes": found, "size": size}
             yield finding("body_size_wrong", fact, **self._at(seq), seq=seq, **sizes)
+        elif has_snapshot and not self._is_of_its_snapshot(seq):
+            fact = "the state of a snapshot is not the one that the snapshot was written with"
+            yield finding("body_damaged", fact, **self._at(seq), seq=seq)
+
+    def _is_of_its_snapshot(self, seq: int) -> bool:
+        """Tell whether a state, if it is encrypted, is of the write that its snapshot names."""
+        nonces = self._body(seq).nonces
+        if not nonces:
+            return True
+        columns = self._one("snapshot", (seq,))
+        try:
+            row = read_row(columns, *self._owner("address_of_snapshot", seq))
+        except DAMAGE:
+            return True  # that is reported
+        return nonces[0] == row.written_by
 
     def _is_sound(self, seq: int) -> bool:
         """Tell whether a body by itself is what was stored."""
@@ -358,7 +382,7 @@ class RowInspector:
         below = self._bodies.links(seq)[1:]
         if not all(map(self._is_sound, below)):
             return False
-        return not below or self._opened(below[-1])[0].base is None
+        return not below or self._opened(below[-1])[0].base in (None, seq, *below)
 
     def _decoded(self, seq: int, *, whole: bool) -> tuple[int, bytes | None]:
         """Return the size of a state, and the state itself if it is stored or wanted whole.
@@ -375,26 +399,42 @@ class RowInspector:
             encoded = self._bodies.read(seq)
             self.spent += len(encoded)
             return len(encoded), encoded
-        room = self._size(row.base)
+        below = self._body(row.base)
+        check_written_by(seq, below.nonces, self._body(seq).nonces[1:])
+        room = below.size
         if row.form == SEALED:
-            room += self._size(self._opened(row.base or 0)[0].base)
+            room += self._body(below.base).size
         if any(
             start + count > room for start, count in zip(step.ops[::3], step.ops[1::3], strict=True)
         ):
             raise Corrupt("a delta does not fit its base")
+        self._check_ground(seq)
         return size_of(step), None
+
+    def _check_ground(self, seq: int) -> None:
+        """Raise Corrupt if bodies build on each other in a circle: each of them fits the next."""
+        passed: set[int] = set()
+        at: int | None = seq
+        while at is not None and at not in self._grounded:
+            if at in passed:
+                raise Corrupt("a state builds on itself")
+            passed.add(at)
+            at = self._body(at).base
+        self._grounded |= passed
 
     def _opened(self, seq: int) -> tuple[BodyRow, bytes, Delta | None]:
         row = self._bodies.row(seq)
         if row is None:
             raise Corrupt("a body is missing")
         self._bodies.cipher = self._cipher_of(seq)
-        payload = payload_of(row, self._bodies.cipher)
+        payload, nonces = payload_of(row, self._bodies.cipher)
         self.spent += len(payload)
         step = None if row.form == WHOLE else parse(payload)
-        if len(self._sizes) >= _SIZES_MAX:
-            self._sizes.clear()
-        self._sizes[seq] = len(payload) if step is None else size_of(step)
+        if len(self._known) >= _KNOWN_MAX:
+            self._known.clear()
+            self._grounded.clear()
+        size = len(payload) if step is None else size_of(step)
+        self._known[seq] = _Body(size, row.base, nonces)
         return row, payload, step
 
     def _cipher_of(self, seq: int) -> Cipher:
@@ -404,12 +444,12 @@ class RowInspector:
                 _, cipher = self._owner("address_of_scope", pk)
         return cipher
 
-    def _size(self, seq: int | None) -> int:
+    def _body(self, seq: int | None) -> _Body:
         if seq is None:
-            return 0
-        if seq not in self._sizes:
+            return _Body(0, None, ())
+        if seq not in self._known:
             self._opened(seq)
-        return self._sizes[seq]
+        return self._known[seq]
 
     @cached_property
     def _every_snapshot_has_its_body(self) -> bool:

@@ -260,7 +260,7 @@ def _last(
     """Return the chain of a scope and its last body, or what to begin a new one with."""
     if chain is not None:
         try:
-            return chain, tables.bodies.read(chain.seq)
+            return chain, tables.bodies.read(chain.seq, written_by=chain.written_by)
         except Corrupt:
             return None  # reading it raises; a new state must not fail for it
     if current.head is not None:
@@ -308,7 +308,7 @@ def _fork(
     chain = origin.chain
     new = NewBody(row.seq, row.nonce, row.size, None, None)
     if shares:
-        chain = tables.bodies.copy(source.seq, chain, new)
+        chain = tables.bodies.copy(source, chain, new)
     else:
         offsets = chain.append_offsets if chain is not None and chain.seq == source.seq else None
         body = tables.state(source, origin.cipher)
@@ -344,16 +344,17 @@ def _replace(
     body = commit.body
     if not isinstance(body, bytes):
         raise Corrupt("only a state can replace another")
-    tables.replace(scope, existing, row)
     chain = scope.chain
     old = _old(tables, existing, chain, prepared)
+    row = row._replace(state_nonce=existing.written_by if old == body else "")
+    tables.replace(scope, existing, row)
     if old == body:
         if chain is not None and chain.seq == row.seq:
-            chain = chain._replace(nonce=row.nonce)
+            chain = chain._replace(nonce=row.nonce, state_nonce=row.state_nonce)
     else:
         tables.lock_fork_group(scope)
         new = NewBody(row.seq, row.nonce, len(body), body, commit.append_offsets)
-        chain, lost = tables.bodies.replace(chain, old, new, body)
+        chain, lost = tables.bodies.replace(chain, old, existing, new, body)
         if lost:
             tables.forget_chains(scope.pk)
             chain = None
@@ -373,7 +374,7 @@ def replace_all(tables: Tables, changes: Sequence[Commit]) -> int:
     if scope is None:
         return 0
     seqs: set[int] = set()
-    states: dict[int, bytes] = {}
+    states: dict[int, tuple[bytes, str]] = {}
     for commit in changes:
         existing = tables.named(scope, commit.id)
         if existing is None:
@@ -388,9 +389,11 @@ def replace_all(tables: Tables, changes: Sequence[Commit]) -> int:
             same_body=lambda: False,
             newest_kept=lambda: None,
         )
-        tables.replace(scope, existing, plan.row)
+        state_nonce = existing.written_by
         if isinstance(commit.body, bytes) and not _is_same(tables, existing, commit):
-            states[existing.seq] = commit.body
+            states[existing.seq] = commit.body, plan.row.nonce
+            state_nonce = ""
+        tables.replace(scope, existing, plan.row._replace(state_nonce=state_nonce))
     chain = scope.chain
     if states and tables.bodies.replace_all(states):
         tables.forget_chains(scope.pk)

@@ -26,6 +26,7 @@ from limpet.core.deltas.chain import (
     WHOLE_BYTES_MAX,
     BodyRow,
     ChainState,
+    Unfolded,
     body_row,
     chain_state_of,
     folded,
@@ -48,15 +49,14 @@ class KnownScope(NamedTuple):
 
     Attributes:
         alone: no other process had changed it just before.
-        unfolded: its last states, not encrypted, if they were written whole and are not folded
-            yet. Their checksums are those of what is stored.
+        unfolded: its last states, if they were written whole and are not folded yet.
         folds: how many states before those were folded, each on the next.
     """
 
     scope: ScopeRow
     chain: ChainState
     alone: bool = True
-    unfolded: tuple[BodyRow, ...] = ()
+    unfolded: tuple[Unfolded, ...] = ()
     folds: int = 0
 
     def cost(self) -> int:
@@ -86,10 +86,10 @@ def known_scope(
     chain = None if moved is None else moved.chain
     if moved is None or chain is None:
         return None
-    unfolded: tuple[BodyRow, ...] = ()
+    unfolded: tuple[Unfolded, ...] = ()
     is_last = added is not None and added.seq == chain.seq == moved.tip_seq
     if body is not None and added and is_last and is_whole_at_first(chain, len(body)):
-        unfolded = (added._replace(body=body),)
+        unfolded = (Unfolded(added.seq, body, added.checksum, chain.nonce),)
     return KnownScope(moved, chain, alone, unfolded)
 
 
@@ -131,14 +131,15 @@ class Continued(NamedTuple):
             if folds >= FOLDED_MAX:
                 unfolded, folds = (), 0  # the last of them stays whole
         if self.form == codec.WHOLE:
-            stored = body_row(seq, None, self.squeezed, scope.cipher)
+            stored = body_row(seq, None, self.squeezed, scope.cipher, (row.nonce,))
             sizes = [(len(stored.body), row.size)]
             new = chain_state_of(seq, row.nonce, row.size, sizes, self.offsets)
             is_small = row.kept and row.size <= WHOLE_BYTES_MAX
-            whole = stored._replace(body=self.squeezed[1])
+            whole = Unfolded(seq, self.squeezed[1], stored.checksum, row.nonce)
             unfolded = (*unfolded, whole) if is_small else ()
         else:
-            stored = body_row(seq, chain.seq, self.squeezed, scope.cipher)
+            nonces = (row.nonce, chain.written_by)
+            stored = body_row(seq, chain.seq, self.squeezed, scope.cipher, nonces)
             new = chain.after_delta(seq, row.nonce, row.size, self.payload_bytes, self.offsets)
             unfolded = ()
         moved = moved_scope(scope, self.commit, self.plan, row, new).summed()

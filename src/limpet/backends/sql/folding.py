@@ -10,7 +10,14 @@ from typing import NamedTuple
 from limpet.backends.sql.bodies import typed
 from limpet.backends.sql.tables import Tables
 from limpet.core import codec
-from limpet.core.deltas.chain import FOLDED_MAX, WHOLE_BYTES_MAX, BodyRow, folded, payload_of
+from limpet.core.deltas.chain import (
+    FOLDED_MAX,
+    WHOLE_BYTES_MAX,
+    BodyRow,
+    Unfolded,
+    folded,
+    payload_of,
+)
 from limpet.core.encryption import ENCRYPTED_BYTES, Cipher
 from limpet.errors import Corrupt
 from limpet.model import ScopeKey
@@ -55,12 +62,14 @@ def fold_some(tables: Tables, key: ScopeKey, done: FoldedUpTo) -> FoldedUpTo | N
     return FoldedUpTo(rows[-1].seq - 1, depth) if len(rows) == _ROWS_MAX else None
 
 
-def _whole(row: BodyRow, cipher: Cipher) -> BodyRow | None:
-    """Return a row that is a small whole state, not encrypted; a large one was not read."""
+def _whole(row: BodyRow, cipher: Cipher) -> Unfolded | None:
+    """Return a row that is a small whole state; a large one was not read."""
     if row.base is not None or row.encoding != codec.WHOLE or row.body is None:
         return None
     try:
-        state = payload_of(row, cipher)
+        state, nonces = payload_of(row, cipher)
     except Corrupt:
         return None
-    return row._replace(body=state) if len(state) <= WHOLE_BYTES_MAX else None
+    if len(state) > WHOLE_BYTES_MAX:
+        return None
+    return Unfolded(row.seq, state, row.checksum, nonces[0] if nonces else "")

@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 
 from limpet.core import codec
 from limpet.core.deltas import delta
-from limpet.core.deltas.chain import BodyRow, body_row
+from limpet.core.deltas.chain import BodyRow, Nonces, ReadState, body_row
 from limpet.core.encryption import Cipher, WrongKeys
 from limpet.errors import Corrupt
 
@@ -42,6 +42,7 @@ class Rewritten(NamedTuple):
 class _State(NamedTuple):
     seq: int
     body: bytes
+    nonce: str
     depth: int
 
 
@@ -61,7 +62,7 @@ class _Survivor(NamedTuple):
 
 
 def rewritten(
-    table: BodyLinks, dead: set[int], read: Callable[[int], bytes], cipher: Cipher
+    table: BodyLinks, dead: set[int], read: Callable[[int], ReadState], cipher: Cipher
 ) -> Rewritten:
     """Return new rows for all that cannot be read without the dead. Changes nothing."""
     survivors = sorted(_survivors(table, dead), key=lambda each: each.order)
@@ -69,7 +70,7 @@ def rewritten(
     texts = _States(read)
     for each in survivors:
         try:
-            body = read(each.seq)
+            body, _, nonce = read(each.seq)
             near = texts.near(each)
         except Corrupt as cause:
             result.lost.append(each.seq)
@@ -77,11 +78,11 @@ def rewritten(
                 result = result._replace(wrong_keys=cause)
             continue
         near = [text for text in near if text.depth < _DEPTH_MAX + len(body) // _DEPTH_BYTES]
-        steps = [(text.seq, delta.dump(delta.diff(text.body, body))) for text in near]
-        row = shortest(each.seq, body, steps, cipher)
+        steps = [(text.seq, delta.dump(delta.diff(text.body, body)), text.nonce) for text in near]
+        row = shortest(each.seq, (body, nonce), steps, cipher)
         result.rows.append(row)
         depth = next((text.depth for text in near if text.seq == row.base), 0) + 1
-        texts.add(each, _State(each.seq, body, depth))
+        texts.add(each, _State(each.seq, body, nonce, depth))
     return result
 
 
@@ -92,7 +93,7 @@ class _States:
     that one.
     """
 
-    def __init__(self, read: Callable[[int], bytes]) -> None:
+    def __init__(self, read: Callable[[int], ReadState]) -> None:
         self._read = read
         self._groups: dict[tuple[int | None, int], tuple[_State, _State]] = {}
         self._below: _State | None = None
@@ -101,7 +102,8 @@ class _States:
         texts = list(self._groups.get((each.below, each.dead), ()))
         if each.below is not None:
             if self._below is None or self._below.seq != each.below:
-                self._below = _State(each.below, self._read(each.below), each.below_depth)
+                body, _, nonce = self._read(each.below)
+                self._below = _State(each.below, body, nonce, each.below_depth)
             texts.append(self._below)
         return list({text.seq: text for text in texts}.values())
 
@@ -139,19 +141,30 @@ def _survivors(table: BodyLinks, dead: set[int]) -> Iterable[_Survivor]:
 
 
 def shortest(
-    seq: int, body: bytes, steps: Iterable[tuple[int | None, bytes]], cipher: Cipher
+    seq: int,
+    state: tuple[bytes, str],
+    steps: Iterable[tuple[int | None, bytes, str]],
+    cipher: Cipher,
 ) -> BodyRow:
-    """Return the row of a body: the shortest of some deltas, or the whole if that is shorter."""
-    squeezed = [(base, codec.squeeze(payload, codec.DELTA)) for base, payload in steps]
+    """Return the row of a body: the shortest of some deltas, or the whole if that is shorter.
+
+    A state comes with its nonce, a delta with its base, and the nonce of that.
+    """
+    body, nonce = state
+    squeezed: list[tuple[int | None, tuple[int, bytes], Nonces]] = [
+        (base, codec.squeeze(payload, codec.DELTA), (nonce, base_nonce))
+        for base, payload, base_nonce in steps
+    ]
     best = min(squeezed, key=lambda each: len(each[1][1]), default=None)
     if best is None or len(best[1][1]) * _WHOLE_SHARE > len(body):
         whole = codec.squeeze(body)
         if best is None or len(whole[1]) <= len(best[1][1]):
-            best = (None, whole)
-    return body_row(seq, *best, cipher)
+            best = (None, whole, (nonce,))
+    base, form, nonces = best
+    return body_row(seq, base, form, cipher, nonces)
 
 
-def chained(states: Mapping[int, bytes], cipher: Cipher) -> Iterator[BodyRow]:
+def chained(states: Mapping[int, tuple[bytes, str]], cipher: Cipher) -> Iterator[BodyRow]:
     """Yield rows for many states: the newest is whole, each other one builds on a newer one.
 
     That is the next one; for every 32nd it is the 32nd next, so that no chain is long.
@@ -160,6 +173,9 @@ def chained(states: Mapping[int, bytes], cipher: Cipher) -> Iterator[BodyRow]:
     last: int | None = None
     for at, seq in enumerate(sorted(states, reverse=True)):
         base = last if at % _CHAINED else first
-        steps = [] if base is None else [(base, delta.dump(delta.diff(states[base], states[seq])))]
+        steps: list[tuple[int | None, bytes, str]] = []
+        if base is not None:
+            body, base_nonce = states[base]
+            steps = [(base, delta.dump(delta.diff(body, states[seq][0])), base_nonce)]
         yield shortest(seq, states[seq], steps, cipher)
         first, last = first if at % _CHAINED else seq, seq

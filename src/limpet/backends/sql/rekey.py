@@ -105,7 +105,8 @@ def _snapshot(tables: Tables, scope: ScopeRow, seq: int) -> bool:
 def _body(tables: Tables, scope: ScopeRow, seq: int) -> bool:
     row = tables.bodies.row(seq)
     if row is not None:
-        again = body_row(seq, row.base, squeezed_of(row, scope.cipher), scope.cipher)
+        squeezed, nonces = squeezed_of(row, scope.cipher)
+        again = body_row(seq, row.base, squeezed, scope.cipher, nonces)
         tables.bodies.delete_rows([seq])
         tables.bodies.insert_rows([again])
     return row is not None

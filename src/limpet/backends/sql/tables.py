@@ -17,6 +17,7 @@ from limpet.core.leases import LeaseRow
 from limpet.core.notes import NoteRow, decrypted_note, encrypted_note, note_checksum, verify_note
 from limpet.core.rows import (
     EMPTY,
+    ROW_COLUMNS,
     Row,
     check_scope_sum,
     decrypted,
@@ -31,7 +32,7 @@ from limpet.model import ScopeKey, SnapshotRef
 from limpet.protocol import Commit, Stamp
 
 # How many columns the statements select of each. They come in the order of the type of the row.
-_ROW_COLUMNS = len(Row._fields)
+_ROW_COLUMNS = len(ROW_COLUMNS)
 SNAPSHOT_COLUMNS = _ROW_COLUMNS + 2  # with its checksum and the key of its scope
 _NOTE_ROW_COLUMNS = len(NoteRow._fields)
 NOTE_COLUMNS = _NOTE_ROW_COLUMNS + 2  # with its checksum and the key of its scope
@@ -120,7 +121,7 @@ def scope_row(
     if is_sound or type(columns[0]) is not int:
         check_scope(key, columns, cipher)
     head = columns[_SCOPE_COLUMNS:]
-    shown = None if head[0] is None else Row._make(head[:_ROW_COLUMNS])
+    shown = None if head[0] is None else Row(*head[:_ROW_COLUMNS])
     last_seq, last_saved_at, *top = head[_ROW_COLUMNS + 1 :] or _NOT_READ
     body = None if top[0] is None else BodyRow._make(top)
     facts = (shown, head[_ROW_COLUMNS], last_seq, last_saved_at, body, cipher)
@@ -385,7 +386,9 @@ class Tables:
         stored = encrypted(row, scope.key, scope.cipher)
         values = {**stored._asdict(), "checksum": row_checksum(stored, scope.pk)}
         self.transaction.do("replace_snapshot", values)
-        if before is None or row.labels != before.labels:
+        # What was encrypted with an older key gets the current one now, and so must its labels.
+        is_again = scope.cipher is not PLAIN and row.labels != EMPTY
+        if before is None or row.labels != before.labels or is_again:
             self.transaction.do("remove_labels", (row.seq,))
             self._add_labels(scope, row)
 
@@ -426,10 +429,11 @@ class Tables:
             self.forget_chains(scope.pk)
 
     def state(self, row: Row, cipher: Cipher | None = None) -> bytes:
-        return self.bodies.read(row.seq, row.size, cipher)
+        return self.bodies.read(row.seq, row.size, cipher, row.written_by)
 
     def states(self, rows: Sequence[Row]) -> Iterator[bytes]:
-        for row, body in zip(rows, self.bodies.read_each(row.seq for row in rows), strict=True):
+        asked = ((row.seq, row.written_by) for row in rows)
+        for row, body in zip(rows, self.bodies.read_each(asked), strict=True):
             yield of_size(row, body)
 
     def _add_labels(self, scope: ScopeRow, row: Row) -> None:
@@ -505,7 +509,7 @@ def snapshot_values(scope: ScopeRow, row: Row, head: Row | None) -> tuple[Any, .
     # With a kept head that is the newest, nothing can ever come between it and this one.
     follows = head is not None and head.seq == scope.tip_seq and head.id == row.parent_id
     stored = encrypted(row, scope.key, scope.cipher)
-    return (*stored, row_checksum(stored, scope.pk), scope.pk, not follows)
+    return (*stored[:-1], row_checksum(stored, scope.pk), scope.pk, not follows)
 
 
 def labels_of(scope: ScopeRow, row: Row) -> list[tuple[str, str, int]]:
@@ -539,7 +543,7 @@ def verified(columns: tuple[Any, ...]) -> Row:
 
     The columns begin with its own, its checksum and its scope's key.
     """
-    return verify_row(Row._make(columns[:_ROW_COLUMNS]), columns[15], columns[14])
+    return verify_row(Row(*columns[:_ROW_COLUMNS]), columns[15], columns[14])
 
 
 def read_row(columns: tuple[Any, ...], key: ScopeKey, cipher: Cipher) -> Row:

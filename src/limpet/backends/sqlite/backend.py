@@ -28,7 +28,7 @@ from limpet.backends.sqlite.listen import SqliteListener
 from limpet.backends.sqlite.read_only import FileChanged, ReadOnlyFile
 from limpet.backends.support.located import located
 from limpet.core import matching
-from limpet.core.deltas.chain import payload_of
+from limpet.core.deltas.chain import check_written_by, payload_of
 from limpet.core.encryption import NO_KEYS, Ciphers
 from limpet.core.limits import CACHE_BYTES_MAX, LOCK_WAIT_S_MAX
 from limpet.core.notes import NoteRow, written_note
@@ -179,7 +179,8 @@ class SqliteBackend(SqlBackend):
         top = found.top
         if top is None or top.body is None:
             return None
-        body = payload_of(top, found.cipher)
+        body, nonces = payload_of(top, found.cipher)
+        check_written_by(top.seq, nonces, (row.written_by,))
         if top.base is not None:
             if known.nonce != row.nonce:
                 return None

@@ -16,7 +16,7 @@ cached is valid only while that nonce is still the scope's.
 
 from collections.abc import Sequence
 from itertools import pairwise, takewhile
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import orjson
 import zstandard
@@ -26,7 +26,7 @@ from limpet.core.codec import checksum_of
 from limpet.core.deltas import delta
 from limpet.core.deltas.delta import Delta
 from limpet.core.deltas.splices import SLICES_MAX, Splices
-from limpet.core.encryption import PLAIN, Cipher
+from limpet.core.encryption import ENCRYPTED_BYTES, PLAIN, PLAIN_NONCE, Cipher, is_encrypted
 from limpet.core.limits import STORED_BYTES_MAX
 from limpet.errors import Corrupt
 from limpet.protocol import Append, AppendOffsets
@@ -54,49 +54,94 @@ class BodyRow(NamedTuple):
         return codec.form_of(self.encoding)
 
 
-def body_row(seq: int, base: int | None, squeezed: tuple[int, bytes], cipher: Cipher) -> BodyRow:
+Nonces: TypeAlias = tuple[str, ...]
+"""The nonces of the writes of a body's state, of its base's, and, if it is sealed, of the state
+below that. Empty where nothing is encrypted.
+
+An encrypted body begins with them. A state may be stored again in another way, on another base, but
+keeps its nonce until it is replaced. So rows of several times make a state that was saved, or none.
+"""
+_NONCE_BYTES = 8
+_NONCES = {codec.WHOLE: 1, codec.DELTA: 2, codec.SEALED: 3}
+
+
+def body_row(
+    seq: int, base: int | None, squeezed: tuple[int, bytes], cipher: Cipher, nonces: Nonces
+) -> BodyRow:
     encoding, body = squeezed
     address = _address(seq, base)
     if cipher is not PLAIN:
-        body = cipher.encrypt(body, _about(address, encoding))
+        body = cipher.encrypt(bytes.fromhex("".join(nonces)) + body, _about(address, encoding))
     return BodyRow(seq, base, *codec.address_body(encoding, body, address=address))
 
 
 def payload_of(
     row: BodyRow, cipher: Cipher, unzip: zstandard.ZstdDecompressor | None = None
-) -> bytes:
-    """Return what `codec.squeeze` was given for a row, or raise Corrupt."""
-    return codec.unsqueeze(*squeezed_of(row, cipher), unzip)
+) -> tuple[bytes, Nonces]:
+    """Return what `codec.squeeze` was given for a row, and its nonces, or raise Corrupt."""
+    squeezed, nonces = squeezed_of(row, cipher)
+    return codec.unsqueeze(*squeezed, unzip), nonces
 
 
-def squeezed_of(row: BodyRow, cipher: Cipher) -> tuple[int, bytes]:
+def squeezed_of(row: BodyRow, cipher: Cipher) -> tuple[tuple[int, bytes], Nonces]:
     """Return what `body_row` was given, or raise Corrupt."""
     check_row(row)
-    about = b"" if cipher is PLAIN else _about(_address(row.seq, row.base), row.encoding)
-    return row.encoding, cipher.decrypt(row.body, about)
+    if cipher is PLAIN:
+        return (row.encoding, cipher.decrypt(row.body, b"")), ()
+    data = cipher.decrypt(row.body, _about(_address(row.seq, row.base), row.encoding))
+    count = _NONCES[row.form]
+    if not is_encrypted(row.body):
+        return (row.encoding, data), (PLAIN_NONCE,) * count
+    text, end = data[: _NONCE_BYTES * count].hex(), 2 * _NONCE_BYTES
+    nonces = tuple(text[at : at + end] for at in range(0, len(text), end))
+    return (row.encoding, data[_NONCE_BYTES * count :]), nonces
+
+
+def added_bytes(row: BodyRow) -> int:
+    """Return how many bytes of a row encryption has added."""
+    return ENCRYPTED_BYTES + _NONCE_BYTES * _NONCES[row.form] if is_encrypted(row.body) else 0
 
 
 def check_row(row: BodyRow) -> None:
     codec.check_body(codec.Packed(row.encoding, row.body, row.checksum), _address(*row[:2]))
 
 
+def check_written_by(seq: int, nonces: Nonces, expected: Nonces) -> None:
+    """Raise Corrupt unless a state, if it is encrypted, is the one that is expected here."""
+    if nonces and nonces[: len(expected)] != expected:
+        raise Corrupt(f"a state is not the one that belongs here: it was put back. seq=`{seq}`")
+
+
+class ReadState(NamedTuple):
+    """A state, the sizes of the rows of its chain, stored and unpacked, and its nonce, if any."""
+
+    state: bytes
+    sizes: list[tuple[int, int]]
+    nonce: str
+
+
 def read_chain(
-    rows: Sequence[BodyRow], size: int | None = None, cipher: Cipher = PLAIN
-) -> tuple[bytes, list[tuple[int, int]]]:
-    """Return the state at the top of a chain, and the sizes of its rows, stored and unpacked.
+    rows: Sequence[BodyRow],
+    size: int | None = None,
+    cipher: Cipher = PLAIN,
+    written_by: str | None = None,
+) -> ReadState:
+    """Return the state at the top of a chain.
 
     The first row is the one asked for; each row is followed by its base.
 
     Raises:
-        Corrupt: a row fails its checksum, or the chain does not end in a whole state.
+        Corrupt: a row fails its checksum, the chain does not end in a whole state, or its rows do
+            not belong together.
     """
     chains = Chains(cipher)
-    return chains.read(rows, size), chains.sizes
+    return ReadState(chains.read(rows, size, written_by), chains.sizes, chains.nonce)
 
 
 class _Text(NamedTuple):
     text: Splices
     below: Splices | None  # the text of its base
+    nonces: Nonces  # of itself and of its base
 
 
 class Chains:
@@ -112,6 +157,7 @@ class Chains:
         self._sources: list[bytes] = []
         self._left = _READ_BYTES_MAX
         self.sizes: list[tuple[int, int]] = []
+        self.nonce = ""  # of the last state
 
     def __contains__(self, seq: int | None) -> bool:
         return seq in self._known
@@ -122,28 +168,36 @@ class Chains:
         if self._left < 0:
             raise Corrupt(f"a state takes too much memory to be read. max=`{_READ_BYTES_MAX}`")
 
-    def read(self, rows: Sequence[BodyRow], size: int | None = None) -> bytes:
+    def read(
+        self, rows: Sequence[BodyRow], size: int | None = None, written_by: str | None = None
+    ) -> bytes:
         """Return the state at the top of a chain, which may end at a row that was read before.
 
         Raises:
-            Corrupt: a row fails its checksum, the chain does not end in a whole state, or the state
-                has another size.
+            Corrupt: a row fails its checksum, the chain does not end in a whole state, the state
+                has another size, or rows, if they are encrypted, do not belong together.
         """
         self._left = _READ_BYTES_MAX
         fresh = list(takewhile(lambda row: row.seq not in self, rows))
         bottom = fresh[-1].base if fresh else rows[0].seq if rows else None
         below = bottom if bottom in self else None
         for row in reversed(fresh):
-            payload = payload_of(row, self._cipher, self._unzip)
+            payload, nonces = payload_of(row, self._cipher, self._unzip)
             self._take(len(payload))
             self.sizes.append((len(row.body), len(payload)))
             if row.base != below or (row.form == codec.WHOLE) != (below is None):
                 raise Corrupt(f"the base of a state is missing. seq=`{row.seq}`")
-            self._known[row.seq] = self._text(row, payload)
+            if below is not None:
+                check_written_by(below, self._known[below].nonces, nonces[1:])
+            text, further = self._text(row, payload)
+            self._known[row.seq] = _Text(text, further, nonces[:2])
             below = row.seq
         if below is None:
             raise Corrupt("the state of a snapshot is missing")
-        top = self._known[below].text
+        top, _, nonces = self._known[below]
+        if nonces:
+            self.nonce = nonces[0]
+            check_written_by(below, nonces, (written_by or self.nonce,))
         if len(top) > STORED_BYTES_MAX or size not in (None, len(top)):
             raise Corrupt(f"a state has another size. seq=`{rows[0].seq}`")
         state = top.joined(self._sources)
@@ -152,11 +206,11 @@ class Chains:
             self._known, self._sources = {}, []
         return state
 
-    def _text(self, row: BodyRow, payload: bytes) -> _Text:
+    def _text(self, row: BodyRow, payload: bytes) -> tuple[Splices, Splices | None]:
         number = len(self._sources)
         if row.base is None:
             self._sources.append(payload)
-            return _Text(Splices.whole(number, len(payload)), None)
+            return Splices.whole(number, len(payload)), None
         base = self._known[row.base]
         ops, at = delta.parse_ops(payload)
         further = base.below if row.form == codec.SEALED else None
@@ -174,9 +228,9 @@ class Chains:
                 self._left = _READ_BYTES_MAX - len(text) - len(made)
                 number, below = 1, Splices.whole(0, len(below))
             self._sources.append(made)
-            return _Text(Splices.whole(number, len(made)), below)
+            return Splices.whole(number, len(made)), below
         self._sources.append(payload)
-        return _Text(base.text.changed(ops, number, at, behind=further), base.text)
+        return base.text.changed(ops, number, at, behind=further), base.text
 
 
 def _address(seq: int, base: int | None) -> bytes:
@@ -212,6 +266,12 @@ class ChainState(NamedTuple):
     stored: int  # bytes of these rows and of the whole body
     raw: int  # the same before compression
     append_offsets: AppendOffsets | None  # None: not known
+    state_nonce: str = ""  # of the write of the last body, if that is not `nonce`
+
+    @property
+    def written_by(self) -> str:
+        """The nonce of the write that stored the last body."""
+        return self.state_nonce or self.nonce
 
     def dump(self, owner: int, cipher: Cipher) -> bytes:
         """Encode it with a checksum that holds only for the scope with the key `owner`."""
@@ -251,6 +311,7 @@ class ChainState(NamedTuple):
             rows=self.rows + 1,
             pending=self.pending + payload_bytes,
             append_offsets=offsets,
+            state_nonce="",
         )
 
     def after_pack(
@@ -296,18 +357,28 @@ def is_whole_at_first(chain: ChainState | None, size: int) -> bool:
     return size <= WHOLE_BYTES_MAX and (chain is None or not chain.rows)
 
 
-def folded(rows: Sequence[BodyRow], cipher: Cipher) -> list[BodyRow]:
+class Unfolded(NamedTuple):
+    """A small state that is stored whole: not encrypted, with the checksum of what is stored."""
+
+    seq: int
+    body: bytes
+    checksum: int
+    nonce: str
+
+
+def folded(states: Sequence[Unfolded], cipher: Cipher) -> list[BodyRow]:
     """Return small states that were written whole, but the last, as deltas.
 
-    What is given is not encrypted. Each is one on the state saved after it. One that would gain
-    nothing, or has little in common with that, is left out.
+    Each is one on the state saved after it. One that would gain nothing, or has little in common
+    with that, is left out.
     """
     found = []
-    for row, later in pairwise(rows):
-        step = delta.diff(later.body, row.body)
+    for each, later in pairwise(states):
+        step = delta.diff(later.body, each.body)
         squeezed = codec.squeeze(delta.dump(step), codec.DELTA)
-        if len(squeezed[1]) < len(row.body) and not delta.is_poor(step):
-            found.append(body_row(row.seq, later.seq, squeezed, cipher))
+        if len(squeezed[1]) < len(each.body) and not delta.is_poor(step):
+            nonces = (each.nonce, later.nonce)
+            found.append(body_row(each.seq, later.seq, squeezed, cipher, nonces))
     return found
 
 
@@ -344,6 +415,8 @@ def parse_chain_state(packed: bytes | None, owner: int, cipher: Cipher) -> Chain
     if len(fields) != len(ChainState._fields):
         return None
     state = ChainState._make(fields)
+    if cipher is not PLAIN and not is_encrypted(packed):
+        state = state._replace(state_nonce=PLAIN_NONCE)
     if state.append_offsets is None:
         return state
     offsets = {
