@@ -20,6 +20,7 @@ from psycopg.types.numeric import Int8BinaryDumper, Int8Dumper
 
 from limpet.backends.postgres.errors import (
     is_gone,
+    is_missing,
     is_race,
     is_seq_taken,
     is_unprepared,
@@ -41,7 +42,7 @@ from limpet.backends.support.backoff import Backoff
 from limpet.backends.support.forks import abandon, opening_a_socket, renew_after_fork
 from limpet.backends.support.queue import ThreadQueue
 from limpet.core.encryption import NO_KEYS, Ciphers
-from limpet.errors import InvalidInput, Unavailable
+from limpet.errors import InvalidInput, LimpetError, Unavailable
 from limpet.model import ScopeKey
 from limpet.protocol import Clock, Stamp
 
@@ -105,7 +106,7 @@ class PostgresServer:
         self._secrets = _secrets(self._conninfo)
         self.channel = channel_of(settings.schema)
         self._statements = statements_of(settings.schema, notifies=settings.notifies)
-        self._begin = [_WRITE]
+        self._begin = [_WRITE, self._statements["check_version"]]
         self._raw = {name: raw_statement(name, self._statements[name]) for name in _ONCE}
         if settings.pooler:  # what is set for a connection would be set for its other users too
             self._begin += [f"SET LOCAL {each}".encode() for each in self._limits()]
@@ -285,11 +286,21 @@ class PostgresServer:
                 if sent and not is_unprepared(cause):
                     raise NoAnswer from cause
             elif not is_race(cause):
-                raise translated(cause) from cause
+                raise self._translated(cause) from cause
             return None
 
     def _transaction(self, conn: Connection, *begin: bytes) -> PostgresTransaction:
         return PostgresTransaction(conn, self._statements, begin)
+
+    def _translated(self, cause: psycopg.Error) -> LimpetError:
+        """Return our error for the driver's; a newer version may have replaced a missing table."""
+        if is_missing(cause):
+            try:
+                with self._pool.connection(self._settings.retry_s) as conn:
+                    conn.execute(self._statements["check_version"])
+            except psycopg.Error as newer:
+                cause = cause if is_missing(newer) else newer
+        return translated(cause)
 
     def _until_answered(self, attempt: Callable[[Connection, int], T]) -> T:
         """Retry conflicts for up to `lock_wait_s`, and lost connections for up to `retry_s`."""
@@ -312,7 +323,7 @@ class PostgresServer:
                 race, gone = is_race(cause), is_gone(cause)
                 patience_s = self._settings.lock_wait_s if race else self._settings.retry_s
                 if not (race or gone) or waited_s >= patience_s:
-                    raise translated(cause) from cause
+                    raise self._translated(cause) from cause
                 if is_seq_taken(cause):
                     continue
                 if gone:
