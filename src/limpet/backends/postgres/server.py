@@ -151,13 +151,28 @@ class PostgresServer:
             cause.add_note(place_of(cause, self._conninfo))
             raise
         if not self._settings.pooler:
-            settings = [*self._limits(), _SEARCH_PATH]
-            conn.execute("; ".join(f"SET {each}" for each in settings).encode())
+            self._set_up(conn)
         # All integers are sent as bigint, so that a statement is prepared once, and not once for
         # each integer type that its values happen to fit.
         conn.adapters.register_dumper(int, Int8Dumper)
         conn.adapters.register_dumper(int, Int8BinaryDumper)
         return conn
+
+    def _set_up(self, conn: Connection) -> None:
+        """Set what holds for a connection, unless a pooler would give it to others.
+
+        A pooler makes up the process id that it tells its clients.
+        """
+        is_direct = f"SELECT 1 / (pg_backend_pid() = {conn.info.backend_pid})::int"
+        settings = [f"SET {each}" for each in (*self._limits(), _SEARCH_PATH)]
+        try:
+            conn.execute("; ".join([is_direct, *settings]).encode())  # all of it, or nothing
+        except psycopg.errors.DivisionByZero:
+            place = f"host=`{conn.info.host}` port=`{conn.info.port}`"
+            conn.close()
+            raise InvalidInput(
+                f"the connection goes through a pooler: open with pooler=True. {place}"
+            ) from None
 
     def _limits(self) -> list[str]:
         lock_ms = max(1, int(self._settings.lock_wait_s * 1000))
