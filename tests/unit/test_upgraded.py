@@ -148,7 +148,7 @@ def test_a_writer_waits_for_the_upgrade(store: Store, upgrade: Upgrade) -> None:
 
 
 def test_migrations_of_postgres_lock_out_writers() -> None:
-    """Those that come after the first version: who writes reads that table first."""
+    """Those that come after the first tables: all who write read that table."""
     lock = "LOCK TABLE limpet.schema_migrations IN ACCESS EXCLUSIVE MODE;"
     scripts = [script for number, _, script in load_migrations("postgres") if number > 2]
     assert scripts

@@ -106,7 +106,7 @@ class PostgresServer:
         self._secrets = _secrets(self._conninfo)
         self.channel = channel_of(settings.schema)
         self._statements = statements_of(settings.schema, notifies=settings.notifies)
-        self._begin = [_WRITE, self._statements["check_version"]]
+        self._begin = [_WRITE]
         self._raw = {name: raw_statement(name, self._statements[name]) for name in _ONCE}
         if settings.pooler:  # what is set for a connection would be set for its other users too
             self._begin += [f"SET LOCAL {each}".encode() for each in self._limits()]
@@ -246,16 +246,16 @@ class PostgresServer:
                 if lost is None:
                     raise
                 return lost.result
-            heard = None
-            if tables.changed and self._settings.notifies:
-                heard = transaction.later("has_listeners", {"listeners": self.channel.key})
+            notifies = tables.changed and self._settings.notifies
+            check = "check_version_and_listeners" if notifies else "check_version"
+            heard = transaction.later(check, {"listeners": self.channel.key} if notifies else None)
             try:
                 transaction.commit()
             except psycopg.Error as cause:
                 if transaction.committing and is_gone(cause) and tables.trace is not None:
                     lost = Lost(tables.trace, result)
                 raise
-            if heard is not None and heard.fetchone() == (True,):
+            if notifies and heard.fetchone() == (True, 1):
                 notify(conn, self.channel, tables.changed)
             return result
 

@@ -1,4 +1,4 @@
--- Waits for those who write, which read this table first, and lets none begin.
+-- Waits for those who write, which read this table, and lets no other commit.
 LOCK TABLE limpet.schema_migrations IN ACCESS EXCLUSIVE MODE;
 
 ALTER TABLE limpet.sessions ADD COLUMN checksum bigint;

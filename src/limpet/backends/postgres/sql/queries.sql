@@ -3,8 +3,8 @@
 -- the second sees what others committed while the first waited.
 
 -- name: check_version
--- The first of each transaction that writes: it fails, by a division by zero, if the tables were
--- migrated by a newer version. Migrations lock the table, so that it stays true until the commit.
+-- The last of each transaction that writes: it fails, by a division by zero, if the tables were
+-- migrated by a newer version. Migrations lock this table, so that it stays true until the commit.
 SELECT 1 / (NOT EXISTS (SELECT 1 FROM limpet.schema_migrations WHERE version > 0 /* newest */))::int;
 
 -- name: lock_scope
