@@ -37,9 +37,9 @@ def is_race(cause: Exception) -> bool:
     return isinstance(cause, psycopg.Error) and cause.sqlstate in _RACES
 
 
-def is_missing(cause: psycopg.Error) -> bool:
-    """Return whether a table or column does not exist."""
-    return cause.sqlstate in _MISSING
+def is_of_other_tables(cause: psycopg.Error) -> bool:
+    """Return whether a table or column does not exist, or has a constraint that is not ours."""
+    return cause.sqlstate in _MISSING or (cause.sqlstate or "").startswith("23")
 
 
 def is_seq_taken(cause: Exception) -> bool:

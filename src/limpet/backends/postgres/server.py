@@ -20,7 +20,7 @@ from psycopg.types.numeric import Int8BinaryDumper, Int8Dumper
 
 from limpet.backends.postgres.errors import (
     is_gone,
-    is_missing,
+    is_of_other_tables,
     is_race,
     is_seq_taken,
     is_unprepared,
@@ -308,13 +308,13 @@ class PostgresServer:
         return PostgresTransaction(conn, self._statements, begin)
 
     def _translated(self, cause: psycopg.Error) -> LimpetError:
-        """Return our error for the driver's; a newer version may have replaced a missing table."""
-        if is_missing(cause):
+        """Return our error for the driver's; a newer version may have replaced the tables."""
+        if is_of_other_tables(cause):
             try:
                 with self._pool.connection(self._settings.retry_s) as conn:
                     conn.execute(self._statements["check_version"])
             except psycopg.Error as newer:
-                cause = cause if is_missing(newer) else newer
+                cause = newer
         return translated(cause)
 
     def _until_answered(self, attempt: Callable[[Connection, int], T]) -> T:

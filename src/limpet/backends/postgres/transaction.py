@@ -38,9 +38,8 @@ def statements_of(schema: str, *, notifies: bool = True) -> Mapping[str, bytes]:
     """Return the statements for the tables of a schema; with `notifies` a save asks who listens."""
     found = dict(_STATEMENTS)
     if notifies:
-        has_listeners, check = (
-            found[name].rstrip(";") for name in ("has_listeners", "check_version")
-        )
+        has_listeners = found["has_listeners"].rstrip(";")
+        check = found["check_version"].rstrip(";")
         found["check_version_and_listeners"] = f"SELECT ({has_listeners}), ({check})"
         asked = f"({has_listeners})::int"
         found["save_in_one"] = found["save_in_one"].replace(_NO_LISTENERS, asked)
