@@ -71,6 +71,8 @@ class ReadOnlyFile(SqliteFile):
     def _connect(self, busy_ms: int | None = None) -> Connection:
         conn = super()._connect(busy_ms)
         conn.execute("PRAGMA query_only = ON")
+        if self._unlogged() is not None:
+            conn.log = None  # an empty one, which others may remove
         return conn
 
     def _uri_options(self) -> str:
