@@ -30,19 +30,18 @@ def make_ready(
 
     Any number of processes may do this at once.
     """
-    newest = NEWEST
     backoff = Backoff(clock, first_s=_PAUSE_S, longest_s=_PAUSE_S, wait_s=_SETUP_WAIT_S)
     while True:
         version = _version(conn, schema)
-        if version > newest:
-            raise transaction.upgraded(f"schema=`{schema}` found=`{version}` known=`{newest}`")
-        if version == newest:
+        if version > NEWEST:
+            raise transaction.upgraded(f"schema=`{schema}` found=`{version}` known=`{NEWEST}`")
+        if version == NEWEST:
             return
         if not setup:
             raise Unavailable(
                 "the tables are missing or not up to date, and setup=False: have "
                 f"`limpet schema postgres --schema {schema}` run by a role that may create them. "
-                f"found=`{version}` needed=`{newest}`"
+                f"found=`{version}` needed=`{NEWEST}`"
             )
         try:
             _migrate(conn, schema, advisory_locks=advisory_locks)

@@ -166,7 +166,7 @@ class PostgresServer:
         is_direct = f"SELECT 1 / (pg_backend_pid() = {conn.info.backend_pid})::int"
         settings = [f"SET {each}" for each in (*self._limits(), _SEARCH_PATH)]
         try:
-            conn.execute("; ".join([is_direct, *settings]).encode())  # all of it, or nothing
+            conn.execute("; ".join([*settings, is_direct]).encode())  # all of it, or nothing
         except psycopg.errors.DivisionByZero:
             place = f"host=`{conn.info.host}` port=`{conn.info.port}`"
             conn.close()

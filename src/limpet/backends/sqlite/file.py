@@ -99,7 +99,8 @@ class SqliteFile:
                     committing = True
                     transaction.conn.execute("COMMIT")
             except (sqlite3.Error, UnicodeDecodeError) as cause:
-                self._explain(transaction)
+                if not committing:
+                    self._explain(transaction)
                 raise translated(self._path, cause, committing=committing) from cause
             finally:
                 self._end(transaction)
