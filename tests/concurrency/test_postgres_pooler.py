@@ -77,6 +77,22 @@ def url(schemas: Schemas, pooler: Pooler | PgBouncer) -> str:
     return schemas.url(server_url=pooler.url)
 
 
+@pytest.mark.parametrize("is_made", [True, False], ids=["made", "new"])
+def test_a_pooler_that_is_not_named_is_recognised(
+    schemas: Schemas, pooler: Pooler | PgBouncer, url: str, is_made: bool
+) -> None:
+    """Before anything is prepared, set or created on connections that others use."""
+    if is_made:
+        limpet.open(schemas.url()).close()
+    with pytest.raises(limpet.InvalidInput, match=r"through a pooler: open with pooler=True"):
+        limpet.open(url)
+    with psycopg.connect(pooler.url, autocommit=True, prepare_threshold=None) as conn:
+        for _ in range(2):
+            assert one(conn, "SHOW lock_timeout") == "0"
+            there = "SELECT to_regnamespace(%s) IS NOT NULL"
+            assert one(conn, there, schemas.name()) is is_made
+
+
 def test_many_threads_share_two_connections(
     postgres: Postgres, pooler: Pooler | PgBouncer, url: str
 ) -> None:

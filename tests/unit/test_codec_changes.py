@@ -5,11 +5,12 @@ the change is made before each of them in turn, until one encoding ends before i
 """
 
 import dis
+import importlib.util
 import sys
 import uuid
 from collections.abc import Callable
 from functools import cache, partial
-from types import CodeType, FrameType
+from types import CodeType, FrameType, ModuleType
 from typing import Any
 
 import pytest
@@ -101,10 +102,52 @@ def check_appendable(encoded: bytes, offsets: Any) -> None:
         assert codec.decode(apply(encoded, found[0])) == expected
 
 
+@pytest.fixture
+def without_gil(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """Another copy of the module, imported as in a free-threaded build."""
+    monkeypatch.setattr(sys, "_is_gil_enabled", lambda: False, raising=False)
+    spec = importlib.util.spec_from_file_location("codec_without_gil", codec.__file__)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_without_the_gil_a_value_changes_even_inside_one_call(without_gil: ModuleType) -> None:
+    """Another thread adds a NaN and removes it again, both while C code encodes the value."""
+    state = one_list()
+    messages = state["messages"]
+    changes = iter([partial(messages.append, NAN), messages.pop])
+
+    def call(work: Callable[[], Any]) -> Any:
+        next(changes, int)()
+        found = work()
+        next(changes, int)()
+        return found
+
+    without_gil._call = call  # type: ignore[attr-defined]
+    encoded, _ = without_gil.encode_state(state)
+    assert codec.decode(encoded) == one_list()
+    assert without_gil.encode(state) == codec.encode(state)
+
+
+def test_a_change_at_any_moment_without_the_gil(without_gil: ModuleType) -> None:
+    check_each_moment(one_list, CHANGES["the list is emptied"], without_gil)
+
+
 @pytest.mark.parametrize("make", [fresh, one_list])
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 def test_a_change_at_any_moment(
     make: Callable[[], dict[str, Any]], change: Callable[[dict[str, Any]], object]
+) -> None:
+    check_each_moment(make, change, codec)
+
+
+def check_each_moment(
+    make: Callable[[], dict[str, Any]],
+    change: Callable[[dict[str, Any]], object],
+    used: ModuleType,
 ) -> None:
     before, after = make(), make()
     change(after)
@@ -112,7 +155,7 @@ def test_a_change_at_any_moment(
     for step in range(1, 100_000):
         state = make()
         changer = Changer({step: partial(change, state)})
-        found = changer.run(partial(codec.encode_state, state))
+        found = changer.run(partial(used.encode_state, state))
         if isinstance(found, InvalidInput):
             assert not is_json(after)
         else:

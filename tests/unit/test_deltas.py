@@ -13,6 +13,7 @@ import pytest
 import limpet
 from limpet import Corrupt, Scope, Store
 from limpet.backends.sql.bodies import Bodies
+from limpet.backends.sqlite.in_place import Connection
 from limpet.backends.sqlite.transaction import SqliteTransaction
 from limpet.core.codec import DELTA, SEALED, WHOLE, form_of
 from limpet.core.deltas.chain import BodyRow, read_chain
@@ -212,7 +213,7 @@ def test_forks_of_forks_stay_near(store: Store, path: Path) -> None:
     for turn in range(120):
         info = line.save(chat(20) | {"turn": turn})
         line = line.fork(info.id)
-        with closing(sqlite3.connect(path)) as conn:
+        with closing(sqlite3.connect(path, factory=Connection)) as conn:
             (last,) = conn.execute("SELECT max(seq) FROM bodies").fetchone()
             depth = max(depth, len(Bodies(SqliteTransaction(conn)).links(last)))
     assert depth < 100

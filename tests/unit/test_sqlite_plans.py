@@ -209,7 +209,11 @@ def test_a_range_of_names_ends_where_it_ends(conn: sqlite3.Connection, name: str
 
 
 def test_the_scopes_of_the_last_session_are_found_by_its_name(conn: sqlite3.Connection) -> None:
-    """Counted in steps of SQLite's machine: those for one session, whatever comes before it."""
+    """Counted in steps of SQLite's machine: those for one session, whatever comes before it.
+
+    From 3.41 on SQLite counts the steps to read the schema too, so each is counted when it is
+    asked for again.
+    """
     path = conn.execute("PRAGMA database_list").fetchone()[2]
     with limpet.open(f"sqlite:///{path}") as store:
         for number in range(300):
@@ -228,9 +232,10 @@ def _steps(store: limpet.Store, session_id: str) -> int:
         return 0
 
     with backend._file.transaction() as transaction:
-        transaction.conn.set_progress_handler(step, 10)
         try:
             backend._query = lambda action: action(Tables(transaction))
+            assert list(store.scopes(session_id))
+            transaction.conn.set_progress_handler(step, 10)
             assert list(store.scopes(session_id))
         finally:
             del backend._query

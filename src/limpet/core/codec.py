@@ -12,7 +12,8 @@ or refused with the path.
 Changes meanwhile. Another thread may change the value at any moment between two instructions of
 Python code. So one call of C code encodes it and lists its parts again: if they are the parts that
 were checked, so is what was encoded. Nothing else is derived from the value: the append offsets
-come from the encoded bytes.
+come from the encoded bytes. Without the GIL other threads also run during that call: then every
+value is copied by the walk, which reads each container once, and the copy is encoded.
 
 Pipeline. A body is an encoding, or a delta (core/deltas/delta.py). `squeeze` compresses and seals
 it, `address_body` adds a checksum. `unpack` is their exact inverse.
@@ -21,6 +22,7 @@ it, `address_body` adds a checksum. `unpack` is their exact inverse.
 import gc
 import json
 import operator
+import sys
 from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from itertools import islice, starmap
@@ -43,6 +45,8 @@ Default: TypeAlias = Callable[[Any], JSON]
 _dumps = partial(orjson.dumps, option=orjson.OPT_PASSTHROUGH_DATACLASS)
 
 _call: Callable[[Callable[[], Any]], Any] = operator.call
+# It may be enabled later, by an import, but not disabled.
+_HAS_GIL: bool = getattr(sys, "_is_gil_enabled", lambda: True)()
 
 _CONTAINERS: frozenset[type] = frozenset((dict, list, tuple))
 _SIZED: frozenset[type] = _CONTAINERS | {str}
@@ -161,6 +165,8 @@ def _is_short(value: JSON) -> bool:
 
 def _encode_plain(value: JSON, encode_it: Callable[[], T], what: str, bytes_max: int) -> T | None:
     """Return what `encode_it` returns if it is certain that orjson encodes the value exactly."""
+    if not _HAS_GIL:
+        return None
     try:
         levels = _levels(value, what, bytes_max)
         if levels is None:
@@ -392,7 +398,7 @@ class _Walk:
                 path.pop()
         else:
             plain = []
-            for index, item in enumerate(value):
+            for index, item in enumerate(list(value)):
                 path.append(index)
                 self._grow(2)
                 plain.append(self._visit(item, depth + 1))

@@ -5,6 +5,7 @@ import re
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
+from limpet.backends.sql.transaction import upgraded
 from limpet.errors import Corrupt, InvalidInput, LimpetError, Unavailable, Unsupported
 
 # Conflicts with another transaction, after which nothing was applied: a serialization failure, a
@@ -29,10 +30,16 @@ _FACTS = {
 }
 
 _MISSING = {"42P01", "3F000", "42703"}  # a table, a schema, a column
+_UPGRADED = "22012"  # a division by zero, of `check_version` alone
 
 
 def is_race(cause: Exception) -> bool:
     return isinstance(cause, psycopg.Error) and cause.sqlstate in _RACES
+
+
+def is_of_other_tables(cause: psycopg.Error) -> bool:
+    """Return whether a table or column does not exist, or has a constraint that is not ours."""
+    return cause.sqlstate in _MISSING or (cause.sqlstate or "").startswith("23")
 
 
 def is_seq_taken(cause: Exception) -> bool:
@@ -62,6 +69,8 @@ def translated(cause: Exception) -> LimpetError:
     """Return our error for the driver's. The server's message is not repeated: it may hold data."""
     state = getattr(cause, "sqlstate", None)
     where = f"postgres=`{state or type(cause).__name__}`"
+    if state == _UPGRADED:
+        return upgraded(where)
     if state in _MISSING:
         return Unavailable(
             "the tables are missing or not up to date: open the store once with setup=True, or run "

@@ -6,10 +6,10 @@ from contextlib import suppress
 import psycopg
 
 from limpet.backends.postgres.errors import is_race, translated
-from limpet.backends.postgres.transaction import Connection
+from limpet.backends.postgres.transaction import NEWEST, Connection
 from limpet.backends.sql import transaction
 from limpet.backends.support.backoff import Backoff
-from limpet.errors import Unavailable, Unsupported
+from limpet.errors import Unavailable
 from limpet.protocol import Clock
 
 MIGRATIONS = transaction.load_migrations("postgres")
@@ -30,22 +30,18 @@ def make_ready(
 
     Any number of processes may do this at once.
     """
-    newest = MIGRATIONS[-1][0]
     backoff = Backoff(clock, first_s=_PAUSE_S, longest_s=_PAUSE_S, wait_s=_SETUP_WAIT_S)
     while True:
         version = _version(conn, schema)
-        if version > newest:
-            raise Unsupported(
-                "the tables were made by a newer version of limpet. "
-                f"schema=`{schema}` found=`{version}` known=`{newest}`"
-            )
-        if version == newest:
+        if version > NEWEST:
+            raise transaction.upgraded(f"schema=`{schema}` found=`{version}` known=`{NEWEST}`")
+        if version == NEWEST:
             return
         if not setup:
             raise Unavailable(
                 "the tables are missing or not up to date, and setup=False: have "
                 f"`limpet schema postgres --schema {schema}` run by a role that may create them. "
-                f"found=`{version}` needed=`{newest}`"
+                f"found=`{version}` needed=`{NEWEST}`"
             )
         try:
             _migrate(conn, schema, advisory_locks=advisory_locks)

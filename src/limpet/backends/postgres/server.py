@@ -20,6 +20,7 @@ from psycopg.types.numeric import Int8BinaryDumper, Int8Dumper
 
 from limpet.backends.postgres.errors import (
     is_gone,
+    is_of_other_tables,
     is_race,
     is_seq_taken,
     is_unprepared,
@@ -41,7 +42,7 @@ from limpet.backends.support.backoff import Backoff
 from limpet.backends.support.forks import abandon, opening_a_socket, renew_after_fork
 from limpet.backends.support.queue import ThreadQueue
 from limpet.core.encryption import NO_KEYS, Ciphers
-from limpet.errors import InvalidInput, Unavailable
+from limpet.errors import InvalidInput, LimpetError, Unavailable
 from limpet.model import ScopeKey
 from limpet.protocol import Clock, Stamp
 
@@ -150,13 +151,28 @@ class PostgresServer:
             cause.add_note(place_of(cause, self._conninfo))
             raise
         if not self._settings.pooler:
-            settings = [*self._limits(), _SEARCH_PATH]
-            conn.execute("; ".join(f"SET {each}" for each in settings).encode())
+            self._set_up(conn)
         # All integers are sent as bigint, so that a statement is prepared once, and not once for
         # each integer type that its values happen to fit.
         conn.adapters.register_dumper(int, Int8Dumper)
         conn.adapters.register_dumper(int, Int8BinaryDumper)
         return conn
+
+    def _set_up(self, conn: Connection) -> None:
+        """Set what holds for a connection, unless a pooler would give it to others.
+
+        A pooler makes up the process id that it tells its clients.
+        """
+        is_direct = f"SELECT 1 / (pg_backend_pid() = {conn.info.backend_pid})::int"
+        settings = [f"SET {each}" for each in (*self._limits(), _SEARCH_PATH)]
+        try:
+            conn.execute("; ".join([*settings, is_direct]).encode())  # all of it, or nothing
+        except psycopg.errors.DivisionByZero:
+            place = f"host=`{conn.info.host}` port=`{conn.info.port}`"
+            conn.close()
+            raise InvalidInput(
+                f"the connection goes through a pooler: open with pooler=True. {place}"
+            ) from None
 
     def _limits(self) -> list[str]:
         lock_ms = max(1, int(self._settings.lock_wait_s * 1000))
@@ -230,16 +246,16 @@ class PostgresServer:
                 if lost is None:
                     raise
                 return lost.result
-            heard = None
-            if tables.changed and self._settings.notifies:
-                heard = transaction.later("has_listeners", {"listeners": self.channel.key})
+            notifies = tables.changed and self._settings.notifies
+            check = "check_version_and_listeners" if notifies else "check_version"
+            heard = transaction.later(check, {"listeners": self.channel.key} if notifies else None)
             try:
                 transaction.commit()
             except psycopg.Error as cause:
                 if transaction.committing and is_gone(cause) and tables.trace is not None:
                     lost = Lost(tables.trace, result)
                 raise
-            if heard is not None and heard.fetchone() == (True,):
+            if notifies and heard.fetchone() == (True, 1):
                 notify(conn, self.channel, tables.changed)
             return result
 
@@ -285,11 +301,21 @@ class PostgresServer:
                 if sent and not is_unprepared(cause):
                     raise NoAnswer from cause
             elif not is_race(cause):
-                raise translated(cause) from cause
+                raise self._translated(cause) from cause
             return None
 
     def _transaction(self, conn: Connection, *begin: bytes) -> PostgresTransaction:
         return PostgresTransaction(conn, self._statements, begin)
+
+    def _translated(self, cause: psycopg.Error) -> LimpetError:
+        """Return our error for the driver's; a newer version may have replaced the tables."""
+        if is_of_other_tables(cause):
+            try:
+                with self._pool.connection(self._settings.retry_s) as conn:
+                    conn.execute(self._statements["check_version"])
+            except psycopg.Error as newer:
+                cause = newer
+        return translated(cause)
 
     def _until_answered(self, attempt: Callable[[Connection, int], T]) -> T:
         """Retry conflicts for up to `lock_wait_s`, and lost connections for up to `retry_s`."""
@@ -312,7 +338,7 @@ class PostgresServer:
                 race, gone = is_race(cause), is_gone(cause)
                 patience_s = self._settings.lock_wait_s if race else self._settings.retry_s
                 if not (race or gone) or waited_s >= patience_s:
-                    raise translated(cause) from cause
+                    raise self._translated(cause) from cause
                 if is_seq_taken(cause):
                     continue
                 if gone:

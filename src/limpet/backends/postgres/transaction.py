@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import psycopg
 
-from limpet.backends.sql.transaction import in_schema, load_statements
+from limpet.backends.sql.transaction import in_schema, load_migrations, load_statements
 
 if TYPE_CHECKING:
     from psycopg.abc import QueryNoTemplate  # since 3.3
@@ -20,6 +20,7 @@ T = TypeVar("T")
 Cursor: TypeAlias = psycopg.Cursor[tuple[Any, ...]]
 
 _STATEMENTS = load_statements("postgres")
+NEWEST = load_migrations("postgres")[-1][0]
 _NO_LISTENERS = "0 /* has_listeners */"
 _FETCH = 100  # rows at a time of a statement whose reader may stop
 
@@ -38,10 +39,16 @@ def statements_of(schema: str, *, notifies: bool = True) -> Mapping[str, bytes]:
     found = dict(_STATEMENTS)
     if notifies:
         has_listeners = found["has_listeners"].rstrip(";")
+        check = found["check_version"].rstrip(";")
+        found["check_version_and_listeners"] = f"SELECT ({has_listeners}), ({check})"
         asked = f"({has_listeners})::int"
         found["save_in_one"] = found["save_in_one"].replace(_NO_LISTENERS, asked)
     found["save_and_fold"] = found["save_in_one"].replace("/* fold */", found.pop("fold"))
-    return {name: in_schema(text, schema).encode() for name, text in found.items()}
+    newest = f"{NEWEST} /* newest */"
+    return {
+        name: in_schema(text.replace("0 /* newest */", newest), schema).encode()
+        for name, text in found.items()
+    }
 
 
 class PostgresTransaction:

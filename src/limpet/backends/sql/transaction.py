@@ -10,6 +10,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Protocol, TypeVar
 
+from limpet.errors import Unsupported
+
 T = TypeVar("T")
 
 
@@ -75,6 +77,14 @@ def load_migrations(engine: str) -> list[tuple[int, str, str]]:
     """Return (version, name, script) of every migration of an engine, in order."""
     matches = filter(None, map(_MIGRATION.fullmatch, os.listdir(_folder(engine))))
     return sorted((int(m[1]), m[2], _read(engine, m[0])) for m in matches)
+
+
+def upgraded(where: str) -> Unsupported:
+    """Return the error of a process whose tables were migrated by a newer version."""
+    return Unsupported(
+        "the store was upgraded by a newer version of limpet: update limpet in this process. "
+        f"{where}"
+    )
 
 
 def in_schema(text: str, schema: str) -> str:

@@ -26,6 +26,7 @@ from limpet.backends.sqlite.errors import is_full
 from limpet.backends.sqlite.file import SqliteFile
 from limpet.backends.sqlite.listen import SqliteListener
 from limpet.backends.sqlite.read_only import FileChanged, ReadOnlyFile
+from limpet.backends.sqlite.transaction import SqliteTransaction
 from limpet.backends.support.located import located
 from limpet.core import matching
 from limpet.core.deltas.chain import check_written_by, payload_of
@@ -128,7 +129,11 @@ class SqliteBackend(SqlBackend):
 
     def _write(self, action: Callable[[Tables], T]) -> T:
         with self._file.transaction(write=True) as transaction:
-            return action(Tables(transaction, self._ciphers))
+            return action(self._tables_to_write(transaction))
+
+    def _tables_to_write(self, transaction: SqliteTransaction) -> Tables:
+        self._file.check_version(transaction.conn)  # under the write lock, so that it stays true
+        return Tables(transaction, self._ciphers)
 
     def commit(self, commit: Commit) -> SnapshotInfo:
         known = self._known(commit.scope)
@@ -149,7 +154,7 @@ class SqliteBackend(SqlBackend):
             return _Written(*apply_commit(tables, commit._replace(again=True), prepared))
 
         row, body, left, continued_by = self._file.joined.run(
-            lambda transaction: write(Tables(transaction, self._ciphers)),
+            lambda transaction: write(self._tables_to_write(transaction)),
             lambda: self._write(write_again),
         )
         self._last = max(last, (row.seq, row.saved_at))
@@ -241,7 +246,6 @@ class SqliteBackend(SqlBackend):
         return self._file.compact()
 
     def check(self, after: str, *, repair: bool, limit: int) -> tuple[list[Finding], str | None]:
-        self._file.check_in_place()
         with self._file.transaction(write=repair) as transaction:
             return check_some(transaction, self._ciphers, after, repair=repair, limit=limit)
 

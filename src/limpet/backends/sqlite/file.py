@@ -15,12 +15,13 @@ import sqlite3
 import threading
 import weakref
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from typing import Any
 
 from limpet.backends.sqlite.errors import is_busy, is_full, translated
+from limpet.backends.sqlite.in_place import Connection, InPlace
 from limpet.backends.sqlite.joined import Joined
-from limpet.backends.sqlite.schema import create_private, make_ready
+from limpet.backends.sqlite.schema import check_version, create_private, make_ready
 from limpet.backends.sqlite.transaction import SqliteTransaction
 from limpet.backends.support.backoff import Backoff
 from limpet.backends.support.forks import renew_after_fork
@@ -45,18 +46,19 @@ class SqliteFile:
         self._clock = clock
         self._lock_wait_s = lock_wait_s
         self._synchronous = synchronous
-        self._idle: list[sqlite3.Connection] = []
+        self._idle: list[Connection] = []
+        self._connections: weakref.WeakSet[Connection] = weakref.WeakSet()
         # Weak: an interrupt (Ctrl-C) may keep a transaction from being taken out again.
         self._running: set[weakref.ref[SqliteTransaction]] = set()
         self._runs_across_fork = False
-        self._version_conn: sqlite3.Connection | None = None
+        self._version_conn: Connection | None = None
         self._version_conns = 0
         self._closed = False
-        self._opened: tuple[int, int] | None = None
+        self.in_place: InPlace | None = None
         self._renew_locks()
         with self._no_fork():
             self._make_ready()
-        self._opened = self._found()
+        self.in_place = InPlace(path)
         with _forks.lock:
             _forks.files.add(self)
         renew_after_fork(self)
@@ -92,12 +94,13 @@ class SqliteFile:
             try:
                 self._begin(transaction, begin, deadline_s)
                 yield transaction
-                if write:
-                    self.check_in_place()
+                self._check_in_place(transaction.conn)
                 if begin is not None:
                     committing = True
                     transaction.conn.execute("COMMIT")
             except (sqlite3.Error, UnicodeDecodeError) as cause:
+                if not committing:
+                    self._explain(transaction)
                 raise translated(self._path, cause, committing=committing) from cause
             finally:
                 self._end(transaction)
@@ -109,11 +112,25 @@ class SqliteFile:
         transaction = SqliteTransaction()
         try:
             self._begin(transaction, None, self.deadline_s())
-            return transaction.one(name, values)
+            found = transaction.one(name, values)
+            self._check_in_place(transaction.conn)
+            return found
         except (sqlite3.Error, UnicodeDecodeError) as cause:
+            self._explain(transaction)
             raise translated(self._path, cause) from cause
         finally:
             self._end(transaction)
+
+    def _explain(self, transaction: SqliteTransaction) -> None:
+        """Raise what an error of SQLite comes from, if it is known."""
+        conn = getattr(transaction, "conn", None)
+        self._check_in_place(conn)
+        with suppress(sqlite3.Error):
+            if conn is not None:
+                self.check_version(conn)
+
+    def check_version(self, conn: Connection) -> None:
+        check_version(conn, self._path)
 
     def deadline_s(self) -> float:
         return self._clock.monotonic() + self._lock_wait_s
@@ -176,15 +193,17 @@ class SqliteFile:
 
     # Connections
 
-    def _connect(self, busy_ms: int | None = None) -> sqlite3.Connection:
+    def _connect(self, busy_ms: int | None = None) -> Connection:
         if _forks.unusable and os.path.realpath(self._path) in _forks.unusable:
             raise Unavailable(
                 "the process was forked during a transaction of another thread, so SQLite cannot "
                 f"lock the file in this child; open it in a new process. path=`{self._path}`"
             )
-        if busy_ms is not None:
-            # A connection to another file under this path would take the log of ours for its own.
-            self.check_in_place()
+        # A connection to another file under this path would take the log of ours for its own, and
+        # one to an empty file would remove it.
+        for each in list(self._connections):
+            self._check_in_place(each)
+        self._check_in_place()
         conn = None
         try:
             conn = sqlite3.connect(
@@ -194,6 +213,7 @@ class SqliteFile:
                 isolation_level=None,  # transactions are begun and ended by us alone
                 check_same_thread=False,  # a connection is used by one thread at a time
                 cached_statements=128,
+                factory=Connection,
             )
             conn.execute("PRAGMA foreign_keys = ON")
             conn.execute("PRAGMA trusted_schema = OFF")
@@ -203,11 +223,13 @@ class SqliteFile:
             conn.execute("PRAGMA secure_delete = FAST")
             if busy_ms is not None:
                 conn.execute(f"PRAGMA busy_timeout = {busy_ms}")
-                self.check_in_place()
+            self._connections.add(conn)
+            conn.find_log(self._path)
+            self._check_in_place(conn)
         except (sqlite3.Error, UnicodeDecodeError, Unavailable) as cause:
             if conn is not None:
                 conn.close()
-            self.check_in_place()
+            self._check_in_place()
             if isinstance(cause, Unavailable):
                 raise
             raise translated(self._path, cause) from cause
@@ -216,28 +238,9 @@ class SqliteFile:
     def _uri_options(self) -> str:
         return "mode=rw"  # not created again if it is removed while the store is open
 
-    def check_in_place(self) -> None:
-        """Raise Unavailable if the path no longer leads to the file that was opened.
-
-        SQLite goes on writing to a file that was removed, and all of that would be lost.
-        """
-        found = self._found()
-        if found != self._opened and self._opened is not None:
-            what = "replaced by another" if found else "removed or moved away"
-            raise Unavailable(
-                f"the database file was {what} while the store was open, so nothing can be saved: "
-                f"put it back, or close the store and open it again. path=`{self._path}`"
-            )
-
-    def _found(self) -> tuple[int, int] | None:
-        """Return which file the path leads to; None if to none."""
-        try:
-            found = os.stat(self._path)
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        except OSError:
-            return self._opened  # it cannot be told, as after a loss of rights
-        return found.st_dev, found.st_ino
+    def _check_in_place(self, conn: Connection | None = None) -> None:
+        if self.in_place is not None:
+            self.in_place.check(conn)
 
     def compact(self) -> int:
         """Give free pages back to the file system, a few at a time; return the bytes."""
@@ -289,6 +292,7 @@ class SqliteFile:
                     self._version_conn = self._connect()
                     self._version_conns += 1
                 (number,) = self._version_conn.execute("PRAGMA data_version").fetchone()
+                self._check_in_place(self._version_conn)
                 return self._version_conns, number
             except sqlite3.Error as cause:
                 raise translated(self._path, cause) from cause

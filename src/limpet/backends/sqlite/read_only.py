@@ -7,11 +7,11 @@ that another process does change it, so that is looked for after each transactio
 """
 
 import os
-import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from limpet.backends.sqlite.file import SqliteFile
+from limpet.backends.sqlite.in_place import Connection
 from limpet.backends.sqlite.schema import check_file, is_ready
 from limpet.backends.sqlite.transaction import SqliteTransaction
 from limpet.errors import Corrupt, Unavailable, Unsupported
@@ -68,9 +68,11 @@ class ReadOnlyFile(SqliteFile):
         log = _stat(self._path + "-wal")
         return None if log is not None and log.st_size else _facts(_stat(self._path))
 
-    def _connect(self, busy_ms: int | None = None) -> sqlite3.Connection:
+    def _connect(self, busy_ms: int | None = None) -> Connection:
         conn = super()._connect(busy_ms)
         conn.execute("PRAGMA query_only = ON")
+        if self._unlogged() is not None:
+            conn.log = None  # an empty one, which others may remove
         return conn
 
     def _uri_options(self) -> str:
@@ -84,7 +86,7 @@ class ReadOnlyFile(SqliteFile):
         super()._end(transaction)
 
     def version(self) -> tuple[int, int]:
-        self.check_in_place()
+        self._check_in_place()
         return hash(_facts(_stat(self._path))), hash(_facts(_stat(self._path + "-wal")))
 
 

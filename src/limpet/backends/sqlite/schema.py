@@ -103,11 +103,19 @@ def is_ready(conn: sqlite3.Connection, path: str) -> bool:
     if application != APPLICATION_ID and (tables or application or version):
         raise InvalidInput(f"the file is a database of another program. path=`{path}`")
     if version > NEWEST:
-        raise Unsupported(
-            f"the file was written by a newer version of limpet. path=`{path}` "
-            f"found=`{version}` known=`{NEWEST}`"
-        )
+        raise _upgraded(path, version)
     return bool(version == NEWEST)
+
+
+def check_version(conn: sqlite3.Connection, path: str) -> None:
+    """Raise Unsupported if a newer version of limpet has migrated the file."""
+    (version,) = conn.execute("PRAGMA user_version").fetchone()
+    if version > NEWEST:
+        raise _upgraded(path, version)
+
+
+def _upgraded(path: str, version: int) -> Unsupported:
+    return transaction.upgraded(f"path=`{path}` found=`{version}` known=`{NEWEST}`")
 
 
 def _migrate(conn: sqlite3.Connection, path: str) -> None:

@@ -11,6 +11,7 @@ import orjson
 
 from limpet.backends.sql.transaction import load_statements
 from limpet.backends.sqlite.errors import NO_CODE, primary_code
+from limpet.backends.sqlite.in_place import Connection
 
 T = TypeVar("T")
 
@@ -23,7 +24,7 @@ class SqliteTransaction:
 
     __slots__ = ("__weakref__", "conn", "thread_id")
 
-    def __init__(self, conn: sqlite3.Connection | None = None) -> None:
+    def __init__(self, conn: Connection | None = None) -> None:
         self.thread_id = threading.get_ident()
         if conn is not None:
             self.conn = conn

@@ -1,3 +1,6 @@
+-- Waits for those who write, which read this table, and lets no other commit.
+LOCK TABLE limpet.schema_migrations IN ACCESS EXCLUSIVE MODE;
+
 ALTER TABLE limpet.sessions ADD COLUMN checksum bigint;
 ALTER TABLE limpet.scopes ADD COLUMN checksum bigint;
 COMMENT ON COLUMN limpet.sessions.checksum IS 'Over all of the row. NULL: it was written before version 3.';

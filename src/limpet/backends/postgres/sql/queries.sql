@@ -2,6 +2,11 @@
 -- core.rows.Row, then its checksum. What locks and what reads under the lock are two statements:
 -- the second sees what others committed while the first waited.
 
+-- name: check_version
+-- The last of each transaction that writes: it fails, by a division by zero, if the tables were
+-- migrated by a newer version. Migrations lock this table, so that it stays true until the commit.
+SELECT 1 / (NOT EXISTS (SELECT 1 FROM limpet.schema_migrations WHERE version > 0 /* newest */))::int;
+
 -- name: lock_scope
 -- The right to change a scope. Nothing wider is locked by a save.
 SELECT s.pk
@@ -122,6 +127,7 @@ WITH moved AS (
      WHERE pk = %(pk)s AND stamps = %(known)s AND checksum = %(known_checksum)s
        AND head_seq = %(known_head)s  -- else it is damaged, and not overwritten
        AND (%(fence)s::text IS NULL OR fence = %(fence)s)
+       AND NOT EXISTS (SELECT 1 FROM limpet.schema_migrations WHERE version > 0 /* newest */)
        AND NOT (%(overwrite)s
                 AND EXISTS (SELECT 1 FROM limpet.snapshots WHERE scope_pk = %(pk)s AND id = %(id)s))
     RETURNING pk
@@ -465,6 +471,7 @@ WITH locked AS (
     SELECT pk
       FROM limpet.scopes
      WHERE pk = %(pk)s AND stamps = %(known)s AND (%(fence)s::text IS NULL OR fence = %(fence)s)
+       AND NOT EXISTS (SELECT 1 FROM limpet.schema_migrations WHERE version > 0 /* newest */)
        FOR NO KEY UPDATE
 ), removed AS (
     DELETE FROM limpet.notes AS n USING locked

@@ -136,7 +136,7 @@ SELECT n.seq IS NOT NULL AS has_snapshot, n.size, b.base,
 WITH RECURSIVE above (seq) AS (
     SELECT seq FROM bodies WHERE base = ?
     UNION
-    SELECT b.seq FROM above AS a JOIN bodies AS b ON b.base = a.seq
+    SELECT b.seq FROM above AS a CROSS JOIN bodies AS b ON b.base = a.seq
 )
 SELECT count(*) FROM above;
 

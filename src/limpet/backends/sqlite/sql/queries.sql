@@ -249,7 +249,7 @@ SELECT b.seq, b.base, b.encoding, CASE WHEN length(b.body) <= ? THEN b.body END,
 WITH RECURSIVE above (seq) AS (
     SELECT seq FROM bodies WHERE base = ?
     UNION
-    SELECT b.seq FROM above AS a JOIN bodies AS b ON b.base = a.seq
+    SELECT b.seq FROM above AS a CROSS JOIN bodies AS b ON b.base = a.seq
 )
 SELECT DISTINCT n.scope_pk FROM above AS a CROSS JOIN snapshots AS n ON n.seq = a.seq;
 
