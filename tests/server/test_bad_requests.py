@@ -286,8 +286,10 @@ def test_a_body_that_ends_too_early(server: Server) -> None:
 def test_what_follows_a_request_does_not_harm_it(server: Server) -> None:
     """The save is answered, also if garbage or another request comes with it."""
     save = body_of(b'{"state": {"pipelined": true}}', stay=True)
-    assert server.statuses(save + b"\0garbage\r\n\r\n") == [200]
+    assert server.statuses(save + b"\0garbage\r\n\r\n") == [200, 400]
     assert server.statuses(save + save + head("GET", "/v1")) == [200, 200, 200]
+    chunked = head("POST", SAVE, [JSON, CHUNKED], stay=True) + b'b\r\n{"state":1}\r\n0\r\n\r\n'
+    assert server.statuses(chunked + save) == [200]  # it is closed behind chunks
     assert server.statuses(head("GET", "/v1") + save) == [200]
     upgrade = ["Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13"]
     assert server.statuses(head("GET", "/v1", upgrade)) == [200]
