@@ -101,7 +101,7 @@ def test_requests_behind_each_other_are_answered_in_order(step: int) -> None:
     sent = b"".join(save) + b"\r\n\r\n" + GET + head("GET", "/v1/sessions")
 
     async def run() -> None:
-        async with listening() as (app, connect):
+        async with listening() as (_, connect):
             reader, writer = await connect()
             for at in range(0, len(sent), step):
                 writer.write(sent[at : at + step])

@@ -20,9 +20,10 @@ from limpet.core import limits
 from limpet.errors import Unavailable
 from limpet.server import app as app_module
 from limpet.server import bodies as bodies_module
+from limpet.server import memory as memory_module
 from limpet.server.access import Access
 from limpet.server.app import App
-from limpet.server.bodies import Memory
+from limpet.server.memory import Memory
 from tests.server.asgi import ask
 from tests.server.process import Server, head, read_all
 from tests.waiting import until
@@ -72,7 +73,7 @@ def test_who_waits_too_long_for_memory_is_told_so(monkeypatch: pytest.MonkeyPatc
         async with memory.reserved(100):
             pass
 
-    monkeypatch.setattr(bodies_module, "_QUEUE_S_MAX", 0.01)
+    monkeypatch.setattr(memory_module, "_QUEUE_S_MAX", 0.01)
     asyncio.run(run())
 
 

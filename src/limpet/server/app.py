@@ -18,9 +18,10 @@ from limpet.model import JSON, ScopeKey
 from limpet.protocol import Backend, Target
 from limpet.server.access import Access, Grant, Refused, forbidden
 from limpet.server.answers import LINES_TYPE, PROBLEM_TYPE, Answer, Listing, Response, Stream
-from limpet.server.bodies import LARGE, Bodies, busy
+from limpet.server.bodies import LARGE, Bodies
 from limpet.server.bodies import Receive as Receive
 from limpet.server.call import Call, read_params
+from limpet.server.memory import busy
 from limpet.server.metrics import TEXT_TYPE, Metrics
 from limpet.server.openapi import document
 from limpet.server.operations import OPERATIONS, Operation
@@ -168,11 +169,7 @@ class App:
             _check_condition(operation, headers)
             if operation.body is None:
                 return await self._run(call, operation, scope)
-            body = await self._bodies.read(receive, headers, form=operation.form)
-            if body.is_small:
-                call.body = body.parsed(operation.body)
-                return await self._run(call, operation, scope)
-            async with self._bodies.rest(body, operation.body) as call.body:
+            async with self._bodies.parsed(receive, headers, operation) as call.body:
                 return await self._run(call, operation, scope)
         except LimpetError as error:
             return self._problem(error, path)
@@ -296,11 +293,11 @@ class App:
         """Return a stream whose first part was already awaited: an error has its own status."""
         if self._streams_weight + stream.weight > _STREAMS_MAX:
             raise busy("too many streams are open")
-        first = await anext(stream.parts, b"")
+        first = [await anext(stream.parts, b"")]
 
         async def parts() -> AsyncGenerator[bytes, None]:
             async with aclosing(stream.parts) as rest:
-                yield first
+                yield first.pop()  # it may be large, and the rest take long
                 try:
                     async for part in rest:
                         yield part
@@ -376,10 +373,11 @@ class App:
             async with aclosing(stream.parts) as parts:
                 if method != "HEAD" and not (stream.endless and self._is_stopping):
                     async for part in parts:
-                        if part:
-                            message = {"type": "http.response.body", "body": part}
+                        for at in range(0, len(part), LARGE):
+                            body = part[at : at + LARGE]
+                            message = {"type": "http.response.body", "body": body}
                             await send({**message, "more_body": True})
-                            sent += len(part)
+                        sent += len(part)
         except asyncio.CancelledError:
             # The client left, or the server stops. A list must not look complete then.
             if not stream.endless and stream.media_type == LINES_TYPE:
