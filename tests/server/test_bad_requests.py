@@ -64,6 +64,7 @@ def body_of(text: bytes, *headers: str, target: str = SAVE, stay: bool = False) 
         "longer than is parsed": (head("GET", "/v1/sessions?prefix=" + "x" * 70_000), 400),
         "too large a header": (head("GET", "/v1", ["X: " + "x" * 40_000]), 431),
         "too many headers": (head("GET", "/v1", [f"X-{n}: x" for n in range(5000)]), 431),
+        "many small headers": (head("GET", "/v1", ["a:"] * 30_000), 431),
         "an endless head": (b"GET /v1 HTTP/1.1\r\nX: " + b"x" * 300_000, 431),
         "an endless address": (b"GET /v1?" + b"x" * 300_000, 431),
     }.values(),

@@ -35,6 +35,7 @@ access_log = logging.getLogger("limpet.access")
 _SMALL = 1024  # bytes that are not worth compressing
 _URL_BYTES_MAX = 60 * limits.KIB  # four ids of 512 characters, percent-encoded, and labels
 _HEADERS_BYTES_MAX = 32 * limits.KIB
+_HEADERS_MAX = 256
 _REQUESTS_MAX = 1000  # being answered at once, without streams
 _STREAMS_MAX = 10_000  # being sent at once, by weight
 _SENDING_BYTES_MAX = 512 * limits.MIB  # of answers that clients have not taken yet
@@ -169,7 +170,11 @@ class App:
             _check_condition(operation, headers)
             if operation.body is None:
                 return await self._run(call, operation, scope)
-            async with self._bodies.parsed(receive, headers, operation) as call.body:
+            body = await self._bodies.read(receive, headers, operation)
+            if body.is_small:
+                call.body = body.parsed(operation.body)
+                return await self._run(call, operation, scope)
+            async with self._bodies.rest(body, operation.body) as call.body:
                 return await self._run(call, operation, scope)
         except LimpetError as error:
             return self._problem(error, path)
@@ -409,7 +414,7 @@ def log_access(scope: Scope, path: str, status: int, sent: int, seconds: float) 
 def _headers(scope: Scope) -> dict[str, str]:
     """Return the headers; what is given twice is a list, which most of them cannot be."""
     found: dict[str, str] = {}
-    for raw_name, raw_value in scope["headers"]:
+    for raw_name, raw_value in scope["headers"][:_HEADERS_MAX]:  # one with more is refused
         name, value = raw_name.decode("latin-1").lower(), raw_value.decode("latin-1")
         found[name] = f"{found[name]}, {value}" if name in found else value
     return found
@@ -420,8 +425,9 @@ def _check_head(scope: Scope, headers: Mapping[str, str]) -> None:
     if len(scope["query_string"]) + len(scope["path"]) > _URL_BYTES_MAX:
         why = f"the address is too long. max=`{_URL_BYTES_MAX}`"
         raise Refused(414, "InvalidInput", why, close)
-    if sum(map(len, headers)) + sum(map(len, headers.values())) > _HEADERS_BYTES_MAX:
-        why = f"the headers are too large. max=`{_HEADERS_BYTES_MAX}`"
+    size = sum(map(len, headers)) + sum(map(len, headers.values()))
+    if size > _HEADERS_BYTES_MAX or len(scope["headers"]) > _HEADERS_MAX:
+        why = f"the headers are too large, or more than {_HEADERS_MAX}. max=`{_HEADERS_BYTES_MAX}`"
         raise Refused(431, "InvalidInput", why, close)
 
 

@@ -4,7 +4,7 @@ import asyncio
 import gc
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, MutableMapping
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager
 from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import parse_qsl
 
@@ -60,33 +60,10 @@ class Bodies:
         self._reading = 0
         self.received_bytes = 0
 
-    @asynccontextmanager
-    async def parsed(
+    async def read(
         self, receive: Receive, headers: Mapping[str, str], operation: Operation
-    ) -> AsyncIterator[JSON]:
-        """Read a body and yield what fits its schema; its memory is reserved until then.
-
-        Raises:
-            Refused: it is too large, too slow, or not of the type that the operation takes.
-            InvalidInput: it does not fit.
-        """
-        body, schema = self._body(receive, headers, operation), operation.body or {}
-        await self._read(body, _SMALL)
-        if body.is_complete and body.size <= LARGE:
-            needed = body.unpack()
-            if needed <= LARGE:
-                yield body.parsed(schema)
-                return
-            async with self._values_memory.reserved(needed):
-                yield body.parsed(schema)
-            return
-        async with self._memory.reserved(body.size):
-            await self._read(body, self._states.bytes)
-            needed = await self._driver.in_pool(body.unpack)
-            async with self._values_memory.reserved(needed):
-                yield await self._driver.in_pool(body.parsed, schema)
-
-    def _body(self, receive: Receive, headers: Mapping[str, str], operation: Operation) -> "Body":
+    ) -> "Body":
+        """Read a body: all of it if it is small, else its begin; raise Refused."""
         expected = FORM_TYPE if operation.form else JSON_TYPE
         if headers.get("content-type", "").partition(";")[0].strip().lower() != expected:
             raise Refused(415, "InvalidInput", f"the body must be {expected}")
@@ -100,16 +77,33 @@ class Bodies:
             raise busy("too many requests are being received")
         most = _FORM if operation.form else self._states if operation.writes else _LISTS
         length = headers.get("content-length")
-        return Body(receive, length, encoding, most, form=operation.form)
-
-    async def _read(self, body: "Body", bytes_max: int) -> None:
-        before = body.received_bytes
+        body = Body(receive, length, encoding, most, form=operation.form)
         self._reading += 1
         try:
-            await body.read(bytes_max)
+            await body.read(_SMALL)
         finally:
             self._reading -= 1
-            self.received_bytes += body.received_bytes - before
+            self.received_bytes += body.received_bytes
+        if body.is_complete and body.size <= LARGE:
+            body.unpack()
+        return body
+
+    @asynccontextmanager
+    async def rest(self, body: "Body", schema: Schema) -> AsyncIterator[JSON]:
+        """Read on and yield what fits a schema; its memory is reserved until the context ends."""
+        if body.needed:
+            async with self._values_memory.reserved(body.needed):
+                yield body.parsed(schema)
+            return
+        async with self._memory.reserved(body.size):
+            before = body.received_bytes
+            try:
+                await body.read(self._states.bytes)
+            finally:
+                self.received_bytes += body.received_bytes - before
+            await self._driver.in_pool(body.unpack)
+            async with self._values_memory.reserved(body.needed):
+                yield await self._driver.in_pool(body.parsed, schema)
 
 
 class Body:
@@ -126,6 +120,7 @@ class Body:
     ) -> None:
         self.received_bytes = 0
         self.is_complete = False
+        self.needed = 0  # memory that parsing can take, known when it is unpacked
         self._form = form
         self._receive = receive
         self._encoding = encoding
@@ -144,27 +139,31 @@ class Body:
             return self._limits.bytes
         return self._length
 
-    def unpack(self) -> int:
-        """Undo its Content-Encoding; return how much memory parsing can take, or raise Refused."""
-        size, values, pieces = self.size, _Values(self._limits.values_bytes), []
+    @property
+    def is_small(self) -> bool:
+        return 0 < self.needed <= LARGE
+
+    def unpack(self) -> None:
+        """Undo its Content-Encoding, and find out what parsing can take; raise Refused."""
+        size = self.size
+        if size <= _TINY and self._encoding == "identity":
+            self.needed = LARGE
+            return
+        values, pieces = _Values(self._limits.values_bytes), []
         for piece in _unpacked(self._raw(), self._encoding, size):
-            if size > _TINY:
-                values.add(piece)
+            values.add(piece)
             pieces.append(piece)
         self._parts, self._encoding = pieces, "identity"
-        if size <= _TINY:
-            return LARGE
         unpacked = self._raw()
         # A character of a text takes up to four bytes, if not all are ASCII.
         is_wide = not unpacked.isascii() or b"\\u" in unpacked
-        return values.bytes + size * (4 if is_wide else 1)
+        self.needed = values.bytes + size * (4 if is_wide else 1)
 
     def parsed(self, schema: Schema) -> JSON:
         """Return what it says, once it is unpacked, or raise InvalidInput."""
         raw, self._parts = self._raw(), []
         try:
-            with _no_collection(len(raw) > LARGE):
-                found = _fields(raw) if self._form else codec.decode_foreign(raw)
+            found = _fields(raw) if self._form else _decoded(raw)
         except Corrupt:
             raise InvalidInput("the body is not JSON in UTF-8") from None
         check(found, schema)
@@ -231,24 +230,22 @@ class _Values:
             parts = piece.split(b'"')
             marks = b"".join(parts[self._is_in_text :: 2]).translate(None, _NO_MARKS)
             self._is_in_text ^= len(parts) % 2 == 0
-            count = len(parts) // 2 + len(marks) + marks.count(b"[") + marks.count(b"{")
-            self.bytes += count * _VALUE_BYTES
+            count = len(marks) + marks.count(b"[") + marks.count(b"{")
+            self.bytes += count * _VALUE_BYTES + (len(parts) - 1) * _VALUE_BYTES // 2
             if self.bytes > self._bytes_max:
                 why = "it has too many values. Send fewer at once, or long texts instead"
                 raise Refused(413, "InvalidInput", f"the body would take too much memory: {why}")
 
 
-@contextmanager
-def _no_collection(wanted: bool) -> Iterator[None]:
-    """Parse without the garbage collector, which takes five times as long as the parser."""
-    wanted = wanted and gc.isenabled()
-    if wanted:
-        gc.disable()
+def _decoded(raw: bytes) -> JSON:
+    if len(raw) <= LARGE or not gc.isenabled():
+        return codec.decode_foreign(raw)
+    # The garbage collector would take five times as long as the parser, while all threads wait.
+    gc.disable()
     try:
-        yield
+        return codec.decode_foreign(raw)
     finally:
-        if wanted:
-            gc.enable()
+        gc.enable()
 
 
 def _too_large(bytes_max: int) -> Refused:
