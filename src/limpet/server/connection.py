@@ -63,6 +63,8 @@ class Connection(HttpToolsProtocol):
         self._stop_take_timer()
 
     def data_received(self, data: bytes) -> None:
+        if self.transport.is_closing():
+            return
         self._unparsed, self._parsed_to = self._unparsed[self._parsed_to :] + data, 0
         self._parse()
 

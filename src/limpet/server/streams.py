@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Collection, Sequence
 from contextlib import suppress
+from itertools import islice
 
 from limpet.api.driver import AsyncDriver, running_loop
 from limpet.api.opened import Opened
@@ -38,20 +39,22 @@ def snapshots(call: Call, scope: ScopeKey, ids: Collection[str | None]) -> Strea
     memory, state_bytes_max = call.driver.opened.service(_States), call.driver.tools.state_bytes_max
 
     async def parts() -> AsyncGenerator[bytes, None]:
-        rest, count = list(dict.fromkeys(ids)), 1
-        while rest:
-            page, rest = rest[:count], rest[count:]
+        remaining, count = iter(dict.fromkeys(ids)), 1
+        while page := list(islice(remaining, count)):
 
             def work(backend: Backend, page: Sequence[str | None] = page) -> list[bytes]:
                 found = backend.read_snapshots(scope, page)
                 return [wire.encode_found((call.grant.visible(info), body)) for info, body in found]
 
             # How large the states are is known when they have been read.
-            async with memory.reserved(count * state_bytes_max) as keep:
+            async with memory.reserved(len(page) * state_bytes_max) as keep:
                 lines = await call.driver.run(work)
-                keep(sum(map(len, lines)))
-                largest = max(map(len, lines), default=1)
+                size, largest = sum(map(len, lines)), max(map(len, lines), default=1)
                 count = max(1, min(_STATES_MAX, _PART_BYTES // largest))
+                keep(size)
+                if size <= _PART_BYTES:
+                    yield b"".join(each + b"\n" for each in lines)
+                    continue
                 while lines:
                     yield lines.pop(0)  # which nothing holds when it was sent
                     yield b"\n"
