@@ -45,8 +45,16 @@ class Server(Served):
 
     @property
     def rss_bytes(self) -> int:
+        return self._memory("VmRSS:")
+
+    @property
+    def rss_bytes_max(self) -> int:
+        """The most that it has had."""
+        return self._memory("VmHWM:")
+
+    def _memory(self, name: str) -> int:
         status = Path(f"/proc/{self.pid}/status").read_text()
-        return int(status.partition("VmRSS:")[2].split()[0]) * 1024
+        return int(status.partition(name)[2].split()[0]) * 1024
 
     def wait(self) -> int:
         """Return the exit code."""

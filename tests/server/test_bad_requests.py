@@ -65,6 +65,7 @@ def body_of(text: bytes, *headers: str, target: str = SAVE, stay: bool = False) 
         "longer than is parsed": (head("GET", "/v1/sessions?prefix=" + "x" * 70_000), 400),
         "too large a header": (head("GET", "/v1", ["X: " + "x" * 40_000]), 431),
         "too many headers": (head("GET", "/v1", [f"X-{n}: x" for n in range(5000)]), 431),
+        "many small headers": (head("GET", "/v1", ["a:"] * 30_000), 431),
         "an endless head": (b"GET /v1 HTTP/1.1\r\nX: " + b"x" * 300_000, 431),
         "an endless address": (b"GET /v1?" + b"x" * 300_000, 431),
     }.values(),
@@ -287,8 +288,10 @@ def test_a_body_that_ends_too_early(server: Server) -> None:
 def test_what_follows_a_request_does_not_harm_it(server: Server) -> None:
     """The save is answered, also if garbage or another request comes with it."""
     save = body_of(b'{"state": {"pipelined": true}}', stay=True)
-    assert server.statuses(save + b"\0garbage\r\n\r\n") == [200]
+    assert server.statuses(save + b"\0garbage\r\n\r\n") == [200, 400]
     assert server.statuses(save + save + head("GET", "/v1")) == [200, 200, 200]
+    chunked = head("POST", SAVE, [JSON, CHUNKED], stay=True) + b'b\r\n{"state":1}\r\n0\r\n\r\n'
+    assert server.statuses(chunked + save) == [200]  # it is closed behind chunks
     assert server.statuses(head("GET", "/v1") + save) == [200]
     upgrade = ["Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13"]
     assert server.statuses(head("GET", "/v1", upgrade)) == [200]

@@ -18,6 +18,7 @@ from tests.server.process import head
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 Connect = Callable[[], Awaitable[Streams]]
 GET = head("GET", "/v1", stay=True)
+JSON = "Content-Type: application/json"
 CLOSED_S_MAX = 10.0
 
 
@@ -86,6 +87,57 @@ def test_a_head_by_the_byte(monkeypatch: pytest.MonkeyPatch) -> None:
             assert b"200 OK" not in await closed
 
     monkeypatch.setattr(connection_module, "_HEAD_S_MAX", 0.1)
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("step", [1, 7, 10_000])
+def test_requests_behind_each_other_are_answered_in_order(step: int) -> None:
+    """However they are cut into packets; with bodies, also such that begin with a newline."""
+    save = [
+        head("POST", f"/v1/scope/save?session_id={n}", [JSON, "Content-Length: 14"], stay=True)
+        + b'\r\n{"state": %d}' % n
+        for n in range(3)
+    ]
+    sent = b"".join(save) + b"\r\n\r\n" + GET + head("GET", "/v1/sessions")
+
+    async def run() -> None:
+        async with listening() as (_, connect):
+            reader, writer = await connect()
+            for at in range(0, len(sent), step):
+                writer.write(sent[at : at + step])
+                await asyncio.sleep(0)
+            found = await is_closed(reader)
+            assert found.count(b"HTTP/1.1 200 ") == 5
+            marks = [b'"session_id":"%d"' % n for n in range(3)]
+            marks += [b'"server":"limpet"', b'["0","1","2"]']
+            places = [found.index(each) for each in marks]
+            assert places == sorted(places)
+
+    asyncio.run(run())
+
+
+def test_empty_lines_before_a_request_take_no_time() -> None:
+    async def run() -> None:
+        async with listening() as (_, connect):
+            reader, writer = await connect()
+            writer.write(b"\r\n" * 1_000_000 + head("GET", "/v1"))
+            async with asyncio.timeout(1):
+                assert b"200 OK" in await is_closed(reader)
+
+    asyncio.run(run())
+
+
+def test_a_watch_ends_with_its_client_also_if_requests_wait_behind_it() -> None:
+    async def run() -> None:
+        async with listening() as (app, connect):
+            reader, writer = await connect()
+            writer.write(head("GET", "/v1/watch", stay=True) + GET * 10)
+            await reader.readuntil(b": watching\n\n")
+            writer.close()
+            async with asyncio.timeout(CLOSED_S_MAX):
+                while app.metrics.connections or app.metrics.streams:
+                    await asyncio.sleep(0.01)
+
     asyncio.run(run())
 
 

@@ -13,16 +13,20 @@ from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 
 import limpet
 from limpet.core import limits
 from limpet.errors import Unavailable
+from limpet.inspector.site import PAGES
 from limpet.server import app as app_module
 from limpet.server import bodies as bodies_module
+from limpet.server import memory as memory_module
 from limpet.server.access import Access
+from limpet.server.answers import FORM_TYPE
 from limpet.server.app import App
-from limpet.server.bodies import Memory
+from limpet.server.memory import Memory
 from tests.server.asgi import ask
 from tests.server.process import Server, head, read_all
 from tests.waiting import until
@@ -72,7 +76,7 @@ def test_who_waits_too_long_for_memory_is_told_so(monkeypatch: pytest.MonkeyPatc
         async with memory.reserved(100):
             pass
 
-    monkeypatch.setattr(bodies_module, "_QUEUE_S_MAX", 0.01)
+    monkeypatch.setattr(memory_module, "_QUEUE_S_MAX", 0.01)
     asyncio.run(run())
 
 
@@ -98,6 +102,63 @@ def test_who_comes_too_many_is_told_to_come_later(
 
     monkeypatch.setattr(module, name, -1 if name.startswith("_SENDING") else 0)
     asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("body", "headers", "status", "why"),
+    [
+        (b"token=" + b"x" * 33_000, {}, 413, "too large"),
+        (b"token=x", {"content_encoding": "gzip"}, 415, "no Content-Encoding"),
+        (b"a=&" * 16 + b"token=x", {}, 400, "too many fields"),
+        (b"token=%ff", {}, 400, "not UTF-8"),
+        (b"token=" + b"%F0%9F%98%80" * 2048, {}, 303, ""),
+    ],
+)
+def test_a_form_is_small(body: bytes, headers: dict[str, str], status: int, why: str) -> None:
+    async def run() -> None:
+        async with limpet.open_async("memory:") as store:
+            sent = {"content_type": FORM_TYPE, "origin": "http://localhost:7420", **headers}
+            answer = await ask(App(store, Access(), PAGES), "POST", "/ui/login", None, body, **sent)
+            assert answer.status == status
+            assert why in answer.body.decode()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("target", "body", "status"),
+    [
+        ("/v1/revisions", b'{"targets": []}' + b" " * 2**22, 413),
+        ("/v1/revisions", b'{"targets": [%b0]}' % (b"[]," * 200_000), 413),
+        ("/v1/revisions", b'{"targets": [%b0]}' % (b"[]," * 2_000), 400),
+        ("/v1/scope/save", b'{"state": [%b0]}' % (b"[]," * 600_000), 413),
+        ("/v1/scope/save", b'{"state": ["%b"]}' % (b'\\"[],' * 180_000), 200),  # a text
+        ("/v1/scope/save", b'{"state": [%b0]}' % (b"1.5," * 200_000), 200),
+    ],
+)
+def test_values_are_counted_before_they_are_parsed(target: str, body: bytes, status: int) -> None:
+    async def run() -> None:
+        async with serving(f"memory:?state_bytes_max={2**20}") as app:
+            query = {"session_id": "s"} if "scope" in target else None
+            answer = await ask(app, "POST", target, query, body)
+            assert answer.status == status, answer.body
+
+    asyncio.run(run())
+
+
+def test_values_in_texts_are_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = ["", "[{,:", '"', "\\", '\\"', '\\\\"[', "ü,"] * 3
+    value = [texts, {"a,": 1, '"{': [2.5, None]}]
+    plain = [["x"] * len(texts), {"a": 1, "b": [2.5, None]}]
+
+    def counted(value: Any) -> int:
+        found = bodies_module._Values(10**9)
+        found.add(orjson.dumps(value))
+        return found.bytes
+
+    for size in (1, 2, 3, 5, 8, 1000):
+        monkeypatch.setattr(bodies_module, "LARGE", size)
+        assert counted(value) == counted(plain)
 
 
 def test_a_body_that_stalls(monkeypatch: pytest.MonkeyPatch) -> None:

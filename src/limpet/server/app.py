@@ -18,9 +18,10 @@ from limpet.model import JSON, ScopeKey
 from limpet.protocol import Backend, Target
 from limpet.server.access import Access, Grant, Refused, forbidden, own_origin, ticket_of
 from limpet.server.answers import LINES_TYPE, PROBLEM_TYPE, Answer, Listing, Response, Stream
-from limpet.server.bodies import LARGE, Bodies, busy
+from limpet.server.bodies import LARGE, Bodies
 from limpet.server.bodies import Receive as Receive
 from limpet.server.call import Call, read_params
+from limpet.server.memory import busy
 from limpet.server.metrics import TEXT_TYPE, Metrics
 from limpet.server.openapi import document
 from limpet.server.operations import OPERATIONS, Operation
@@ -34,6 +35,7 @@ access_log = logging.getLogger("limpet.access")
 _SMALL = 1024  # bytes that are not worth compressing
 _URL_BYTES_MAX = 60 * limits.KIB  # four ids of 512 characters, percent-encoded, and labels
 _HEADERS_BYTES_MAX = 32 * limits.KIB
+_HEADERS_MAX = 256
 _REQUESTS_MAX = 1000  # being answered at once, without streams
 _STREAMS_MAX = 10_000  # being sent at once, by weight
 _SENDING_BYTES_MAX = 512 * limits.MIB  # of answers that clients have not taken yet
@@ -174,7 +176,7 @@ class App:
                 receive = asked.receive
             if operation.body is None:
                 return await self._run(call, operation, asked)
-            body = await self._bodies.read(receive, headers, form=operation.form)
+            body = await self._bodies.read(receive, headers, operation)
             if body.is_small:
                 call.body = body.parsed(operation.body)
                 return await self._run(call, operation, asked)
@@ -309,11 +311,11 @@ class App:
         """Return a stream whose first part was already awaited: an error has its own status."""
         if self._streams_weight + stream.weight > _STREAMS_MAX:
             raise busy("too many streams are open")
-        first = await anext(stream.parts, b"")
+        first = [await anext(stream.parts, b"")]
 
         async def parts() -> AsyncGenerator[bytes, None]:
             async with aclosing(stream.parts) as rest:
-                yield first
+                yield first.pop()  # it may be large, and the rest take long
                 try:
                     async for part in rest:
                         yield part
@@ -389,10 +391,11 @@ class App:
             async with aclosing(stream.parts) as parts:
                 if method != "HEAD" and not (stream.endless and self._is_stopping):
                     async for part in parts:
-                        if part:
-                            message = {"type": "http.response.body", "body": part}
+                        for at in range(0, len(part), LARGE):
+                            body = part[at : at + LARGE]
+                            message = {"type": "http.response.body", "body": body}
                             await send({**message, "more_body": True})
-                            sent += len(part)
+                        sent += len(part)
         except asyncio.CancelledError:
             # The client left, or the server stops. A list must not look complete then.
             if not stream.endless and stream.media_type == LINES_TYPE:
@@ -424,7 +427,7 @@ def log_access(scope: Scope, path: str, status: int, sent: int, seconds: float) 
 def _headers(scope: Scope) -> dict[str, str]:
     """Return the headers; what is given twice is a list, which most of them cannot be."""
     found: dict[str, str] = {}
-    for raw_name, raw_value in scope["headers"]:
+    for raw_name, raw_value in scope["headers"][:_HEADERS_MAX]:  # one with more is refused
         name, value = raw_name.decode("latin-1").lower(), raw_value.decode("latin-1")
         found[name] = f"{found[name]}, {value}" if name in found else value
     return found
@@ -437,8 +440,9 @@ def _check_head(scope: Scope, headers: Mapping[str, str]) -> None:
     if len(scope["query_string"]) + len(scope["path"]) > _URL_BYTES_MAX:
         why = f"the address is too long. max=`{_URL_BYTES_MAX}`"
         raise Refused(414, "InvalidInput", why, close)
-    if sum(map(len, headers)) + sum(map(len, headers.values())) > _HEADERS_BYTES_MAX:
-        why = f"the headers are too large. max=`{_HEADERS_BYTES_MAX}`"
+    size = sum(map(len, headers)) + sum(map(len, headers.values()))
+    if size > _HEADERS_BYTES_MAX or len(scope["headers"]) > _HEADERS_MAX:
+        why = f"the headers are too large, or more than {_HEADERS_MAX}. max=`{_HEADERS_BYTES_MAX}`"
         raise Refused(431, "InvalidInput", why, close)
 
 

@@ -1,10 +1,12 @@
 """Answers that go on: snapshots as lines, events of a watch, changes for an engine."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Collection, Sequence
 from contextlib import suppress
+from itertools import islice
 
 from limpet.api.driver import AsyncDriver, running_loop
+from limpet.api.opened import Opened
 from limpet.api.watching import Dispatcher, Subscription
 from limpet.core import codec, limits, wire
 from limpet.errors import LimpetError
@@ -12,26 +14,50 @@ from limpet.model import JSON, ScopeKey
 from limpet.protocol import Backend, Topic
 from limpet.server.answers import EVENTS_TYPE, LINES_TYPE, Stream
 from limpet.server.call import Call
+from limpet.server.memory import Memory
 
 HEARTBEAT_S = 30.0
 _MANY = 100  # sessions that changed at once: a client reads everything again instead
 _FIRST_POLL_S_MAX = 10.0
+_STATES_MAX = 4  # read at once: together they may take more than is reserved for one
+_PART_BYTES = 4 * limits.MIB  # of states that are read at once
 _RETRY_S = 1.0  # before a topic that cannot be read is read again
 
 
-def snapshots(call: Call, scope: ScopeKey, ids: Sequence[str | None]) -> Stream:
-    """Return snapshots with their states, a bounded number of them in memory."""
+class _States(Memory):
+    """The memory for states of a store that are being sent in parts."""
+
+    def __init__(self, opened: Opened) -> None:
+        super().__init__(2 * opened.tools.state_bytes_max)
+
+    def close(self) -> None:
+        """Nothing is open: what is reserved is given back when its stream ends."""
+
+
+def snapshots(call: Call, scope: ScopeKey, ids: Collection[str | None]) -> Stream:
+    """Return snapshots with their states, each once, a bounded number of them in memory."""
+    memory, state_bytes_max = call.driver.opened.service(_States), call.driver.tools.state_bytes_max
 
     async def parts() -> AsyncGenerator[bytes, None]:
-        for at in range(0, len(ids), limits.PAGE_STATES_MAX):
-            page = ids[at : at + limits.PAGE_STATES_MAX]
+        remaining, count = iter(dict.fromkeys(ids)), 1
+        while page := list(islice(remaining, count)):
 
-            def work(backend: Backend, page: Sequence[str | None] = page) -> bytes:
+            def work(backend: Backend, page: Sequence[str | None] = page) -> list[bytes]:
                 found = backend.read_snapshots(scope, page)
-                shown = ((call.grant.visible(info), body) for info, body in found)
-                return b"".join(wire.encode_found(each) + b"\n" for each in shown)
+                return [wire.encode_found((call.grant.visible(info), body)) for info, body in found]
 
-            yield await call.driver.run(work)
+            # How large the states are is known when they have been read.
+            async with memory.reserved(len(page) * state_bytes_max) as keep:
+                lines = await call.driver.run(work)
+                size, largest = sum(map(len, lines)), max(map(len, lines), default=1)
+                count = max(1, min(_STATES_MAX, _PART_BYTES // largest))
+                keep(size)
+                if size <= _PART_BYTES:
+                    yield b"".join(each + b"\n" for each in lines)
+                    continue
+                while lines:
+                    yield lines.pop(0)  # which nothing holds when it was sent
+                    yield b"\n"
 
     return Stream(parts(), LINES_TYPE)
 

@@ -147,6 +147,8 @@ class HttpBackend:
                 return [wire.decode_found(self._read(request))]
             except NotFound:
                 return []
+        if len(set(ids)) < len(ids):  # the server gives each once
+            return [found for each in ids for found in self.read_snapshots(scope, [each])]
         body = codec.encode({"ids": list(ids)})
         lines = self._read(Request("POST", "/v1/scope/load_many", _scope(scope), body))
         return [_found(line) for line in lines.split(b"\n") if line]

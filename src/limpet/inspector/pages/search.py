@@ -20,8 +20,8 @@ from limpet.inspector.expressions import Expression
 from limpet.inspector.page import page, render, rendered, stream
 from limpet.model import SnapshotInfo
 from limpet.server.answers import Response
-from limpet.server.bodies import busy
 from limpet.server.call import Call, Param
+from limpet.server.memory import busy
 from limpet.server.operations.declare import AFTER, ANY_SESSION
 from limpet.server.schema import BOOLEAN, TEXT
 from limpet.views.diff import dotted

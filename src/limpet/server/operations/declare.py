@@ -3,11 +3,12 @@
 An operation checks, asks the backend once (or drives a verb of `limpet.api`), and returns a record.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import NamedTuple, TypeAlias
 
 from limpet.core import codec, wire
 from limpet.model import JSON, Finding, SnapshotInfo
+from limpet.protocol import FoundNote
 from limpet.server.answers import Answer, Listing, Response, Stream
 from limpet.server.call import Call, Param
 from limpet.server.schema import COUNT, ID, KIND, PREFIX, STATUS, TEXT, Schema
@@ -93,6 +94,11 @@ def operation(
 def stored(call: Call, info: SnapshotInfo) -> Answer:
     """Return a snapshot without its state, as it was written or read."""
     return Answer(codec.encode(info_json(call, info)), info.revision)
+
+
+def found_notes(found: Iterable[FoundNote]) -> Answer:
+    """Return notes; there may be many, so this belongs into the thread that has read them."""
+    return Answer(codec.encode({"items": [wire.found_note_json(each) for each in found]}))
 
 
 def info_json(call: Call, info: SnapshotInfo) -> dict[str, JSON]:

@@ -17,6 +17,7 @@ from limpet.server.operations.declare import (
     PAGE,
     SCOPE_PARAMS,
     Result,
+    found_notes,
     operation,
 )
 from limpet.server.schema import BOOLEAN, ID, PREFIX, TEXT, array, nullable, record
@@ -191,8 +192,7 @@ def _change(call: Call, given: dict[str, Any]) -> NoteChange:
 async def read_notes(call: Call) -> Result:
     """The notes of a scope that exist, in the order of their names."""
     scope, names = call.scope, call.body["names"]
-    found = await call.driver.run(lambda backend: backend.read_notes(scope, names))
-    return {"items": [wire.found_note_json(each) for each in found]}
+    return await call.driver.run(lambda backend: found_notes(backend.read_notes(scope, names)))
 
 
 @operation(

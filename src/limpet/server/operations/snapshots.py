@@ -6,7 +6,7 @@ from functools import partial
 
 from limpet.api import branching, upkeep, verbs
 from limpet.api.opened import JSON_MODEL
-from limpet.core import prepare, wire
+from limpet.core import codec, prepare, wire
 from limpet.errors import InvalidInput
 from limpet.model import ANY, HEAD, ScopeKey
 from limpet.protocol import Backend, Commit, Copy, Query
@@ -192,7 +192,7 @@ async def info(call: Call) -> Result:
     writes=False,
 )
 async def load_many(call: Call) -> Result:
-    """Snapshots with their states, as JSON lines; missing ones are left out."""
+    """Snapshots with their states, each once, as JSON lines; missing ones are left out."""
     return streams.snapshots(call, call.scope, call.body["ids"])
 
 
@@ -269,12 +269,14 @@ async def ancestors(call: Call) -> Result:
 )
 async def diff(call: Call) -> Result:
     """What changed from one snapshot to another."""
-    work = branching.difference(call.scope, call.params["a"], call.params["b"])
-    found = await call.driver.run(work)
-    return {
-        "changes": [asdict(each) for each in found.changes],
-        "patch": found.to_json_patch(),
-    }
+    compare = branching.difference(call.scope, call.params["a"], call.params["b"])
+
+    def work(backend: Backend) -> Answer:
+        found = compare(backend)
+        changes = [asdict(each) for each in found.changes]
+        return Answer(codec.encode({"changes": changes, "patch": found.to_json_patch()}))
+
+    return await call.driver.run(work)
 
 
 @operation(

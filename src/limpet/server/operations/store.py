@@ -6,9 +6,9 @@ from typing import Any
 from limpet.api import upkeep
 from limpet.core import limits, matching, wire
 from limpet.model import JSON, ScopeInfo, ScopeKey, SnapshotInfo
-from limpet.protocol import Backend, FoundNote, NoteQuery, Query, SessionAge, Target
+from limpet.protocol import Backend, NoteQuery, Query, SessionAge, Target
 from limpet.server import answers, schema
-from limpet.server.answers import Listing
+from limpet.server.answers import Answer, Listing
 from limpet.server.call import Call, Param, seq_after
 from limpet.server.operations.declare import (
     ANY_SESSION,
@@ -21,6 +21,7 @@ from limpet.server.operations.declare import (
     STATUS_PARAM,
     Result,
     finding_json,
+    found_notes,
     info_json,
     operation,
 )
@@ -212,18 +213,17 @@ async def find_notes(call: Call) -> Result:
     if prefix:
         call.grant.check_session(f"{query.under}/")
 
-    def work(backend: Backend) -> list[FoundNote]:
+    def work(backend: Backend) -> Answer:
         # With `under="a"` a token for `a/` asks for the session `a` too, which it may not see.
         asked = limit
         while True:
             found = backend.find_notes(query, limit=asked)
             inside = [each for each in found if each.scope.session_id.startswith(prefix)]
             if len(inside) >= limit or len(found) < asked:
-                return inside[:limit]
-            asked += limit
+                return found_notes(inside[:limit])
+            asked *= 2
 
-    found = await call.driver.run(work)
-    return {"items": [wire.found_note_json(each) for each in found]}
+    return await call.driver.run(work)
 
 
 @operation(
