@@ -419,3 +419,75 @@ def test_a_full_disk_takes_nothing_and_leaves_nothing(tmp_path: Path, verb: str)
             assert said == "done"
             return
     pytest.fail("it never ends")
+
+
+def spoil(bucket: CountingBucket, key: str) -> None:
+    data, modified = bucket.objects[key]
+    bucket.objects[key] = (data[:-9] + b"!" + data[-8:], modified)
+
+
+@pytest.mark.parametrize("how", ["damaged", "missing"])
+@pytest.mark.parametrize("is_known", [True, False])
+def test_saves_go_on_past_a_damaged_segment(
+    bucket: CountingBucket, chat: list[str], how: str, is_known: bool
+) -> None:
+    """Also when the tail is full; `repair` puts it aside, and the rest of the history stays."""
+    key = max(segments(bucket))
+    scope = store_on(bucket).scope("chat")
+    if is_known:
+        scope.save("the head is known to this process")
+    if how == "missing":
+        del bucket.objects[key]
+    else:
+        spoil(bucket, key)
+    later = [scope.save({"turns": [text(n)] * 3, "n": n}).id for n in range(60)]
+    assert max(segments(bucket)) > key
+    store = store_on(bucket)
+    scope = store.scope("chat")
+    for n, id in enumerate(later):
+        loaded = scope.load(id)
+        assert loaded is not None
+        assert loaded.state == {"turns": [text(n)] * 3, "n": n}
+    with pytest.raises(Corrupt):
+        scope.load(chat[20])
+
+    (found,) = store.repair()
+    assert (found.code, found.repaired) == (f"segment_{how}", True)
+    assert {each.code for each in store.repair()} <= {"foreign_file"}
+    assert scope.load(chat[20]) is None
+    assert {*later} <= {*scope.ids()}
+    assert sum("/damaged/" in each for each in bucket.objects) == (how == "damaged")
+    assert scope.append("turns", ["more"]).parent_id == later[-1]
+
+
+def test_states_that_build_on_a_damaged_segment_are_put_aside_with_it(
+    bucket: CountingBucket,
+) -> None:
+    scope = store_on(bucket).scope("big")
+    big = "".join(map(text, range(12)))
+    scope.save({"big": big, "n": 0})
+    for n in range(1, 4):
+        scope.append("list", [n])
+    (key,) = segments(bucket)
+    spoil(bucket, key)
+    store = store_on(bucket)
+    scope = store.scope("big")
+    for attempt in (scope.load, lambda: scope.save(1)):
+        with pytest.raises(Corrupt):
+            attempt()
+    assert [each.repaired for each in store.repair() if each.severity == "error"] == [True]
+    assert [each for each in store.check() if each.severity == "error"] == []
+    assert scope.load() is None
+    scope.save({"n": "new"})
+    assert [info.size for info in scope.history()] == [len('{"n":"new"}')]
+
+
+def test_a_wholly_pruned_segment_is_not_read(bucket: CountingBucket, chat: list[str]) -> None:
+    for key in segments(bucket):
+        spoil(bucket, key)
+    scope = store_on(bucket).scope("chat")
+    kept = scope.prune(keep_last=2)
+    assert kept.count == len(chat) - 2
+    assert segments(bucket) == []
+    assert [info.id for info in scope.history()] == chat[:-3:-1]
+    assert list(store_on(bucket).check()) == []

@@ -5,6 +5,7 @@ missing or cannot be read: its segments are all that is left of its history.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from hashlib import blake2b
 from itertools import groupby
 from typing import Final
@@ -17,13 +18,14 @@ from limpet.backends.objects.keys import INDEX, ObjectKey
 from limpet.backends.objects.objects import (
     Fact,
     Head,
+    Named,
     Segment,
     dump_segment,
     parse_segment,
     unpack,
 )
 from limpet.backends.objects.scopes import parse_note
-from limpet.backends.objects.storage import Gone, Held, unnamed, walk
+from limpet.backends.objects.storage import Beaten, Gone, Held, unnamed, walk
 from limpet.backends.objects.writer import Part
 from limpet.core import findings, ids
 from limpet.core.encryption import WrongKeys
@@ -131,7 +133,10 @@ class Checking(Part):
         if damage:
             # What another process has changed meanwhile is no damage.
             if self._is_current(head):
-                yield from damage
+                lost = [named for _, named in damage if named is not None]
+                repaired = repair and bool(lost) and self._put_aside(held, lost)
+                for found, named in damage:
+                    yield replace(found, repaired=repaired and named is not None)
             return
         facts = [entry.fact for entry in head.entries]
         try:
@@ -172,8 +177,8 @@ class Checking(Part):
     def _has_some(self, some: Sequence[str]) -> bool:
         return len(self._missing(some)) < len(some)
 
-    def damage(self, held: Held) -> Iterator[Finding]:
-        """Return what cannot be read of a scope whose head can."""
+    def damage(self, held: Held) -> Iterator[tuple[Finding, Named | None]]:
+        """Return what cannot be read of a scope whose head can, and the segment that is damaged."""
         head = held.head
         if head is None:
             return
@@ -181,22 +186,49 @@ class Checking(Part):
             held.whole()
         except Corrupt:
             fact = "the last states of a scope fail their check"
-            yield _finding("head_damaged", fact, scope=head.scope)
+            yield _finding("head_damaged", fact, scope=head.scope), None
         for named in head.segments:
             values = {"scope": head.scope, "segment": named.name, "snapshots": named.snapshots}
             try:
                 (stored,) = self._bucket.get([keys.segment_key(head.scope, named.name)])
                 if stored is None:
-                    yield _finding("segment_missing", "part of a history is missing", **values)
+                    found = _finding("segment_missing", "part of a history is missing", **values)
+                    yield found, named
                     continue
                 segment = parse_segment(unpack("segment", stored.data))
                 segment.chain.text(len(segment.chain.deltas))
                 if len(segment.facts) != named.snapshots or segment.scope != head.scope:
                     raise Corrupt("another segment")
             except Corrupt as error:
-                yield _damage(
-                    "segment_damaged", "part of a history fails its check", error, **values
-                )
+                fact = "part of a history fails its check"
+                found = _damage("segment_damaged", fact, error, **values)
+                # What only lacks its key can still be read by others.
+                yield found, None if isinstance(error, WrongKeys) else named
+
+    def _put_aside(self, held: Held, lost: Sequence[Named]) -> bool:
+        """Write a head without segments that cannot be read, nor the last states if they need one.
+
+        What is there is kept next to the others: the new head will not name it.
+        """
+        head, doomed = held.head, dict[int, Fact]()
+        if head is None:
+            return False
+        paths = [keys.segment_key(head.scope, each.name) for each in lost]
+        try:
+            self._storage.base_of(held.whole() or head)
+        except (Corrupt, Gone):
+            paths.append(keys.head_key(head.scope))
+            doomed = {entry.row.seq: entry.fact for entry in head.entries}
+        for path, stored in zip(paths, self._bucket.get(paths), strict=True):
+            if stored is not None:
+                self._bucket.put(_aside(path, stored), stored[0], expect=ANY)
+        nonce = self._storage.draw().nonce
+        try:
+            change = self._writer.edit(held, nonce, doomed=doomed, changed={}, lost=lost)
+            self._writer.store(held, change)
+        except (Beaten, Corrupt):
+            return False  # it has changed meanwhile, or more is damaged
+        return True
 
     def _is_current(self, head: Head) -> bool:
         found = self._storage.read_head(head.scope).head
@@ -240,7 +272,7 @@ class Checking(Part):
             return
         for path, each in damaged.items():
             # Kept next to the others: the new head will not name it.
-            self._bucket.put(path.replace("/segments/", "/damaged/"), each[0], expect=ANY)
+            self._bucket.put(_aside(path, each), each[0], expect=ANY)
         chosen = _disjoint(found)
         rebuilt = self._rebuilt(scope, chosen, stored)
         last = chosen[-1][1].facts[-1].row
@@ -289,9 +321,7 @@ class Checking(Part):
             segments=tuple(named),
         )
         if stored is not None:
-            digest = blake2b(stored[0], digest_size=8).hexdigest()
-            aside = f"{keys.scope_prefix(scope)}damaged/head.{digest}"
-            self._bucket.put(aside, stored[0], expect=ANY)
+            self._bucket.put(_aside(keys.head_key(scope), stored), stored[0], expect=ANY)
         data, _ = self._storage.dump(head)
         try:
             expect = None if stored is None else stored.version
@@ -373,7 +403,7 @@ class Checking(Part):
 
     def list_damage(self, scope: ScopeKey) -> list[Finding]:
         try:
-            found = list(self.damage(self._storage.read_head(scope)))
+            found = [each for each, _ in self.damage(self._storage.read_head(scope))]
         except LimpetError as error:
             found = [_damage("head_damaged", "a head fails its check", error, scope=scope)]
         for each in walk(self._bucket, keys.all_notes_prefix(scope)):
@@ -400,6 +430,14 @@ class Checking(Part):
 
 def _folder_of(listed: Listed) -> str:
     return f"{listed.key.partition('/snapshots/')[0]}/snapshots/"
+
+
+def _aside(path: str, stored: Stored) -> str:
+    """Return the key under which a damaged head or segment is kept."""
+    folder, _, name = path.partition("/snapshots/")
+    if name == "head":
+        name = f"head.{blake2b(stored[0], digest_size=8).hexdigest()}"
+    return f"{folder}/snapshots/damaged/{name.removeprefix('segments/')}"
 
 
 def _disjoint(found: Sequence[tuple[str, Segment]]) -> list[tuple[str, Segment]]:

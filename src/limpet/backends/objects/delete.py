@@ -64,13 +64,7 @@ class Deleting(Notes):
             # Also where the states cannot be read.
             self._writer.store(held, self._writer.emptied(held.head, nonce, doomed.values()))
             return
-        change = self._writer.edit(held, nonce, doomed=doomed, changed={})
-        head = change.head
-        if head.shown is not None and head.shown[1] in doomed:
-            newest = self._history.newest_kept(head)
-            shown = None if newest is None else (newest.id, newest.seq)
-            head = replace(head, shown=shown, offsets=None)
-        self._writer.store(held, change._replace(head=head))
+        self._writer.store(held, self._writer.edit(held, nonce, doomed=doomed, changed={}))
 
     # Scopes and sessions
 
