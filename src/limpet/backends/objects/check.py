@@ -29,7 +29,7 @@ from limpet.backends.objects.storage import Beaten, Gone, Held, unnamed, walk
 from limpet.backends.objects.writer import Part
 from limpet.core import findings, ids
 from limpet.core.encryption import WrongKeys
-from limpet.errors import Corrupt, LimpetError
+from limpet.errors import Corrupt, LimpetError, Unsupported
 from limpet.model import ANY, Finding, ScopeKey
 
 SEVERITIES: Final = {
@@ -92,8 +92,9 @@ class Checking(Part):
             if key.note is not None:
                 yield from self._note(each.key, key.scope)
         segments = [each for each, key in listed if key.segment]
+        started = [(each.key, key) for each, key in listed if key.line]
         has_head = any(key.is_head for _, key in listed)
-        if not segments and not has_head:
+        if not segments and not has_head and not started:
             return
         path = f"{folder}head"
         (stored,) = self._bucket.get([path])
@@ -106,10 +107,33 @@ class Checking(Part):
         if held.head is None:
             if stored is None and segments and self._is_first(folder, segments[0]):
                 yield from self._headless(folder, segments, repair)
+            elif stored is None and not self._bucket.list(f"{folder}segments/", limit=1):
+                yield from self._started(started, None, repair)
             return
         if has_head:
             yield from self._scope(held, repair)
+        yield from self._started(started, held.head, repair)
         yield from self._left(held.head, segments, repair)
+
+    def _started(
+        self, listed: Sequence[tuple[str, ObjectKey]], head: Head | None, repair: bool
+    ) -> Iterator[Finding]:
+        """Report lines without a head: it is lost, or a deletion has left them over."""
+        for path, key in listed:
+            if head is not None and head.line == key.line:
+                continue
+            # Where the key has not all of its name, the sign that the line lives has.
+            scope = key.scope or next(
+                (e.scope for e in self._writer.index.walk(keys.ALIVE) if e.line == key.line), None
+            )
+            if scope is not None and self._storage.is_lost(scope, path):
+                fact = "the head of a scope is missing, and all that it held"
+                yield _finding("head_missing", fact, scope=scope, key=f"{key.folder}head")
+                continue
+            if repair:
+                self._bucket.delete([path])
+            fact = "a pointer that leads nowhere"
+            yield _finding("pointer_dangling", fact, scope=scope, repaired=repair, key=path)
 
     def _is_first(self, folder: str, segment: Listed) -> bool:
         """Return whether a segment is the first of its folder, and still there."""
@@ -145,7 +169,8 @@ class Checking(Part):
         except Gone:
             return  # the head has moved
         index = self._writer.index
-        wanted: dict[str, Fact | None] = dict.fromkeys(keys.line_keys(head.scope, head.line))
+        first = [*keys.line_keys(head.scope, head.line), keys.started_key(head.scope, head.line)]
+        wanted: dict[str, Fact | None] = dict.fromkeys(first)
         older = dict[str, list[str]]()  # pointers that older keys have written instead
         for fact in facts:
             for current, *others in index.spellings(head.scope, fact):
@@ -329,6 +354,7 @@ class Checking(Part):
         except Moved:
             return False  # it has changed meanwhile
         self._writer.index.write(scope, keys.line_keys(scope, head.line))
+        self._writer.index.write(scope, [keys.started_key(scope, head.line)])
         return True
 
     # Pointers
@@ -403,8 +429,12 @@ class Checking(Part):
 
     def list_damage(self, scope: ScopeKey) -> list[Finding]:
         try:
-            found = [each for each, _ in self.damage(self._storage.read_head(scope))]
-        except LimpetError as error:
+            while True:
+                held = self._storage.read_head(scope)
+                found = [each for each, _ in self.damage(held)]
+                if not found or held.head is None or self._is_current(held.head):
+                    break  # else what another process has changed meanwhile is no damage
+        except (Corrupt, Unsupported) as error:
             found = [_damage("head_damaged", "a head fails its check", error, scope=scope)]
         for each in walk(self._bucket, keys.all_notes_prefix(scope)):
             found += self._note(each.key, scope)
@@ -413,7 +443,9 @@ class Checking(Part):
     def list_unlisted(self) -> list[Finding]:
         found: list[Finding] = []
         parsed = ((each, keys.parse(each.key)) for each in walk(self._bucket, keys.ROOT))
-        unnamed = (each for each, key in parsed if key and key.segment and key.scope is None)
+        unnamed = (
+            each for each, key in parsed if key and not (key.is_head or key.note or key.scope)
+        )
         for folder, _ in groupby(unnamed, key=_folder_of):
             if self._bucket.get([f"{folder}head"], first=1) == [None]:
                 fact = "its snapshots have no head, and its name is lost with it"

@@ -19,8 +19,8 @@ from limpet.backends.objects.encrypted import EncryptedBucket
 from limpet.backends.objects.history import History
 from limpet.backends.objects.index import Index
 from limpet.backends.objects.objects import Fact, Head, Named, Segment
-from limpet.backends.objects.scopes import Scopes
-from limpet.backends.objects.storage import Beaten, Gone, Held, Storage
+from limpet.backends.objects.scopes import Scopes, parse_note
+from limpet.backends.objects.storage import Beaten, Gone, Held, Storage, walk
 from limpet.core import ids
 from limpet.errors import Corrupt, LimpetError, Unavailable
 from limpet.model import ScopeKey
@@ -71,6 +71,8 @@ class Writer:
         data, head = self.storage.dump(head)
         base_bytes = 0 if head.base_frame is None else len(head.base_frame.stored)
         try:
+            if held.head is not None and held.head.ended is not None:
+                self.clear_notes(scope, held.head.ended[1])
             self._point(scope, pointers)
             if held.head is not None and edits.is_due(head, len(data) - base_bytes, base_bytes):
                 # A segment that cannot be read must not stop saves.
@@ -85,8 +87,21 @@ class Writer:
                 # A create whose answer was lost may still be stored, and needs its pointers.
                 self.index.remove(pointers if held.head is not None else ())
             raise
+        if held.head is None or held.head.line != head.line:
+            # From now on the loss of the head can be told from a write that never came.
+            with suppress(Unavailable):
+                self.index.write(scope, [keys.started_key(scope, head.line)])
         self._clean(held.head, head, change, is_needed=bool(written) or change.must_sweep)
         return stored
+
+    def clear_notes(self, scope: ScopeKey, before: int) -> None:
+        """Finish the deletion of a scope: remove its notes from before that time."""
+        listed = walk(self.storage.bucket, keys.all_notes_prefix(scope))
+        for each in listed:
+            (stored,) = self.storage.bucket.get([each.key])
+            with suppress(Corrupt):  # what cannot be read stays, and is reported
+                if stored is not None and parse_note(each.key, stored.data).row.updated_at < before:
+                    self.storage.bucket.delete([each.key])
 
     def _point(self, scope: ScopeKey, pointers: Sequence[str]) -> None:
         try:
