@@ -157,10 +157,10 @@ class Checking(Part):
         if damage:
             # What another process has changed meanwhile is no damage.
             if self._is_current(head):
-                lost = [named for _, named in damage if named is not None]
-                repaired = repair and bool(lost) and self._put_aside(held, lost)
-                for found, named in damage:
-                    yield replace(found, repaired=repaired and named is not None)
+                broken = [named for _, named in damage if named is not None]
+                repaired = repair and bool(broken) and self._put_aside(held, broken)
+                for one, named in damage:
+                    yield replace(one, repaired=repaired and named is not None)
             return
         facts = [entry.fact for entry in head.entries]
         try:
