@@ -75,8 +75,15 @@ class SweepItem(NoteItem):
     """The scope, the session or the snapshot id that the note is on is deleted.
 
     A note that is written while that goes on may go with it, so it may do so more than once. With
-    `spare_head` it need not, as the snapshot may have been spared.
+    `spare_head` it need not, as the snapshot may have been spared. What a deletion of a scope with
+    `expect` has left when it was killed goes with the next write of the scope.
     """
+
+    @property
+    def end(self) -> int:
+        """When it has happened, if it does."""
+        is_finished_later = not self.required and self.op.given.get("expect", ANY) is not ANY
+        return FOREVER if is_finished_later else super().end
 
     def moves(self, state: NoteState) -> Iterator[tuple[NoteState, Move]]:
         """Yield the absence of the note, or the end of the deletion."""

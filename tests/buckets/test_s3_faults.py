@@ -9,6 +9,7 @@ from uuid import uuid4
 import obstore
 import pytest
 
+import limpet
 from limpet.backends.buckets.protocol import Moved
 from limpet.backends.buckets.s3 import requests
 from limpet.backends.buckets.s3.open import ObjectStoreBucket
@@ -39,7 +40,6 @@ def proxy(seaweedfs: Service) -> Iterator[Proxy]:
 def bucket(seaweedfs: Service, proxy: Proxy) -> Iterator[ObjectStoreBucket]:
     """A bucket of a real service, through a proxy; its first write is behind it."""
     bucket = seaweedfs.open(uuid4().hex, endpoint_url=proxy.url, timeout_s=1, retry_s=1.5)
-    bucket.keep_end()
     bucket.mark(["first"])
     proxy.forget()
     yield bucket
@@ -296,6 +296,23 @@ def test_what_is_not_a_listing_is_no_empty_one(
         proxy.forget()
 
 
+@pytest.mark.parametrize("is_new", [True, False])
+def test_a_store_behind_a_login_page_is_not_empty(stub: Stub, is_new: bool) -> None:
+    with limpet.open(stub.service.store_url("p"), retry_s=0.05) as store:
+        if not is_new:
+            store.scope("s").save(1)
+        stub.answer(200, body=HTML.decode(), n=1_000)
+        calls: list[Callable[[], object]] = [
+            lambda: list(store.sessions()),
+            lambda: list(store.scope("s").ids()),
+            lambda: list(store.scope("other").ids()),
+            lambda: store.delete_session("s"),
+        ]
+        for call in calls:
+            with pytest.raises(Unavailable):
+                call()
+
+
 @pytest.mark.parametrize("keep", [1, 2, 5])
 def test_a_listing_that_is_cut_short_is_continued(
     bucket: ObjectStoreBucket, proxy: Proxy, keep: int
@@ -314,7 +331,6 @@ def test_a_listing_that_is_cut_short_is_continued(
 def test_a_listing_that_repeats_itself(stub: Stub) -> None:
     """By the same token for ever, or because the service ignores where to begin."""
     bucket = stub.service.open("p", retry_s=0)
-    bucket.keep_end()
     bucket.mark(["k"])
     entry = (
         "<Contents><Key>p/{}</Key><Size>0</Size>"
@@ -371,7 +387,7 @@ def test_objects_that_were_not_deleted(stub: Stub) -> None:
     for code in ("InternalError", "SlowDown"):
         stub.answer(200, body=result.format(f"<Code>{code}</Code><Message>later</Message>"))
     bucket.delete(["k", "l"])
-    assert stub.objects == {}
+    assert stub.objects.keys() == {"p/~limpet"}
 
     bucket.mark(["k", "l"])
     stub.answer(200, body=result.format("<Code>AccessDenied</Code><Message>no</Message>"))
@@ -425,7 +441,7 @@ def test_a_service_that_fails_while_proving(stub: Stub) -> None:
         bucket.put("k", b"1", expect=None)
     assert caught.value.outcome_known
     bucket.put("k", b"1", expect=None)
-    assert stub.objects == {"p/k": b"1"}
+    assert stub.objects.keys() == {"p/k", "p/~limpet"}
     bucket.close()
 
 

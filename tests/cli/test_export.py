@@ -116,7 +116,7 @@ def test_what_is_no_file_is_written_as_it_is(command: Command, url: str, tmp_pat
     (tmp_path / "link.jsonl").symlink_to("real.jsonl")
     assert command("export", "-o", "link.jsonl", "--url", url).returncode == 0
     assert (tmp_path / "link.jsonl").is_symlink()
-    assert (tmp_path / "real.jsonl").stat().st_mode & 0o777 == 0o640
+    assert (tmp_path / "real.jsonl").stat().st_mode & 0o777 == 0o600
     expected = (tmp_path / "real.jsonl").read_bytes()
     os.mkfifo(tmp_path / "pipe")
     with subprocess.Popen(["cat", "pipe"], cwd=tmp_path, stdout=subprocess.PIPE) as reader:

@@ -63,9 +63,11 @@ def test_an_export_is_private_and_doctor_names_a_store_that_is_not(
         store.scope("s").save(1)
     assert command("export", "-o", "out.jsonl", LIMPET_URL=url).returncode == 0
     assert modes(tmp_path)["out.jsonl"] == 0o600
-    (tmp_path / "out.jsonl").chmod(0o644)
-    assert command("export", "-o", "out.jsonl", LIMPET_URL=url).returncode == 0
-    assert modes(tmp_path)["out.jsonl"] == 0o644
+    (tmp_path / "link.jsonl").symlink_to("out.jsonl")
+    for name, mode in (("out.jsonl", 0o644), ("out.jsonl", 0o666), ("link.jsonl", 0o644)):
+        (tmp_path / "out.jsonl").chmod(mode)
+        assert command("export", "-o", name, LIMPET_URL=url).returncode == 0
+        assert (tmp_path / "out.jsonl").stat().st_mode & 0o777 == 0o600
     assert "other users can read" not in command("doctor", LIMPET_URL=url).stdout
     (tmp_path / "a.db").chmod(0o644)
     seen = command("doctor", LIMPET_URL=url)

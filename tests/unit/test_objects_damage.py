@@ -2,7 +2,8 @@
 
 import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,8 @@ from limpet import Scope, Snapshot, Store, Unavailable, opening
 from limpet.backends.objects import edits
 from limpet.backends.objects.backend import ObjectBackend
 from limpet.core import prepare
-from limpet.errors import Corrupt, NotFound, Unsupported
-from limpet.model import ANY
+from limpet.errors import Conflict, Corrupt, NotFound, Unsupported
+from limpet.model import ANY, Expect
 from limpet.protocol import Stamp
 from tests.buckets.counting import CountingBucket
 from tests.crash.mortal_objects import dump, sealed, strangers
@@ -108,6 +109,127 @@ def test_a_lost_head_is_damage_and_never_an_empty_scope(
     assert scope.save({"n": "new"}).parent_id == left[0]
     assert [each for each in store.check() if each.severity == "error"] == []
     assert store.delete_session("chat") == len(left) + 1
+
+
+@pytest.mark.parametrize("session", ["young", "Y" * 300])
+def test_a_lost_head_of_a_scope_without_a_segment_is_damage(
+    bucket: CountingBucket, session: str
+) -> None:
+    """Not an empty scope, whose history would begin again; a deletion ends it."""
+    with store_on(bucket) as store:
+        info = store.scope(session).save({"n": 1})
+        other = store.scope("other").save({"n": 1})
+    path = next(key for key in bucket.objects if key.endswith("/head") and "other" not in key)
+    del bucket.objects[path]
+    before = dict(bucket.objects)
+    with store_on(bucket) as store:
+        scope = store.scope(session)
+        attempts: list[Callable[[], object]] = [
+            scope.load,
+            lambda: scope.load(info.id),
+            lambda: list(scope.history()),
+            lambda: list(scope.ids()),
+            lambda: scope.save(1),
+            lambda: scope.save(1, expect=None),
+            lambda: scope.append("turns", [1]),
+            lambda: scope.delete(expect=info.revision),
+        ]
+        for attempt in attempts:
+            with pytest.raises(Corrupt, match="head of a scope is missing"):
+                attempt()
+        for found in (list(store.check()), list(store.repair())):
+            assert [(each.code, each.repaired) for each in found] == [("head_missing", False)]
+        assert bucket.objects == before
+        assert [each.key.session_id for each in store.scopes()] == sorted(
+            ["other"] if len(session) > 99 else ["other", session]
+        )
+        scope.delete()
+        assert scope.load() is None
+        assert {each.code for each in store.check()} <= {"pointer_dangling"}
+        assert scope.save({"n": 2}, expect=None).parent_id is None
+        assert store.find(other.id) is not None
+
+
+class Killed(BaseException):
+    """The process ends."""
+
+
+class Mortal(CountingBucket):
+    """Its process ends before one of its writes, if `left` of them are made before."""
+
+    left = 1_000_000
+
+    def _live(self) -> None:
+        if not self.left:
+            raise Killed
+        self.left -= 1
+
+    def put(self, key: str, data: bytes, *, expect: Expect) -> str:
+        self._live()
+        return super().put(key, data, expect=expect)
+
+    def delete(self, keys: Sequence[str]) -> None:
+        for key in keys:
+            self._live()
+            super().delete([key])
+
+
+def test_a_killed_first_save_is_no_lost_head() -> None:
+    """Whatever it has written before the head: the scope is empty, and can begin."""
+    for writes in range(99):
+        bucket = Mortal()
+        bucket.left = writes
+        try:
+            store_on(bucket).scope("s").save({"n": 1}, id="own", labels={"a": "b"})
+            break
+        except Killed:
+            bucket.left = Mortal.left
+        with store_on(bucket) as store:
+            scope = store.scope("s")
+            found = scope.load()
+            assert found is None or found.state == {"n": 1}
+            assert [each for each in store.check() if each.severity == "error"] == []
+            scope.save({"n": 2}, expect=None if found is None else found.revision)
+            store.delete_session("s")
+            assert scope.load() is None
+    assert writes > 4
+
+
+@pytest.mark.parametrize("is_repeated", [True, False])
+def test_a_killed_deletion_is_completed(is_repeated: bool) -> None:
+    """By its repetition, or by the next save: no note and no byte is left to the next scope."""
+    for writes in range(99):
+        bucket = Mortal()
+        with store_on(bucket) as store:
+            scope = store.scope("s")
+            scope.save({"big": text(1) * 12, "n": 0})
+            shown = scope.append("list", [1])
+            scope.set_note("mine", 1)
+            scope.set_note("mine", 2, on=shown)
+        assert segments(bucket)
+        bucket.left = writes
+        killed = store_on(bucket).scope("s")
+        try:
+            killed.delete(expect=shown.revision)
+            break
+        except Killed:
+            bucket.left = Mortal.left
+        with store_on(bucket) as store:
+            scope = store.scope("s")
+            if scope.load() is None and not is_repeated:
+                scope.set_note("new", 3)
+                scope.save({"n": 1}, expect=None)
+                assert [note.name for note in scope.notes()] == ["new"]
+            else:
+                with suppress(Conflict):  # it was completed
+                    assert scope.delete(expect=shown.revision) == 2
+                assert scope.load() is None
+                assert list(scope.notes()) == []
+            assert list(scope.notes(on=shown.id)) == []
+            store.compact()
+            assert not any(text(1).encode() in data for data, _ in bucket.objects.values())
+            assert [each for each in store.check() if each.severity == "error"] == []
+    assert writes > 5
 
 
 @pytest.mark.parametrize("compress", [False, True])
@@ -419,3 +541,114 @@ def test_a_full_disk_takes_nothing_and_leaves_nothing(tmp_path: Path, verb: str)
             assert said == "done"
             return
     pytest.fail("it never ends")
+
+
+def spoil(bucket: CountingBucket, key: str) -> None:
+    data, modified = bucket.objects[key]
+    bucket.objects[key] = (data[:-9] + b"!" + data[-8:], modified)
+
+
+@pytest.mark.parametrize("how", ["damaged", "missing"])
+@pytest.mark.parametrize("is_known", [True, False])
+def test_saves_go_on_past_a_damaged_segment(
+    bucket: CountingBucket, chat: list[str], how: str, is_known: bool
+) -> None:
+    """Also when the tail is full; `repair` puts it aside, and the rest of the history stays."""
+    key = max(segments(bucket))
+    scope = store_on(bucket).scope("chat")
+    if is_known:
+        scope.save("the head is known to this process")
+    if how == "missing":
+        del bucket.objects[key]
+    else:
+        spoil(bucket, key)
+    later = [scope.save({"turns": [text(n)] * 3, "n": n}).id for n in range(60)]
+    assert max(segments(bucket)) > key
+    store = store_on(bucket)
+    scope = store.scope("chat")
+    for n, id in enumerate(later):
+        loaded = scope.load(id)
+        assert loaded is not None
+        assert loaded.state == {"turns": [text(n)] * 3, "n": n}
+    with pytest.raises(Corrupt):
+        scope.load(chat[20])
+
+    (found,) = store.repair()
+    assert (found.code, found.repaired) == (f"segment_{how}", True)
+    assert {each.code for each in store.repair()} <= {"foreign_file"}
+    assert scope.load(chat[20]) is None
+    assert {*later} <= {*scope.ids()}
+    assert sum("/damaged/" in each for each in bucket.objects) == (how == "damaged")
+    assert scope.append("turns", ["more"]).parent_id == later[-1]
+
+
+def test_states_that_build_on_a_damaged_segment_are_put_aside_with_it(
+    bucket: CountingBucket,
+) -> None:
+    scope = store_on(bucket).scope("big")
+    big = "".join(map(text, range(12)))
+    scope.save({"big": big, "n": 0})
+    for n in range(1, 4):
+        scope.append("list", [n])
+    (key,) = segments(bucket)
+    spoil(bucket, key)
+    store = store_on(bucket)
+    scope = store.scope("big")
+    for attempt in (scope.load, lambda: scope.save(1)):
+        with pytest.raises(Corrupt):
+            attempt()
+    assert [each.repaired for each in store.repair() if each.severity == "error"] == [True]
+    assert [each for each in store.check() if each.severity == "error"] == []
+    assert scope.load() is None
+    scope.save({"n": "new"})
+    assert [info.size for info in scope.history()] == [len('{"n":"new"}')]
+
+
+def test_a_wholly_pruned_segment_is_not_read(bucket: CountingBucket, chat: list[str]) -> None:
+    for key in segments(bucket):
+        spoil(bucket, key)
+    scope = store_on(bucket).scope("chat")
+    kept = scope.prune(keep_last=2)
+    assert kept.count == len(chat) - 2
+    assert segments(bucket) == []
+    assert [info.id for info in scope.history()] == chat[:-3:-1]
+    assert list(store_on(bucket).check()) == []
+
+
+@pytest.mark.parametrize("how", ["session", "scope", "expect", "snapshots"])
+def test_a_deletion_beside_a_redaction_is_no_damage(how: str) -> None:
+    """Whichever object is read next when it is gone."""
+    bucket = CountingBucket()
+    with store_on(bucket) as store:
+        scope = store.scope("s")
+        scope.save({"big": text(1) * 12, "n": 0})
+        scope.append("list", ["secret"])
+    objects, get = dict(bucket.objects), bucket.get
+    assert segments(bucket)
+
+    def delete() -> None:
+        other = store_on(bucket)
+        if how == "session":
+            other.delete_session("s")
+        elif how == "scope":
+            other.scope("s").delete()
+        elif how == "expect":
+            other.scope("s").delete(expect=other.scope("s").load().revision)  # type: ignore[union-attr]
+        else:
+            other.scope("s").prune(keep_last=1)
+
+    for number in range(99):
+        bucket.objects, left = dict(objects), number
+
+        def late(keys: Sequence[str], *, first: int | None = None) -> list[Any]:
+            nonlocal left
+            left -= 1
+            if left == -1:
+                delete()
+            return get(keys, first=first)
+
+        bucket.get = late  # type: ignore[method-assign]
+        store_on(bucket).scope("s").redact(lambda path, value: value == "secret")
+        if left >= 0:
+            break
+    assert number > 5

@@ -221,7 +221,8 @@ def test_flushing_and_editing_change_no_other_state(
         seq: (fact._replace(row=fact.row._replace(size=7)), body)
         for seq, (fact, body) in changed.items()
     }
-    left = [s for each in segments if (s := edits.edited(each, doomed, changed)) is not None]
+    some = [each for each in segments if {fact.row.seq for fact in each.facts} - doomed]
+    left = [edits.edited(each, doomed, changed) for each in some]
     newest = max((f.row.seq for each in segments for f in each.facts), default=0)
     gone = newest in doomed or newest in changed
     final = edits.without(final, final.base or b"", doomed, base_is_gone=gone)

@@ -6,6 +6,7 @@ requests, so that neither the table nor the counting can differ from what is sen
 
 import random
 import re
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -105,7 +106,6 @@ class OnSeaweedFS:
         self._objects = chat.objects
         self._proxy = proxy
         self._bucket = service.open(uuid4().hex, endpoint_url=proxy.url)
-        self._bucket.keep_end()
         self._bucket.mark(["first"])
         self._bucket.delete(["first"])
         self.restore()
@@ -309,3 +309,18 @@ def test_the_chat_is_as_compact_as_it_should_be(chat: Chat) -> None:
     assert bucket.take()["PUT"] <= 1.1 * TURNS
     assert bucket.sent <= 40 * text  # of turns that do not compress, and are short
     assert sum("/segments/" in key for key in bucket.objects) <= 2
+
+
+@pytest.mark.slow
+def test_all_ids_cost_less_than_all_facts(tmp_path: Path) -> None:
+    """A page of ids, which are in text order, does not go over all of history again."""
+    with limpet.open(f"file://{tmp_path}/store?sync=false") as store:
+        scope = store.scope("s")
+        for n in range(5_000):
+            scope.save(n)
+        spent = []
+        for walk in (scope.ids, scope.history):
+            start = time.process_time()
+            assert len(list(walk())) == 5_000
+            spent.append(time.process_time() - start)
+        assert spent[0] < spent[1]

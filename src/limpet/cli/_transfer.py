@@ -1,7 +1,6 @@
 """What export, import and copy share: a progress bar, the report of skipped data, atomic files."""
 
 import os
-import stat
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -113,20 +112,13 @@ def _is_one_of(target: str, names: Sequence[str], folder: str) -> bool:
 def atomic_file(path: str) -> Iterator[IO[bytes]]:
     """Open a file that is replaced as a whole at the end, or stays as it was.
 
-    A link is followed. A pipe or a device is written to directly. Only the owner can read a new
-    file, as those of stores.
+    A link is followed. A pipe or a device is written to directly. Only the owner can read the
+    file, as those of stores, also where others could read the one before.
     """
     target = os.path.realpath(path)
     try:
-        try:
-            mode = os.stat(target).st_mode
-        except FileNotFoundError:
-            mode = None
-        if mode is not None and not stat.S_ISREG(mode):
-            with open(target, "wb") as file:
-                yield file
-            return
-        with _staged(target, mode) as file:
+        is_special = os.path.exists(target) and not os.path.isfile(target)
+        with open(target, "wb") if is_special else _staged(target) as file:
             yield file
     except BrokenPipeError:
         raise
@@ -136,15 +128,13 @@ def atomic_file(path: str) -> Iterator[IO[bytes]]:
 
 
 @contextmanager
-def _staged(path: str, mode: int | None) -> Iterator[IO[bytes]]:
+def _staged(path: str) -> Iterator[IO[bytes]]:
     staged = f"{path}.{draw().nonce}.part"
     try:
         with open(staged, "xb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        if mode is not None:
-            os.chmod(staged, stat.S_IMODE(mode))
         os.replace(staged, path)
     finally:
         with suppress(OSError):

@@ -66,7 +66,8 @@ def export(
 
     Damaged data is reported and skipped; then the exit code is 5. Links in a folder, which are not
     followed, and snapshots whose head is lost are reported, too; without damage it is then 1.
-    Only the owner can read a new file. A file of the store itself is not overwritten.
+    Only the owner can read the file, also if others could before. A file of the store itself is not
+    overwritten.
 
     \b
     --json: with -o, what was written: {"path": text, "format": text, "sessions": n,

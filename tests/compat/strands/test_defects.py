@@ -32,6 +32,7 @@ from tests.compat.strands.kit import (
 from tests.compat.strands.stubborn import Stubborn
 from tests.interop.places import Below, Objects
 from tests.servers.service import Service
+from tests.servers.stub import Stub
 
 FIXTURES = Path(__file__).parents[2] / "interop" / "fixtures"
 WORKER = Path(__file__).with_name("worker.py")
@@ -205,7 +206,66 @@ async def test_a_delete_that_leaves_something_is_an_error(
             assert any(key.endswith(keeps) for key in stub.objects)
             stub.keeps = ""
             await storage.delete_session(location.session_id)
-            assert stub.objects == {}
+            assert stub.objects.keys() == {"~limpet"}
+
+
+class NoListing(Stub):
+    """Answers each LIST with `page` instead; with None as it should be."""
+
+    page: str | None = None
+
+    def _list(self, query: dict[str, list[str]]) -> bytes:
+        return super()._list(query) if self.page is None else self.page.encode()
+
+
+PAGES = {
+    "a login page": "<!DOCTYPE html><html><body>Please log in.</body></html>",
+    "an error": "<Error><Code>InternalError</Code></Error>",
+    "no keys": "<ListBucketResult><IsTruncated>true</IsTruncated></ListBucketResult>",
+    "cut": "<ListBucketResult><IsTruncated>false</IsTruncated><Contents><Key>s1/sco",
+}
+
+
+@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("is_everything", [True, False])
+async def test_what_is_not_a_listing_is_no_empty_one(
+    location: SnapshotLocation, page: str, is_everything: bool
+) -> None:
+    """There a session reads as empty, and its deletion succeeds."""
+    with NoListing(ignores=()) as stub:
+        options = {**stub.service.options, "retry_s": 0.05}
+        async with S3Storage(bucket=stub.service.name, **options) as storage:
+            await storage.save_snapshot(location, "x", False, make_snapshot())
+            if is_everything:
+                stub.answer(200, body=PAGES[page], n=1_000)
+            else:
+                stub.page = PAGES[page]
+            for call in (
+                lambda: storage.list_snapshot_ids(location),
+                lambda: storage.delete_session(location.session_id),
+            ):
+                with pytest.raises(SessionError) as caught:
+                    await call()
+                assert isinstance(caught.value.__cause__, Unavailable)
+            assert len(stub.objects) == 2
+
+
+@pytest.mark.parametrize("page", PAGES)
+async def test_a_session_of_the_sdk_is_not_taken_for_deleted(
+    location: SnapshotLocation, page: str
+) -> None:
+    """Where Limpet has never written: a deletion begins as any write does."""
+    with NoListing(ignores=()) as stub:
+        key = f"{documents(location)}/snapshot_latest.json"
+        stub.objects[key] = b"{}"
+        options = {**stub.service.options, "retry_s": 0.05}
+        async with S3Storage(bucket=stub.service.name, **options) as storage:
+            stub.page = PAGES[page]
+            with pytest.raises(SessionError):
+                await storage.delete_session(location.session_id)
+            stub.page = None
+            await storage.delete_session(location.session_id)
+            assert key not in stub.objects
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "a b", "../a", "a@b", None, 5])

@@ -41,15 +41,6 @@ class Sweepable(Protocol):
         ...
 
 
-@runtime_checkable
-class Ending(Protocol):
-    """A bucket that can keep an object as its last key."""
-
-    def keep_end(self) -> None:
-        """Verify from now on that listings are complete, by an object that stays."""
-        ...
-
-
 class Stored(NamedTuple):
     """An object, or its first bytes; then `version` may be None. `size` is that of the whole.
 

@@ -5,6 +5,7 @@ missing or cannot be read: its segments are all that is left of its history.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from hashlib import blake2b
 from itertools import groupby
 from typing import Final
@@ -17,17 +18,18 @@ from limpet.backends.objects.keys import INDEX, ObjectKey
 from limpet.backends.objects.objects import (
     Fact,
     Head,
+    Named,
     Segment,
     dump_segment,
     parse_segment,
     unpack,
 )
 from limpet.backends.objects.scopes import parse_note
-from limpet.backends.objects.storage import Gone, Held, unnamed, walk
+from limpet.backends.objects.storage import Beaten, Gone, Held, unnamed, walk
 from limpet.backends.objects.writer import Part
 from limpet.core import findings, ids
 from limpet.core.encryption import WrongKeys
-from limpet.errors import Corrupt, LimpetError
+from limpet.errors import Corrupt, LimpetError, Unsupported
 from limpet.model import ANY, Finding, ScopeKey
 
 SEVERITIES: Final = {
@@ -90,8 +92,9 @@ class Checking(Part):
             if key.note is not None:
                 yield from self._note(each.key, key.scope)
         segments = [each for each, key in listed if key.segment]
+        started = [(each.key, key) for each, key in listed if key.line]
         has_head = any(key.is_head for _, key in listed)
-        if not segments and not has_head:
+        if not segments and not has_head and not started:
             return
         path = f"{folder}head"
         (stored,) = self._bucket.get([path])
@@ -104,10 +107,33 @@ class Checking(Part):
         if held.head is None:
             if stored is None and segments and self._is_first(folder, segments[0]):
                 yield from self._headless(folder, segments, repair)
+            elif stored is None and not self._bucket.list(f"{folder}segments/", limit=1):
+                yield from self._started(started, None, repair)
             return
         if has_head:
             yield from self._scope(held, repair)
+        yield from self._started(started, held.head, repair)
         yield from self._left(held.head, segments, repair)
+
+    def _started(
+        self, listed: Sequence[tuple[str, ObjectKey]], head: Head | None, repair: bool
+    ) -> Iterator[Finding]:
+        """Report lines without a head: it is lost, or a deletion has left them over."""
+        for path, key in listed:
+            if head is not None and head.line == key.line:
+                continue
+            # Where the key has not all of its name, the sign that the line lives has.
+            scope = key.scope or next(
+                (e.scope for e in self._writer.index.walk(keys.ALIVE) if e.line == key.line), None
+            )
+            if scope is not None and self._storage.is_lost(scope, path):
+                fact = "the head of a scope is missing, and all that it held"
+                yield _finding("head_missing", fact, scope=scope, key=f"{key.folder}head")
+                continue
+            if repair:
+                self._bucket.delete([path])
+            fact = "a pointer that leads nowhere"
+            yield _finding("pointer_dangling", fact, scope=scope, repaired=repair, key=path)
 
     def _is_first(self, folder: str, segment: Listed) -> bool:
         """Return whether a segment is the first of its folder, and still there."""
@@ -131,7 +157,10 @@ class Checking(Part):
         if damage:
             # What another process has changed meanwhile is no damage.
             if self._is_current(head):
-                yield from damage
+                broken = [named for _, named in damage if named is not None]
+                repaired = repair and bool(broken) and self._put_aside(held, broken)
+                for one, named in damage:
+                    yield replace(one, repaired=repaired and named is not None)
             return
         facts = [entry.fact for entry in head.entries]
         try:
@@ -140,7 +169,8 @@ class Checking(Part):
         except Gone:
             return  # the head has moved
         index = self._writer.index
-        wanted: dict[str, Fact | None] = dict.fromkeys(keys.line_keys(head.scope, head.line))
+        first = [*keys.line_keys(head.scope, head.line), keys.started_key(head.scope, head.line)]
+        wanted: dict[str, Fact | None] = dict.fromkeys(first)
         older = dict[str, list[str]]()  # pointers that older keys have written instead
         for fact in facts:
             for current, *others in index.spellings(head.scope, fact):
@@ -172,8 +202,8 @@ class Checking(Part):
     def _has_some(self, some: Sequence[str]) -> bool:
         return len(self._missing(some)) < len(some)
 
-    def damage(self, held: Held) -> Iterator[Finding]:
-        """Return what cannot be read of a scope whose head can."""
+    def damage(self, held: Held) -> Iterator[tuple[Finding, Named | None]]:
+        """Return what cannot be read of a scope whose head can, and the segment that is damaged."""
         head = held.head
         if head is None:
             return
@@ -181,22 +211,49 @@ class Checking(Part):
             held.whole()
         except Corrupt:
             fact = "the last states of a scope fail their check"
-            yield _finding("head_damaged", fact, scope=head.scope)
+            yield _finding("head_damaged", fact, scope=head.scope), None
         for named in head.segments:
             values = {"scope": head.scope, "segment": named.name, "snapshots": named.snapshots}
             try:
                 (stored,) = self._bucket.get([keys.segment_key(head.scope, named.name)])
                 if stored is None:
-                    yield _finding("segment_missing", "part of a history is missing", **values)
+                    found = _finding("segment_missing", "part of a history is missing", **values)
+                    yield found, named
                     continue
                 segment = parse_segment(unpack("segment", stored.data))
                 segment.chain.text(len(segment.chain.deltas))
                 if len(segment.facts) != named.snapshots or segment.scope != head.scope:
                     raise Corrupt("another segment")
             except Corrupt as error:
-                yield _damage(
-                    "segment_damaged", "part of a history fails its check", error, **values
-                )
+                fact = "part of a history fails its check"
+                found = _damage("segment_damaged", fact, error, **values)
+                # What only lacks its key can still be read by others.
+                yield found, None if isinstance(error, WrongKeys) else named
+
+    def _put_aside(self, held: Held, lost: Sequence[Named]) -> bool:
+        """Write a head without segments that cannot be read, nor the last states if they need one.
+
+        What is there is kept next to the others: the new head will not name it.
+        """
+        head, doomed = held.head, dict[int, Fact]()
+        if head is None:
+            return False
+        paths = [keys.segment_key(head.scope, each.name) for each in lost]
+        try:
+            self._storage.base_of(held.whole() or head)
+        except (Corrupt, Gone):
+            paths.append(keys.head_key(head.scope))
+            doomed = {entry.row.seq: entry.fact for entry in head.entries}
+        for path, stored in zip(paths, self._bucket.get(paths), strict=True):
+            if stored is not None:
+                self._bucket.put(_aside(path, stored), stored[0], expect=ANY)
+        nonce = self._storage.draw().nonce
+        try:
+            change = self._writer.edit(held, nonce, doomed=doomed, changed={}, lost=lost)
+            self._writer.store(held, change)
+        except (Beaten, Corrupt):
+            return False  # it has changed meanwhile, or more is damaged
+        return True
 
     def _is_current(self, head: Head) -> bool:
         found = self._storage.read_head(head.scope).head
@@ -240,7 +297,7 @@ class Checking(Part):
             return
         for path, each in damaged.items():
             # Kept next to the others: the new head will not name it.
-            self._bucket.put(path.replace("/segments/", "/damaged/"), each[0], expect=ANY)
+            self._bucket.put(_aside(path, each), each[0], expect=ANY)
         chosen = _disjoint(found)
         rebuilt = self._rebuilt(scope, chosen, stored)
         last = chosen[-1][1].facts[-1].row
@@ -289,9 +346,7 @@ class Checking(Part):
             segments=tuple(named),
         )
         if stored is not None:
-            digest = blake2b(stored[0], digest_size=8).hexdigest()
-            aside = f"{keys.scope_prefix(scope)}damaged/head.{digest}"
-            self._bucket.put(aside, stored[0], expect=ANY)
+            self._bucket.put(_aside(keys.head_key(scope), stored), stored[0], expect=ANY)
         data, _ = self._storage.dump(head)
         try:
             expect = None if stored is None else stored.version
@@ -299,6 +354,7 @@ class Checking(Part):
         except Moved:
             return False  # it has changed meanwhile
         self._writer.index.write(scope, keys.line_keys(scope, head.line))
+        self._writer.index.write(scope, [keys.started_key(scope, head.line)])
         return True
 
     # Pointers
@@ -373,8 +429,12 @@ class Checking(Part):
 
     def list_damage(self, scope: ScopeKey) -> list[Finding]:
         try:
-            found = list(self.damage(self._storage.read_head(scope)))
-        except LimpetError as error:
+            while True:
+                held = self._storage.read_head(scope)
+                found = [each for each, _ in self.damage(held)]
+                if not found or held.head is None or self._is_current(held.head):
+                    break  # else what another process has changed meanwhile is no damage
+        except (Corrupt, Unsupported) as error:
             found = [_damage("head_damaged", "a head fails its check", error, scope=scope)]
         for each in walk(self._bucket, keys.all_notes_prefix(scope)):
             found += self._note(each.key, scope)
@@ -383,7 +443,9 @@ class Checking(Part):
     def list_unlisted(self) -> list[Finding]:
         found: list[Finding] = []
         parsed = ((each, keys.parse(each.key)) for each in walk(self._bucket, keys.ROOT))
-        unnamed = (each for each, key in parsed if key and key.segment and key.scope is None)
+        unnamed = (
+            each for each, key in parsed if key and not (key.is_head or key.note or key.scope)
+        )
         for folder, _ in groupby(unnamed, key=_folder_of):
             if self._bucket.get([f"{folder}head"], first=1) == [None]:
                 fact = "its snapshots have no head, and its name is lost with it"
@@ -400,6 +462,14 @@ class Checking(Part):
 
 def _folder_of(listed: Listed) -> str:
     return f"{listed.key.partition('/snapshots/')[0]}/snapshots/"
+
+
+def _aside(path: str, stored: Stored) -> str:
+    """Return the key under which a damaged head or segment is kept."""
+    folder, _, name = path.partition("/snapshots/")
+    if name == "head":
+        name = f"head.{blake2b(stored[0], digest_size=8).hexdigest()}"
+    return f"{folder}/snapshots/damaged/{name.removeprefix('segments/')}"
 
 
 def _disjoint(found: Sequence[tuple[str, Segment]]) -> list[tuple[str, Segment]]:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from limpet.backends.objects import keys
 from limpet.backends.objects.notes import Notes
 from limpet.backends.objects.objects import Fact, Head
-from limpet.backends.objects.storage import PAGE, Gone, Held
+from limpet.backends.objects.storage import PAGE, Beaten, Gone, Held
 from limpet.core import commits, ids
 from limpet.errors import Corrupt, LimpetError, Unavailable
 from limpet.model import ANY, Expect, Pruned, ScopeKey
@@ -64,13 +64,7 @@ class Deleting(Notes):
             # Also where the states cannot be read.
             self._writer.store(held, self._writer.emptied(held.head, nonce, doomed.values()))
             return
-        change = self._writer.edit(held, nonce, doomed=doomed, changed={})
-        head = change.head
-        if head.shown is not None and head.shown[1] in doomed:
-            newest = self._history.newest_kept(head)
-            shown = None if newest is None else (newest.id, newest.seq)
-            head = replace(head, shown=shown, offsets=None)
-        self._writer.store(held, change._replace(head=head))
+        self._writer.store(held, self._writer.edit(held, nonce, doomed=doomed, changed={}))
 
     # Scopes and sessions
 
@@ -80,30 +74,43 @@ class Deleting(Notes):
         if expect is ANY and fence is None:
             return self._erase(scope.session_id, keys.scope_prefix(scope))
 
-        def attempt() -> int:
+        def attempt() -> tuple[int, Held]:
             held = self._storage.read_head(scope)
             head = held.head
+            if head is not None and head.ended is not None and head.ended[0] == expect:
+                self._storage.sweep(scope)  # an earlier call was killed after its commit
+                return head.ended[2], held
             shown = self._history.find(head, None)
             commits.check_fence(fence, None if head is None else head.fence, scope)
             commits.check_expect(expect, None if shown is None else shown.row, scope)
             if head is None:
-                return 0
+                return 0, held
             drawn = self._storage.draw()
             change = self._writer.emptied(head, drawn.nonce, self._facts_of(head))
             # Another line begins, so that no fork of this one comes into being later.
             line = ids.mint(drawn.now, drawn.bits, "")
+            revision = "" if shown is None else shown.row.revision
+            ended = (revision, drawn.now, head.count)
             change = change._replace(
-                head=replace(change.head, line=line, lease=None),
+                head=replace(change.head, line=line, lease=None, ended=ended),
                 pointers=keys.line_keys(scope, line),
-                unneeded={*change.unneeded, *keys.line_keys(scope, head.line)},
+                unneeded={
+                    *change.unneeded,
+                    *keys.line_keys(scope, head.line),
+                    keys.started_key(scope, head.line),
+                },
             )
-            self._writer.store(held, change)
-            return head.count
+            return head.count, self._writer.store(held, change)
 
         notes = self._note_keys(scope)
-        count = self._storage.contend(scope, attempt)
+        count, held = self._storage.contend(scope, attempt)
         try:
             self._storage.bucket.delete(notes)
+            # Until then a repetition, or the next write, removes the notes that are left.
+            if held.head is not None and held.version is not None:
+                with suppress(Beaten):
+                    nonce = self._storage.draw().nonce
+                    self._storage.swap_head(held, held.head.rewritten(nonce))
         except Unavailable as error:
             raise Unavailable("not all of it was deleted", outcome_known=False) from error
         return count
@@ -136,9 +143,11 @@ class Deleting(Notes):
         """Delete page by page until a listing is empty; yield how many snapshots."""
         bucket, passes = self._storage.bucket, 0
         while page := bucket.list(prefix, limit=PAGE):
-            parsed = (keys.parse(each.key) for each in page)
-            heads = list(dict.fromkeys(f"{key.folder}head" for key in parsed if key is not None))
-            alive, pointers = list[str](), set[str]()
+            parsed = [key for each in page if (key := keys.parse(each.key)) is not None]
+            heads = list(dict.fromkeys(f"{key.folder}head" for key in parsed))
+            begun = [(key.scope, key.line) for key in parsed if key.line and key.scope]
+            alive = [keys.alive_key(*each) for each in begun]  # also where the head is lost
+            pointers = {keys.line_key(*each) for each in begun}
             for head in self._storage.list_heads(heads):
                 if isinstance(head, LimpetError):  # it is deleted all the same
                     pointers |= self._pointers_below(prefix)

@@ -110,8 +110,8 @@ def without(head: Head, base: bytes, doomed: Collection[int], *, base_is_gone: b
 
 def edited(
     segment: Segment, doomed: Collection[int], changed: Mapping[int, tuple[Fact, bytes | None]]
-) -> Segment | None:
-    """Return a segment without some snapshots and with others changed; None if it is empty."""
+) -> Segment:
+    """Return a segment without some of its snapshots, not all, and with others changed."""
     facts: list[Fact] = []
     texts: list[Text] = []
     for number, fact in enumerate(reversed(segment.facts)):
@@ -120,8 +120,6 @@ def edited(
         new, body = changed.get(fact.row.seq, (fact, None))
         facts.insert(0, new)
         texts.append(number if body is None else body)
-    if not facts:
-        return None
     return segment._replace(facts=tuple(facts), chain=segment.chain.relinked(texts))
 
 

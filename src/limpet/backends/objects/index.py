@@ -29,6 +29,10 @@ class Pointed(NamedTuple):
     pointer: Pointer
     key: str
 
+    @property
+    def line(self) -> str | None:
+        return self.pointer.parts.get("line")
+
 
 class Index:
     def __init__(self, storage: Storage) -> None:
@@ -69,8 +73,8 @@ class Index:
 
     def write(self, scope: ScopeKey, pointers: Sequence[str]) -> None:
         """Write pointers to a scope, durably."""
-        clipped = [key for key in pointers if "~" in key]
-        plain = [key for key in pointers if "~" not in key]
+        clipped = [key for key in pointers if key.startswith(keys.INDEX) and "~" in key]
+        plain = [key for key in pointers if key not in clipped]
         if plain:
             self._bucket.mark(plain)
         for key in clipped:

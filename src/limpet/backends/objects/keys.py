@@ -5,6 +5,7 @@
         segments/<place>.<w>.after-<base>     immutable; written by the write `w` of the head, to
                                               replace the head of the write `base`
         notes/scope/<name>.json, notes/on/<id>/<name>.json
+        started.<line>                        there was a head of this line; written after it
     .limpet/index/
         ids/<id>/<session>.<kind>.<scope>.<seq>                  ids that a caller gave
         labels/<name>=<value>/<minute>.<session>.<kind>.<scope>.<stamp>
@@ -34,6 +35,7 @@ from limpet.model import ScopeKey
 
 ROOT = "sessions/"
 INDEX = ".limpet/index/"
+ALIVE = f"{INDEX}alive/"
 _MINUTE_LAST = 10**9 - 1
 _MINUTE_US = 60 * 1_000_000
 
@@ -42,7 +44,7 @@ _KIND = r"[a-z0-9_-]{1,64}|multiAgent"
 _OBJECT = re.compile(
     rf"(?P<session>{_NAME})/scopes/(?P<kind>{_KIND})/(?P<scope>{_NAME})/snapshots/"
     r"(?:(?P<head>head)|segments/(?P<segment>[0-9a-f]+\.[0-9a-f]+\.after-(?P<base>[0-9a-f]+))"
-    rf"|notes/(?:scope|on/(?P<on>{_NAME}))/(?P<note>{_NAME})\.json)"
+    rf"|notes/(?:scope|on/(?P<on>{_NAME}))/(?P<note>{_NAME})\.json|started\.(?P<line>[0-9a-f-]+))"
 )
 _ADDRESS = rf"(?P<session>{_NAME})\.(?P<kind>{_KIND})\.(?P<scope>{_NAME})"
 _POINTERS = tuple(
@@ -57,7 +59,7 @@ _POINTERS = tuple(
 
 
 class ObjectKey(NamedTuple):
-    """A parsed key: of a head, unless it has the name of a segment or of a note.
+    """A parsed key: of a head, unless it has the name of a segment or of a note, or a line.
 
     `folder` is the prefix of all keys of the scope.
     """
@@ -70,10 +72,11 @@ class ObjectKey(NamedTuple):
     base: str | None = None
     note: Name | None = None
     on: Name | None = None
+    line: str | None = None
 
     @property
     def is_head(self) -> bool:
-        return self.segment is None and self.note is None
+        return self.segment is None and self.note is None and self.line is None
 
     @property
     def scope(self) -> ScopeKey | None:
@@ -116,6 +119,10 @@ def segment_key(scope: ScopeKey, name: str) -> str:
     return f"{segments_prefix(scope)}{name}"
 
 
+def started_key(scope: ScopeKey, line: str) -> str:
+    return f"{scope_prefix(scope)}started.{line}"
+
+
 def all_notes_prefix(scope: ScopeKey) -> str:
     return f"{scope_prefix(scope)}notes/"
 
@@ -156,12 +163,13 @@ def parse(key: str) -> ObjectKey | None:
         return None
     folder = key.partition("/snapshots/")[0] + "/snapshots/"
     where = (folder, session, found["kind"], scope)
-    return ObjectKey(*where, found["segment"], found["base"], note, on)
+    return ObjectKey(*where, found["segment"], found["base"], note, on, found["line"])
 
 
 def is_content(key: str) -> bool:
-    """Return whether an object is ours: also one that a repair has put aside."""
-    return parse(key) is not None or "/snapshots/damaged/" in key
+    """Return whether an object is ours and not empty: also one that a repair has put aside."""
+    found = parse(key)
+    return (found is not None and found.line is None) or "/snapshots/damaged/" in key
 
 
 # The index
@@ -248,7 +256,7 @@ def line_key(scope: ScopeKey, line: str) -> str:
 
 
 def alive_key(scope: ScopeKey, line: str) -> str:
-    return f"{INDEX}alive/{_address(scope)}.{line}"
+    return f"{ALIVE}{_address(scope)}.{line}"
 
 
 def line_keys(scope: ScopeKey, line: str) -> list[str]:

@@ -120,6 +120,8 @@ class Head:
         last: the greatest place that any write was given; `floor` the greatest id minted.
         shown: the id and `seq` of the snapshot that is the head.
         pending: the line of the fork's source, until that was found alive.
+        ended: the scope was deleted, and maybe not all of its notes yet: the revision that it
+            showed, when, and how many snapshots it had.
         paid: bytes sent since the last segment was written.
         segments: oldest first.
         offsets: where the lists of the shown state end, if known.
@@ -138,6 +140,7 @@ class Head:
     shown: tuple[str, int] | None = None
     lease: HeadLease | None = None
     pending: str | None = None
+    ended: tuple[str, int, int] | None = None
     paid: int = 0
     segments: tuple[Named, ...] = ()
     offsets: AppendOffsets | None = None
@@ -175,7 +178,7 @@ class Head:
     def rewritten(self, nonce: str, **changes: Any) -> "Head":
         """Return the head that replaces this one."""
         trail = (self.w, *self.trail)[:TRAIL_MAX] if self.w else ()
-        return replace(self, w=nonce, trail=trail, pending=None, **changes)
+        return replace(self, w=nonce, trail=trail, pending=None, ended=None, **changes)
 
 
 class Segment(NamedTuple):
@@ -387,6 +390,7 @@ def dump_head(head: Head, *, compress: bool) -> tuple[bytes, Head]:
         "shown": None if head.shown is None else [head.shown[0], f"{head.shown[1]:x}"],
         "lease": None if head.lease is None else head.lease._asdict(),
         "pending": head.pending,
+        "ended": head.ended,
         "paid": head.paid,
         "segments": [
             (each.name, f"{each.first:x}", f"{each.last:x}", *each[3:]) for each in head.segments
@@ -449,6 +453,7 @@ def parse_head(data: bytes) -> StoredHead:
 def _parse_facts(lines: Sequence[bytes]) -> Head:
     about = orjson.loads(lines[0])
     shown, lease, offsets = about.get("shown"), about.get("lease"), about.get("offsets")
+    ended = about.get("ended")
     return Head(
         scope=ScopeKey(*about["scope"]),
         line=about["line"],
@@ -459,6 +464,7 @@ def _parse_facts(lines: Sequence[bytes]) -> Head:
         shown=None if shown is None else (shown[0], int(shown[1], 16)),
         lease=None if lease is None else HeadLease(**lease),
         pending=about.get("pending"),
+        ended=None if ended is None else (ended[0], ended[1], ended[2]),
         paid=about["paid"],
         segments=tuple(
             Named(name, int(first, 16), int(last, 16), *numbers)

@@ -4,6 +4,7 @@ An index pointer only says in which scope to look.
 """
 
 import heapq
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import groupby, islice
@@ -16,10 +17,12 @@ from limpet.backends.objects.keys import ROOT
 from limpet.backends.objects.objects import Fact, Head
 from limpet.backends.objects.scopes import Listing
 from limpet.backends.objects.storage import PAGE, Gone, Held, walk
-from limpet.backends.objects.writer import Part
+from limpet.backends.objects.writer import Part, Writer
+from limpet.backends.support.recent import Recent
 from limpet.core import ids
 from limpet.core.ages import newest_page
 from limpet.core.encryption import WrongKeys
+from limpet.core.limits import CACHE_BYTES_MAX
 from limpet.core.rows import info_of
 from limpet.core.times import to_us
 from limpet.errors import Corrupt, Unsupported
@@ -29,12 +32,20 @@ from limpet.protocol import Found, Query, SessionAge
 T = TypeVar("T")
 
 _CHUNK = 32  # heads read together
+_ID_BYTES = 128  # in memory
 # How much the clock of a writer may be ahead of the storage's: only a head that was modified since
 # a snapshot's time, less this, can hold a newer one.
 _SKEW_US = 3600 * 1_000_000
 
 
 class Queries(Part):
+    def __init__(self, writer: Writer) -> None:
+        super().__init__(writer)
+        # By scope: the nonce of its head, and its ids in text order.
+        self._sorted: Recent[ScopeKey, tuple[str, list[str]]] = Recent(
+            CACHE_BYTES_MAX, lambda each: _ID_BYTES * (1 + len(each[1]))
+        )
+
     def read_snapshots(self, scope: ScopeKey, ids: Sequence[str | None]) -> list[Found]:
         def read(held: Held) -> list[Found]:
             if held.head is None:
@@ -111,9 +122,15 @@ class Queries(Part):
 
     def list_ids(self, scope: ScopeKey, *, after: str, limit: int) -> list[str]:
         def read(held: Held, *, skip: bool = False) -> list[str]:
-            facts = self._history.newest_first(held.head, skip=skip)
-            greater = (fact.row.id for fact in facts if fact.row.id > after)
-            return heapq.nsmallest(limit, greater)
+            w = "" if held.head is None else held.head.w
+            known = self._sorted.get(scope)  # a page would else cost as much as all of them
+            if known is None or known[0] != w:
+                facts = self._history.newest_first(held.head, skip=skip)
+                known = w, sorted(fact.row.id for fact in facts)
+                if not skip:
+                    self._sorted.put(scope, known)
+            start = bisect_right(known[1], after)
+            return known[1][start : start + limit]
 
         return self._listed(scope, read, may_skip=True)
 

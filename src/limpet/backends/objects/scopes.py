@@ -90,6 +90,8 @@ class Scopes:
             is_held = any(key.note or (key.segment and head is None) for _, key in pairs)
             if isinstance(head, Head):
                 is_held = is_held or bool(head.count or head.lease)
+            elif head is None and scope is not None and not is_held:
+                is_held = any(self._storage.is_lost(scope, each.key) for each, _ in pairs)
             if scope is None or not (is_held or isinstance(head, LimpetError)):
                 yield folder, None
             else:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import NamedTuple, TypeAlias, TypeVar
 
-from limpet.backends.buckets.protocol import Bucket, Ending, Listed, Moved, Stored
+from limpet.backends.buckets.protocol import Bucket, Listed, Moved, Stored
 from limpet.backends.objects import keys
 from limpet.backends.objects.encrypted import EncryptedBucket, Unreadable
 from limpet.backends.objects.objects import (
@@ -108,8 +108,6 @@ class Storage:
         compress: bool,
         ciphers: Ciphers,
     ) -> None:
-        if isinstance(bucket, Ending):
-            bucket.keep_end()
         self._bucket = EncryptedBucket(bucket, ciphers)
         self.ciphers = ciphers
         self._closed = False
@@ -138,7 +136,7 @@ class Storage:
         """Read a head; without one the scope is empty.
 
         Raises:
-            Corrupt: it is damaged, or it is missing although the scope has segments; or it is
+            Corrupt: it is damaged, or it is missing although the scope was not deleted; or it is
                 encrypted, and an older one that was put back.
         """
         key = keys.head_key(scope)
@@ -194,28 +192,35 @@ class Storage:
     def _check_absent(self, scope: ScopeKey) -> None:
         self.check_ours()
         prefix = keys.scope_prefix(scope)
-        for listed in self.bucket.list(prefix, after=f"{prefix}notes/~", limit=1):
-            if listed.key.endswith("/snapshot_latest.json"):
+        listed = [
+            each.key for each in self.bucket.list(prefix, after=f"{prefix}notes/~", limit=PAGE)
+        ]
+        for path in listed[:1] + [each for each in listed[1:] if f"{prefix}started." in each]:
+            if path.endswith("/snapshot_latest.json"):
                 raise Unsupported(
                     "this folder has another layout, of Strands or of an earlier version: use "
-                    f"`limpet import`. key=`{listed.key}`"
+                    f"`limpet import`. key=`{path}`"
                 )
-            if listed.key.startswith(f"{prefix}segments/") and self.is_lost(scope, listed.key):
+            if self.is_lost(scope, path):
+                what = "its history is there: run `limpet repair`"
+                if not path.startswith(f"{prefix}segments/"):
+                    what = "all that it held: restore it from a backup, or delete the scope"
                 raise Corrupt(
-                    "the head of a scope is missing, and its history is there: run "
-                    f"`limpet repair`. session=`{scope.session_id}` scope=`{scope.scope_id}`"
+                    f"the head of a scope is missing, and {what}. "
+                    f"session=`{scope.session_id}` scope=`{scope.scope_id}`"
                 )
 
     def is_lost(self, scope: ScopeKey, path: str) -> bool:
-        """Return whether a segment whose head was missing shows that the head is lost.
+        """Return whether a segment or a line whose head was missing shows that the head is lost.
 
         Otherwise the scope was deleted: that removes the sign that its line lives before the head.
         """
-        head, segment = self.bucket.get([keys.head_key(scope), path])
-        if head is not None or segment is None:
+        key = keys.parse(path)
+        head, found = self.bucket.get([keys.head_key(scope), path])
+        if head is not None or found is None or key is None:
             return False
         try:
-            line = unpack("segment", segment.data).about["line"]
+            line = key.line or unpack("segment", found.data).about["line"]
             return self.bucket.get([keys.alive_key(scope, line)]) != [None]
         except (Corrupt, KeyError, ValueError):
             return True

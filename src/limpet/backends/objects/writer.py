@@ -10,6 +10,7 @@ leaves is swept by the next one that writes or removes a segment.
 """
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -17,9 +18,9 @@ from limpet.backends.objects import edits, keys
 from limpet.backends.objects.encrypted import EncryptedBucket
 from limpet.backends.objects.history import History
 from limpet.backends.objects.index import Index
-from limpet.backends.objects.objects import Fact, Head, Named
-from limpet.backends.objects.scopes import Scopes
-from limpet.backends.objects.storage import Beaten, Gone, Held, Storage
+from limpet.backends.objects.objects import Fact, Head, Named, Segment
+from limpet.backends.objects.scopes import Scopes, parse_note
+from limpet.backends.objects.storage import Beaten, Gone, Held, Storage, walk
 from limpet.core import ids
 from limpet.errors import Corrupt, LimpetError, Unavailable
 from limpet.model import ScopeKey
@@ -70,11 +71,15 @@ class Writer:
         data, head = self.storage.dump(head)
         base_bytes = 0 if head.base_frame is None else len(head.base_frame.stored)
         try:
+            if held.head is not None and held.head.ended is not None:
+                self.clear_notes(scope, held.head.ended[1])
             self._point(scope, pointers)
             if held.head is not None and edits.is_due(head, len(data) - base_bytes, base_bytes):
-                head = self._flushed(held.head, head)
-                written = (*written, head.segments[-1].name)
-                data, head = self.storage.dump(head)
+                # A segment that cannot be read must not stop saves.
+                with suppress(Corrupt, Gone):
+                    head = self._flushed(held.head, head)
+                    written = (*written, head.segments[-1].name)
+                    data, head = self.storage.dump(head)
             stored = self.storage.swap_head(held, head, change.newest, data)
         except (Beaten, LimpetError) as error:
             if not _may_be_stored(error):
@@ -82,8 +87,21 @@ class Writer:
                 # A create whose answer was lost may still be stored, and needs its pointers.
                 self.index.remove(pointers if held.head is not None else ())
             raise
+        if held.head is None or held.head.line != head.line:
+            # From now on the loss of the head can be told from a write that never came.
+            with suppress(Unavailable):
+                self.index.write(scope, [keys.started_key(scope, head.line)])
         self._clean(held.head, head, change, is_needed=bool(written) or change.must_sweep)
         return stored
+
+    def clear_notes(self, scope: ScopeKey, before: int) -> None:
+        """Finish the deletion of a scope: remove its notes from before that time."""
+        listed = walk(self.storage.bucket, keys.all_notes_prefix(scope))
+        for each in listed:
+            (stored,) = self.storage.bucket.get([each.key])
+            with suppress(Corrupt):  # what cannot be read stays, and is reported
+                if stored is not None and parse_note(each.key, stored.data).row.updated_at < before:
+                    self.storage.bucket.delete([each.key])
 
     def _point(self, scope: ScopeKey, pointers: Sequence[str]) -> None:
         try:
@@ -110,7 +128,8 @@ class Writer:
         last = head.segments[-1] if head.segments else None
         absorbed = None
         if last is not None and edits.absorbs(last):
-            (absorbed,) = self.storage.read_segments(head.scope, [last])
+            with suppress(Corrupt, Gone):
+                (absorbed,) = self.storage.read_segments(head.scope, [last])
         segment, new = edits.flushed(head, self.storage.base_of(head), absorbed)
         name = keys.segment_name(segment.facts[-1].row.seq, head.w, before.w)
         named, frame = self.storage.put_segment(head, name, segment)
@@ -141,55 +160,74 @@ class Writer:
         *,
         doomed: Mapping[int, Fact],
         changed: Mapping[int, tuple[Fact, bytes | None]],
+        lost: Collection[Named] = (),
     ) -> Change:
         """Return a head without some snapshots, by `seq`, and with others changed.
 
-        The segments concerned are written again under new names.
+        The segments concerned are written again under new names. One of which nothing is left is
+        not read; nor are those that are `lost`.
         """
         head = held.whole()
         if head is None:
             raise Beaten
-        base = self.storage.base_of(head)
-        concerned = [each for each in head.segments if _concerns(each, doomed, changed)]
+        empty = [each for each in head.segments if each in lost or _is_empty(each, doomed)]
+        some = [each for each in head.segments if _concerns(each, doomed, changed)]
+        concerned = [each for each in some if each not in empty]
+        tail = {entry.row.seq for entry in head.entries}
+        is_moved = any(each in empty or each in concerned for each in head.segments[-1:])
+        is_moved = is_moved or not tail.isdisjoint([*doomed, *changed])
+        base = self.storage.base_of(head) if is_moved and tail - doomed.keys() else b""
         segments = self.storage.read_segments(head.scope, concerned)
-        names: dict[str, Named | None] = {each.name: each for each in head.segments}
-        written: list[str] = []
-        left: list[Fact] = []
-        base_is_gone = False
-        try:
-            for named, segment in zip(concerned, segments, strict=True):
-                new = edits.edited(segment, doomed.keys(), changed)
-                base_is_gone = named == head.segments[-1] and (
-                    new is None or new.chain.first != segment.chain.first
-                )
-                if new is None:
-                    names[named.name] = None
-                    continue
-                left += new.facts
-                name = keys.segment_name(new.facts[-1].row.seq, nonce, head.w)
-                written.append(name)
-                names[named.name], _ = self.storage.put_segment(head, name, new)
-        except LimpetError:
-            self.storage.drop_segments(head.scope, written)
-            raise
+        again = self._rewritten(head, nonce, concerned, segments, doomed, changed)
+        last = head.segments[-1] if head.segments else None
+        base_is_gone = last in empty or any(
+            each == last and again[each][1].chain.first != segment.chain.first
+            for each, segment in zip(concerned, segments, strict=True)
+        )
         new_head = edits.without(head, base, doomed.keys(), base_is_gone=base_is_gone)
         if any(entry.row.seq in changed for entry in new_head.entries):
             new_head = edits.replaced(new_head, new_head.base or base, changed)
-        kept = tuple(each for each in names.values() if each is not None)
-        new_head = replace(new_head.rewritten(nonce), segments=kept)
-        left += [entry.fact for entry in new_head.entries]
-        before = {f.row.seq: f for s in segments for f in s.facts} | {
-            entry.row.seq: entry.fact for entry in head.entries
-        }
+        kept = [each for each in head.segments if each not in empty]
+        kept = [again[each][0] if each in again else each for each in kept]
+        new_head = replace(new_head.rewritten(nonce), segments=tuple(kept))
+        if head.shown is not None and _is_gone(head.shown[1], doomed, lost):
+            newest = self.history.newest_kept(new_head)
+            shown = None if newest is None else (newest.id, newest.seq)
+            new_head = replace(new_head, shown=shown, offsets=None)
+        before = {f.row.seq: f for s in segments for f in s.facts}
+        before |= {entry.row.seq: entry.fact for entry in head.entries}
         gone = [*doomed.values(), *(before[seq] for seq in changed)]
-        left += self._neighbours(head, concerned, gone)
+        left = [fact for _, segment in again.values() for fact in segment.facts]
+        left += [entry.fact for entry in new_head.entries]
+        left += self._neighbours(head, [*concerned, *empty], gone)
         return Change(
             new_head,
             pointers=self._new_pointers(head.scope, changed, before),
             unneeded=self.index.unused(head.scope, gone, left),
-            written=tuple(written),
+            written=tuple(named.name for named, _ in again.values()),
             must_sweep=True,
         )
+
+    def _rewritten(
+        self,
+        head: Head,
+        nonce: str,
+        concerned: Sequence[Named],
+        segments: Sequence[Segment],
+        doomed: Mapping[int, Fact],
+        changed: Mapping[int, tuple[Fact, bytes | None]],
+    ) -> dict[Named, tuple[Named, Segment]]:
+        """Write segments again, under new names; return them by their present ones."""
+        written: dict[Named, tuple[Named, Segment]] = {}
+        try:
+            for named, segment in zip(concerned, segments, strict=True):
+                new = edits.edited(segment, doomed.keys(), changed)
+                name = keys.segment_name(new.facts[-1].row.seq, nonce, head.w)
+                written[named] = self.storage.put_segment(head, name, new)[0], new
+        except LimpetError:
+            self.storage.drop_segments(head.scope, [each.name for each, _ in written.values()])
+            raise
+        return written
 
     def _new_pointers(
         self,
@@ -236,6 +274,14 @@ class Part:
 
 def _may_be_stored(error: Exception) -> bool:
     return isinstance(error, Unavailable) and not error.outcome_known
+
+
+def _is_empty(named: Named, doomed: Collection[int]) -> bool:
+    return sum(named.first <= seq <= named.last for seq in doomed) == named.snapshots
+
+
+def _is_gone(seq: int, doomed: Collection[int], lost: Collection[Named]) -> bool:
+    return seq in doomed or any(each.first <= seq <= each.last for each in lost)
 
 
 def _concerns(named: Named, doomed: Collection[int], changed: Collection[int]) -> bool:

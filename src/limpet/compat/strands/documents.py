@@ -237,6 +237,7 @@ def _ids_of(page: Iterable[Listed], prefix: str) -> Iterator[str]:
 
 
 def _delete_below(bucket: Bucket, prefix: str) -> None:
+    bucket.delete([])  # the first write of all puts the object by which a listing is verified
     while page := bucket.list(prefix, limit=_PAGE):
         keys = [each.key for each in page]
         scopes = {key.partition(_SNAPSHOTS)[0] for key in keys if _SNAPSHOTS in key}

@@ -4,8 +4,8 @@ Before its first write a bucket proves that the service honours conditional writ
 the conditions answers `200` to everything, and would lose concurrent writes.
 
 obstore takes any XML for a listing, a login page for an empty one, and one that is truncated
-without a token for a complete one. So with `keep_end` the end of a listing is only believed when a
-key after it was seen: the object that proved the conditions stays, as the last key of the bucket.
+without a token for a complete one. So the end of a listing is only believed when a key after it was
+seen: the object that proved the conditions stays, as the last key of the bucket.
 """
 
 import threading
@@ -39,9 +39,9 @@ class ObjectStoreBucket:
     """The objects below a prefix of a bucket. Opening makes no request.
 
     Costs, in requests: `get`, `fingerprints` and `mark` one per key (two for the first bytes of an
-    empty object); `put` one; `list` one per 1,000 keys, and with `keep_end` one more where it ends;
-    `delete` one per 1,000 keys (with Google one per key); the first write four more, or two if
-    another process has proved the same.
+    empty object); `put` one; `list` one per 1,000 keys, and one more where it ends; `delete` one
+    per 1,000 keys (with Google one per key); the first write three more, or two if another process
+    has proved the same.
     """
 
     def __init__(
@@ -59,7 +59,8 @@ class ObjectStoreBucket:
         """`name` is for messages; `prefix` is "" or ends with `/`.
 
         `version` is what the service compares: the ETag, or (Google) the generation. A service that
-        `seeks` begins a listing after any key; with others (Azure) the end is not verified.
+        `seeks` begins a listing after any key; with others (Azure) only a listing without keys is
+        verified, by another request.
         """
         self._service = Service(
             open_store, name=name, clock=clock, retry_s=retry_s, parallel=parallel
@@ -68,7 +69,6 @@ class ObjectStoreBucket:
         self._root = prefix
         self._version = version
         self._seeks = seeks
-        self._keeps_end = False
         self._proving = threading.Lock()
         self._proven = False
         self._unfit: str | None = None
@@ -78,9 +78,6 @@ class ObjectStoreBucket:
 
     def close(self) -> None:
         self._service.close()
-
-    def keep_end(self) -> None:
-        self._keeps_end = self._seeks
 
     # Reading
 
@@ -171,20 +168,20 @@ class ObjectStoreBucket:
     ) -> "Iterator[ObjectMeta]":
         """Iterate over the keys that begin with a text, and verify that the last is the last."""
         folder, end = order.folder_of(whole), self._root + _END
-        at = offset or f"{folder} "  # where the listing has arrived
+        at = start = offset or f"{folder} "  # where the listing has arrived
         is_enough = False
         for each in _walk(store, folder, offset, min(limit, PAGE_KEYS_MAX)):
             key = each["path"]
             is_enough = is_enough or key == until
-            if (key == end and self._keeps_end) or (key > whole and not key.startswith(whole)):
+            if key == end or (key > whole and not key.startswith(whole)):
                 return
             if key.startswith(whole):
                 yield each
                 at = key
-        if is_enough or not self._keeps_end:
+        if is_enough or (at != start and not self._seeks):
             return
         before = ""
-        while at != before:
+        while at != before and self._seeks:
             before = at
             for each in _walk(store, self._root, at, _FEW):
                 key = each["path"]
@@ -194,12 +191,13 @@ class ObjectStoreBucket:
                 if is_inside and key != at:
                     yield each
                     at = key
-        if self._has_end(store):
+        if self._has_end(store) and self._seeks:
             raise Garbled("a listing without its last key")
 
     def _has_end(self, store: "ObjectStore") -> bool:
         try:
-            self._read(store, _END, {}, None)
+            if self._read(store, _END, {}, None).data != _END_TEXT:
+                raise Garbled("an object that is another one")
         except FileNotFoundError:
             return False  # nothing was ever written here
         return True
@@ -250,8 +248,7 @@ class ObjectStoreBucket:
         A service confirms every key of a request; otherwise obstore raises, and the request is sent
         again. There is no check afterwards: what was put meanwhile must not be deleted.
         """
-        if keys:
-            self._prove()
+        self._prove()
         unique = list(dict.fromkeys(keys))
         starts = range(0, len(unique), PAGE_KEYS_MAX)
         batches = [unique[at : at + PAGE_KEYS_MAX] for at in starts]
@@ -282,15 +279,14 @@ class ObjectStoreBucket:
             if self._proven:
                 return
             try:
-                # Only the process that created it removes it, if at all. Until then it exists, and
-                # one of the two conditions must refuse a write. It is tried twice, as a delayed
-                # delete of another process may have removed our object.
+                # It exists from now on, and one of the two conditions must refuse a write. It is
+                # tried twice, as a delayed delete of another process may have removed our object.
                 made = self._put_end(None)
                 twice = made and self._put_end(None) and self._put_end(None)
                 ignored = "If-None-Match" if twice else ""
                 if not ignored and self._put_end(self._wrong_version()):
                     ignored = "If-Match"
-                if ignored or (made and not self._keeps_end):
+                if ignored:
                     self._delete([_END])
             except Unavailable as cause:
                 raise Unavailable(*cause.args) from None  # the caller's data was not sent
