@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 
 from simulation.faults import ASSERTED, MODES
-from simulation.many import Chunk, run_chunk, run_one
+from simulation.many import ENGINES, Chunk, run_chunk, run_one
 from simulation.sabotage import SABOTAGES
 from simulation.scenarios import SCENARIOS
 
@@ -20,6 +20,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m simulation")
     parser.add_argument("--runs", type=int, default=1000, help="over all scenarios and modes")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
+    parser.add_argument("--engine", choices=list(ENGINES), default="objects")
     parser.add_argument("--scenario", choices=list(SCENARIOS), help="only this one")
     parser.add_argument("--mode", choices=list(MODES), help="only this one")
     parser.add_argument("--seed", type=int, help="only this run, or the first one")
@@ -38,7 +39,7 @@ def _chunks(given: argparse.Namespace) -> Iterator[Chunk]:
         count = min(_CHUNK, start + each - first)
         for scenario in scenarios:
             for mode in modes:
-                yield Chunk(scenario, mode, first, count, given.sabotage)
+                yield Chunk(scenario, mode, first, count, given.sabotage, given.engine)
 
 
 def _say(text: str) -> None:
@@ -47,7 +48,8 @@ def _say(text: str) -> None:
 
 
 def _one(given: argparse.Namespace) -> int:
-    run = run_one(Chunk(given.scenario, given.mode, 0, 1, given.sabotage), given.seed)
+    chunk = Chunk(given.scenario, given.mode, 0, 1, given.sabotage, given.engine)
+    run = run_one(chunk, given.seed)
     _say(run.report() if run.broken or given.trace else f"no promise is broken: {run.name}")
     return 1 if run.broken else 0
 

@@ -14,6 +14,7 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from limpet.backends.buckets.protocol import Listed, Moved, Stored
+from limpet.backends.memory import MemoryStorage
 from limpet.backends.support.polling import Poller
 from limpet.errors import Unavailable
 from limpet.model import ANY, Expect
@@ -31,7 +32,9 @@ def version_of(data: bytes) -> str:
     return blake2b(data, digest_size=8).hexdigest()
 
 
-class _Late(NamedTuple):
+class Late(NamedTuple):
+    """A request that is still under way."""
+
     actor: str
     what: str
     key: str
@@ -50,7 +53,8 @@ class Storage:
         # Services differ in these; an engine must do with either.
         self.by_names = dice.chance(300)
         self.first_has_version = dice.chance(500)
-        self._late: list[_Late] = []
+        self.scopes = MemoryStorage()  # for engines over a storage of scopes
+        self._late: list[Late] = []
         self._lock = threading.Lock()  # for threads that no scheduler runs
 
     def step(self) -> None:
@@ -60,7 +64,7 @@ class Storage:
             late = self._late.pop(self.dice.below(len(self._late)))
             self.scheduler.note(late.actor, f"{late.what} (late)", late.key, late.execute())
 
-    def send_late(self, late: _Late) -> None:
+    def send_late(self, late: Late) -> None:
         """Have a request arrive at some later step, or never."""
         self._late.append(late)
 
@@ -234,7 +238,7 @@ class SimulatedBucket:
             self._note(what, key, f"{fault.value} ({_outcome(execute)})", data)
             raise Moved
         if fault is Fault.LATE:
-            self._storage.send_late(_Late(self._actor, what, key, lambda: _outcome(execute)))
+            self._storage.send_late(Late(self._actor, what, key, lambda: _outcome(execute)))
             self._note(what, key, fault.value, data)
             raise self._silence(key, outcome_known=False)
         done = fault in (Fault.CRASH_AFTER, Fault.LOST_AFTER)

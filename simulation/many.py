@@ -1,10 +1,12 @@
 """Many runs at once, in processes of their own."""
 
 from dataclasses import dataclass
+from typing import Final
 
 from simulation.engine import open_objects
 from simulation.run import Run, simulate
 from simulation.sabotage import sabotaged
+from simulation.scopes import open_engine
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,11 +18,15 @@ class Chunk:
     first: int
     count: int
     sabotage: str | None
+    engine: str = "objects"
+
+
+ENGINES: Final = {"objects": open_objects, "scopes": open_engine}
 
 
 def run_one(chunk: Chunk, seed: int) -> Run:
     """Run one of a chunk."""
-    opener = sabotaged(chunk.sabotage) if chunk.sabotage else open_objects
+    opener = sabotaged(chunk.sabotage) if chunk.sabotage else ENGINES[chunk.engine]
     return simulate(chunk.scenario, chunk.mode, seed, opener)
 
 

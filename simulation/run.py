@@ -13,6 +13,7 @@ from simulation.faults import MODES, Crash
 from simulation.history import Op
 from simulation.scenarios import SCENARIOS, Scenario
 from simulation.scheduler import Event
+from simulation.scopes import small_states
 from simulation.words import lines_of
 from simulation.world import Opener, World
 
@@ -55,6 +56,7 @@ class Run(NamedTuple):
         )
 
 
+@small_states()
 @small_objects()
 def simulate(scenario_name: str, mode_name: str, seed: int, opener: Opener = open_objects) -> Run:
     """Run a scenario once and judge it."""

@@ -4,6 +4,7 @@ Each does one thing as an obvious but wrong design does. The rest is the real en
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
@@ -13,10 +14,13 @@ from limpet.backends.objects.chain import Chain
 from limpet.backends.objects.objects import Head, Segment
 from limpet.backends.objects.storage import Beaten, Held, NoncesOf, Storage
 from limpet.backends.objects.writer import Change, Writer
+from limpet.engine import rolling
 from limpet.errors import Unavailable
 from limpet.model import ANY
 from limpet.protocol import Backend, Clock, Stamp
+from limpet.storage import LostAnswer
 from simulation.engine import open_objects
+from simulation.scopes import open_engine
 from simulation.world import Opener
 
 
@@ -186,13 +190,78 @@ def _only_listed_heads(backend: Any) -> None:
     bucket.list, bucket.delete = listed, deleted
 
 
+def _changing(backend: Any, change_of: Callable[[Any, Any], Any]) -> None:
+    """Have every change of a storage of scopes altered on its way."""
+    storage = backend.storage
+    write = storage._write
+
+    def altered(change: Any, **options: Any) -> bool:
+        done: bool = write(change_of(storage, change), **options)
+        return done
+
+    storage._write = altered
+
+
+def _unguarded(backend: Any) -> None:
+    _changing(backend, lambda s, change: change._replace(before=s._scopes.at(change.key).record))
+
+
+def _notes_stay_in_scopes(backend: Any) -> None:
+    _changing(backend, lambda _, change: change._replace(notes_gone=()))
+
+
+def _states_left_on_what_goes(backend: Any) -> None:
+    def altered(_: Any, change: Any) -> Any:
+        return change._replace(tail=()) if change.rows_gone and not change.rows else change
+
+    _changing(backend, altered)
+
+
+def _sent_again_blindly(backend: Any) -> None:
+    def transact(key: Any, stamp: Stamp, decide: Any, sent: Any = None) -> Any:
+        def once(reader: Any) -> Any:
+            change, result = decide(reader, stamp)
+            return change, (change, result)
+
+        while True:
+            with suppress(LostAnswer):
+                return backend.storage.transact(key, once)
+
+    backend._transact = transact
+
+
+def _roll_ignores_epoch(backend: Any) -> None:
+    def roll_of(key: Any) -> None:
+        roll = backend.storage.read(key, rolling.plan)
+
+        def at(reader: Any, stamp: Stamp) -> Any:
+            epoch = 0 if reader.record is None else reader.record.epoch
+            return roll._replace(epoch=epoch).at(reader, stamp)
+
+        if roll is not None:
+            backend._touch(key, backend._draw(), at)
+
+    backend._roll = roll_of
+
+
+def _quick_ignores_expect(backend: Any) -> None:
+    saved = backend._saved
+
+    def quick(commit: Any) -> Any:
+        known = backend._known.get(commit.scope) is not None
+        return saved(commit._replace(expect=ANY) if known else commit)
+
+    backend._saved = quick
+
+
 class Sabotage(NamedTuple):
     """What is broken, and the scenario, mode and seed from which on it is caught soonest."""
 
-    engine: Callable[[Any], None]
+    apply: Callable[[Any], None]
     scenario: str
     mode: str
     seed: int = 0
+    engine: str = "objects"
 
 
 SABOTAGES: Final = {
@@ -210,6 +279,12 @@ SABOTAGES: Final = {
     "pointers after the commit": Sabotage(_pointers_last, "G", "crash"),
     "notes stay": Sabotage(_notes_stay, "Q", "none"),
     "only listed heads deleted": Sabotage(_only_listed_heads, "S", "none", 440),
+    "writes without a guard": Sabotage(_unguarded, "A", "none", engine="scopes"),
+    "notes stay in scopes": Sabotage(_notes_stay_in_scopes, "Q", "none", engine="scopes"),
+    "left on what goes": Sabotage(_states_left_on_what_goes, "P", "none", 70, engine="scopes"),
+    "sent again blindly": Sabotage(_sent_again_blindly, "A", "lost", engine="scopes"),
+    "roll ignores the epoch": Sabotage(_roll_ignores_epoch, "P", "none", engine="scopes"),
+    "quick ignores expect": Sabotage(_quick_ignores_expect, "A", "none", engine="scopes"),
 }
 
 
@@ -217,8 +292,10 @@ def sabotaged(name: str) -> Opener:
     """Return an opener of an engine that is broken in one way."""
 
     def open_(bucket: Bucket, clock: Clock, draw: Callable[[], Stamp]) -> Backend:
-        backend = open_objects(bucket, clock, draw)
-        SABOTAGES[name].engine(backend)
+        sabotage = SABOTAGES[name]
+        opener = open_objects if sabotage.engine == "objects" else open_engine
+        backend: Backend = opener(bucket, clock, draw)
+        sabotage.apply(backend)
         return backend
 
     return open_

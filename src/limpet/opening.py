@@ -386,11 +386,13 @@ def _split(
 def _open_memory(
     address: str, options: Mapping[str, Any], ciphers: Ciphers
 ) -> Callable[[], Backend]:
-    from limpet.backends.memory import MemoryBackend
+    from limpet.backends.memory import MemoryStorage
+    from limpet.engine import Engine
 
     if address:
         raise InvalidInput("the URL of the memory engine is `memory:`, without a path")
-    return MemoryBackend  # stores nothing that could be encrypted
+    # Keys are ignored: nothing is stored that could be encrypted.
+    return lambda: Engine(MemoryStorage(), clock=CLOCK, draw=draw)
 
 
 def _open_sqlite(

@@ -2,11 +2,16 @@
 
 from pathlib import Path
 
-from limpet.backends.memory import MemoryBackend
+from limpet import opening
+from limpet.backends.memory import MemoryStorage
+from limpet.engine import Engine
+from limpet.engine.rolling import Limits
 from limpet.protocol import Backend
 from limpet.testing import conformance
 
 
 class TestMemory(conformance.Suite):
     def open_backend(self, place: Path) -> Backend:
-        return MemoryBackend()
+        # Tails are rolled after three snapshots, so that every chapter reads segments.
+        tails = Limits(snapshots=3)
+        return Engine(MemoryStorage(), clock=opening.CLOCK, draw=opening.draw, tails=tails)

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from limpet.backends.memory import MemoryBackend
 from limpet.errors import Unsupported
 from limpet.model import SnapshotInfo, SnapshotRef
 from limpet.protocol import Backend, Query
@@ -19,10 +18,11 @@ from limpet.testing.conformance.repeating import Repeating
 from limpet.testing.conformance.store_history import StoreHistory
 from limpet.testing.conformance.updating import Updating
 from limpet.testing.conformance.watching import Watching
+from limpet.testing.oracle import Oracle
 from tests.conformance.parts import Sync
 
 
-class NoIndex(MemoryBackend):
+class NoIndex(Oracle):
     capabilities = frozenset()
 
     def list_snapshots(self, query: Query, *, limit: int) -> list[SnapshotInfo]:

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from limpet import AsyncScope
-from limpet.backends.memory import MemoryBackend
 from limpet.opening import store_over
 from limpet.testing import conformance
 from limpet.testing.conformance import PROMISES, Kit, Sequential, Suite, promises
 from limpet.testing.conformance._apis import close_loop, through
+from limpet.testing.oracle import Oracle
 from tests.conformance import test_s3
 from tests.conformance.parts import AboveEngine, Stored
 
@@ -50,7 +50,7 @@ def test_the_selections_leave_no_chapter_out() -> None:
 
 
 def test_both_apis_are_really_used() -> None:
-    with store_over(MemoryBackend()) as store:
+    with store_over(Oracle()) as store:
         assert through("sync", store) is store
         driven: Any = through("async", store)
         assert driven._target is store.aio

@@ -24,10 +24,11 @@ from opentelemetry.sdk.trace.sampling import (
 
 import limpet
 from limpet import Conflict, InvalidInput, Store
-from limpet.backends.memory import MemoryBackend
+from limpet.engine import Engine
 from limpet.opening import open_backend, store_over
 from limpet.protocol import OPERATIONS, Backend, Commit
 from limpet.testing.conformance._apis import APIS, Api, close_loop, through
+from limpet.testing.oracle import Oracle
 from tests.observability.everything import CANARY, use_everything, use_the_rest
 from tests.servers.http import Http
 from tests.servers.service import Service
@@ -186,7 +187,7 @@ def test_an_error_is_its_class(url: str, reported: Reported) -> None:
     assert not last.events
 
 
-class Nested(MemoryBackend):
+class Nested(Oracle):
     """An engine whose driver reports spans of its own."""
 
     blocking = True
@@ -237,8 +238,8 @@ def test_an_sdk_may_come_later(url: str, monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.mark.parametrize("options", [{}, {"otel": False}, {"otel": "0"}])
 def test_what_is_not_asked_for_adds_no_layer(options: dict[str, Any]) -> None:
-    assert type(open_backend("memory:", **options)) is MemoryBackend
-    backend = MemoryBackend()
+    assert type(open_backend("memory:", **options)) is Engine
+    backend = Oracle()
     with store_over(backend, **options) as store:
         assert store.driver.opened.backend is backend
 
@@ -253,7 +254,7 @@ def test_the_layers_have_what_an_engine_has() -> None:
     layered = open_backend("memory:", otel=True, slow_s=1)
     public = {name for name in vars(Backend) if not name.startswith("_")}
     assert public <= set(dir(layered))
-    assert layered.capabilities == MemoryBackend().capabilities
+    assert layered.capabilities == Oracle().capabilities
     assert layered.blocking is False
 
 

@@ -8,10 +8,14 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from limpet import opening
-from limpet.backends.memory import MemoryBackend
+from limpet.backends.memory import MemoryStorage
+from limpet.engine import Engine
+from limpet.engine.rolling import Limits
 from limpet.model import Pruned, ScopeKey, SnapshotInfo
 from limpet.protocol import Backend, Commit, Query
+from limpet.testing.oracle import Oracle
 from limpet.testing.stateful import Lockstep
+from simulation.scopes import small_states
 
 
 def some(examples: int, steps: int) -> settings:
@@ -40,17 +44,29 @@ class Directory(Lockstep):
 
 
 class Memory(Lockstep):
+    """The engine over a storage in memory, whose tails are rolled after three snapshots."""
+
+    by_clock = True
+
     def open_backend(self, place: Path) -> Backend:
-        return MemoryBackend()
+        tails = Limits(snapshots=3)
+        return Engine(MemoryStorage(), clock=opening.CLOCK, draw=opening.draw, tails=tails)
+
+
+def test_memory_does_what_the_oracle_does() -> None:
+    with small_states():
+        run_state_machine_as_test(Memory, settings=some(8, 30))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_memory_does_what_the_oracle_does_for_long() -> None:
+    with small_states():
+        run_state_machine_as_test(Memory, settings=some(150, 60))
 
 
 def test_sqlite_does_what_memory_does() -> None:
     run_state_machine_as_test(Sqlite, settings=some(8, 30))
-
-
-@pytest.mark.slow
-def test_memory_does_what_memory_does() -> None:
-    run_state_machine_as_test(Memory, settings=some(10, 20))
 
 
 @pytest.mark.slow
@@ -68,7 +84,7 @@ def test_a_directory_does_what_memory_does_for_long() -> None:
 # The machine must find what is broken. Each of these engines has one fault that is easily made.
 
 
-class NotesStay(MemoryBackend):
+class NotesStay(Oracle):
     def delete_snapshots(
         self,
         scope: ScopeKey,
@@ -84,7 +100,7 @@ class NotesStay(MemoryBackend):
         return pruned
 
 
-class HeadIsPruned(MemoryBackend):
+class HeadIsPruned(Oracle):
     def delete_snapshots(
         self,
         scope: ScopeKey,
@@ -98,7 +114,7 @@ class HeadIsPruned(MemoryBackend):
         return super().delete_snapshots(scope, [*ids, *more], fence=fence)
 
 
-class DraftsHaveChildren(MemoryBackend):
+class DraftsHaveChildren(Oracle):
     def list_snapshots(self, query: Query, *, limit: int) -> list[SnapshotInfo]:
         found = super().list_snapshots(query, limit=limit)
         if query.leaves and query.scope is not None:
@@ -107,25 +123,25 @@ class DraftsHaveChildren(MemoryBackend):
         return found
 
 
-class NamesAreTaken(MemoryBackend):
+class NamesAreTaken(Oracle):
     def commit(self, commit: Commit) -> SnapshotInfo:
         return super().commit(commit._replace(new_scope=False))
 
 
-class OverwriteMoves(MemoryBackend):
+class OverwriteMoves(Oracle):
     def commit(self, commit: Commit) -> SnapshotInfo:
         if commit.overwrite and commit.id is not None:
             self.delete_snapshots(commit.scope, [commit.id])
         return super().commit(commit)
 
 
-class CursorsRepeat(MemoryBackend):
+class CursorsRepeat(Oracle):
     def list_snapshots(self, query: Query, *, limit: int) -> list[SnapshotInfo]:
         after = None if query.after is None or query.scope is None else query.after + 1
         return super().list_snapshots(query._replace(after=after or query.after), limit=limit)
 
 
-class PrefixIsIgnored(MemoryBackend):
+class PrefixIsIgnored(Oracle):
     def list_snapshots(self, query: Query, *, limit: int) -> list[SnapshotInfo]:
         return super().list_snapshots(query._replace(prefix=""), limit=limit)
 

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from limpet import Store, Unavailable, opening, runs
-from limpet.backends.memory import MemoryBackend
 from limpet.protocol import Commit
 from limpet.runs import Aborted
+from limpet.testing.oracle import Oracle
 from tests.runs.hands import ends_with
 
 
-class Doubtful(MemoryBackend):
+class Doubtful(Oracle):
     """Stores what it is told to, and then loses the answer; or lets it take as long as it likes."""
 
     def __init__(self) -> None:

@@ -9,10 +9,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from limpet.backends.buckets.protocol import Bucket, Moved
-from limpet.backends.memory import MemoryBackend, MemoryScope
 from limpet.errors import Unavailable
 from limpet.model import ANY, Expect, Finding, Note, Pruned, ScopeKey, SnapshotInfo
 from limpet.protocol import Claim, Clock, Commit, Found, Hold, NoteWrite, Query, Stamp
+from limpet.testing.oracle import Oracle, OracleScope
 
 T = TypeVar("T")
 
@@ -46,16 +46,16 @@ class OneObjectBackend:
         kept: Kept = pickle.loads(found.data)
         return kept, found.version
 
-    def _memory(self, scope: ScopeKey, kept: Kept) -> MemoryBackend:
-        memory = MemoryBackend()
+    def _memory(self, scope: ScopeKey, kept: Kept) -> Oracle:
+        memory = Oracle()
         memory._next_seq = kept.next_seq
         if kept.scope:
-            memory._scopes[scope] = found = MemoryScope()
+            memory._scopes[scope] = found = OracleScope()
             vars(found).update(kept.scope)
         return memory
 
     def _change(
-        self, scope: ScopeKey, change: Callable[[MemoryBackend], T], nonce: str | None = None
+        self, scope: ScopeKey, change: Callable[[Oracle], T], nonce: str | None = None
     ) -> T:
         nonce = self.draw().nonce if nonce is None else nonce
         while True:
@@ -87,7 +87,7 @@ class OneObjectBackend:
                 self.clock.sleep(0.001)
                 return False
 
-    def _look(self, scope: ScopeKey) -> MemoryBackend:
+    def _look(self, scope: ScopeKey) -> Oracle:
         return self._memory(scope, self._get(scope)[0])
 
     def commit(self, commit: Commit) -> SnapshotInfo:
@@ -143,7 +143,7 @@ class OneObjectBackend:
         return memory.list_notes(scope, on=on, name=name, after=after, limit=limit)
 
     def write_note(self, write: NoteWrite) -> Note:
-        change: Callable[[MemoryBackend], Note] = lambda memory: memory.write_note(write)  # noqa: E731
+        change: Callable[[Oracle], Note] = lambda memory: memory.write_note(write)  # noqa: E731
         return self._change(write.scope, change, write.stamp.nonce)
 
     def claim(self, claim: Claim) -> Hold:

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from simulation import ASSERTED, SABOTAGES, SCENARIOS, sabotaged, simulate
+from simulation import ASSERTED, ENGINES, SABOTAGES, SCENARIOS, sabotaged, simulate
 from simulation.words import lines_of
 from tests.effort import slowly
 
@@ -18,9 +18,10 @@ SEEDS_MAX = 200  # in which a sabotage must be caught; all are within sixty
 # The mode `both` holds the two that are left out as well.
 @pytest.mark.parametrize("mode", slowly(ASSERTED, but={*ASSERTED} - {"crash", "lost"}))
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_every_promise_holds(scenario: str, mode: str, runs: int) -> None:
+@pytest.mark.parametrize("engine", ENGINES)
+def test_every_promise_holds(engine: str, scenario: str, mode: str, runs: int) -> None:
     for seed in range(runs):
-        run = simulate(scenario, mode, seed)
+        run = simulate(scenario, mode, seed, ENGINES[engine])
         assert not run.broken, run.report()
 
 
@@ -36,7 +37,8 @@ def test_a_sabotaged_engine_is_caught(name: str) -> None:
     for seed in range(sabotage.seed, sabotage.seed + SEEDS_MAX):
         run = simulate(sabotage.scenario, sabotage.mode, seed, opener)
         if run.broken and not run.is_undecided:
-            assert not simulate(sabotage.scenario, sabotage.mode, seed).broken
+            honest = ENGINES[sabotage.engine]
+            assert not simulate(sabotage.scenario, sabotage.mode, seed, honest).broken
             return
     pytest.fail(f"nothing was noticed in {SEEDS_MAX} runs")
 

@@ -15,10 +15,10 @@ import pytest
 
 import limpet
 from limpet import AsyncStore, InvalidInput, LimpetError, Store, opening
-from limpet.backends.memory import MemoryBackend
 from limpet.core import limits
 from limpet.core.options import COMMON, OpenOptions
 from limpet.opening import draw, file_of, open_async, scheme_of, store_over
+from limpet.testing.oracle import Oracle
 
 SECRET = "".join(("s3", "cr", "et"))
 
@@ -405,18 +405,18 @@ def test_an_option_counts_in_any_position() -> None:
         limpet.open("memory:?state_bytes_max=3"),
         limpet.open("memory:", state_bytes_max=text),
         limpet.open("memory:", state_bytes_max=3),
-        store_over(MemoryBackend(), state_bytes_max=3),
+        store_over(Oracle(), state_bytes_max=3),
     ):
         with store, pytest.raises(InvalidInput, match="max=`3`"):
             store.scope("s").save("long")
 
 
 def test_a_store_over_an_engine_of_your_own() -> None:
-    backend = MemoryBackend()
+    backend = Oracle()
     use(store_over(backend))
     with pytest.raises(InvalidInput, match="option=`lock_wait_s`"):
-        store_over(MemoryBackend(), lock_wait_s=1)
-    with store_over(MemoryBackend()) as store:
+        store_over(Oracle(), lock_wait_s=1)
+    with store_over(Oracle()) as store:
         assert store.driver.tools.state_bytes_max == limits.STATE_BYTES_MAX
 
 

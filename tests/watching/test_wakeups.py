@@ -15,7 +15,6 @@ from limpet.api.driver import Driver
 from limpet.api.opened import Opened, Tools
 from limpet.backends import memory
 from limpet.backends.buckets.protocol import KeyPrefix
-from limpet.backends.memory import MemoryBackend
 from limpet.backends.objects.keys import head_key
 from limpet.backends.objects.listen import ObjectListener
 from limpet.backends.sqlite.listen import SqliteListener
@@ -23,6 +22,7 @@ from limpet.backends.support import polling
 from limpet.backends.support.polling import Poller
 from limpet.opening import draw
 from limpet.protocol import Commit, Listener, Topic
+from limpet.testing.oracle import Oracle
 from tests.watching.scheduler import FakeQueue, Scheduler, Stuck, Threading
 from tests.watching.tools import place
 
@@ -88,7 +88,7 @@ class Stepped:
         self.is_flaky = True
         self._scheduler = scheduler
         self._kind = kind
-        self._real = MemoryBackend()
+        self._real = Oracle()
         self._file = Version()
         self._strict: list[StrictListener[Topic]] = []
         self._bucket: list[StrictListener[KeyPrefix]] = []

@@ -1,4 +1,4 @@
-"""The engine in memory: the shortest honest implementation, and the oracle of the others.
+"""The storage in memory: the shortest one, and the model for the others.
 
 Everything lives as long as the store. One lock makes each call one step.
 """
@@ -7,126 +7,94 @@ import heapq
 import os
 import threading
 import weakref
-from bisect import bisect_left, insort
-from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
 from queue import Empty, SimpleQueue
+from typing import TypeVar
 
 from limpet.backends.support.forks import renew_after_fork
-from limpet.core import commits
-from limpet.core.ages import newest_page
-from limpet.core.commits import ScopeState
-from limpet.core.leases import LeaseRow, claimed, renewed
-from limpet.core.notes import (
-    NoteRow,
-    check_expect,
-    found_note,
-    newest_first,
-    note_of,
-    written_note,
-)
-from limpet.core.rows import Row, info_of
-from limpet.errors import CLOSED, InvalidInput
-from limpet.model import (
-    ANY,
-    Expect,
-    Finding,
-    Note,
-    Pruned,
-    ScopeInfo,
-    ScopeKey,
-    SnapshotInfo,
-    SnapshotRef,
-    Stats,
-)
-from limpet.protocol import (
-    Append,
-    Claim,
-    Commit,
-    Copy,
-    Found,
-    FoundNote,
-    Hold,
-    NoteChange,
-    NoteDelete,
-    NoteQuery,
-    NoteWrite,
-    Query,
-    SessionAge,
-    Target,
-    Topic,
-)
+from limpet.core.codec import decode
+from limpet.core.notes import NoteRow
+from limpet.core.rows import Row
+from limpet.model import ScopeKey, SnapshotRef
+from limpet.protocol import Query, Topic
+from limpet.storage import Change, Reader, ScopeRecord, SegmentRow, TailRow, Taken
+
+T = TypeVar("T")
+U = TypeVar("U")
 
 
-class MemoryScope:
-    """One scope: snapshots by seq, seqs by id, and notes by address."""
+class _Scope:
+    """Everything of one scope, and one moment of it: it is read and changed under the lock."""
 
-    def __init__(self) -> None:
-        self.rows: dict[int, Row] = {}
-        self.bodies: dict[int, bytes] = {}
-        self.order: list[int] = []
+    def __init__(self, storage: "MemoryStorage") -> None:
+        self._storage = storage
+        self.record: ScopeRecord | None = None
+        self.snapshots: dict[int, Row] = {}
         self.seqs: dict[str, int] = {}
-        self.notes: dict[tuple[str, str], NoteRow] = {}
-        self.head: int | None = None
-        self.floor = ""
-        self.lease: LeaseRow | None = None
+        self.tail_rows: dict[int, TailRow] = {}
+        self.segments: dict[int, SegmentRow] = {}
+        self.note_rows: dict[tuple[str, str], NoteRow] = {}
 
-    @property
-    def fence(self) -> str | None:
-        return None if self.lease is None else self.lease.key
+    def apply(self, change: Change, record: ScopeRecord) -> None:
+        self.record = record
+        for seq in change.rows_gone:
+            del self.seqs[self.snapshots.pop(seq).id]
+        for row in change.rows:
+            self.snapshots[row.seq], self.seqs[row.id] = row, row.seq
+        _replace(self.tail_rows, change.tail_gone, {each.seq: each for each in change.tail})
+        _replace(self.segments, change.segments_gone, {each.last: each for each in change.segments})
+        notes = {(each.on, each.name): each for each in change.notes}
+        _replace(self.note_rows, change.notes_gone, notes)
 
-    @property
-    def head_row(self) -> Row | None:
-        return None if self.head is None else self.rows[self.head]
+    def row_at(self, seq: int) -> Row | None:
+        return self.snapshots.get(seq)
 
-    def row(self, snapshot_id: str | None) -> Row | None:
-        """Return a snapshot by its id; None asks for the head."""
-        seq = self.head if snapshot_id is None else self.seqs.get(snapshot_id)
-        return None if seq is None else self.rows[seq]
+    def rows(self, ids: Sequence[str]) -> list[Row]:
+        return [self.snapshots[self.seqs[id]] for id in ids if id in self.seqs]
 
-    def newest_kept(self) -> Row | None:
-        return next((self.rows[p] for p in reversed(self.order) if self.rows[p].kept), None)
+    def row_by_nonce(self, nonce: str) -> Row | None:
+        return next((row for row in self.snapshots.values() if row.nonce == nonce), None)
 
-    def put(self, row: Row, body: bytes) -> None:
-        """Add a snapshot, or another version of one."""
-        if row.seq not in self.rows:
-            insort(self.order, row.seq)
-        self.rows[row.seq] = row
-        self.bodies[row.seq] = body
-        self.seqs[row.id] = row.seq
+    def newest_kept(self, without: Collection[int]) -> Row | None:
+        kept = (row for row in self.snapshots.values() if row.kept and row.seq not in without)
+        return max(kept, default=None, key=lambda row: row.seq)
 
-    def drop(self, row: Row) -> None:
-        del self.rows[row.seq], self.bodies[row.seq], self.seqs[row.id]
-        del self.order[bisect_left(self.order, row.seq)]
+    def tail_row(self, seq: int) -> TailRow | None:
+        return self.tail_rows.get(seq)
 
-    def remove(self, snapshot_id: str, *, spare_head: bool) -> Row | None:
-        """Remove a snapshot with the notes on its id; the newest kept one becomes the head."""
-        row = self.row(snapshot_id)
-        if row is not None and row.seq == self.head and spare_head:
-            return None
-        for at in [at for at in self.notes if at[0] == snapshot_id]:
-            del self.notes[at]
-        if row is not None:
-            self.drop(row)
-            if self.head == row.seq:
-                newest = self.newest_kept()
-                self.head = None if newest is None else newest.seq
-        return row
+    def tail(self) -> dict[int, TailRow]:
+        return dict(sorted(self.tail_rows.items()))
 
-    def newest_first(self, after: int | None) -> Iterator[Row]:
-        """Yield snapshots, the last saved first, those before a seq."""
-        end = len(self.order) if after is None else bisect_left(self.order, after)
-        return (self.rows[self.order[at]] for at in range(end - 1, -1, -1))
+    def segment(self, seq: int | None) -> SegmentRow | None:
+        ends = sorted(self.segments)
+        at = len(ends) - 1 if seq is None else bisect_left(ends, seq)
+        return self.segments[ends[at]] if 0 <= at < len(ends) else None
 
-    def holds_anything(self) -> bool:
-        """Tell whether it holds a snapshot, a note or a lease."""
-        return bool(self.rows or self.notes or self.lease)
+    def notes(self, on: Collection[str] | None = None, name: str | None = None) -> list[NoteRow]:
+        wanted = (row for row in self.note_rows.values() if on is None or row.on in on)
+        return [row for row in wanted if name in (None, row.name)]
+
+    def count(self) -> int:
+        return len(self.snapshots)
+
+    def now(self, here: int) -> int:
+        return here
+
+    def other(self, key: ScopeKey) -> Reader:
+        return self._storage.at(key)
+
+
+def _replace(held: dict[T, U], gone: Collection[T], put: dict[T, U]) -> None:
+    for key in gone:
+        held.pop(key, None)
+    held.update(put)
 
 
 class MemoryListener:
-    """Hears of every change from the thread that makes it."""
+    """Is told of every change by the thread that makes it."""
 
     def __init__(self) -> None:
         # Not a condition: the garbage collector may wake it in a thread that holds its lock.
@@ -136,7 +104,7 @@ class MemoryListener:
         self._said.put(session_id)
 
     def follow(self, topics: Collection[Topic]) -> None:
-        pass  # everything is heard
+        pass  # it is told of everything
 
     def wait(self, *, active: bool) -> frozenset[str] | None:
         heard = {self._said.get()}
@@ -152,410 +120,200 @@ class MemoryListener:
         pass
 
 
-class MemoryBackend:
-    """An engine whose storage is this object."""
+class MemoryStorage:
+    """Scopes in a dictionary."""
 
     blocking = False
     capabilities = frozenset({"index", "atomic"})
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
-        self._scopes: dict[ScopeKey, MemoryScope] = {}
-        self._next_seq = 1
-        self._next_saved_at = 0
-        self._closed = False
+        self._scopes: dict[ScopeKey, _Scope] = {}
+        self._seqs: set[int] = set()
         self._listeners: weakref.WeakSet[MemoryListener] = weakref.WeakSet()
-        _backends.add(self)
+        _storages.add(self)
         renew_after_fork(self)
 
     def after_fork(self) -> None:
         self._lock = threading.RLock()
         self._listeners.clear()  # their threads are the parent's
 
-    def commit(self, commit: Commit) -> SnapshotInfo:
-        with self._open():
-            scope = self._scopes.get(commit.scope) or MemoryScope()
-            if commit.again:
-                for row in scope.rows.values():
-                    if row.nonce == commit.stamp.nonce:
-                        return info_of(commit.scope, row)
-            existing = None if commit.id is None else scope.row(commit.id)
-            newest, bodies = scope.newest_kept(), scope.bodies
-            current = ScopeState(
-                scope.head_row,
-                scope.floor,
-                scope.fence,
-                self._next_seq,
-                self._next_saved_at,
-                scope.holds_anything(),
-            )
-            plan = commits.decide(
-                commit,
-                current,
-                existing,
-                source=self._source(commit),
-                same_body=lambda: existing is not None and bodies[existing.seq] == commit.body,
-                newest_kept=lambda: None if newest is None else newest.id,
-            )
-            if plan.is_stored:
-                return info_of(commit.scope, plan.row)
-            body = self._body(commit, scope)
-            row = plan.row._replace(size=len(body))
-            self._tell(commit.scope)
-            scope.put(row, body)
-            if plan.replaces is None:
-                self._scopes[commit.scope] = scope
-                self._next_seq, self._next_saved_at = row.seq + 1, row.saved_at + 1
-                scope.floor = plan.floor
-                scope.head = row.seq if commit.head else scope.head
-            if plan.covers is not None:
-                scope.drop(plan.covers)
-            return info_of(commit.scope, row)
+    def at(self, key: ScopeKey) -> _Scope:
+        return self._scopes.get(key) or _Scope(self)
 
-    def replace_snapshots(self, changes: Sequence[Commit]) -> int:
-        with self._open():
-            found = [each for each in changes if self.read_info(each.scope, each.id) is not None]
-            return len([self.commit(each) for each in found])
+    def read(self, key: ScopeKey, use: Callable[[Reader], T]) -> T:
+        with self._lock:
+            return use(self.at(key))
 
-    def _body(self, commit: Commit, scope: MemoryScope) -> bytes:
-        body, source = commit.body, commit.forked_from
-        if isinstance(body, Append):
-            head = None if scope.head is None else scope.bodies[scope.head]
-            encoded, _ = commits.appended(body, head)
-            return encoded
-        if not isinstance(body, Copy):
-            return body
-        if source is None:
-            raise InvalidInput("a copy needs the snapshot that it is forked from")
-        origin = self._scopes[source.scope]
-        return origin.bodies[origin.seqs[source.id]]
+    def read_head(self, key: ScopeKey) -> tuple[ScopeRecord, Row | None, TailRow | None] | None:
+        with self._lock:
+            scope = self.at(key)
+            record = scope.record
+            if record is None:
+                return None
+            head = -1 if record.head is None else record.head
+            return record, scope.row_at(head), scope.tail_row(head)
 
-    def _source(self, commit: Commit) -> Row | None:
-        if commit.forked_from is None:
-            return None
-        source = self._scopes.get(commit.forked_from.scope) or MemoryScope()
-        return source.row(commit.forked_from.id)
+    def write(self, change: Change) -> bool:
+        with self._lock:
+            scope = self.at(change.key)
+            if _version(scope.record) != _version(change.before):
+                return False
+            self._check_taken(scope, change)
+            gone = scope.snapshots if change.after is None else change.rows_gone
+            self._seqs.difference_update(gone)
+            if change.after is None:
+                self._scopes.pop(change.key, None)
+            else:
+                self._seqs.update(row.seq for row in change.rows)
+                scope.apply(change, change.after)
+                self._scopes[change.key] = scope
+            self._tell(change.key.session_id)
+            return True
 
-    def read_snapshots(self, scope: ScopeKey, ids: Sequence[str | None]) -> list[Found]:
-        with self._open():
-            found = self._scopes.get(scope) or MemoryScope()
-            rows = [row for each in ids if (row := found.row(each)) is not None]
-            return [(info_of(scope, row), found.bodies[row.seq]) for row in rows]
+    def _check_taken(self, scope: _Scope, change: Change) -> None:
+        if not change.replace:
+            gone = {row.id for seq in change.rows_gone if (row := scope.row_at(seq)) is not None}
+            for row in change.rows:
+                if row.seq in self._seqs or row.id in scope.seqs.keys() - gone:
+                    raise Taken
+        if change.new_notes and any((row.on, row.name) in scope.note_rows for row in change.notes):
+            raise Taken
 
-    def read_info(self, scope: ScopeKey, snapshot_id: str | None) -> SnapshotInfo | None:
-        with self._open():
-            row = (self._scopes.get(scope) or MemoryScope()).row(snapshot_id)
-            return None if row is None else info_of(scope, row)
+    def transact(self, key: ScopeKey, decide: Callable[[Reader], tuple[Change | None, T]]) -> T:
+        with self._lock:
+            change, result = decide(self.at(key))
+            if change is not None:
+                self.write(change)
+            return result
 
-    def list_snapshots(self, query: Query, *, limit: int) -> list[SnapshotInfo]:
-        with self._open():
+    def _tell(self, session_id: str) -> None:
+        # Early is as good as late: a listener reads under the lock that is held here.
+        for listener in list(self._listeners):
+            listener.tell(session_id)
+
+    def list_rows(self, query: Query, limit: int) -> list[tuple[ScopeKey, Row]]:
+        with self._lock:
             keys = [query.scope] if query.scope is not None else list(self._scopes)
-            found = heapq.nlargest(
-                limit,
-                (
-                    (row.seq, info)
-                    for key in keys
-                    if key in self._scopes and key.session_id.startswith(query.prefix)
-                    for row, info in self._matches(key, query, limit)
-                ),
-                key=lambda pair: pair[0],
+            found = (
+                (key, row)
+                for key in keys
+                if key.session_id.startswith(query.prefix)
+                for row in _matches(self.at(key), query)
             )
-            return [info for _, info in found]
+            return heapq.nlargest(limit, found, key=lambda pair: pair[1].seq)
 
-    def _matches(
-        self, key: ScopeKey, query: Query, limit: int
-    ) -> Iterator[tuple[Row, SnapshotInfo]]:
-        rows = self._scopes[key].rows.values()
-        parents = {row.parent_id for row in rows if row.kept} if query.leaves else set()
-        for row in self._scopes[key].newest_first(query.after):
-            if not row.kept or row.id in parents or query.id not in (None, row.id):
-                continue
-            info = info_of(key, row)
-            wanted = all(info.labels.get(name) == value for name, value in query.labels)
-            if not wanted or (query.status is not None and query.status != row.status):
-                continue
-            yield row, info
-            limit -= 1
-            if not limit:
-                return
+    def list_ids(self, key: ScopeKey, after: str, limit: int) -> list[str]:
+        with self._lock:
+            rows = self.at(key).snapshots.values()
+            return heapq.nsmallest(limit, (row.id for row in rows if row.kept and row.id > after))
 
-    def list_ids(self, scope: ScopeKey, *, after: str, limit: int) -> list[str]:
-        with self._open():
-            found = self._scopes.get(scope) or MemoryScope()
-            greater = (row.id for row in found.rows.values() if row.kept and row.id > after)
-            return heapq.nsmallest(limit, greater)
-
-    def find_refs(self, id_prefix: str, *, limit: int) -> list[SnapshotRef]:
-        with self._open():
-            rows = ((key, row) for key, each in self._scopes.items() for row in each.rows.values())
+    def find_refs(self, id_prefix: str, limit: int) -> list[SnapshotRef]:
+        with self._lock:
+            rows = ((key, row) for key, it in self._scopes.items() for row in it.snapshots.values())
             kept = (SnapshotRef(key, row.id) for key, row in rows if row.kept)
             return list(islice((ref for ref in kept if ref.id.startswith(id_prefix)), limit))
-
-    def list_sessions(self, *, prefix: str, after: str, limit: int) -> list[str]:
-        with self._open():
-            names = {
-                key.session_id
-                for key, scope in self._scopes.items()
-                if key.session_id.startswith(prefix)
-                and key.session_id > after
-                and scope.holds_anything()
-            }
-            return heapq.nsmallest(limit, names)
-
-    def list_newest(self, *, prefix: str, after: SessionAge | None, limit: int) -> list[SessionAge]:
-        with self._open():
-            heads = (
-                (key.session_id, None if (row := scope.row(None)) is None else row.created_at)
-                for key, scope in self._scopes.items()
-                if key.session_id.startswith(prefix) and scope.holds_anything()
-            )
-            return newest_page(heads, after, limit)
 
     def list_scopes(
         self,
         *,
-        session_id: str | None,
-        kind: str | None,
-        prefix: str,
-        after: ScopeKey | None,
-        limit: int,
-    ) -> list[ScopeInfo]:
-        with self._open():
-            keys = (
-                key
-                for key, scope in self._scopes.items()
-                if key.session_id.startswith(prefix)
-                and (session_id is None or key.session_id == session_id)
-                and (kind is None or key.kind == kind)
-                and (after is None or _scope_order(key) > _scope_order(after))
-                and scope.holds_anything()
-            )
-            page = heapq.nsmallest(limit, keys, key=_scope_order)
-            return [ScopeInfo(key, self.read_info(key, None)) for key in page]
+        session_id: str | None = None,
+        kind: str | None = None,
+        prefix: str = "",
+        after: ScopeKey | None = None,
+        limit: int | None = None,
+    ) -> list[tuple[ScopeRecord, Row | None]]:
+        with self._lock:
+            found = [
+                (it.record, None if it.record.head is None else it.row_at(it.record.head))
+                for key, it in self._scopes.items()
+                if it.record is not None
+                and it.record.holds_anything
+                and key.session_id.startswith(prefix)
+                and session_id in (None, key.session_id)
+                and kind in (None, key.kind)
+                and (after is None or _order(key) > _order(after))
+            ]
+            return sorted(found, key=lambda pair: _order(pair[0].key))[:limit]
 
-    def delete_snapshots(
-        self,
-        scope: ScopeKey,
-        ids: Sequence[str],
-        *,
-        spare_head: bool = False,
-        fence: str | None = None,
-    ) -> Pruned:
-        with self._open():
-            found = self._scopes.get(scope) or MemoryScope()
-            commits.check_fence(fence, found.fence, scope)
-            self._tell(scope)
-            gone = [row.size for each in ids if (row := found.remove(each, spare_head=spare_head))]
-            return Pruned(len(gone), sum(gone))
-
-    def delete_scope(
-        self, scope: ScopeKey, *, expect: Expect = ANY, fence: str | None = None
-    ) -> int:
-        with self._open():
-            found = self._scopes.get(scope) or MemoryScope()
-            commits.check_fence(fence, found.fence, scope)
-            commits.check_expect(expect, found.head_row, scope)
-            self._scopes.pop(scope, None)
-            self._tell(scope)
-            return len(found.rows)
+    def scope_notes(self, scope_id: str, kind: str) -> list[tuple[ScopeKey, NoteRow]]:
+        with self._lock:
+            scopes = [(key, it) for key, it in self._scopes.items() if key[1:] == (scope_id, kind)]
+            return [(key, row) for key, it in scopes for row in it.notes([""])]
 
     def delete_session(self, session_id: str) -> int:
-        with self._open():
-            self._tell(ScopeKey(session_id))
+        with self._lock:
             doomed = [key for key in self._scopes if key.session_id == session_id]
-            return sum(len(self._scopes.pop(key).rows) for key in doomed)
+            counts = [self.at(key).count() for key in doomed]
+            for key in doomed:
+                self.write(Change(key, self.at(key).record, None))
+            return sum(counts)
 
-    def list_notes(
-        self,
-        scope: ScopeKey,
-        *,
-        on: Sequence[str | None],
-        name: str | None,
-        after: str,
-        limit: int,
-    ) -> list[Note]:
-        with self._open():
-            found = self._scopes.get(scope) or MemoryScope()
-            order = {each or "": at for at, each in enumerate(on)}
-            rows = (
-                row
-                for row in found.notes.values()
-                if row.on in order
-                and (name is None or row.name == name)
-                and (order[row.on] > 0 or row.name > after)
-            )
-            page = heapq.nsmallest(limit, rows, key=lambda row: (order[row.on], row.name))
-            return [note_of(row) for row in page]
+    def sizes(self, session_id: str | None) -> list[tuple[str, int, int]]:
+        with self._lock:
+            return [
+                (key.session_id, it.count(), sum(row.size for row in it.snapshots.values()))
+                for key, it in self._scopes.items()
+                if session_id in (None, key.session_id)
+                and it.record is not None
+                and it.record.holds_anything
+            ]
 
-    def read_notes(self, scope: ScopeKey, names: Sequence[str]) -> list[FoundNote]:
-        with self._open():
-            notes = (self._scopes.get(scope) or MemoryScope()).notes
-            return [found_note(scope, notes["", name]) for name in names if ("", name) in notes]
-
-    def find_notes(self, query: NoteQuery, *, limit: int) -> list[FoundNote]:
-        with self._open():
-            found = (
-                found_note(key, row, value=query.values)
-                for key, scope in self._scopes.items()
-                if query.covers(key)
-                for row in scope.notes.values()
-                if not row.on
-            )
-            return newest_first(found, query, limit)
-
-    def list_noted(self, scope: ScopeKey, *, after: str, limit: int) -> list[str]:
-        with self._open():
-            found = self._scopes.get(scope) or MemoryScope()
-            return heapq.nsmallest(
-                limit, {row.on for row in found.notes.values() if row.on > after}
-            )
-
-    def list_damage(self, scope: ScopeKey) -> list[Finding]:
-        return []
-
-    def list_unlisted(self) -> list[Finding]:
-        return []
-
-    def write_note(self, write: NoteWrite) -> Note:
-        with self._open():
-            scope = self._scopes.get(write.scope) or MemoryScope()
-            commits.check_fence(write.fence, scope.fence, write.scope)
-            at = (write.on or "", write.name)
-            row = written_note(write, scope.notes.get(at))
-            self._scopes[write.scope] = scope
-            scope.notes[at] = row
-            return note_of(row)
-
-    def write_notes(self, changes: Sequence[NoteChange]) -> None:
-        with self._open():
-            for each in changes:
-                scope = self._scopes.get(each.scope) or MemoryScope()
-                commits.check_fence(each.fence, scope.fence, each.scope)
-                check_expect(each, scope.notes.get((each.on or "", each.name)))
-            for each in changes:
-                if isinstance(each, NoteDelete):
-                    self.delete_note(each.scope, each.name, on=each.on)
-                else:
-                    self.write_note(each)
-
-    def delete_note(
-        self, scope: ScopeKey, name: str, *, on: str | None, fence: str | None = None
-    ) -> int:
-        with self._open():
-            found = self._scopes.get(scope) or MemoryScope()
-            commits.check_fence(fence, found.fence, scope)
-            self._tell(scope)
-            return 0 if found.notes.pop((on or "", name), None) is None else 1
-
-    def claim(self, claim: Claim) -> Hold:
-        with self._open():
-            scope = self._scopes.setdefault(claim.scope, MemoryScope())
-            scope.lease = claimed(claim, scope.lease, claim.stamp.now)
-            return scope.lease.hold(claim.stamp.now)
-
-    def renew(self, claim: Claim) -> Hold:
-        with self._open():
-            scope = self._scopes.get(claim.scope) or MemoryScope()
-            scope.lease = renewed(claim, scope.lease, claim.stamp.now)
-            return scope.lease.hold(claim.stamp.now)
-
-    def release(self, claim: Claim) -> None:
-        with self._open():
-            scope = self._scopes.get(claim.scope) or MemoryScope()
-            if scope.fence == claim.key:
-                scope.lease = None
-                if not scope.floor and not scope.holds_anything():
-                    del self._scopes[claim.scope]  # nothing was ever minted in it
-                self._tell(claim.scope)
-
-    def read_lease(self, scope: ScopeKey, *, now: int) -> Hold | None:
-        with self._open():
-            lease = (self._scopes.get(scope) or MemoryScope()).lease
-            return None if lease is None else lease.hold(now)
-
-    def read_revisions(self, targets: Sequence[Target]) -> list[str | None]:
-        with self._open():
-            rows = [(self._scopes.get(key) or MemoryScope()).row(id) for key, id in targets]
-            return [None if row is None else row.revision for row in rows]
+    def stored_bytes(self, session_id: str | None) -> int:
+        with self._lock:
+            scopes = [
+                it for key, it in self._scopes.items() if session_id in (None, key.session_id)
+            ]
+            tails = sum(len(row.body) for it in scopes for row in it.tail_rows.values())
+            return tails + sum(len(row.blob) for it in scopes for row in it.segments.values())
 
     def listen(self) -> MemoryListener:
-        with self._open():
+        with self._lock:
             listener = MemoryListener()
             self._listeners.add(listener)
             return listener
 
-    def _tell(self, scope: ScopeKey) -> None:
-        # Early is as good as late: a listener reads under the lock that is held here.
-        for listener in list(self._listeners):
-            listener.tell(scope.session_id)
-
-    def list_largest_heads(self, session_id: str, *, limit: int) -> list[SnapshotInfo]:
-        with self._open():
-            keys = [key for key in self._scopes if key.session_id == session_id]
-            heads = [head for key in keys if (head := self.read_info(key, None)) is not None]
-            return heapq.nlargest(limit, heads, key=lambda head: head.size)
-
-    def read_stats(self, session_id: str | None, *, limit: int) -> Stats:
-        with self._open():
-            found = {
-                key: scope
-                for key, scope in self._scopes.items()
-                if session_id in (None, key.session_id) and scope.holds_anything()
-            }
-            sizes = Counter[str]()
-            for key, scope in found.items():
-                sizes[key.session_id] += sum(row.size for row in scope.rows.values())
-            total = sizes.total()
-            return Stats(
-                sessions=len(sizes),
-                scopes=len(found),
-                snapshots=sum(len(scope.rows) for scope in found.values()),
-                logical_bytes=total,
-                stored_bytes=total,
-                largest=tuple(sizes.most_common(limit)) if session_id is None else (),
-            )
-
-    def compact(self) -> int:
-        with self._open():
-            return 0
-
-    def rekey(self, after: str, *, limit: int) -> tuple[int, str | None]:
-        with self._open():
-            return 0, None
-
-    def check(self, after: str, *, repair: bool, limit: int) -> tuple[list[Finding], str | None]:
-        with self._open():
-            return [], None
-
     def close(self) -> None:
         with self._lock:
-            self._closed = True
             self._scopes.clear()
 
-    def _open(self) -> threading.RLock:
-        # Read without the lock: a call that begins while close() runs may end as it would have.
-        if self._closed:
-            raise InvalidInput(CLOSED)
-        return self._lock
+
+def _matches(scope: _Scope, query: Query) -> Iterator[Row]:
+    kept = [row for row in scope.snapshots.values() if row.kept]
+    parents = {row.parent_id for row in kept} if query.leaves else set()
+    for row in kept:
+        if row.id in parents or query.id not in (None, row.id):
+            continue
+        if query.after is not None and row.seq >= query.after:
+            continue
+        if query.status not in (None, row.status):
+            continue
+        labels = decode(row.labels) if query.labels else {}
+        if all(labels.get(name) == value for name, value in query.labels):
+            yield row
 
 
-_backends: "weakref.WeakSet[MemoryBackend]" = weakref.WeakSet()
+def _version(record: ScopeRecord | None) -> int | None:
+    return None if record is None else record.version
+
+
+def _order(key: ScopeKey) -> tuple[str, str, str]:
+    return key.session_id, key.kind, key.scope_id
+
+
+_storages: "weakref.WeakSet[MemoryStorage]" = weakref.WeakSet()
 
 
 def _before_fork() -> None:
     # A child must not get a state in the middle of a change, nor a lock of a thread it lacks.
-    for backend in list(_backends):
-        backend._lock.acquire()
+    for storage in list(_storages):
+        storage._lock.acquire()
 
 
 def _after_fork_in_parent() -> None:
-    for backend in list(_backends):
+    for storage in list(_storages):
         with suppress(RuntimeError):  # made by another thread since
-            backend._lock.release()
+            storage._lock.release()
 
 
 os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent)
-
-
-def _scope_order(key: ScopeKey) -> tuple[str, str, str]:
-    return key.session_id, key.kind, key.scope_id

@@ -23,11 +23,11 @@ from limpet import (
 )
 from limpet.api.driver import Driver
 from limpet.api.opened import Opened, Tools
-from limpet.backends.memory import MemoryBackend
 from limpet.core import limits
 from limpet.protocol import Backend, Commit, Stamp
 from limpet.testing.conformance._apis import APIS, close_loop, through
 from limpet.testing.conformance._kit import outcome
+from limpet.testing.oracle import Oracle
 
 START_US: Final = 1_700_000_000_000_000
 _STEP_US: Final = 300  # several steps in a millisecond: ids must grow on a clock that does not move
@@ -123,7 +123,7 @@ class _Told:
         return info
 
 
-class _Echo(MemoryBackend):
+class _Echo(Oracle):
     """The oracle of an engine that mints ids of its own kind, and takes over what that minted."""
 
     def __init__(self, minted: deque[str]) -> None:
@@ -146,6 +146,7 @@ class Twins:
         *,
         text_order: bool,
         mints_alike: bool = True,
+        by_clock: bool = False,
     ) -> None:
         minted: deque[str] = deque()
         self._opener = opener if mints_alike else lambda: cast(Backend, _Told(opener(), minted))
@@ -153,7 +154,7 @@ class Twins:
         backend = self._opener()
         self.durable = "durable" in backend.capabilities
         self._indexed = "index" in backend.capabilities
-        oracle = MemoryBackend() if mints_alike else _Echo(minted)
+        oracle = Oracle(by_clock=by_clock) if mints_alike else _Echo(minted)
         self._tested, self._oracle = Side(backend), Side(oracle)
         self._outdated: list[Store] = []
         self._ids = {ABSENT, *ids}

@@ -1,0 +1,554 @@
+"""The engine over a storage: the methods of `limpet.protocol.Backend`."""
+
+import heapq
+import threading
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from itertools import pairwise
+from typing import TypeAlias, TypeVar
+
+from limpet.backends.support.backoff import Backoff
+from limpet.backends.support.forks import renew_after_fork
+from limpet.backends.support.located import located
+from limpet.backends.support.recent import Recent
+from limpet.core import commits, limits
+from limpet.core.ages import newest_page
+from limpet.core.leases import LeaseRow, claimed, renewed
+from limpet.core.notes import (
+    NoteRow,
+    check_expect,
+    found_note,
+    newest_first,
+    note_of,
+    written_note,
+)
+from limpet.core.rows import Row, info_of
+from limpet.engine import editing, rolling, saving
+from limpet.engine.records import changed
+from limpet.engine.saving import Known, Saved
+from limpet.engine.states import States, checked, payload_of
+from limpet.errors import CLOSED, InvalidInput, LimpetError, Unavailable
+from limpet.model import (
+    ANY,
+    Expect,
+    Finding,
+    Note,
+    Pruned,
+    ScopeInfo,
+    ScopeKey,
+    SnapshotInfo,
+    SnapshotRef,
+    Stats,
+)
+from limpet.protocol import (
+    Claim,
+    Clock,
+    Commit,
+    Found,
+    FoundNote,
+    Hold,
+    Listener,
+    NoteChange,
+    NoteDelete,
+    NoteQuery,
+    NoteWrite,
+    Query,
+    SessionAge,
+    Stamp,
+    Target,
+    Topic,
+)
+from limpet.storage import Change, LostAnswer, Reader, ScopeRecord, Storage, Taken
+
+T = TypeVar("T")
+Decide: TypeAlias = Callable[[Reader, Stamp], tuple[Change | None, T]]
+"""Decides what to write to a scope, and what to return; pure, and may be called again."""
+
+_LOCKS = 64
+
+
+@located
+class Engine:
+    """Decides everything, and remembers what this process wrote last. Safe for threads."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        *,
+        clock: Clock,
+        draw: Callable[[], Stamp],
+        tails: rolling.Limits = rolling.LIMITS,
+    ) -> None:
+        self.storage = storage
+        self.blocking = storage.blocking
+        self.capabilities = storage.capabilities
+        self._clock = clock
+        self._draw = draw
+        self._tails = tails
+        self._known: Recent[ScopeKey, Known] = Recent(limits.CACHE_BYTES_MAX, lambda it: it.cost)
+        self._closed = False
+        self.after_fork()
+        renew_after_fork(self)
+
+    def after_fork(self) -> None:
+        # Threads that save to one scope would make each other's knowledge stale.
+        self._locks = [threading.RLock() for _ in range(_LOCKS)]
+
+    # Changes
+
+    def _transact(
+        self,
+        key: ScopeKey,
+        stamp: Stamp,
+        decide: Decide[T],
+        sent: tuple[Change, T] | None = None,
+    ) -> tuple[Change | None, T]:
+        """Change a scope as one step, also where the storage loses answers.
+
+        `sent` is a change that may be stored already. Return what was changed, if anything.
+        """
+        attempts = [] if sent is None else [sent]
+        in_doubt = sent is not None
+
+        def once(reader: Reader) -> tuple[Change | None, tuple[Change | None, T]]:
+            for each, result in reversed(attempts):
+                if _is_stored(each, reader):
+                    return None, (each, result)
+            change, result = decide(reader, stamp)
+            if change is not None:
+                attempts.append((change, result))
+            return change, (change, result)
+
+        backoff = Backoff(self._clock, first_s=0.005, longest_s=1, wait_s=limits.RETRY_S_MAX)
+        while True:
+            try:
+                return self.storage.transact(key, once)
+            except Taken:
+                stamp = stamp._replace(bits=stamp.bits + 1)  # another seq
+            except LostAnswer as cause:
+                in_doubt = True
+                if not backoff.sleep():
+                    raise _in_doubt(key) from cause
+            except Unavailable as cause:
+                if in_doubt:
+                    raise _in_doubt(key) from cause
+                raise
+
+    def _edit(self, key: ScopeKey, decide: Decide[T]) -> T:
+        """Change stored snapshots; what is known of the scope is forgotten."""
+        self._check_open()
+        with self._lock_of(key):
+            self._known.pop(key)
+            return self._transact(key, self._draw(), decide)[1]
+
+    def _touch(self, key: ScopeKey, stamp: Stamp, decide: Decide[T]) -> T:
+        """Change notes or the lease; what is known of the snapshots stays known."""
+        self._check_open()
+        with self._lock_of(key):
+            change, result = self._transact(key, stamp, decide)
+            known = self._known.get(key)
+            if known is not None and change is not None:
+                if change.before == known.record and change.after is not None:
+                    self._known.put(key, known._replace(record=change.after))
+                else:
+                    self._known.pop(key)
+        return result
+
+    def _lock_of(self, key: ScopeKey) -> threading.RLock:
+        return self._locks[hash(key) % _LOCKS]
+
+    # Snapshots
+
+    def commit(self, commit: Commit) -> SnapshotInfo:
+        self._check_open()
+        key = commit.scope
+        with self._lock_of(key):
+            saved = self._saved(commit)
+            if saved.known is None:
+                self._known.pop(key)
+            else:
+                self._known.put(key, saved.known)
+        if saved.known is not None and self._tails.is_due(saved.known.record, saved.row.size):
+            self._roll(key)
+        return info_of(key, saved.row)
+
+    def _saved(self, commit: Commit) -> Saved:
+        known = self._known.get(commit.scope)
+        quick = None if known is None else saving.continued(commit, known)
+        if quick is not None:
+            try:
+                if self.storage.write(quick[0]):
+                    return quick[1]
+            except Taken:
+                quick = None
+            except LostAnswer:
+                pass
+
+        def decide(reader: Reader, stamp: Stamp) -> tuple[Change | None, Saved]:
+            return saving.decide(reader, commit._replace(stamp=stamp))
+
+        return self._transact(commit.scope, commit.stamp, decide, quick)[1]
+
+    def replace_snapshots(self, changes: Sequence[Commit]) -> int:
+        key = changes[0].scope
+        return self._edit(key, lambda r, stamp: editing.replace_all(r, key, changes, stamp))
+
+    def delete_snapshots(
+        self,
+        scope: ScopeKey,
+        ids: Sequence[str],
+        *,
+        spare_head: bool = False,
+        fence: str | None = None,
+    ) -> Pruned:
+        def decide(reader: Reader, stamp: Stamp) -> tuple[Change | None, Pruned]:
+            return editing.delete_snapshots(
+                reader, scope, ids, stamp, spare_head=spare_head, fence=fence
+            )
+
+        return self._edit(scope, decide)
+
+    def delete_scope(
+        self, scope: ScopeKey, *, expect: Expect = ANY, fence: str | None = None
+    ) -> int:
+        def decide(reader: Reader, _: Stamp) -> tuple[Change | None, int]:
+            record = reader.record
+            commits.check_fence(fence, None if record is None else record.fence, scope)
+            if expect is not ANY:
+                commits.check_expect(expect, _head(reader), scope)
+            return (None, 0) if record is None else (Change(scope, record, None), reader.count())
+
+        return self._edit(scope, decide)
+
+    def delete_session(self, session_id: str) -> int:
+        self._check_open()
+        self._known.drop(lambda key: key.session_id == session_id)
+        return self.storage.delete_session(session_id)
+
+    def _roll(self, key: ScopeKey) -> None:
+        """Move the tail into a segment. The save before it is stored: nothing here may fail it."""
+        with suppress(LimpetError):
+            roll = self.storage.read(key, rolling.plan)
+            if roll is not None:
+                self._touch(key, self._draw(), roll.at)
+
+    # Reading
+
+    def read_snapshots(self, scope: ScopeKey, ids: Sequence[str | None]) -> list[Found]:
+        self._check_open()
+        if len(ids) == 1 and ids[0] is None:
+            return self._read_head(scope)
+
+        def use(reader: Reader) -> list[Found]:
+            rows = {row.id: row for row in reader.rows([each for each in ids if each is not None])}
+            head = _head(reader) if None in ids else None
+            found = [head if each is None else rows.get(each) for each in ids]
+            wanted = [row for row in found if row is not None]
+            states = States(reader)
+            if len(wanted) > 1:
+                states.keep({row.seq for row in wanted})
+            return [(info_of(scope, row), checked(row, states.get(row.seq))) for row in wanted]
+
+        return self.storage.read(scope, use)
+
+    def _read_head(self, key: ScopeKey) -> list[Found]:
+        found = self.storage.read_head(key)
+        record, row, entry = found or (None, None, None)
+        if record is None or row is None:
+            return []
+        known = self._known.get(key)
+        if entry is not None and entry.base is None:
+            state: bytes | None = payload_of(entry)
+        else:
+            is_known = known is not None and known.record == record and record.head == record.tip
+            state = known.state() if known is not None and is_known else None
+        if state is not None:
+            return [(info_of(key, row), checked(row, state))]
+
+        def use(reader: Reader) -> tuple[ScopeRecord, Row, bytes] | None:
+            head, states = _head(reader), States(reader)
+            if reader.record is None or head is None:
+                return None
+            return reader.record, head, checked(head, states.get(head.seq))
+
+        again = self.storage.read(key, use)
+        if again is None:
+            return []
+        record, row, state = again
+        if record.head == record.tip:
+            self._known.put(key, Known(record, row, state))
+        return [(info_of(key, row), state)]
+
+    def read_info(self, scope: ScopeKey, snapshot_id: str | None) -> SnapshotInfo | None:
+        self._check_open()
+
+        def use(reader: Reader) -> Row | None:
+            if snapshot_id is None:
+                return _head(reader)
+            return next(iter(reader.rows([snapshot_id])), None)
+
+        row = self.storage.read(scope, use)
+        return None if row is None else info_of(scope, row)
+
+    def read_revisions(self, targets: Sequence[Target]) -> list[str | None]:
+        infos = [self.read_info(key, id) for key, id in targets]
+        return [None if info is None else info.revision for info in infos]
+
+    # Listings
+
+    def list_snapshots(self, query: Query, *, limit: int) -> list[SnapshotInfo]:
+        self._check_open()
+        return [info_of(key, row) for key, row in self.storage.list_rows(query, limit)]
+
+    def list_ids(self, scope: ScopeKey, *, after: str, limit: int) -> list[str]:
+        self._check_open()
+        return self.storage.list_ids(scope, after, limit)
+
+    def find_refs(self, id_prefix: str, *, limit: int) -> list[SnapshotRef]:
+        self._check_open()
+        return self.storage.find_refs(id_prefix, limit)
+
+    def list_sessions(self, *, prefix: str, after: str, limit: int) -> list[str]:
+        self._check_open()
+        scopes = self.storage.list_scopes(prefix=prefix)
+        names = {record.key.session_id for record, _ in scopes}
+        return heapq.nsmallest(limit, (name for name in names if name > after))
+
+    def list_newest(self, *, prefix: str, after: SessionAge | None, limit: int) -> list[SessionAge]:
+        self._check_open()
+        heads = (
+            (record.key.session_id, None if head is None else head.created_at)
+            for record, head in self.storage.list_scopes(prefix=prefix)
+        )
+        return newest_page(heads, after, limit)
+
+    def list_scopes(
+        self,
+        *,
+        session_id: str | None,
+        kind: str | None,
+        prefix: str,
+        after: ScopeKey | None,
+        limit: int,
+    ) -> list[ScopeInfo]:
+        self._check_open()
+        found = self.storage.list_scopes(
+            session_id=session_id, kind=kind, prefix=prefix, after=after, limit=limit
+        )
+        return [
+            ScopeInfo(record.key, None if head is None else info_of(record.key, head))
+            for record, head in found
+        ]
+
+    def list_largest_heads(self, session_id: str, *, limit: int) -> list[SnapshotInfo]:
+        self._check_open()
+        scopes = self.storage.list_scopes(session_id=session_id)
+        heads = [info_of(record.key, head) for record, head in scopes if head is not None]
+        return heapq.nlargest(limit, heads, key=lambda head: head.size)
+
+    def read_stats(self, session_id: str | None, *, limit: int) -> Stats:
+        self._check_open()
+        found, sizes = self.storage.sizes(session_id), Counter[str]()
+        for name, _, size in found:
+            sizes[name] += size
+        return Stats(
+            sessions=len(sizes),
+            scopes=len(found),
+            snapshots=sum(count for _, count, _ in found),
+            logical_bytes=sizes.total(),
+            stored_bytes=self.storage.stored_bytes(session_id),
+            largest=tuple(sizes.most_common(limit)) if session_id is None else (),
+        )
+
+    # Notes and leases: they belong to the record of their scope
+
+    def list_notes(
+        self,
+        scope: ScopeKey,
+        *,
+        on: Sequence[str | None],
+        name: str | None,
+        after: str,
+        limit: int,
+    ) -> list[Note]:
+        self._check_open()
+        order = {each or "": at for at, each in enumerate(on)}
+        found = self.storage.read(scope, lambda reader: reader.notes(order, name))
+        rows = (row for row in found if order[row.on] > 0 or row.name > after)
+        page = heapq.nsmallest(limit, rows, key=lambda row: (order[row.on], row.name))
+        return [note_of(row) for row in page]
+
+    def read_notes(self, scope: ScopeKey, names: Sequence[str]) -> list[FoundNote]:
+        self._check_open()
+        rows = self.storage.read(scope, lambda reader: reader.notes([""]))
+        found = {row.name: row for row in rows}
+        return [found_note(scope, found[name]) for name in names if name in found]
+
+    def find_notes(self, query: NoteQuery, *, limit: int) -> list[FoundNote]:
+        self._check_open()
+        notes = self.storage.scope_notes(query.scope_id, query.kind)
+        covered = (
+            found_note(key, row, value=query.values) for key, row in notes if query.covers(key)
+        )
+        return newest_first(covered, query, limit)
+
+    def list_noted(self, scope: ScopeKey, *, after: str, limit: int) -> list[str]:
+        self._check_open()
+        rows = self.storage.read(scope, lambda reader: reader.notes())
+        return heapq.nsmallest(limit, {row.on for row in rows if row.on > after})
+
+    def write_note(self, write: NoteWrite) -> Note:
+        return note_of(self._write_notes([write])[0])
+
+    def write_notes(self, changes: Sequence[NoteChange]) -> None:
+        if changes:
+            self._write_notes(changes)
+
+    def delete_note(
+        self, scope: ScopeKey, name: str, *, on: str | None, fence: str | None = None
+    ) -> int:
+        return len(self._write_notes([NoteDelete(scope, name, on, fence=fence)]))
+
+    def _write_notes(self, changes: Sequence[NoteChange]) -> list[NoteRow]:
+        """Write and delete notes of one scope; return those that were written or deleted."""
+        key = changes[0].scope
+        stamps = (each.stamp for each in changes if isinstance(each, NoteWrite))
+        stamp = next(stamps, None) or self._draw()
+
+        def decide(reader: Reader, stamp: Stamp) -> tuple[Change | None, list[NoteRow]]:
+            record = reader.record
+            rows = reader.notes({each.on or "" for each in changes})
+            found = {(row.on, row.name): row for row in rows}
+            put, gone = list[NoteRow](), list[NoteRow]()
+            for each in changes:
+                commits.check_fence(each.fence, None if record is None else record.fence, key)
+                existing = found.get((each.on or "", each.name))
+                if isinstance(each, NoteWrite):
+                    put.append(written_note(each, existing))
+                else:
+                    check_expect(each, existing)
+                    gone += [] if existing is None else [existing]
+            if not put and not gone:
+                return None, []
+            new = [row for row in put if (row.on, row.name) not in found]
+            count = (0 if record is None else record.notes) + len(new) - len(gone)
+            after = changed(record, key, stamp, notes=count)
+            addresses = [(row.on, row.name) for row in gone]
+            return Change(key, record, after, notes=put, notes_gone=addresses), [*put, *gone]
+
+        return self._touch(key, stamp, decide)
+
+    def claim(self, claim: Claim) -> Hold:
+        return self._lease(claim, claimed)
+
+    def renew(self, claim: Claim) -> Hold:
+        return self._lease(claim, renewed)
+
+    def _lease(self, claim: Claim, rule: Callable[[Claim, LeaseRow | None, int], LeaseRow]) -> Hold:
+        def decide(reader: Reader, stamp: Stamp) -> tuple[Change | None, Hold]:
+            record, now = reader.record, reader.now(claim.stamp.now)
+            found = _lease_of(record)
+            lease = rule(claim, found, now)
+            if lease == found:
+                return None, lease.hold(now)
+            fence, owner, until = lease
+            after = changed(record, claim.scope, stamp, fence=fence, owner=owner, until=until)
+            return Change(claim.scope, record, after), lease.hold(now)
+
+        return self._touch(claim.scope, claim.stamp, decide)
+
+    def release(self, claim: Claim) -> None:
+        def decide(reader: Reader, stamp: Stamp) -> tuple[Change | None, None]:
+            record = reader.record
+            if record is None or record.fence != claim.key:
+                return None, None
+            after = changed(record, claim.scope, stamp, fence=None, owner=None, until=None)
+            is_empty = not after.floor and not after.holds_anything  # nothing was ever minted in it
+            return Change(claim.scope, record, None if is_empty else after), None
+
+        self._touch(claim.scope, claim.stamp, decide)
+
+    def read_lease(self, scope: ScopeKey, *, now: int) -> Hold | None:
+        self._check_open()
+
+        def use(reader: Reader) -> Hold | None:
+            lease = _lease_of(reader.record)
+            return None if lease is None else lease.hold(reader.now(now))
+
+        return self.storage.read(scope, use)
+
+    # The store
+
+    def listen(self) -> Listener[Topic]:
+        self._check_open()
+        return self.storage.listen()
+
+    def list_damage(self, scope: ScopeKey) -> list[Finding]:
+        self._check_open()
+        return []
+
+    def list_unlisted(self) -> list[Finding]:
+        self._check_open()
+        return []
+
+    def compact(self) -> int:
+        self._check_open()
+        return 0
+
+    def check(self, after: str, *, repair: bool, limit: int) -> tuple[list[Finding], str | None]:
+        self._check_open()
+        return [], None
+
+    def rekey(self, after: str, *, limit: int) -> tuple[int, str | None]:
+        self._check_open()
+        return 0, None
+
+    def close(self) -> None:
+        self._closed = True
+        self._known.clear()
+        self.storage.close()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise InvalidInput(CLOSED)
+
+
+def _head(reader: Reader) -> Row | None:
+    record = reader.record
+    return None if record is None or record.head is None else reader.row_at(record.head)
+
+
+def _lease_of(record: ScopeRecord | None) -> LeaseRow | None:
+    if record is None or record.fence is None:
+        return None
+    return LeaseRow(record.fence, record.owner or "", record.until or 0)
+
+
+def _is_stored(change: Change, reader: Reader) -> bool:
+    """Return whether a change that was sent to the storage is stored, by the trail of its scope.
+
+    Several attempts of one change have the same version, but each was made for another one. If it
+    is not stored, it never will be once another change of the scope is: both have the same guard.
+    """
+    before, after, record = change.before, change.after, reader.record
+    if after is None:  # it removed the scope
+        return before is not None and (record is None or record.pk != before.pk)
+    if record is None or record.pk != after.pk:
+        return False
+    if before is None:
+        return True
+    if before.version in record.trail:
+        return (after.version, before.version) in pairwise(record.trail)
+    # Too many changes came since, so the trail does not tell.
+    if not change.rows:
+        raise _in_doubt(change.key)
+    row = reader.row_by_nonce(change.rows[0].nonce)
+    return row is not None and row.revision == change.rows[0].revision
+
+
+def _in_doubt(key: ScopeKey) -> Unavailable:
+    return Unavailable(
+        f"the storage did not answer: the change may be stored. session=`{key.session_id}`",
+        outcome_known=False,
+    )

@@ -1,0 +1,240 @@
+"""What a storage must do: the `Storage` protocol, and the records that it keeps.
+
+The engine (`limpet.engine`) makes every decision; a storage applies changes and answers listings.
+A change concerns one scope and is applied as a whole, or not at all, if the scope is still at the
+version that the change was made for. Each docstring below is a promise that the conformance suite
+and the simulation test.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import NamedTuple, Protocol, TypeVar
+
+from limpet.core.notes import NoteRow
+from limpet.core.rows import Row
+from limpet.model import ScopeKey, SnapshotRef
+from limpet.protocol import Listener, Query, Topic
+
+T = TypeVar("T")
+
+WHOLE, ZSTD, DAMAGED = 0, 1, -1  # TailRow.encoding
+TRAIL_MAX = 16
+
+
+class Taken(Exception):
+    """A seq or an id of the change exists already. Nothing was stored."""
+
+
+class LostAnswer(Exception):
+    """The storage did not answer: the change may be stored, or may still be stored later."""
+
+
+class ScopeRecord(NamedTuple):
+    """One scope without its snapshots. A scope that has none does not exist.
+
+    Attributes:
+        pk: the seq of its first change.
+        version: the nonce of its last change, as an integer. No two are equal.
+        head: the seq of the snapshot that it shows.
+        tip: the seq of its newest kept snapshot, on which the next state builds.
+        last: the greatest seq given out.
+        floor: the greatest id minted.
+        fence, owner, until: its lease.
+        notes: how many notes it has.
+        tail_count, tail_bytes: what its tail holds.
+        offsets: where the lists of the tip's state end, encoded; None if that is not known.
+        trail: the versions of the last 16 changes, the newest first: how a lost answer is resolved.
+        epoch: the version of the last change that removed, replaced or rolled stored states. A roll
+            compares it instead of the version, so that saves do not stop it.
+    """
+
+    key: ScopeKey
+    pk: int
+    version: int
+    head: int | None = None
+    tip: int | None = None
+    last: int = 0
+    floor: str = ""
+    fence: str | None = None
+    owner: str | None = None
+    until: int | None = None
+    notes: int = 0
+    tail_count: int = 0
+    tail_bytes: int = 0
+    offsets: bytes | None = None
+    trail: tuple[int, ...] = ()
+    epoch: int = 0
+
+    @property
+    def holds_anything(self) -> bool:
+        """Whether it holds a snapshot, a note or a lease; else it is not listed."""
+        facts = (self.head, self.tip, self.fence)
+        return self.notes > 0 or any(each is not None for each in facts)
+
+
+class TailRow(NamedTuple):
+    """The state of one of the newest snapshots: whole, or a delta on the state of `base`."""
+
+    seq: int
+    base: int | None
+    encoding: int
+    body: bytes
+
+
+class SegmentRow(NamedTuple):
+    """The states of older snapshots, from one seq to another, as `core.segments` encodes them."""
+
+    first: int
+    last: int
+    blob: bytes
+
+
+class Change(NamedTuple):
+    """All that one step writes to one scope.
+
+    Attributes:
+        before: the record that the scope must still have; None: it must not exist.
+        after: its next record; None removes the scope with everything in it.
+        rows: new snapshots, or with `replace` other versions of those with the same seq.
+        rows_gone: seqs of snapshots that go.
+        tail, segments, notes: are inserted, or replace those with the same seq, last seq, address.
+        tail_gone, segments_gone, notes_gone: seqs, last seqs and addresses of those that go.
+        new_notes: none of `notes` may exist yet, else Taken.
+    """
+
+    key: ScopeKey
+    before: ScopeRecord | None
+    after: ScopeRecord | None
+    rows: Sequence[Row] = ()
+    replace: bool = False
+    rows_gone: Collection[int] = ()
+    tail: Collection[TailRow] = ()
+    tail_gone: Collection[int] = ()
+    segments: Collection[SegmentRow] = ()
+    segments_gone: Collection[int] = ()
+    notes: Sequence[NoteRow] = ()
+    notes_gone: Collection[tuple[str, str]] = ()
+    new_notes: bool = False
+
+
+class Reader(Protocol):
+    """One moment of one scope. Whatever it returns has been verified; else it raises Corrupt."""
+
+    record: ScopeRecord | None
+
+    def row_at(self, seq: int) -> Row | None: ...
+
+    def rows(self, ids: Sequence[str]) -> list[Row]:
+        """Return the snapshots that exist, drafts too, in the order of `ids`."""
+        ...
+
+    def row_by_nonce(self, nonce: str) -> Row | None: ...
+
+    def newest_kept(self, without: Collection[int]) -> Row | None: ...
+
+    def tail_row(self, seq: int) -> TailRow | None:
+        """Return a state of the tail; a damaged one as DAMAGED, since it can still be deleted."""
+        ...
+
+    def tail(self) -> dict[int, TailRow]:
+        """Return the whole tail, by seq, in ascending order."""
+        ...
+
+    def segment(self, seq: int | None) -> SegmentRow | None:
+        """Return the first segment that ends at a seq or later; None asks for the newest."""
+        ...
+
+    def notes(
+        self, on: Collection[str] | None = None, name: str | None = None
+    ) -> list[NoteRow]: ...
+
+    def count(self) -> int:
+        """Return the number of snapshots."""
+        ...
+
+    def now(self, here: int) -> int:
+        """Return the time by which leases end: the server's, or `here` where there is none."""
+        ...
+
+    def other(self, key: ScopeKey) -> "Reader":
+        """Return the same moment of another scope."""
+        ...
+
+
+class Storage(Protocol):
+    """Holds scopes. Safe to call from many threads.
+
+    All raise Unavailable when nothing was stored and nothing will be, and Corrupt when what is
+    asked for fails its checksum; listings omit that.
+    """
+
+    blocking: bool
+    capabilities: frozenset[str]
+
+    def read(self, key: ScopeKey, use: Callable[[Reader], T]) -> T:
+        """Call `use` with one moment of a scope, perhaps more than once; return its last result."""
+        ...
+
+    def read_head(self, key: ScopeKey) -> tuple[ScopeRecord, Row | None, TailRow | None] | None:
+        """Return a scope, its head and the tail row of its head, of one moment."""
+        ...
+
+    def write(self, change: Change) -> bool:
+        """Apply all of a change if the scope is still at `before`, and return whether it was.
+
+        Durable when it returns.
+
+        Raises:
+            Taken: a seq is taken in the store, or an id in the scope.
+            LostAnswer: it is not known whether it was applied.
+        """
+        ...
+
+    def transact(self, key: ScopeKey, decide: Callable[[Reader], tuple[Change | None, T]]) -> T:
+        """Read, decide and write as one step; return what was decided with the change.
+
+        What `Reader.other` showed is still so when the change is stored.
+        `decide` is pure and may be called more than once. What it raises is raised, and nothing is
+        written then.
+
+        Raises:
+            Taken, LostAnswer: as `write`. LostAnswer also if an earlier attempt may be stored.
+        """
+        ...
+
+    def list_rows(self, query: Query, limit: int) -> list[tuple[ScopeKey, Row]]: ...
+
+    def list_ids(self, key: ScopeKey, after: str, limit: int) -> list[str]: ...
+
+    def find_refs(self, id_prefix: str, limit: int) -> list[SnapshotRef]: ...
+
+    def list_scopes(
+        self,
+        *,
+        session_id: str | None = None,
+        kind: str | None = None,
+        prefix: str = "",
+        after: ScopeKey | None = None,
+        limit: int | None = None,
+    ) -> list[tuple[ScopeRecord, Row | None]]:
+        """Return scopes that hold anything, with their heads, by session, kind and scope id."""
+        ...
+
+    def scope_notes(self, scope_id: str, kind: str) -> Iterable[tuple[ScopeKey, NoteRow]]:
+        """Return the notes of all scopes with this id and kind; not those on snapshots."""
+        ...
+
+    def delete_session(self, session_id: str) -> int:
+        """Delete all scopes of a session; return the number of snapshots. May be repeated."""
+        ...
+
+    def sizes(self, session_id: str | None) -> list[tuple[str, int, int]]:
+        """Return session, number of snapshots and bytes of their states, for each scope."""
+        ...
+
+    def stored_bytes(self, session_id: str | None) -> int:
+        """Return the bytes that states take as they are stored."""
+        ...
+
+    def listen(self) -> Listener[Topic]: ...
+
+    def close(self) -> None: ...
