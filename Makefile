@@ -60,9 +60,10 @@ full: lint ## everything, also what is slow, and the fast tests on every other P
 	$(BIN)/python -m tests.pythons
 	$(MAKE) bench QUICK=1
 
-torture: $(READY) ## 100,000 interleavings of the object protocol, every bit of a SQLite file (90 minutes)
+torture: $(READY) ## 200,000 interleavings of the engines, every bit of a SQLite file (90 minutes)
 	$(BIN)/pytest -n 2 --dist worksteal -m torture
 	$(BIN)/python -m simulation --runs 100000 --jobs 2
+	$(BIN)/python -m simulation --engine scopes --runs 100000 --jobs 2
 
 bench: $(READY) ## measure against peers, write docs/benchmarks/ (QUICK=1: some minutes, nothing written)
 	$(BIN)/python -m benchmarks.foundation $(if $(QUICK),--quick,--write)
