@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import secrets
 import signal
 import subprocess
 import sys
@@ -40,11 +41,9 @@ class Places:
         if engine == "postgres":
             return str(self._request.getfixturevalue("schemas").url(f"s{number}"))
         if engine == "s3":
-            return str(
-                self._request.getfixturevalue("seaweedfs").store_url(
-                    f"{self._folder.name}-{number}"
-                )
-            )
+            # The newest and the lowest version of a framework are tested with one server.
+            name = f"{self._folder.name}-{number}-{secrets.token_hex(4)}"
+            return str(self._request.getfixturevalue("seaweedfs").store_url(name))
         places = {"memory": "memory:", "sqlite": f"sqlite:///{self._folder}/{number}.db"}
         return places.get(engine, f"file://{self._folder}/{number}")
 
