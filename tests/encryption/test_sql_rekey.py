@@ -287,7 +287,8 @@ def test_labels_get_the_new_key_with_a_snapshot_that_is_updated(
     url: str, before: str | None
 ) -> None:
     labels = {"task": "tax"}
-    with limpet.open(url, **{} if before is None else {"keys": before}) as store:
+    options: dict[str, Any] = {} if before is None else {"keys": before}
+    with limpet.open(url, **options) as store:
         store.scope("s").save(1, id="a", labels=labels)
     with limpet.open(url, keys=f"{TWO}\n{ONE}", allow_plaintext=True) as store:
         store.scope("s").update("a", lambda found: found.with_(state=2))
