@@ -102,11 +102,12 @@ def test_it_asks_nothing(store: Store, text: str) -> None:
     for save in saves:
         said.clear()
         save()
-        assert said[:4] == ["BEGIN IMMEDIATE", "UPDATE scopes", "INSERT INTO", "INSERT INTO"]
+        assert said[:2] == ["BEGIN IMMEDIATE", "PRAGMA user_version"]
+        assert said[2:5] == ["UPDATE scopes", "INSERT INTO", "INSERT INTO"]
         assert not [each for each in said if each.startswith("SELECT")]
     said.clear()
     scope.set_note("a", 1, on="new", expect=None)
-    assert said == ["BEGIN IMMEDIATE", "INSERT INTO", "COMMIT"]
+    assert said == ["BEGIN IMMEDIATE", "PRAGMA user_version", "INSERT INTO", "COMMIT"]
 
 
 def test_another_scope_of_the_file_changes_only_the_place(
