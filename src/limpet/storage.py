@@ -98,7 +98,6 @@ class Change(NamedTuple):
         rows_gone: seqs of snapshots that go.
         tail, segments, notes: are inserted, or replace those with the same seq, last seq, address.
         tail_gone, segments_gone, notes_gone: seqs, last seqs and addresses of those that go.
-        new_notes: none of `notes` may exist yet, else Taken.
     """
 
     key: ScopeKey
@@ -113,7 +112,6 @@ class Change(NamedTuple):
     segments_gone: Collection[int] = ()
     notes: Sequence[NoteRow] = ()
     notes_gone: Collection[tuple[str, str]] = ()
-    new_notes: bool = False
 
 
 class Reader(Protocol):

@@ -172,13 +172,12 @@ class MemoryStorage:
             return True
 
     def _check_taken(self, scope: _Scope, change: Change) -> None:
-        if not change.replace:
-            gone = {row.id for seq in change.rows_gone if (row := scope.row_at(seq)) is not None}
-            for row in change.rows:
-                if row.seq in self._seqs or row.id in scope.seqs.keys() - gone:
-                    raise Taken
-        if change.new_notes and any((row.on, row.name) in scope.note_rows for row in change.notes):
-            raise Taken
+        if change.replace:
+            return
+        for row in change.rows:
+            found = scope.seqs.get(row.id)
+            if row.seq in self._seqs or (found is not None and found not in change.rows_gone):
+                raise Taken
 
     def transact(self, key: ScopeKey, decide: Callable[[Reader], tuple[Change | None, T]]) -> T:
         with self._lock:
