@@ -13,7 +13,7 @@ from limpet.protocol import Clock, Listener
 class CountingBucket:
     """Requests are counted as on S3: a GET or PUT for each key, a DELETE for 1,000.
 
-    The end of a listing is a LIST more, unless a key after it was listed.
+    With `keep_end` the end of a listing is a LIST more, unless a key after it was listed.
     """
 
     def __init__(self) -> None:
@@ -22,6 +22,10 @@ class CountingBucket:
         self.sent = 0
         self._lock = threading.Lock()
         self._time = 0
+        self._keeps_end = False
+
+    def keep_end(self) -> None:
+        self._keeps_end = True
 
     def take(self) -> dict[str, int]:
         """Return the requests since the last call."""
@@ -70,7 +74,7 @@ class CountingBucket:
     def list(self, prefix: str, *, after: str = "", limit: int, until: str = "") -> list[Listed]:
         found = sorted(key for key in list(self.objects) if key.startswith(prefix) and key > after)
         folder = prefix[: prefix.rfind("/") + 1]
-        is_end_seen = len(found) >= limit or until in found
+        is_end_seen = not self._keeps_end or len(found) >= limit or until in found
         if not is_end_seen:
             is_end_seen = any(
                 key > prefix and key.startswith(folder) and not key.startswith(prefix)

@@ -106,6 +106,7 @@ class OnSeaweedFS:
         self._objects = chat.objects
         self._proxy = proxy
         self._bucket = service.open(uuid4().hex, endpoint_url=proxy.url)
+        self._bucket.keep_end()
         self._bucket.mark(["first"])
         self._bucket.delete(["first"])
         self.restore()

@@ -206,16 +206,18 @@ async def test_a_delete_that_leaves_something_is_an_error(
             assert any(key.endswith(keeps) for key in stub.objects)
             stub.keeps = ""
             await storage.delete_session(location.session_id)
-            assert stub.objects.keys() == {"~limpet"}
+            assert stub.objects == {}
 
 
 class NoListing(Stub):
-    """Answers each LIST with `page` instead; with None as it should be."""
+    """Answers each LIST with `page` instead, as often as `times`."""
 
-    page: str | None = None
+    page = ""
+    times = 0
 
     def _list(self, query: dict[str, list[str]]) -> bytes:
-        return super()._list(query) if self.page is None else self.page.encode()
+        self.times -= 1
+        return super()._list(query) if self.times < 0 else self.page.encode()
 
 
 PAGES = {
@@ -239,7 +241,7 @@ async def test_what_is_not_a_listing_is_no_empty_one(
             if is_everything:
                 stub.answer(200, body=PAGES[page], n=1_000)
             else:
-                stub.page = PAGES[page]
+                stub.page, stub.times = PAGES[page], 1_000
             for call in (
                 lambda: storage.list_snapshot_ids(location),
                 lambda: storage.delete_session(location.session_id),
@@ -247,7 +249,7 @@ async def test_what_is_not_a_listing_is_no_empty_one(
                 with pytest.raises(SessionError) as caught:
                     await call()
                 assert isinstance(caught.value.__cause__, Unavailable)
-            assert len(stub.objects) == 2
+            assert len(stub.objects) == 1
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -258,14 +260,31 @@ async def test_a_session_of_the_sdk_is_not_taken_for_deleted(
     with NoListing(ignores=()) as stub:
         key = f"{documents(location)}/snapshot_latest.json"
         stub.objects[key] = b"{}"
-        options = {**stub.service.options, "retry_s": 0.05}
+        options = {**stub.service.options, "retry_s": 0.3}
         async with S3Storage(bucket=stub.service.name, **options) as storage:
-            stub.page = PAGES[page]
+            stub.page, stub.times = PAGES[page], 1_000
             with pytest.raises(SessionError):
                 await storage.delete_session(location.session_id)
-            stub.page = None
+            assert stub.objects.keys() == {key}
+            stub.times = 1
             await storage.delete_session(location.session_id)
-            assert key not in stub.objects
+            assert stub.objects == {}
+
+
+async def test_deletions_at_once_do_not_disturb_each_other(location: SnapshotLocation) -> None:
+    """Each removes also what the others have put to be listed."""
+    with Stub(ignores=()) as stub:
+        options = stub.service.options
+        async with (
+            S3Storage(bucket=stub.service.name, **options) as one,
+            S3Storage(bucket=stub.service.name, **options) as other,
+        ):
+            for _ in range(5):
+                for number in range(3):
+                    await one.save_snapshot(location, uuid7(number), False, make_snapshot())
+                calls = [each.delete_session(location.session_id) for each in (one, other) * 4]
+                await asyncio.gather(*calls)
+                assert stub.objects == {}
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "a b", "../a", "a@b", None, 5])

@@ -41,6 +41,15 @@ class Sweepable(Protocol):
         ...
 
 
+@runtime_checkable
+class Ending(Protocol):
+    """A bucket that can keep an object as its last key."""
+
+    def keep_end(self) -> None:
+        """Verify from now on that listings are complete, by an object that stays."""
+        ...
+
+
 class Stored(NamedTuple):
     """An object, or its first bytes; then `version` may be None. `size` is that of the whole.
 
@@ -100,9 +109,10 @@ class Bucket(Protocol):
         """Return a page of keys that begin with a prefix and come after `after`, in order.
 
         Fewer than `limit` means the end; but after the key `until`, if it is listed, keys may be
-        missing, which saves a request. `after` need not exist. Keys are in the order of their
-        bytes, or (some services keep trees) of the names along their paths. In both orders the keys
-        of one folder are together, and `<folder>/~` comes after all of them that begin with ASCII.
+        missing, which saves a request. No key at all means also that `until` does not exist.
+        `after` need not exist. Keys are in the order of their bytes, or (some services keep trees)
+        of the names along their paths. In both orders the keys of one folder are together, and
+        `<folder>/~` comes after all of them that begin with ASCII.
         """
         ...
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import NamedTuple, TypeAlias, TypeVar
 
-from limpet.backends.buckets.protocol import Bucket, Listed, Moved, Stored
+from limpet.backends.buckets.protocol import Bucket, Ending, Listed, Moved, Stored
 from limpet.backends.objects import keys
 from limpet.backends.objects.encrypted import EncryptedBucket, Unreadable
 from limpet.backends.objects.objects import (
@@ -108,6 +108,8 @@ class Storage:
         compress: bool,
         ciphers: Ciphers,
     ) -> None:
+        if isinstance(bucket, Ending):
+            bucket.keep_end()
         self._bucket = EncryptedBucket(bucket, ciphers)
         self.ciphers = ciphers
         self._closed = False

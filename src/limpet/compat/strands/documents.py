@@ -13,6 +13,7 @@ compare-and-set: as with the SDK, the last writer of a document wins.
 import asyncio
 import os
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from functools import partial
 from typing import Any, Self, TypeVar
 
@@ -30,7 +31,7 @@ from limpet.compat.strands.records import (
 from limpet.compat.strands.storage import BaseStorage, no_cursor
 from limpet.compat.wire import folder_of, wire_time
 from limpet.core import codec, times
-from limpet.errors import CLOSED, Corrupt, InvalidInput
+from limpet.errors import CLOSED, Corrupt, InvalidInput, LimpetError
 from limpet.model import ANY, JSON
 
 T = TypeVar("T")
@@ -198,6 +199,9 @@ class S3Storage(DocumentStorage):
             opened = opening.open_bucket(bucket, prefix=below, **chosen)
         super().__init__(lambda: opened)
 
+    async def _delete(self, session_id: str) -> None:
+        await self._run(lambda bucket: _delete_seen(bucket, f"{session_id}/"))
+
 
 def _folder(address: SnapshotLocation) -> str:
     return folder_key(address.session_id, address.scope, address.scope_id)
@@ -236,9 +240,23 @@ def _ids_of(page: Iterable[Listed], prefix: str) -> Iterator[str]:
                 yield id
 
 
-def _delete_below(bucket: Bucket, prefix: str) -> None:
-    bucket.delete([])  # the first write of all puts the object by which a listing is verified
-    while page := bucket.list(prefix, limit=_PAGE):
+def _delete_seen(bucket: Bucket, prefix: str) -> None:
+    """As `_delete_below`, where a proxy may answer that nothing is there.
+
+    So there is an object that must be listed. It is the last, and deleted with the others.
+    """
+    last = f"{prefix}~limpet"
+    try:
+        bucket.put(last, b"limpet: this session is being deleted\n", expect=ANY)
+        _delete_below(bucket, prefix, until=last)
+    except BaseException:
+        with suppress(LimpetError):
+            bucket.delete([last])
+        raise
+
+
+def _delete_below(bucket: Bucket, prefix: str, until: str = "") -> None:
+    while page := bucket.list(prefix, limit=_PAGE, until=until):
         keys = [each.key for each in page]
         scopes = {key.partition(_SNAPSHOTS)[0] for key in keys if _SNAPSHOTS in key}
         # The latest of each scope first, so that no agent continues a session that is half deleted.

@@ -4,8 +4,9 @@ Before its first write a bucket proves that the service honours conditional writ
 the conditions answers `200` to everything, and would lose concurrent writes.
 
 obstore takes any XML for a listing, a login page for an empty one, and one that is truncated
-without a token for a complete one. So the end of a listing is only believed when a key after it was
-seen: the object that proved the conditions stays, as the last key of the bucket.
+without a token for a complete one. So with `keep_end` the end of a listing is only believed when a
+key after it was seen: the object that proved the conditions stays, as the last key of the bucket.
+Without it nothing of ours stays, and only a listing without keys is verified: by reading an object.
 """
 
 import threading
@@ -39,9 +40,9 @@ class ObjectStoreBucket:
     """The objects below a prefix of a bucket. Opening makes no request.
 
     Costs, in requests: `get`, `fingerprints` and `mark` one per key (two for the first bytes of an
-    empty object); `put` one; `list` one per 1,000 keys, and one more where it ends; `delete` one
-    per 1,000 keys (with Google one per key); the first write three more, or two if another process
-    has proved the same.
+    empty object); `put` one; `list` one per 1,000 keys, and one more where it ends with
+    `keep_end`, or without keys; `delete` one per 1,000 keys (with Google one per key); the first
+    write three more (four without `keep_end`), or two if another process has proved the same.
     """
 
     def __init__(
@@ -60,7 +61,7 @@ class ObjectStoreBucket:
 
         `version` is what the service compares: the ETag, or (Google) the generation. A service that
         `seeks` begins a listing after any key; with others (Azure) only a listing without keys is
-        verified, by another request.
+        verified, as without `keep_end`.
         """
         self._service = Service(
             open_store, name=name, clock=clock, retry_s=retry_s, parallel=parallel
@@ -69,6 +70,8 @@ class ObjectStoreBucket:
         self._root = prefix
         self._version = version
         self._seeks = seeks
+        self._keeps_end = False
+        self._newest = ""  # the key that was put last, until it is deleted
         self._proving = threading.Lock()
         self._proven = False
         self._unfit: str | None = None
@@ -78,6 +81,9 @@ class ObjectStoreBucket:
 
     def close(self) -> None:
         self._service.close()
+
+    def keep_end(self) -> None:
+        self._keeps_end = True
 
     # Reading
 
@@ -169,19 +175,21 @@ class ObjectStoreBucket:
         """Iterate over the keys that begin with a text, and verify that the last is the last."""
         folder, end = order.folder_of(whole), self._root + _END
         at = start = offset or f"{folder} "  # where the listing has arrived
+        sees_end = self._keeps_end and self._seeks
+        known = (until, self._root + self._newest)  # what is put from now on need not be listed
         is_enough = False
         for each in _walk(store, folder, offset, min(limit, PAGE_KEYS_MAX)):
             key = each["path"]
             is_enough = is_enough or key == until
-            if key == end or (key > whole and not key.startswith(whole)):
+            if (key == end and self._keeps_end) or (key > whole and not key.startswith(whole)):
                 return
             if key.startswith(whole):
                 yield each
                 at = key
-        if is_enough or (at != start and not self._seeks):
+        if is_enough or (at != start and not sees_end):
             return
         before = ""
-        while at != before and self._seeks:
+        while at != before and sees_end:
             before = at
             for each in _walk(store, self._root, at, _FEW):
                 key = each["path"]
@@ -191,15 +199,19 @@ class ObjectStoreBucket:
                 if is_inside and key != at:
                     yield each
                     at = key
-        if self._has_end(store) and self._seeks:
-            raise Garbled("a listing without its last key")
+        # Nothing more came. A key that would have come must not exist; to a login page, all do.
+        inside = (key for key in known if key.startswith(whole) and order.is_before(at, key))
+        missed = end if sees_end else next(inside, "")
+        if self._exists(store, missed or end) and missed:
+            raise Garbled("a listing without a key that exists")
 
-    def _has_end(self, store: "ObjectStore") -> bool:
+    def _exists(self, store: "ObjectStore", path: str) -> bool:
         try:
-            if self._read(store, _END, {}, None).data != _END_TEXT:
-                raise Garbled("an object that is another one")
+            found = self._read(store, path[len(self._root) :], {}, None)
         except FileNotFoundError:
-            return False  # nothing was ever written here
+            return False
+        if path == self._root + _END and found.data != _END_TEXT:
+            raise Garbled("an object that is another one")
         return True
 
     # Writing
@@ -207,11 +219,13 @@ class ObjectStoreBucket:
     def put(self, key: str, data: bytes, *, expect: Expect) -> str:
         self._prove()
         try:
-            return self._put(key, data, expect)
+            version = self._put(key, data, expect)
         except Refusal as refusal:
             if expect is not ANY and refusal.kind in (Kind.MOVED, Kind.MISSING):
                 raise Moved from None
             raise self._service.misread(refusal) from None
+        self._newest = key
+        return version
 
     def _put(self, key: str, data: bytes, expect: Expect, *, again: bool = False) -> str:
         mode: PutMode = "overwrite"
@@ -248,7 +262,10 @@ class ObjectStoreBucket:
         A service confirms every key of a request; otherwise obstore raises, and the request is sent
         again. There is no check afterwards: what was put meanwhile must not be deleted.
         """
-        self._prove()
+        if keys:
+            self._prove()
+        if self._newest in keys:
+            self._newest = ""
         unique = list(dict.fromkeys(keys))
         starts = range(0, len(unique), PAGE_KEYS_MAX)
         batches = [unique[at : at + PAGE_KEYS_MAX] for at in starts]
@@ -279,14 +296,15 @@ class ObjectStoreBucket:
             if self._proven:
                 return
             try:
-                # It exists from now on, and one of the two conditions must refuse a write. It is
-                # tried twice, as a delayed delete of another process may have removed our object.
+                # Only the process that created it removes it, if at all. Until then it exists, and
+                # one of the two conditions must refuse a write. It is tried twice, as a delayed
+                # delete of another process may have removed our object.
                 made = self._put_end(None)
                 twice = made and self._put_end(None) and self._put_end(None)
                 ignored = "If-None-Match" if twice else ""
                 if not ignored and self._put_end(self._wrong_version()):
                     ignored = "If-Match"
-                if ignored:
+                if ignored or (made and not self._keeps_end):
                     self._delete([_END])
             except Unavailable as cause:
                 raise Unavailable(*cause.args) from None  # the caller's data was not sent
