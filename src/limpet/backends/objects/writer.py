@@ -89,8 +89,11 @@ class Writer:
             raise
         if held.head is None or held.head.line != head.line:
             # From now on the loss of the head can be told from a write that never came.
+            started = keys.started_key(scope, head.line)
             with suppress(Unavailable):
-                self.index.write(scope, [keys.started_key(scope, head.line)])
+                self.index.write(scope, [started])
+                if self.storage.bucket.get([keys.head_key(scope)]) == [None]:
+                    self.index.remove([started])  # it was deleted in between
         self._clean(held.head, head, change, is_needed=bool(written) or change.must_sweep)
         return stored
 
