@@ -94,7 +94,7 @@ def _without_half_deleted(ops: Sequence[Op]) -> list[Op]:
     ]
     begin = min((w.begin for w in wiping), default=0)
     until = max((op.end for op in lost), default=0)
-    repairs = (op for op in lost if op.verb == "check" and any(f.repaired for f in op.answer))
+    repairs = (op for op in lost if op.verb == "check" and any(f.repaired for f in op.answer or ()))
     repaired = min((op.begin for op in repairs), default=None)
     return [
         op
