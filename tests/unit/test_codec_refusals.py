@@ -350,7 +350,7 @@ def test_parts_that_are_shared_are_counted_before_they_are_written(value: Any) -
     begun_s = time.process_time()
     with pytest.raises(InvalidInput, match="too large"):
         encode(value, bytes_max=STATE_BYTES_MAX)
-    assert time.process_time() - begun_s < 2
+    assert time.process_time() - begun_s < 10  # it took minutes, and all memory
 
 
 @pytest.mark.parametrize("inner", [1, 2**70, "text", {"k": [1.5]}, Odd()])
