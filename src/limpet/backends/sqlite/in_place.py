@@ -22,13 +22,11 @@ class Connection(sqlite3.Connection):
 
     log_path = ""
     log: File | None = None
-    is_checked = False
 
     def find_log(self, path: str) -> None:
         self.log_path = os.path.realpath(path) + "-wal"  # as SQLite names it
         found = _stat(self.log_path)
         self.log = None if found is None else (found.st_dev, found.st_ino)
-        self.is_checked = False
 
     def close(self) -> None:
         self.log = None
@@ -59,12 +57,8 @@ class InPlace:
             if conn is not None and conn.log is not None:
                 found = os.stat(conn.log_path)
                 if (found.st_dev, found.st_ino) != conn.log:
-                    if not conn.is_checked:
-                        # It was opened while the last one before it was closed, with its log.
-                        conn.find_log(self._path)
-                        return
-                    raise self._log_error("replaced by another")
-                conn.is_checked = True
+                    # SQLite makes another one when connections are opened and closed at once.
+                    conn.find_log(self._path)
         except (FileNotFoundError, NotADirectoryError) as cause:
             if conn is not None and cause.filename == conn.log_path:
                 raise self._log_error("removed") from None
