@@ -341,11 +341,13 @@ def lose(path: Path, how: str) -> None:
         path.unlink()
     if how in ("log removed", "both removed"):
         log.unlink()
+    elif how == "log replaced":
         log.rename(log.with_name("elsewhere"))
         log.write_bytes(b"")
 
 
 LOSSES = [
+    *("removed", "moved", "replaced", "both removed", "log removed"),
     *("truncated", "truncated to nothing"),
 ]
 
