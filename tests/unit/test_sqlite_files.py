@@ -341,9 +341,6 @@ def lose(path: Path, how: str) -> None:
         path.unlink()
     if how in ("log removed", "both removed"):
         log.unlink()
-    elif how == "log replaced":
-        log.rename(log.with_name("elsewhere"))
-        log.write_bytes(b"")
 
 
 LOSSES = [
