@@ -398,10 +398,10 @@ def _open_memory(
 def _open_sqlite(
     address: str, options: Mapping[str, Any], ciphers: Ciphers
 ) -> Callable[[], Backend]:
-    from limpet.backends.sqlite.backend import SqliteBackend
+    from limpet.backends.sqlite.storage import open_engine
 
     path = _sqlite_path(address)
-    return lambda: SqliteBackend(path, clock=CLOCK, ciphers=ciphers, **options)
+    return lambda: open_engine(path, clock=CLOCK, draw=draw, ciphers=ciphers, **options)
 
 
 def _sqlite_path(address: str) -> str:

@@ -10,7 +10,7 @@ the key, which is the beginning of a hash of it; and a random nonce. It is bound
 `about`: to where it is stored, and to all that is stored beside it without being encrypted.
 Decrypted elsewhere, or beside something else, it is Corrupt.
 
-Each session has a key of its own, derived from that of its prefix. Labels and statuses have to be
+Each session of each store has a key of its own, derived from that of its prefix. Labels and statuses have to be
 found, so a hash with a key stands for each of them: equal ones are seen to be equal.
 """
 
@@ -96,6 +96,10 @@ class Ciphers(Protocol):
         """Return the cipher of a session. Without a key for it, nothing can be encrypted."""
         ...
 
+    def bind(self, store_id: bytes) -> None:
+        """Derive the keys of sessions for one store: what is copied into another is Corrupt."""
+        ...
+
     def labels(self, prefix: str, name: str, value: str) -> list[tuple[str, str]]:
         """Return a label as the index may have it for any session that begins with `prefix`."""
         ...
@@ -137,6 +141,9 @@ class _NoKeys:
 
     def of(self, session_id: str) -> Cipher:
         return PLAIN
+
+    def bind(self, store_id: bytes) -> None:
+        pass
 
     def labels(self, prefix: str, name: str, value: str) -> list[tuple[str, str]]:
         return [(name, value)]
@@ -181,6 +188,7 @@ class Keys:
         self._read_at = self._labels_read_at = monotonic() - _REREAD_S
         self._rings = parse_keys(_text_of(given))
         self._ciphers: dict[str, _SessionCipher] = {}
+        self.store_id = b""
 
     @property
     def prefixes(self) -> Collection[str]:
@@ -195,6 +203,9 @@ class Keys:
                 self._ciphers = {}
             found = self._ciphers[session_id] = _SessionCipher(self, session_id, ring)
         return found
+
+    def bind(self, store_id: bytes) -> None:
+        self.store_id, self._ciphers = store_id, {}
 
     def labels(self, prefix: str, name: str, value: str) -> list[tuple[str, str]]:
         # What a new key has written would be missing, without an error that says so.
@@ -237,7 +248,7 @@ class _SessionCipher:
         self._sum_keys = {key.id: self._derived(key, b"sum") for key in ring}
 
     def _derived(self, key: _Key, purpose: bytes) -> bytes:
-        about = b"limpet 1 %s\0%s" % (purpose, self._session_id.encode())
+        about = b"limpet 1 %b%b\0%b" % (purpose, self._keys.store_id, self._session_id.encode())
         return hmac.digest(key.secret, about, "sha256")
 
     @property

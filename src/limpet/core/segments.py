@@ -101,6 +101,11 @@ class Segment:
         return sum(each.length for each in self.frames)
 
     @property
+    def seqs(self) -> list[int]:
+        """The seqs of all its states, the newest first."""
+        return [seq for at in range(len(self.frames)) for seq in self._open(at).seqs]
+
+    @property
     def delta_bytes(self) -> int:
         """How much its frames take without the first."""
         return sum(len(each.data) for each in self.frames[1:])

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Protocol, TypeVar
 
+from limpet.backends.sql.columns import COLUMNS
 from limpet.errors import Unsupported
 
 T = TypeVar("T")
@@ -71,6 +72,21 @@ def load_statements(engine: str) -> dict[str, str]:
     for file in ("bodies", "check"):
         found |= {f"{file}.{name}": text for name, text in load_queries(engine, file).items()}
     return found
+
+
+def load_stored(engine: str, *files: str) -> dict[str, str]:
+    """Return the statements of some files, with the names of columns (`sql.columns`) filled in."""
+    found = dict[str, str]()
+    for file in files:
+        found |= load_queries(engine, file)
+    return {name: _COLUMNS.sub(_spelled, text) for name, text in found.items()}
+
+
+_COLUMNS = re.compile(r"<([a-z]+) ([a-z])>")
+
+
+def _spelled(found: re.Match[str]) -> str:
+    return ", ".join(f"{found[2]}.{each}" for each in COLUMNS[found[1]].split())
 
 
 def load_migrations(engine: str) -> list[tuple[int, str, str]]:

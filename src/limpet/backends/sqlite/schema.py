@@ -13,7 +13,7 @@ from limpet.errors import InvalidInput, Unavailable, Unsupported
 VERSION_MIN = (3, 37, 0)  # STRICT tables
 
 MIGRATIONS = transaction.load_migrations("sqlite")
-NEWEST = MIGRATIONS[-1][0]
+OLDEST, NEWEST = MIGRATIONS[0][0], MIGRATIONS[-1][0]
 
 _HEADER_BYTES = 100
 _TRIES_MAX = 1_000
@@ -104,6 +104,11 @@ def is_ready(conn: sqlite3.Connection, path: str) -> bool:
         raise InvalidInput(f"the file is a database of another program. path=`{path}`")
     if version > NEWEST:
         raise _upgraded(path, version)
+    if 0 < version < OLDEST:
+        raise Unsupported(
+            "the store was made by a version before the first release, in another format: export "
+            f"it with that version, and import it here. path=`{path}` found=`{version}`"
+        )
     return bool(version == NEWEST)
 
 

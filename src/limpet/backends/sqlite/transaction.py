@@ -9,13 +9,13 @@ from typing import Any, TypeVar
 
 import orjson
 
-from limpet.backends.sql.transaction import load_statements
+from limpet.backends.sql.transaction import load_stored
 from limpet.backends.sqlite.errors import NO_CODE, primary_code
 from limpet.backends.sqlite.in_place import Connection
 
 T = TypeVar("T")
 
-STATEMENTS = load_statements("sqlite")
+STATEMENTS = load_stored("sqlite", "queries", "listings", "check")
 _LENIENT_TEXT = partial(str, encoding="utf-8", errors="surrogateescape")
 
 

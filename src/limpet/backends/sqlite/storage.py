@@ -1,0 +1,138 @@
+"""The storage in one SQLite file: the embedded default.
+
+Tables that a person can read (`sql/`). A change is one transaction that holds the file's write lock
+from its first read on. Several processes may write at once, and threads share transactions
+(`joined.py`).
+"""
+
+import re
+import sqlite3
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from limpet.backends.sql.storage import SqlStorage
+from limpet.backends.sql.transaction import Transaction
+from limpet.backends.sqlite.errors import is_full
+from limpet.backends.sqlite.file import SqliteFile
+from limpet.backends.sqlite.listen import SqliteListener
+from limpet.backends.sqlite.read_only import FileChanged, ReadOnlyFile
+from limpet.backends.sqlite.transaction import SqliteTransaction
+from limpet.core import matching
+from limpet.core.encryption import NO_KEYS, Ciphers
+from limpet.core.limits import LOCK_WAIT_S_MAX
+from limpet.engine import Engine
+from limpet.errors import Unavailable
+from limpet.model import ScopeKey
+from limpet.protocol import Clock, NoteQuery, Stamp
+from limpet.storage import LostAnswer, Taken
+
+T = TypeVar("T")
+
+_READS_MAX = 10
+_PLAIN = re.compile(r"[\w -]+", re.ASCII)  # needs no escaping in JSON, nor in a path of SQLite's
+
+
+def open_engine(
+    path: str, *, clock: Clock, draw: Callable[[], Stamp], ciphers: Ciphers = NO_KEYS, **options: Any
+) -> Engine:
+    """Open the engine over a file, creating it or bringing its tables up to date."""
+    return Engine(
+        SqliteStorage(path, clock=clock, ciphers=ciphers, **options), clock=clock, draw=draw
+    )
+
+
+class SqliteStorage(SqlStorage):
+    """Implements `storage.Storage` over one file."""
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        clock: Clock,
+        ciphers: Ciphers = NO_KEYS,
+        lock_wait_s: float = LOCK_WAIT_S_MAX,
+        synchronous: str = "full",
+        mode: str = "rw",
+    ) -> None:
+        """Open the file, creating it or bringing its tables up to date; with `ro` only read it."""
+        super().__init__(ciphers)
+        self._clock = clock
+        self._reads_only = mode == "ro"
+        file = ReadOnlyFile if self._reads_only else SqliteFile
+        self._file = file(path, clock=clock, lock_wait_s=lock_wait_s, synchronous=synchronous)
+        if ciphers.encrypts:
+            (store_id,) = self._read(lambda transaction: transaction.one("store_id"))
+            ciphers.bind(store_id)
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _read(self, action: Callable[[Transaction], T]) -> T:
+        for _ in range(_READS_MAX - 1):
+            with suppress(FileChanged), self._file.transaction() as transaction:
+                return action(transaction)
+        with self._file.transaction() as transaction:
+            return action(transaction)
+
+    def _query(self, action: Callable[[Transaction], T]) -> T:
+        if self._reads_only:
+            return self._read(action)
+        with self._file.transaction(several=False) as transaction:
+            return action(transaction)
+
+    def _write(self, action: Callable[[Transaction], T]) -> T:
+        def run(transaction: SqliteTransaction) -> T:
+            self._file.check_version(transaction.conn)  # under the write lock, so it stays true
+            try:
+                return action(transaction)
+            except sqlite3.IntegrityError as cause:
+                raise Taken from cause
+
+        return self._file.joined.run(run, _lost)
+
+    # On a full disk SQLite still needs a few pages for its log: so that is emptied first.
+
+    def drop(self, session_id: str, key: ScopeKey | None = None) -> int:
+        try:
+            return super().drop(session_id, key)
+        except Unavailable as error:
+            if not is_full(error):
+                raise
+            self._file.empty_log()
+            return super().drop(session_id, key)
+
+    def _note_rows(self, transaction: Transaction, asked: dict[str, Any]) -> list[Any]:
+        try:
+            return super()._note_rows(transaction, asked)
+        except sqlite3.OperationalError:
+            if asked["test"] is None:
+                raise
+            # A value is no JSON: damage.
+            return super()._note_rows(transaction, {**asked, "test": None})
+
+    def _bound(self, query: NoteQuery) -> dict[str, Any]:
+        bound = matching.bound_of(query.where)
+        if bound is None or not all(map(_PLAIN.fullmatch, bound.path)):
+            return {"test": None, "path": None, "bound": None}
+        test, value = bound.order, bound.value
+        if isinstance(value, str):
+            if bound.path and test == "eq" and _PLAIN.fullmatch(value):
+                # As it is encoded; to search for that is much faster than to parse.
+                text = f'"{bound.path[-1]}":"{value}"'.encode()
+                return {"test": "contains", "path": None, "bound": text}
+        elif test != "eq":
+            test += " number"
+        path = "".join(f'."{key}"' for key in bound.path)
+        return {"test": test, "path": f"${path}", "bound": value}
+
+    def listen(self) -> SqliteListener:
+        return SqliteListener(self._file, self._clock)
+
+    def compact(self) -> int:
+        return self._file.compact()
+
+
+def _lost() -> Any:
+    """Stand for a write whose leader was interrupted: the engine finds out what became of it."""
+    raise LostAnswer
