@@ -44,9 +44,8 @@ def open_engine(
     path: str, *, clock: Clock, draw: Callable[[], Stamp], ciphers: Ciphers = NO_KEYS, **options: Any
 ) -> Engine:
     """Open the engine over a file, creating it or bringing its tables up to date."""
-    return Engine(
-        SqliteStorage(path, clock=clock, ciphers=ciphers, **options), clock=clock, draw=draw
-    )
+    storage = SqliteStorage(path, clock=clock, ciphers=ciphers, **options)
+    return Engine(storage, clock=clock, draw=draw, rolls="background")
 
 
 class SqliteStorage(SqlStorage):
