@@ -203,7 +203,8 @@ class MemoryStorage:
             self._scopes[change.key] = scope
             for each in change.shared:
                 self.shared.setdefault(each.name, each)
-            self._unshare(change.key.session_id, change.unshared)
+            if change.unshared:
+                self._unshare(change.key.session_id, change.unshared)
             self._tell(change.key.session_id)
             return True
 
@@ -218,8 +219,6 @@ class MemoryStorage:
         return sum(scope.count() for scope in gone)
 
     def _unshare(self, session_id: str, names: Collection[bytes]) -> None:
-        if not names:
-            return
         scopes = (it for key, it in self._scopes.items() if key.session_id == session_id)
         for name in set(names).difference(*(scope.names() for scope in scopes)):
             self.shared.pop(name, None)
