@@ -101,7 +101,7 @@ class SegmentRow(NamedTuple):
 
 
 class SharedRow(NamedTuple):
-    """A whole state that forks of one session begin at, compressed. Its name is never used again."""
+    """A whole state that forks of one session begin at, compressed. No other has its name."""
 
     name: bytes
     body: bytes
@@ -266,7 +266,9 @@ class Storage(Protocol):
 
     def list_sessions(self, prefix: str, after: str, limit: int) -> list[str]: ...
 
-    def list_newest(self, prefix: str, after: SessionAge | None, limit: int) -> list[SessionAge]: ...
+    def list_newest(
+        self, prefix: str, after: SessionAge | None, limit: int
+    ) -> list[SessionAge]: ...
 
     def find_notes(
         self, query: NoteQuery, limit: int, take: Callable[[ScopeKey, NoteRow], T | None]
