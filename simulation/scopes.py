@@ -19,7 +19,7 @@ from limpet.engine.states import States
 from limpet.errors import Unavailable
 from limpet.model import Pruned, ScopeKey
 from limpet.protocol import Clock, Stamp
-from limpet.storage import Change, LostAnswer, Reader, ScopeRecord, Taken
+from limpet.storage import SHARED, Change, LostAnswer, Reader, ScopeRecord, Taken
 from simulation.bucket import START_US, Late, SimulatedBucket
 from simulation.faults import Crash, Fault
 
@@ -170,10 +170,20 @@ class SimulatedScopes:
         raise LostAnswer
 
     def _execute(self, change: Change, others: Mapping[ScopeKey, ScopeRecord | None]) -> bool:
+        # What was decided with has to be so still: other scopes, and states that are shared.
         is_same = all(self._scopes.at(key).record == record for key, record in others.items())
+        shared = self._scopes.shared.keys() | {row.name for row in change.shared}
+        is_same &= all(row.body in shared for row in change.tail if row.encoding == SHARED)
         done = is_same and self._scopes.write(change)
         self._check_shared()
+        if done and not change.apart:
+            self._check_follows(change)
         return done
+
+    def _check_follows(self, change: Change) -> None:
+        scope = self._scopes.at(change.key)
+        before = max(seq for seq in scope.snapshots if seq != change.rows[0].seq)
+        assert scope.snapshots[before].id == change.rows[0].parent_id, "its parent is another"
 
     def _check_shared(self) -> None:
         used = set[bytes]().union(*(each.names() for each in self._scopes._scopes.values()))

@@ -69,9 +69,11 @@ class _Damaged:
 
     def segment(self, seq: int | None) -> SegmentRow | None:
         found: SegmentRow | None = self._reader.segment(seq)
-        if self._kind == "segment" and found and found.first <= self._seq <= found.last:
+        if found is None or not found.first <= self._seq <= found.last:
+            return found
+        if self._kind == "segment":
             raise Corrupt("a segment fails its checksum")
-        return found
+        return found._replace(blob=b"", nonces={}) if self._kind == "blob" else found
 
 
 class DamagedStorage(MemoryStorage):
@@ -102,7 +104,7 @@ def engine_of(storage: MemoryStorage, **options: Any) -> Engine:
     return Engine(storage, clock=opening.CLOCK, draw=opening.draw, **options)
 
 
-@pytest.fixture(params=["row", "tail", "segment", "head row", "head state"])
+@pytest.fixture(params=["row", "tail", "segment", "blob", "head row", "head state"])
 def hit(request: pytest.FixtureRequest) -> tuple[Engine, str]:
     """Six snapshots, the first four in a segment, and the id of one that is damaged."""
     storage = DamagedStorage()
@@ -115,6 +117,7 @@ def hit(request: pytest.FixtureRequest) -> tuple[Engine, str]:
         "row": ("row", IDS[1]),
         "tail": ("tail", IDS[4]),
         "segment": ("segment", IDS[1]),
+        "blob": ("blob", IDS[1]),
         "head row": ("row", IDS[5]),
         "head state": ("tail", IDS[5]),
     }[request.param]
@@ -168,7 +171,7 @@ def test_a_save_goes_past_damage(hit: tuple[Engine, str]) -> None:
 
 
 def test_a_damaged_state_can_be_replaced() -> None:
-    for kind, id in (("tail", IDS[4]), ("segment", IDS[1])):
+    for kind, id in (("tail", IDS[4]), ("segment", IDS[1]), ("blob", IDS[1])):
         storage = DamagedStorage()
         engine = engine_of(storage, tails=Limits(snapshots=4))
         for number, each in enumerate(IDS):
