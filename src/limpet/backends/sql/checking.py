@@ -22,7 +22,7 @@ from limpet.backends.sql.columns import (
 from limpet.backends.sql.mending import DAMAGE, Facts
 from limpet.backends.sql.reader import is_text
 from limpet.backends.sql.transaction import Transaction
-from limpet.backends.sql.walking import Position, Survive, survive_nothing, walk
+from limpet.backends.sql.walking import Position, walk
 from limpet.core import findings, limits, segments
 from limpet.core.codec import decode
 from limpet.core.encryption import PLAIN, Cipher, Ciphers, WrongKeys
@@ -78,6 +78,10 @@ class StateReader(Protocol):
     def of(self, row: Row) -> bytes: ...
 
 
+Survive = Callable[[Exception, Position, Any], list[Finding]]
+"""Returns what to say of an error at a key of a table (None: of the table), or raises it."""
+
+
 def check_some(
     transaction: Transaction,
     ciphers: Ciphers,
@@ -86,12 +90,9 @@ def check_some(
     *,
     repair: bool,
     limit: int,
-    survive: Callable[[Exception, str, Any], Finding] | None = None,
+    survive: Survive | None = None,
 ) -> tuple[list[Finding], Position | None]:
-    """Inspect up to `limit` keys of one table; return findings and where to go on.
-
-    `survive` returns what to say of an error at a key of a table, or raises it.
-    """
+    """Inspect up to `limit` keys of one table; return findings and where to go on."""
     found: list[Finding] = []
     rows = Inspector(transaction, ciphers, states, repair=repair and position.mends)
     inspect = getattr(rows, position.table)
@@ -103,7 +104,7 @@ def check_some(
     def note(cause: Exception, key: Any) -> None:
         if survive is None:
             raise cause
-        found.append(survive(cause, position.table, key))
+        found.extend(survive(cause, position, key))
 
     following = walk(transaction, position, limit, visit, note)
     try:
@@ -408,7 +409,9 @@ def unlisted_scopes(transaction: Transaction) -> Iterator[Finding]:
             yield finding("scope_damaged", fact, scope=key, scope_pk=columns[0])
 
 
-def damage_of(transaction: Transaction, key: ScopeKey, pk: int, cipher: Cipher) -> Iterator[Finding]:
+def damage_of(
+    transaction: Transaction, key: ScopeKey, pk: int, cipher: Cipher
+) -> Iterator[Finding]:
     """Yield a finding for each snapshot and each note that listings leave out as damaged."""
     for columns in transaction.each("rows_of_scope", {"pk": pk}):
         at: dict[str, Any] = {"scope": key, "id": id_or_none(columns[1])}

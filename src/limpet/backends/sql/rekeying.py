@@ -94,9 +94,7 @@ def encrypt_again(
     return count
 
 
-def _put(
-    transaction: Transaction, table: str, columns: Any, key: ScopeKey, cipher: Cipher
-) -> bool:
+def _put(transaction: Transaction, table: str, columns: Any, key: ScopeKey, cipher: Cipher) -> bool:
     do, pk = transaction.do, columns[-5]
     match table:
         case "scopes":

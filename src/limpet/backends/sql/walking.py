@@ -41,11 +41,7 @@ class Position(NamedTuple):
         return Position(TABLES[at], after, self.mends)
 
 
-Survive = Callable[[Exception, Any], None]
-"""Takes note of an error at a key (None: of the table), or raises it."""
-
-
-def survive_nothing(cause: Exception, key: Any) -> None:
+def _raised(cause: Exception, key: Any) -> None:
     raise cause
 
 
@@ -54,9 +50,12 @@ def walk(
     position: Position,
     limit: int,
     visit: Callable[[Any], bool],
-    survive: Survive = survive_nothing,
+    survive: Callable[[Exception, Any], None] = _raised,
 ) -> Position | None:
-    """Visit up to `limit` keys of a table, until a visit returns False; return where to go on."""
+    """Visit up to `limit` keys of a table, until a visit returns False; return where to go on.
+
+    `survive` takes note of an error at a key (None: of the table), or raises it.
+    """
     values = {"after": position.after, "limit": max(1, limit)}
     try:
         keys = [key for (key,) in transaction.all(f"walk_{position.table}", values)]
@@ -77,4 +76,6 @@ def walk(
             is_over = False
             break
     # A page without any progress must be the last: its successor would be the same.
-    return position.following if is_over or after == position.after else position._replace(after=after)
+    return (
+        position.following if is_over or after == position.after else position._replace(after=after)
+    )

@@ -149,9 +149,3 @@ UPDATE snapshots SET status = ?, labels = ?, metadata = ?, checksum = ? WHERE se
 
 -- name: put_shared
 UPDATE shared SET body = ?, checksum = ? WHERE name = ?;
-
--- name: remove_unused_shared
--- What a killed process of another version may have left.
-DELETE FROM shared
- WHERE NOT EXISTS (SELECT 1 FROM tails
-                    WHERE encoding = 2 AND substr(tails.body, 1, 16) = shared.name);
