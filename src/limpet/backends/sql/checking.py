@@ -26,6 +26,7 @@ from limpet.backends.sql.walking import Position, walk
 from limpet.core import findings, limits, segments
 from limpet.core.codec import decode
 from limpet.core.encryption import PLAIN, Cipher, Ciphers, WrongKeys
+from limpet.core.ids import SEQ_MAX
 from limpet.core.limits import MIB
 from limpet.core.notes import note_of
 from limpet.core.rows import Row, info_of
@@ -80,38 +81,6 @@ class StateReader(Protocol):
 
 Survive = Callable[[Exception, Position, Any], list[Finding]]
 """Returns what to say of an error at a key of a table (None: of the table), or raises it."""
-
-
-def check_some(
-    transaction: Transaction,
-    ciphers: Ciphers,
-    states: Callable[[ScopeKey], StateReader],
-    position: Position,
-    *,
-    repair: bool,
-    limit: int,
-    survive: Survive | None = None,
-) -> tuple[list[Finding], Position | None]:
-    """Inspect up to `limit` keys of one table; return findings and where to go on."""
-    found: list[Finding] = []
-    rows = Inspector(transaction, ciphers, states, repair=repair and position.mends)
-    inspect = getattr(rows, position.table)
-
-    def visit(key: Any) -> bool:
-        found.extend(inspect(key))
-        return rows.spent < _STATES_BYTES_MAX
-
-    def note(cause: Exception, key: Any) -> None:
-        if survive is None:
-            raise cause
-        found.extend(survive(cause, position, key))
-
-    following = walk(transaction, position, limit, visit, note)
-    try:
-        found.extend(rows.states())
-    except Exception as cause:
-        note(cause, None)
-    return found, following
 
 
 class _Owner(NamedTuple):
@@ -398,6 +367,34 @@ class Inspector:
             yield finding("note_damaged", "a note fails its check", **at, note_pk=pk)
 
 
+def check_some(
+    rows: "Inspector",
+    transaction: Transaction,
+    position: Position,
+    limit: int,
+    survive: Survive | None = None,
+) -> tuple[list[Finding], Position | None]:
+    """Inspect up to `limit` keys of one table; return findings and where to go on."""
+    found: list[Finding] = []
+    inspect = getattr(rows, position.table)
+
+    def visit(key: Any) -> bool:
+        found.extend(inspect(key))
+        return rows.spent < _STATES_BYTES_MAX
+
+    def note(cause: Exception, key: Any) -> None:
+        if survive is None:
+            raise cause
+        found.extend(survive(cause, position, key))
+
+    following = walk(transaction, position, limit, visit, note)
+    try:
+        found.extend(rows.states())
+    except Exception as cause:
+        note(cause, None)
+    return found, following
+
+
 def unlisted_scopes(transaction: Transaction) -> Iterator[Finding]:
     """Yield a finding for each scope that listings leave out."""
     for columns in transaction.each("all_scopes"):
@@ -409,23 +406,13 @@ def unlisted_scopes(transaction: Transaction) -> Iterator[Finding]:
             yield finding("scope_damaged", fact, scope=key, scope_pk=columns[0])
 
 
-def damage_of(
-    transaction: Transaction, key: ScopeKey, pk: int, cipher: Cipher
-) -> Iterator[Finding]:
+def damage_of(rows: Inspector, transaction: Transaction, pk: int) -> Iterator[Finding]:
     """Yield a finding for each snapshot and each note that listings leave out as damaged."""
-    for columns in transaction.each("rows_of_scope", {"pk": pk}):
-        at: dict[str, Any] = {"scope": key, "id": id_or_none(columns[1])}
-        try:
-            info_of(key, read_row(columns, key, cipher))
-        except WrongKeys:
-            yield keys_wrong("a snapshot", **at)
-        except DAMAGE:
-            yield finding("snapshot_damaged", "a snapshot fails its check", **at)
-    for columns in transaction.each("notes_of_scope", {"pk": pk}):
-        at = {"scope": key, "id": id_or_none(columns[0]), "name": columns[1]}
-        try:
-            note_of(read_note(columns, pk, key, cipher))
-        except WrongKeys:
-            yield keys_wrong("a note", **at)
-        except DAMAGE:
-            yield finding("note_damaged", "a note fails its check", **at)
+    every = {"pk": pk, "first": -SEQ_MAX, "last": SEQ_MAX}
+    for (seq,) in transaction.all("snapshots_between", every):
+        yield from (each for each in rows.snapshots(seq) if each.code in _UNREADABLE)
+    for (key,) in transaction.all("notes_of_scope", {"pk": pk}):
+        yield from rows.notes(key)
+
+
+_UNREADABLE = ("snapshot_damaged", "keys_wrong")

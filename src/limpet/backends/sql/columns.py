@@ -24,8 +24,8 @@ from limpet.core.notes import (
     note_checksum,
     verify_note,
 )
-from limpet.core.segments import Segment
 from limpet.core.rows import EMPTY, Row, decrypted, encrypted, row_checksum, verify_row
+from limpet.core.segments import Segment
 from limpet.errors import Corrupt
 from limpet.model import ScopeKey
 from limpet.storage import DAMAGED, SHARED, ScopeRecord, SegmentRow, SharedRow, TailRow

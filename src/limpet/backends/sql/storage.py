@@ -416,10 +416,9 @@ class SqlStorage:
             if key is None:
                 return list(checking.unlisted_scopes(transaction))
             record = self._record(transaction, key)
-            if record is None:
-                return []
-            cipher = self.ciphers.of(key.session_id)
-            return list(checking.damage_of(transaction, key, record.pk, cipher))
+            rows = self._inspector(transaction, repair=False)
+            found = () if record is None else checking.damage_of(rows, transaction, record.pk)
+            return list(found)
 
         return self._read(run)
 
@@ -437,21 +436,16 @@ class SqlStorage:
         survive: checking.Survive | None = None,
     ) -> tuple[list[Finding], str | None]:
         """Inspect a part of the tables."""
+        position = Position.parse(after) if after else Position()
+        rows = self._inspector(transaction, repair=repair and position.mends)
+        found, following = checking.check_some(rows, transaction, position, limit, survive)
+        return found, None if following is None else str(following)
 
+    def _inspector(self, transaction: Transaction, *, repair: bool) -> checking.Inspector:
         def states(key: ScopeKey) -> checking.StateReader:
             return self._states(self.reader(transaction, key, self.ciphers))
 
-        position = Position.parse(after) if after else Position()
-        found, following = checking.check_some(
-            transaction,
-            self.ciphers,
-            states,
-            position,
-            repair=repair,
-            limit=limit,
-            survive=survive,
-        )
-        return found, None if following is None else str(following)
+        return checking.Inspector(transaction, self.ciphers, states, repair=repair)
 
     def rekey(self, after: str, *, limit: int) -> tuple[int, str | None]:
         if not self.ciphers.encrypts:

@@ -86,7 +86,7 @@ def _survived(cause: Exception, position: Position, key: Any, *, writes: bool) -
     While nothing is written, a part that cannot be read does not keep the others from being
     inspected: SQLite's own check may have overlooked it. A table that is missing has been reported.
     """
-    if writes and position.mends or not isinstance(cause, (sqlite3.DatabaseError, *DAMAGE)):
+    if (writes and position.mends) or not isinstance(cause, (sqlite3.DatabaseError, *DAMAGE)):
         raise cause
     if isinstance(cause, sqlite3.DatabaseError) and not _is_damage(cause):
         if primary_code(cause) == sqlite3.SQLITE_ERROR:

@@ -110,8 +110,8 @@ SELECT l.name, l.value, EXISTS (SELECT 1 FROM snapshots AS n WHERE n.seq = l.seq
  WHERE l.seq = :key;
 
 -- name: snapshots_between
--- The places of a scope's snapshots that a segment may hold.
-SELECT seq FROM snapshots WHERE scope_pk = :pk AND seq BETWEEN :first AND :last;
+-- The places of a scope's snapshots, the newest first.
+SELECT seq FROM snapshots WHERE scope_pk = :pk AND seq BETWEEN :first AND :last ORDER BY seq DESC;
 
 -- name: a_snapshot_without_state
 -- Reads all keys, but is asked only when there is a state without a snapshot.
@@ -125,7 +125,7 @@ SELECT n.seq FROM snapshots AS n
 SELECT <row n> FROM snapshots AS n WHERE n.scope_pk = :pk ORDER BY n.seq DESC;
 
 -- name: notes_of_scope
-SELECT <note o> FROM notes AS o WHERE o.scope_pk = :pk ORDER BY o.on_id, o.name;
+SELECT pk FROM notes WHERE scope_pk = :pk ORDER BY on_id, name;
 
 -- name: all_scopes
 SELECT <scope s> FROM scopes AS s;
