@@ -162,7 +162,9 @@ class Inspector:
             fact = "a scope has a name that no verb takes"
             if not is_sound:
                 fact = "the row of a scope fails its checksum"
-                belief = self._repair and mending.mend_scope(self._transaction, columns, facts)
+                belief = self._repair and mending.mend_scope(
+                    self._transaction, columns, facts, self._ciphers
+                )
             fact = f"{fact}; repair believes that {belief}" if belief else fact
             yield finding("scope_damaged", fact, repaired=bool(belief), **at)
             return
