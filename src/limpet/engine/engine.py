@@ -58,7 +58,7 @@ T = TypeVar("T")
 Decide: TypeAlias = Callable[[Reader, Stamp], tuple[Change | None, T]]
 """Decides what to write to a scope, and what to return; pure, and may be called again."""
 
-_LOCKS: Final = 64
+_LOCKS: Final = 1024
 _SEGMENT_BYTES_MAX: Final = 16 * limits.MIB
 _OVERDUE: Final = 4  # times the limit: a writer that outruns the rolls waits for one
 _PUT_OFF_MAX: Final = 1024
