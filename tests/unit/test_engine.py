@@ -2,7 +2,7 @@
 
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -15,7 +15,7 @@ from limpet.engine import Engine
 from limpet.engine.rolling import Limits
 from limpet.errors import Corrupt
 from limpet.model import ScopeKey, SnapshotInfo, SnapshotRef
-from limpet.protocol import Append, Commit, Copy
+from limpet.protocol import Append, Commit, Copy, NoteWrite
 from limpet.storage import DAMAGED, SHARED, Change, Reader, ScopeRecord, SegmentRow, TailRow
 
 T = TypeVar("T")
@@ -74,6 +74,11 @@ class _Damaged:
         if self._kind == "segment":
             raise Corrupt("a segment fails its checksum")
         return found._replace(blob=b"", nonces={}) if self._kind == "blob" else found
+
+    def notes(self, on: Collection[str], names: Collection[str] | None = None) -> Any:
+        if self._kind == "note":
+            raise Corrupt("a note fails its checksum")
+        return self._reader.notes(on, names)
 
 
 class DamagedStorage(MemoryStorage):
@@ -181,6 +186,20 @@ def test_a_damaged_state_can_be_replaced() -> None:
         if kind == "tail":
             storage.damage = None  # another row is in its place
         assert engine.read_snapshots(KEY, [id])[0][1] == text_of(77)
+
+
+def test_a_damaged_note_can_be_deleted() -> None:
+    storage = DamagedStorage()
+    engine = engine_of(storage)
+    for name in ("a", "b"):
+        engine.write_note(NoteWrite(KEY, name, None, b"1", opening.draw()))
+    storage.damage = "note", 0
+    with pytest.raises(Corrupt):
+        engine.read_notes(KEY, ["a"])
+    assert engine.delete_note(KEY, "a", on=None) == 1
+    assert engine.delete_note(KEY, "a", on=None) == 0
+    storage.damage = None
+    assert [note.name for note in engine.read_notes(KEY, ["a", "b"])] == ["b"]
 
 
 def test_an_older_state_does_not_take_the_place_of_another() -> None:
