@@ -304,6 +304,52 @@ def test_rolls_in_the_background() -> None:
     assert "limpet-rolls" not in {each.name for each in threading.enumerate()}
 
 
+class SlowStorage(MemoryStorage):
+    """A storage whose reads wait in the thread of the rolls, until `gate` is set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate, self.waits, self.asked = threading.Event(), threading.Event(), list[ScopeKey]()
+
+    def read(self, key: ScopeKey, use: Callable[[Reader], T]) -> T:
+        if threading.current_thread().name == "limpet-rolls":
+            self.asked.append(key)
+            self.waits.set()
+            self.gate.wait()
+        return super().read(key, use)
+
+
+def test_a_writer_that_outruns_the_rolls_rolls_itself() -> None:
+    storage = SlowStorage()
+    engine = engine_of(storage, tails=Limits(snapshots=4), rolls="background")
+    for number in range(100):
+        save(engine, KEY, text_of(number))
+        assert len(storage.at(KEY).tail_rows) <= 4 * 4
+    storage.gate.set()
+    engine.close()
+
+
+def test_a_scope_waits_once_and_what_waits_is_dropped_at_the_end() -> None:
+    storage = SlowStorage()
+    engine = engine_of(storage, tails=Limits(snapshots=4), rolls="background")
+    other = ScopeKey("s", "other")
+    for number in range(10):
+        save(engine, KEY, text_of(number))
+    storage.waits.wait()
+    for number in range(10):
+        save(engine, other, text_of(number))
+    roller = engine._roller
+    assert roller is not None
+    assert roller._queue.qsize() <= 2
+    closing = threading.Thread(target=engine.close)
+    closing.start()
+    while roller._waiting:
+        pass
+    storage.gate.set()
+    closing.join()
+    assert storage.asked == [KEY]
+
+
 def test_a_forked_child_rolls_without_the_thread() -> None:
     engine = engine_of(MemoryStorage(), tails=Limits(snapshots=4), rolls="background")
     save(engine, KEY, text_of(0))
