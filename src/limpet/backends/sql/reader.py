@@ -15,7 +15,7 @@ from limpet.backends.sql.columns import (
     read_tail,
 )
 from limpet.backends.sql.transaction import Transaction
-from limpet.core.encryption import Ciphers
+from limpet.core.encryption import Ciphers, WrongKeys
 from limpet.core.notes import NoteRow
 from limpet.core.rows import Row
 from limpet.errors import Corrupt
@@ -86,7 +86,14 @@ class SqlReader:
     def segment(self, seq: int | None) -> SegmentRow | None:
         name = "newest_segment" if seq is None else "segment"
         found = self._transaction.one(name, {"pk": self._pk, "value": seq})
-        return None if found is None else read_segment(found, self._pk, self._key, self._cipher)
+        if found is None:
+            return None
+        try:
+            return read_segment(found, self._pk, self._key, self._cipher)
+        except WrongKeys:
+            raise
+        except Corrupt:  # what comes after it can still be rolled
+            return SegmentRow(found[0], found[1], b"")
 
     def shared(self, name: bytes) -> SharedRow | None:
         found = self._transaction.one("shared", (name,))

@@ -87,7 +87,7 @@ class SqliteFile:
         With `write` they are one step, durable when the block ends, or not made at all. Who gives
         a deadline has queued already.
         """
-        if self._closed:
+        if self._closed and deadline_s is None:
             raise InvalidInput(CLOSED)
         begin = _WRITE if write else _READ if several else None
         queued = write and deadline_s is None
@@ -113,11 +113,11 @@ class SqliteFile:
 
         The same as `transaction` in less time, and in that of another thread if one is waiting.
 
+        What has begun when the file is closed is still done.
+
         Raises:
             LostAnswer: that thread was interrupted.
         """
-        if self._closed:
-            raise InvalidInput(CLOSED)
         lock = self._queue.lock
         if self.joined.waiting or not lock.acquire(blocking=False):
             return self.joined.run(lambda transaction: action(transaction.conn, argument))
@@ -138,8 +138,6 @@ class SqliteFile:
 
     def one(self, statement: str, values: Any) -> Any:
         """Return the first row of one statement that reads, in less time than a `transaction`."""
-        if self._closed:
-            raise InvalidInput(CLOSED)
         user, conn = User(), None
         try:
             conn = self._take(user, None)
