@@ -242,7 +242,9 @@ def _forked(
 ) -> tuple[Change, Saved]:
     """Return the change that adds a fork; only the first fork of a state reads and stores it."""
     there, source = origin
-    name, state = shared_name(source), None
+    begun = there.tail_row(source.seq)  # a fork of a fork shares what that one began with
+    name = begun.body if begun is not None and begun.encoding == SHARED else shared_name(source)
+    state = None
     row = plan.row._replace(size=source.size)
     entry = TailRow(row.seq, None, SHARED, name, row.nonce)
     shared = list[SharedRow]()
