@@ -173,7 +173,15 @@ class Engine:
         with self._locks[hash(key) % _LOCKS]:
             known = self._known.get(key)
             quick = None if known is None else saving.continued(commit, known)
-            row, known = self._saved(commit, quick)
+            saved = None
+            if quick is not None:
+                try:
+                    saved = quick[1] if self.storage.write(quick[0]) else None
+                except Taken:
+                    quick = None
+                except LostAnswer:
+                    pass
+            row, known = saved or self._decided(commit, quick)
             if known is None:
                 self._known.pop(key)
             else:
@@ -181,17 +189,6 @@ class Engine:
         if known is not None and self._tails.is_due(known.record, row.size):
             self._roll_soon(known.record, row.size)
         return info_of(key, row)
-
-    def _saved(self, commit: Commit, quick: tuple[Change, Saved] | None) -> Saved:
-        if quick is not None:
-            try:
-                if self.storage.write(quick[0]):
-                    return quick[1]
-            except Taken:
-                quick = None
-            except LostAnswer:
-                pass
-        return self._decided(commit, quick)
 
     def _decided(self, commit: Commit, sent: tuple[Change, Saved] | None) -> Saved:
         def decide(reader: Reader, stamp: Stamp) -> tuple[Change | None, Saved]:
@@ -292,7 +289,7 @@ class Engine:
         if record is None or record.head is None:
             return []
         state: bytes | None = None
-        if row is not None and entry is not None:
+        if row is not None and entry is not None and entry.nonce:
             compare(row.seq, entry.nonce, row.written_by)
         if entry is not None and entry.base is None and entry.encoding != SHARED:
             state = payload_of(entry)

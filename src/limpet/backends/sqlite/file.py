@@ -58,7 +58,7 @@ class SqliteFile:
         self._version_conn: Connection | None = None
         self._version_conns = 0
         self._closed = False
-        self.in_place: InPlace | None = None
+        self.in_place = InPlace()  # wherever it is, as long as it is not open
         self._renew_locks()
         with self._no_fork():
             self._make_ready()
@@ -98,7 +98,7 @@ class SqliteFile:
             try:
                 conn = self._take(user, begin, deadline_s)
                 yield SqliteTransaction(conn)
-                self._check_in_place(conn)
+                self.in_place.check(conn)
                 if begin is not None:
                     committing = True
                     conn.execute("COMMIT")
@@ -125,7 +125,7 @@ class SqliteFile:
         try:
             conn = self._take(user, _WRITE)
             result = action(conn, argument)
-            self._check_in_place(conn)
+            self.in_place.check(conn)
             committing = True
             conn.execute("COMMIT")
             return result
@@ -142,7 +142,7 @@ class SqliteFile:
         try:
             conn = self._take(user, None)
             found = conn.execute(statement, values).fetchone()
-            self._check_in_place(conn)
+            self.in_place.check(conn)
             return found
         except (sqlite3.Error, UnicodeDecodeError) as cause:
             raise self._translated(cause, conn) from cause
@@ -159,7 +159,7 @@ class SqliteFile:
 
     def _explain(self, conn: Connection | None) -> None:
         """Raise what an error of SQLite comes from, if it is known."""
-        self._check_in_place(conn)
+        self.in_place.check(conn)
         with suppress(sqlite3.Error):
             if conn is not None:
                 self.check_version(conn)
@@ -241,8 +241,8 @@ class SqliteFile:
         # A connection to another file under this path would take the log of ours for its own, and
         # one to an empty file would remove it.
         for each in list(self._connections):
-            self._check_in_place(each)
-        self._check_in_place()
+            self.in_place.check(each)
+        self.in_place.check()
         conn = None
         try:
             conn = sqlite3.connect(
@@ -264,11 +264,11 @@ class SqliteFile:
                 conn.execute(f"PRAGMA busy_timeout = {busy_ms}")
             self._connections.add(conn)
             conn.find_log(self._path)
-            self._check_in_place(conn)
+            self.in_place.check(conn)
         except (sqlite3.Error, UnicodeDecodeError, Unavailable) as cause:
             if conn is not None:
                 conn.close()
-            self._check_in_place()
+            self.in_place.check()
             if isinstance(cause, Unavailable):
                 raise
             raise translated(self._path, cause) from cause
@@ -276,10 +276,6 @@ class SqliteFile:
 
     def _uri_options(self) -> str:
         return "mode=rw"  # not created again if it is removed while the store is open
-
-    def _check_in_place(self, conn: Connection | None = None) -> None:
-        if self.in_place is not None:
-            self.in_place.check(conn)
 
     def compact(self) -> int:
         """Give free pages back to the file system, a few at a time; return the bytes."""
@@ -331,7 +327,7 @@ class SqliteFile:
                     self._version_conn = self._connect()
                     self._version_conns += 1
                 (number,) = self._version_conn.execute("PRAGMA data_version").fetchone()
-                self._check_in_place(self._version_conn)
+                self.in_place.check(self._version_conn)
                 return self._version_conns, number
             except sqlite3.Error as cause:
                 raise translated(self._path, cause) from cause

@@ -93,7 +93,7 @@ class ReadOnlyFile(SqliteFile):
         self._running.discard(user.ref)
 
     def version(self) -> tuple[int, int]:
-        self._check_in_place()
+        self.in_place.check()
         return hash(_facts(_stat(self._path))), hash(_facts(_stat(self._path + "-wal")))
 
 

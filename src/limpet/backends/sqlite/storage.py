@@ -186,4 +186,3 @@ class SqliteStorage(SqlStorage):
 
     def compact(self) -> int:
         return self._file.compact()
-
