@@ -202,13 +202,19 @@ with closing(sqlite3.connect("file:agents.db?mode=ro", uri=True)) as db:
     print(json.dumps({seq: read_state(db, pk, seq).hex() for pk, seq in rows}))
 """
 
+DECRYPT = f"""
+import sqlite3
+from contextlib import closing
+with closing(sqlite3.connect("copy.db")) as db:
+    decrypt_states(db, bytes.fromhex("{KEY.hex()}"))
+"""
 
-def run_alone(code: str, folder: Path, stdin: str = "") -> list[str]:
+
+def run_alone(code: str, folder: Path) -> list[str]:
     """Run code without Limpet; return the lines that it printed."""
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", f"import sys\nsys.modules['limpet'] = None\n{code}"],
         cwd=folder,
-        input=stdin,
         capture_output=True,
         text=True,
         timeout=60,
@@ -239,7 +245,7 @@ def test_the_example_decrypts_every_state(encrypted: Filled, tmp_path: Path) -> 
     (read,) = blocks("Reading it with Python", "python")
     shutil.copy(encrypted.folder / "agents.db", tmp_path / "copy.db")
 
-    run_alone(decrypt, tmp_path, KEY.hex())
+    run_alone(decrypt + DECRYPT, tmp_path)
 
     (tmp_path / "copy.db").rename(tmp_path / "agents.db")
     assert states_in(run_alone(read + PROBE, tmp_path)[-1]) == encrypted.states
