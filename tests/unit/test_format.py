@@ -15,6 +15,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
+import psycopg
 import pytest
 import xxhash
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -32,6 +33,7 @@ from limpet.backends.objects.objects import (
 from limpet.core import codec, notes
 from limpet.core.codec import encode
 from limpet.core.deltas import delta
+from tests.servers.postgres import Postgres
 from tests.waiting import until
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -249,6 +251,27 @@ def test_the_example_decrypts_every_state(encrypted: Filled, tmp_path: Path) -> 
 
     (tmp_path / "copy.db").rename(tmp_path / "agents.db")
     assert states_in(run_alone(read + PROBE, tmp_path)[-1]) == encrypted.states
+
+
+def test_the_example_reads_postgres(postgres: Postgres) -> None:
+    """With the changes that part four names: a tail, a segment and a shared state."""
+    (example,) = blocks("Reading it with Python", "python")
+    names: dict[str, Any] = {}
+    exec(example.partition("\nwith closing(")[0].replace("?", "%s"), names)
+    states = []
+    with postgres.database() as url, limpet.open(url) as store:
+        chat = store.scope("chat-42", "planner")
+        for turn in range(70):
+            states.append({"turn": turn, "text": " ".join(WORDS) * 100})
+            chat.save(states[-1])
+        chat.fork(last_id(chat))
+        path = "-c search_path=limpet"
+        with psycopg.connect(url, autocommit=True, options=path) as db:
+            db.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            rows = db.execute("SELECT scope_pk, seq FROM snapshots ORDER BY seq").fetchall()
+            read = [json.loads(names["read_state"](db, *row)) for row in rows]
+            assert db.execute("SELECT 1 FROM segments, shared, tails").fetchone()
+    assert read == [*states, states[-1]]
 
 
 def array(*values: Any) -> bytes:
