@@ -159,8 +159,8 @@ ALL_ROLLED = "SELECT 1 FROM scopes WHERE session_id = 'chat-44' AND tail_count =
 
 def fill_segment(filled: Filled, text: str) -> None:
     """Fill a segment with long and short frames, and begin the next tail on it."""
-    scope, state = filled.store.scope("chat-44"), {"messages": [text]}
-    seqs = []
+    scope, seqs = filled.store.scope("chat-44"), []
+    state: dict[str, Any] = {"messages": [text]}
     for turn in range(65):
         if turn:
             scope.append("messages", [turn])
