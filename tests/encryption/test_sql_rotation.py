@@ -18,7 +18,14 @@ from tests.encryption.keys import ONE, THREE, TWO
 from tests.property.test_stateful import some
 
 _PREFIXES = ("", "s/1", "t")
-_ENCRYPTED = {"snapshots": "metadata", "bodies": "body", "notes": "value", "scopes": "codec"}
+_ENCRYPTED = {
+    "scopes": "offsets",
+    "snapshots": "metadata",
+    "tails": "substr(body, CASE encoding WHEN 2 THEN 17 ELSE 1 END)",  # behind a name
+    "segments": "body",
+    "shared": "body",
+    "notes": "value",
+}
 
 
 class _Alternating:
