@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import rule, run_state_machine_as_test
 
 from limpet import opening
+from limpet.engine import Engine, rolling
 from limpet.protocol import Backend
 from limpet.testing.stateful import Lockstep
 from tests.encryption.keys import ONE, THREE, TWO
@@ -44,6 +45,8 @@ class _Alternating:
 
 
 class Rotating(Lockstep):
+    by_clock = True
+
     def __init__(self) -> None:
         self.rings = {prefix: [ONE] for prefix in _PREFIXES}
         super().__init__()
@@ -55,7 +58,10 @@ class Rotating(Lockstep):
     def _open(self, rings: dict[str, list[str]]) -> Backend:
         keys = "\n".join(f"{key} {prefix}" for prefix in rings for key in rings[prefix])
         url = f"sqlite:///{self.place}/limpet.db"
-        return opening.open_backend(url, synchronous="off", keys=keys)
+        opened = opening.open_backend(url, synchronous="off", keys=keys)
+        assert isinstance(opened, Engine)
+        tails = rolling.Limits(snapshots=3)  # so that there are segments
+        return Engine(opened.storage, clock=opening.CLOCK, draw=opening.draw, tails=tails)
 
     def _reversed(self) -> dict[str, list[str]]:
         return {prefix: ring[::-1] for prefix, ring in self.rings.items()}
