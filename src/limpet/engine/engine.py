@@ -77,6 +77,7 @@ class Engine:
         draw: Callable[[], Stamp],
         tails: rolling.Limits = rolling.LIMITS,
         rolls: Literal["background", "inline"] = "inline",
+        cache_bytes_max: int = limits.CACHE_BYTES_MAX,
     ) -> None:
         self.storage = storage
         self.blocking = storage.blocking
@@ -84,7 +85,7 @@ class Engine:
         self._clock = clock
         self._draw = draw
         self._tails = tails
-        self._known: Recent[ScopeKey, Known] = Recent(limits.CACHE_BYTES_MAX, attrgetter("cost"))
+        self._known: Recent[ScopeKey, Known] = Recent(cache_bytes_max, attrgetter("cost"))
         self._segments: SegmentCache = Recent(_SEGMENT_BYTES_MAX, attrgetter("cost"))
         self._put_off: Recent[ScopeKey, int] = Recent(_PUT_OFF_MAX)  # until a tail has these bytes
         self._closed = False
