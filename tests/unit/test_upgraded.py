@@ -150,5 +150,6 @@ def test_a_writer_waits_for_the_upgrade(store: Store, upgrade: Upgrade) -> None:
 def test_migrations_of_postgres_lock_out_writers() -> None:
     """Those that come after the first tables: all who write read that table."""
     lock = "LOCK TABLE limpet.schema_migrations IN ACCESS EXCLUSIVE MODE;"
-    scripts = [script for number, _, script in load_migrations("postgres") if number > 4]
+    scripts = [script for number, _, script in load_migrations("postgres") if number > 2]
+    assert scripts
     assert all(lock in script for script in scripts)
