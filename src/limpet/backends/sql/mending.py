@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from limpet.backends.sql.columns import (
+    COLUMNS,
     SCOPE_COLUMNS,
     read_scope,
     read_tail,
@@ -47,12 +48,12 @@ def put_scope(transaction: Transaction, record: ScopeRecord, cipher: Cipher) -> 
     nonce = version.to_bytes(8, signed=True)
     trail = (nonce + record.trail)[:TRAIL_BYTES_MAX]
     changed = record._replace(version=version, epoch=version, trail=trail)
-    return _put(transaction, (*record.key, *scope_values(changed, cipher)), record.pk)
+    return _put(transaction, (record.pk, *record.key, *scope_values(changed, cipher)))
 
 
-def _put(transaction: Transaction, columns: tuple[Any, ...], pk: int) -> bool:
-    session_id, scope_id, kind, *rest = columns
-    return transaction.count("put_scope", (*rest, pk, session_id, kind, scope_id)) == 1
+def _put(transaction: Transaction, columns: tuple[Any, ...]) -> bool:
+    values = dict(zip(COLUMNS["scope"].split(), columns, strict=True))
+    return transaction.count("put_scope", values) == 1
 
 
 def wrong_fields(
@@ -108,7 +109,7 @@ def mend_scope(
     """
     before = _before_a_flip(columns)
     if before is not None:
-        is_put = _put(transaction, before[1:], columns[0])
+        is_put = _put(transaction, before)
         return "one bit was flipped: so the checksum holds" if is_put else None
     try:
         key = limits.check_scope(*columns[1:4])
