@@ -39,16 +39,19 @@ class Facts(NamedTuple):
 
 
 def put_scope(transaction: Transaction, record: ScopeRecord, cipher: Cipher) -> bool:
-    """Write a record as a change of its own; return False if another scope has its name.
+    """Write a record as a change of its own; return False if another scope has its name."""
+    values = scope_values(_changed(record), cipher)
+    return _put(transaction, (record.pk, *record.key, *values))
 
-    Who remembers the one before it, or works a roll out, starts again. The version is no random
-    one, but depends on all that was stored.
+
+def _changed(record: ScopeRecord) -> ScopeRecord:
+    """Return a record at another version: who remembers this one, or plans a roll, starts again.
+
+    The version is no random one, but depends on all that was stored.
     """
     version = checksum_of(orjson.dumps(record[1:13]), record.trail)
-    nonce = version.to_bytes(8, signed=True)
-    trail = (nonce + record.trail)[:TRAIL_BYTES_MAX]
-    changed = record._replace(version=version, epoch=version, trail=trail)
-    return _put(transaction, (record.pk, *record.key, *scope_values(changed, cipher)))
+    trail = (version.to_bytes(8, signed=True) + record.trail)[:TRAIL_BYTES_MAX]
+    return record._replace(version=version, epoch=version, trail=trail)
 
 
 def _put(transaction: Transaction, columns: tuple[Any, ...]) -> bool:
@@ -94,7 +97,7 @@ def restore_scope(transaction: Transaction, pk: int, facts: Facts) -> ScopeKey |
     Its key is part of the checksums of what it owns, so with that key it can be read again.
     """
     key = ScopeKey(LOST_AND_FOUND, f"scope-{pk}")
-    record = _rebuilt(transaction, pk, key, facts, PLAIN)
+    record = _changed(_rebuilt(transaction, pk, key, facts, PLAIN))
     values = (*scope_values(record, PLAIN), pk, key.session_id, key.kind, key.scope_id)
     return key if transaction.count("add_scope", values) else None
 
