@@ -319,6 +319,20 @@ CASES = {
         {(LONG, "n-0"), (LONG, "n-1"), (LONG, "rolled")},
     ),
     "shared state gone": stays("state_damaged", run("DELETE FROM shared"), {(FORK, "head")}),
+    "shared state of a damaged one": Case(
+        run("UPDATE tails SET encoding = 5 WHERE encoding = 2"),
+        {"state_damaged", "state_left"},
+        {"state_damaged", "state_left"},
+        {(FORK, "head")},
+    ),
+    "damaged segment of nothing": Case(
+        run(
+            "UPDATE segments SET checksum = 1",
+            "DELETE FROM snapshots WHERE id IN ('n-0', 'n-1', 'n-2', 'n-3', 'rolled')",
+        ),
+        {"state_left"},
+        lost={(LONG, "n-0"), (LONG, "n-1"), (LONG, "rolled")},
+    ),
     "shared state of nothing": mended(
         "state_left",
         "INSERT INTO shared (name, session_id, body, checksum) VALUES (:empty, 'x', :empty, 1)",

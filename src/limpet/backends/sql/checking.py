@@ -296,7 +296,9 @@ class Inspector:
             segment = read_segment(columns[:4], pk, scope, self._cipher(scope))
             return {*Segment.parse(segment.blob).seqs}
 
-        held = yield from self._sound("state_damaged", "a segment of states", read, **at)
+        held = None
+        if owned:
+            held = yield from self._sound("state_damaged", "a segment of states", read, **at)
         if overlaps:
             yield finding("state_left", "a segment reaches into another one of its scope", **at)
         if not owned or (held and held - owned):
@@ -311,10 +313,12 @@ class Inspector:
         *columns, is_used = self._one("check_shared", name)
         at = {"session_id": columns[1], "name": name.hex()}
         if not is_used:
-            if self._repair:
+            named = self._repair and self._transaction.one("a_state_that_names", {"key": name})
+            mends = self._repair and named is None  # else that one is damaged
+            if mends:
                 self._transaction.do("drop_shared", (name,))
             fact = "a state that forks shared belongs to none any more"
-            yield finding("state_left", fact, repaired=self._repair, **at)
+            yield finding("state_left", fact, repaired=mends, **at)
             return
         read = partial(read_shared, columns, self._cipher(address(columns[1], "", "")))
         yield from self._sound("state_damaged", "a state that forks share", read, **at)
