@@ -22,7 +22,7 @@ from limpet.engine.background import Roller
 from limpet.engine.records import follows, head_of
 from limpet.engine.saving import Known, Saved, known_of
 from limpet.engine.states import SegmentCache, States, checked, compare, payload_of
-from limpet.errors import CLOSED, InvalidInput, LimpetError, Unavailable
+from limpet.errors import CLOSED, Corrupt, InvalidInput, LimpetError, Unavailable
 from limpet.model import (
     ANY,
     Expect,
@@ -53,7 +53,7 @@ from limpet.protocol import (
     Target,
     Topic,
 )
-from limpet.storage import SHARED, Change, LostAnswer, Reader, ScopeRecord, Storage, Taken
+from limpet.storage import DAMAGED, SHARED, Change, LostAnswer, Reader, ScopeRecord, Storage, Taken
 
 T = TypeVar("T")
 Decide: TypeAlias = Callable[[Reader, Stamp], tuple[Change | None, T]]
@@ -61,6 +61,7 @@ Decide: TypeAlias = Callable[[Reader, Stamp], tuple[Change | None, T]]
 
 _LOCKS: Final = 1024
 _SEGMENT_BYTES_MAX: Final = 16 * limits.MIB
+_TAKEN_MAX: Final = 100  # seqs in a row: by then an index is damaged
 _OVERDUE: Final = 4  # times the limit: a writer that outruns the rolls waits for one
 _PUT_OFF_MAX: Final = 1024
 
@@ -128,6 +129,7 @@ class Engine:
             return change, (change, result)
 
         backoff = Backoff(self._clock, first_s=0.005, longest_s=1, wait_s=limits.RETRY_S_MAX)
+        tries = 0
         while True:
             try:
                 done = self.storage.transact(key, once)
@@ -135,8 +137,11 @@ class Engine:
                     # What was deleted is not kept in memory either.
                     self._segments.drop(lambda each: each[0] == key)
                 return done
-            except Taken:
+            except Taken as cause:
                 stamp = stamp._replace(bits=stamp.bits + 1)  # another seq
+                tries += 1
+                if tries > _TAKEN_MAX:
+                    raise Corrupt("the index of a scope has what its table has not") from cause
             except LostAnswer as cause:
                 in_doubt = True
                 if not backoff.sleep():
@@ -298,7 +303,8 @@ class Engine:
         state: bytes | None = None
         if row is not None and entry is not None and entry.nonce:
             compare(row.seq, entry.nonce, row.written_by)
-        if entry is not None and entry.base is None and entry.encoding != SHARED:
+        is_whole = entry is not None and entry.base is None and entry.encoding != SHARED
+        if entry is not None and (is_whole or entry.encoding == DAMAGED):
             state = payload_of(entry)
         else:
             known = self._known.get(key)

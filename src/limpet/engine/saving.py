@@ -4,6 +4,7 @@
 the head that this process wrote last: everything is known then, and nothing is read.
 """
 
+from contextlib import nullcontext
 from typing import NamedTuple
 
 import orjson
@@ -197,7 +198,7 @@ def decide(reader: Reader, commit: Commit) -> tuple[Change | None, Saved]:
         existing,
         source=source,
         same_body=lambda: existing is not None and _is_body(states, existing, commit),
-        newest_kept=lambda: _tip_id(reader),
+        newest_kept=lambda: _tip_id(reader, commit),
     )
     if plan.is_stored:
         return None, Saved(plan.row)
@@ -320,9 +321,9 @@ def _head(reader: Reader, commit: Commit) -> Row | None:
         return None
 
 
-def _tip_id(reader: Reader) -> str | None:
+def _tip_id(reader: Reader, commit: Commit) -> str | None:
     record = reader.record
-    with past_damage():
+    with past_damage() if commit.past_damage else nullcontext():
         row = None if record is None or record.tip is None else reader.row_at(record.tip)
         return None if row is None else row.id
     return None
