@@ -26,14 +26,14 @@ from limpet.backends.sql.columns import (
 from limpet.backends.sql.reader import Head, SqlReader, head_of, is_text, name_of, record_of
 from limpet.backends.sql.transaction import Transaction
 from limpet.core.codec import decode
-from limpet.core.encryption import Ciphers
+from limpet.core.encryption import Cipher, Ciphers
 from limpet.core.ids import SEQ_MAX, prefix_end, revision
 from limpet.core.notes import NoteRow
 from limpet.core.rows import Row
 from limpet.errors import Corrupt
 from limpet.model import ScopeKey, SnapshotRef
 from limpet.protocol import NoteQuery, Query, SessionAge, Target
-from limpet.storage import Change, Reader, ScopeRecord
+from limpet.storage import Change, Reader, ScopeRecord, TailRow
 
 T = TypeVar("T")
 
@@ -114,7 +114,7 @@ class SqlStorage:
             if labels := label_values(row, cipher):
                 transaction.do_many("add_label", labels)
         for tail in change.tail:
-            transaction.do("put_tail", tail_values(tail, after.pk, key, cipher))
+            transaction.do("put_tail", self._tail_values(tail, after.pk, key, cipher))
         if any(change[7:12]) or change.shared or change.unshared:
             self._apply_rest(transaction, change, after)
         return True
@@ -137,7 +137,7 @@ class SqlStorage:
         for shared in change.shared:
             do("add_shared", shared_values(shared, key.session_id, cipher))
         for name in change.unshared:
-            do("drop_shared", (name,))
+            self._drop_shared(transaction, name)
 
     def _remove_rows(self, transaction: Transaction, pk: int, seqs: Collection[int]) -> None:
         values = {"pk": pk, "seqs": transaction.many(seqs)}
@@ -166,10 +166,20 @@ class SqlStorage:
         for what in ("labels", "tails", "segments", "notes"):
             transaction.do(f"remove_scope_{what}", (pk,))
         for (name,) in shared:
-            transaction.do("drop_shared", (name,))
+            self._drop_shared(transaction, name)
         count = transaction.count("remove_scope_snapshots", (pk,))
         transaction.do("remove_scope", (pk,))
         return count
+
+    def _drop_shared(self, transaction: Transaction, name: bytes) -> None:
+        """Remove a shared state unless a tail has it."""
+        transaction.do("drop_shared", (name,))
+
+    def _tail_values(
+        self, row: TailRow, pk: int, key: ScopeKey, cipher: Cipher
+    ) -> tuple[Any, ...]:
+        """Return the values of the statement `put_tail`."""
+        return tail_values(row, pk, key, cipher)
 
     # Listings
 
