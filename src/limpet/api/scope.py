@@ -28,6 +28,9 @@ from limpet.model import (
 )
 
 
+_HEAD = (None,)  # asks for the head
+
+
 class Scope(ScopeBase, Generic[State]):
     """One line of state inside a session, with its history. Made by `Store.scope`.
 
@@ -44,6 +47,7 @@ class Scope(ScopeBase, Generic[State]):
         """Made by `Store.scope`, which checks the key."""
         super().__init__(key, model)
         self.driver = driver
+        self._opened = driver.opened
         self._tools = driver.tools
         self._fence: str | None = None  # the key of the lease that a `Lease` writes under
 
@@ -89,7 +93,7 @@ class Scope(ScopeBase, Generic[State]):
         """
         commit = prepare.save(
             self._key,
-            self._model.dump(state),
+            state if self._model is JSON_MODEL else self._model.dump(state),
             id=id,
             parent=parent,
             keep=keep,
@@ -106,7 +110,7 @@ class Scope(ScopeBase, Generic[State]):
             state_bytes_max=self._tools.state_bytes_max,
             default=self._tools.default,
         )
-        return self.driver.run(verbs.save(commit))
+        return self._opened.backend.commit(commit)
 
     def append(
         self,
@@ -150,7 +154,7 @@ class Scope(ScopeBase, Generic[State]):
             state_bytes_max=self._tools.state_bytes_max,
             default=self._tools.default,
         )
-        return self.driver.run(verbs.save(commit))
+        return self._opened.backend.commit(commit)
 
     def load(self, id: SnapshotLike | None = None) -> Snapshot[State] | None:
         """Return a snapshot with its state; None if there is none.
@@ -161,6 +165,9 @@ class Scope(ScopeBase, Generic[State]):
         Args:
             id: which one; by default the head.
         """
+        if id is None:
+            found = self._opened.backend.read_snapshots(self._key, _HEAD)
+            return verbs.snapshot_of(found[0], self._model) if found else None
         return self.driver.run(verbs.load(self._key, id, self._model))
 
     def load_many(self, ids: Iterable[SnapshotLike]) -> Iterator[Snapshot[State]]:

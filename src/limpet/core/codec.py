@@ -51,6 +51,9 @@ _HAS_GIL: bool = getattr(sys, "_is_gil_enabled", lambda: True)()
 _CONTAINERS: frozenset[type] = frozenset((dict, list, tuple))
 _SIZED: frozenset[type] = _CONTAINERS | {str}
 _KINDS: frozenset[type] = _CONTAINERS | {str, int, float, bool, type(None)}
+_TEXT: frozenset[type] = frozenset((str,))
+_NUMBERS: frozenset[type] = frozenset((int, float, bool, type(None)))
+_SHORT: frozenset[type] = _NUMBERS | _TEXT
 _JSON_TYPES = (str, int, float, dict, list, tuple, type(None))
 _CONVERSIONS_MAX = 16  # of one value, one after the other
 _MANY = 16_384  # parts of one level
@@ -100,7 +103,7 @@ def encode_state(
         return encode(state, bytes_max=bytes_max, default=default), None
     own = dict(state)  # its members stay; only what they hold can change
     found = None
-    if all(type(key) is str for key in own):
+    if set(map(type, own)) <= _TEXT:
         found = _encode_members(own, bytes_max)
     return (_Walk("state", bytes_max, default).encode(own), None) if found is None else found
 
@@ -116,28 +119,32 @@ def encode_items(key: str, items: JSON, *, bytes_max: int, default: Default | No
 
 
 def _encode_members(own: dict[str, JSON], bytes_max: int) -> tuple[bytes, AppendOffsets] | None:
-    lists = [key for key, value in own.items() if type(value) in (list, tuple)]
-    behind = list(own.items())
+    kinds = list(map(type, own.values()))
+    lists = kinds.count(list) + kinds.count(tuple)
+    start = len(kinds)  # of the members after the list
     if lists:
-        behind = behind[list(own).index(lists[0]) + 1 :]
-    offsets: AppendOffsets = dict.fromkeys(own)
-    if lists and not (len(lists) == 1 and all(_is_short(value) for _, value in behind)):
-        each: Callable[[], list[bytes]] = partial(list, map(_dumps, own.values()))
-        parts = _encode_plain(own, each, "state", bytes_max)
-        return None if parts is None else _joined_members(own, parts, lists)
+        start = 1 + kinds.index(list if list in kinds else tuple)
+        if lists > 1 or not _are_short(own, kinds, start):
+            each: Callable[[], list[bytes]] = partial(list, map(_dumps, own.values()))
+            parts = _encode_plain(own, each, "state", bytes_max)
+            return None if parts is None else _joined_members(own, kinds, parts)
     # Only the members after the list have to be measured. Encoding the state in one go, instead of
     # joining encoded members, saves a copy of it.
     encoded = _encode_plain(own, partial(_dumps, own), "state", bytes_max)
     if encoded is None:
         return None
-    for key in lists:
-        at = (len(orjson.dumps(dict(behind))) if behind else 1) + 1
-        offsets[key] = (at, encoded[-at - 1 : -at] != b"[")
-    return _trimmed(encoded), offsets
+    offsets: AppendOffsets = dict.fromkeys(own)
+    if lists:
+        behind = dict(islice(own.items(), start, None))
+        at = (len(orjson.dumps(behind)) if behind else 1) + 1
+        offsets[next(islice(own, start - 1, None))] = (at, encoded[-at - 1 : -at] != b"[")
+    # Behind a short result orjson leaves some KB of unused room, and it will be kept.
+    is_short = len(encoded) < _TRIMMED_BYTES_MAX
+    return bytes(memoryview(encoded)) if is_short else encoded, offsets
 
 
 def _joined_members(
-    own: dict[str, JSON], values: list[bytes], lists: Collection[str]
+    own: dict[str, JSON], kinds: list[type], values: list[bytes]
 ) -> tuple[bytes, AppendOffsets]:
     parts: list[bytes] = []
     for key, value in zip(own, values, strict=True):
@@ -146,8 +153,10 @@ def _joined_members(
     parts.append(b"}")
     offsets: AppendOffsets = {}
     behind = 1
-    for at, key in zip(range(len(parts) - 2, 0, -4), reversed(own), strict=True):
-        offsets[key] = (behind + 1, parts[at] != b"[]") if key in lists else None
+    places = zip(range(len(parts) - 2, 0, -4), reversed(own), reversed(kinds), strict=True)
+    for at, key, kind in places:
+        is_list = kind is list or kind is tuple
+        offsets[key] = (behind + 1, parts[at] != b"[]") if is_list else None
         behind += sum(map(len, parts[at - 3 : at + 1]))
     return b"".join(parts), offsets
 
@@ -157,10 +166,12 @@ def _trimmed(encoded: bytes) -> bytes:
     return bytes(memoryview(encoded)) if len(encoded) < _TRIMMED_BYTES_MAX else encoded
 
 
-def _is_short(value: JSON) -> bool:
-    return type(value) in (int, float, bool, type(None)) or (
-        type(value) is str and len(value) <= _SHORT_CHARS
-    )
+def _are_short(own: dict[str, JSON], kinds: list[type], start: int) -> bool:
+    """Return whether the members from a place on are numbers or short texts."""
+    found = set(kinds[start:])
+    if found.isdisjoint(_TEXT):
+        return found <= _NUMBERS
+    return found <= _SHORT and max(map(length_hint, islice(own.values(), start, None))) <= _SHORT_CHARS
 
 
 def _encode_plain(value: JSON, encode_it: Callable[[], T], what: str, bytes_max: int) -> T | None:

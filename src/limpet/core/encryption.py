@@ -24,10 +24,10 @@ from limpet.core.codec import checksum_of
 from limpet.errors import Corrupt, InvalidInput, Unsupported
 
 KEY_BYTES = 32
-_MARK = b"\x01"
+MARK = b"\x01"
 _ID_BYTES = 4
 _NONCE_BYTES = 12
-_HEADER_BYTES = len(_MARK) + _ID_BYTES
+_HEADER_BYTES = len(MARK) + _ID_BYTES
 ENCRYPTED_BYTES = _HEADER_BYTES + _NONCE_BYTES + 16  # that encryption adds
 _REREAD_S = 5.0  # an unknown key is asked for no more often; new ones, by queries for labels
 _CIPHERS_MAX = 4096
@@ -112,12 +112,12 @@ class _Plain:
         return data
 
     def decrypt(self, stored: bytes, about: bytes) -> bytes:
-        if stored.startswith(_MARK):
+        if stored.startswith(MARK):
             raise WrongKeys(f"{KEYS_MISSING}. key=`{key_id(stored)}`")
         return stored
 
     def is_current(self, stored: bytes) -> bool:
-        return not stored.startswith(_MARK)
+        return not stored.startswith(MARK)
 
     def label(self, name: str, value: str) -> tuple[str, str]:
         return name, value
@@ -266,13 +266,13 @@ class _SessionCipher:
         if newest is not self:
             return newest.encrypt(data, about)
         key_id, nonce = self._current.id, self._keys.random(_NONCE_BYTES)
-        header = _MARK + key_id
+        header = MARK + key_id
         sealed: bytes = self._aes[key_id].encrypt(nonce, data, header + about)
         return b"%b%b%b" % (header, nonce, sealed)
 
     def decrypt(self, stored: bytes, about: bytes) -> bytes:
         header = stored[:_HEADER_BYTES]
-        if not header.startswith(_MARK):
+        if not header.startswith(MARK):
             if self._keys.allow_plaintext:
                 return stored
             raise WrongKeys(
@@ -294,7 +294,7 @@ class _SessionCipher:
         return data
 
     def is_current(self, stored: bytes) -> bool:
-        return bool(self._ring) and stored.startswith(_MARK + self._ring[0].id)
+        return bool(self._ring) and stored.startswith(MARK + self._ring[0].id)
 
     def label(self, name: str, value: str) -> tuple[str, str]:
         return _hashed(self._keys.of(self._session_id)._current, name, value)
@@ -333,12 +333,12 @@ def _sum(key: bytes, data: bytes) -> int:
 
 
 def is_encrypted(stored: bytes) -> bool:
-    return stored.startswith(_MARK)
+    return stored.startswith(MARK)
 
 
 def key_id(stored: bytes) -> str:
     """Return the id of the key that something is encrypted with, for people to read."""
-    return stored[len(_MARK) : _HEADER_BYTES].hex()
+    return stored[len(MARK) : _HEADER_BYTES].hex()
 
 
 def _text_of(given: KeyText) -> str:

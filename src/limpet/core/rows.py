@@ -48,7 +48,7 @@ class Row(NamedTuple):
 
     @property
     def revision(self) -> str:
-        return ids.revision(self.seq, self.rev, self.nonce)
+        return f"{self.seq:x}.{self.rev:x}.{self.nonce}"  # as `ids.revision`
 
     @property
     def written_by(self) -> str:
@@ -220,16 +220,16 @@ def info_of(scope: ScopeKey, row: Row) -> SnapshotInfo:
     if row.updated_at != row.created_at:
         updated_at = times.from_us(row.updated_at)
     return SnapshotInfo(
-        scope=scope,
-        id=row.id,
-        parent_id=row.parent_id,
-        forked_from=unpack_ref(row.forked_from),
-        status=row.status,
-        labels={} if row.labels == EMPTY else decode(row.labels),
-        metadata={} if row.metadata == EMPTY else decode(row.metadata),
-        created_at=created_at,
-        updated_at=updated_at,
-        revision=row.revision,
-        kept=bool(row.kept),
-        size=row.size,
+        scope,
+        row.id,
+        row.parent_id,
+        None if row.forked_from is None else unpack_ref(row.forked_from),
+        row.status,
+        {} if row.labels == EMPTY else decode(row.labels),
+        {} if row.metadata == EMPTY else decode(row.metadata),
+        created_at,
+        updated_at,
+        f"{row.seq:x}.{row.rev:x}.{row.nonce}",
+        bool(row.kept),
+        row.size,
     )

@@ -12,11 +12,11 @@ The keys are derived for each session of each store (`core.encryption`).
 from typing import Any
 
 import orjson
+import xxhash
 
 from limpet.core import codec
-from limpet.core.codec import checksum_of
-from limpet.core.encryption import PLAIN, PLAIN_NONCE, Cipher, is_encrypted
-from limpet.core.ids import place_us
+from limpet.core.encryption import MARK, PLAIN, PLAIN_NONCE, Cipher, is_encrypted
+from limpet.core.ids import PLACE_BITS
 from limpet.core.notes import (
     NoteRow,
     decrypted_note,
@@ -24,8 +24,8 @@ from limpet.core.notes import (
     note_checksum,
     verify_note,
 )
+from limpet.core.rows import EMPTY, Row, decrypted, encrypted
 from limpet.core.segments import Segment
-from limpet.core.rows import EMPTY, Row, decrypted, encrypted, row_checksum, verify_row
 from limpet.errors import Corrupt
 from limpet.model import ScopeKey
 from limpet.storage import DAMAGED, SHARED, ScopeRecord, SegmentRow, SharedRow, TailRow
@@ -44,6 +44,9 @@ SCOPE_COLUMNS, ROW_COLUMNS = (len(COLUMNS[each].split()) for each in ("scope", "
 NAME_BYTES = 16  # of a shared state
 _NONCE_BYTES = 8
 _SEQ_BYTES = 8
+_HALF = 2**63  # an integer column has a sign
+_sum = xxhash.xxh3_64_intdigest
+_new = tuple.__new__
 
 
 # The columns of a scope begin with its key and its address, and end with what `offsets` has been
@@ -56,44 +59,61 @@ def scope_values(record: ScopeRecord, cipher: Cipher) -> tuple[Any, ...]:
     offsets = record[13]
     if cipher is not PLAIN:
         offsets = cipher.encrypt(offsets or b"", b"scope " + facts)
-    return (*record[2:13], offsets, *record[14:], checksum_of(facts, offsets or b""))
+    return (*record[2:13], offsets, *record[14:], _sum(facts + (offsets or b"")) - _HALF)
 
 
 def read_scope(columns: Any, cipher: Cipher | None) -> ScopeRecord:
     """Return a scope; without a cipher its `offsets` are as they are stored."""
-    pk, session_id, scope_id, kind, *_, offsets, trail, epoch, checksum = columns
-    key = ScopeKey(session_id, scope_id, kind)
+    pk, session_id, scope_id, kind = columns[:4]
+    offsets, trail, epoch, checksum = columns[15:]
+    key = _new(ScopeKey, (session_id, scope_id, kind))
     try:
         facts = orjson.dumps((*key, pk, *columns[4:15], epoch)) + trail
-        is_sound = checksum_of(facts, offsets or b"") == checksum
+        is_sound = _sum(facts + (offsets or b"")) - _HALF == checksum
     except TypeError:  # a value has another type, or text that is not UTF-8
         is_sound = False
     if not is_sound:
         raise Corrupt(f"the row of a scope fails its checksum. pk=`{pk}`")
-    if cipher is not None and (cipher is not PLAIN or offsets is not None):
-        about = b"" if cipher is PLAIN else b"scope " + facts
-        offsets = cipher.decrypt(offsets or b"", about) or None
-    return ScopeRecord(key, pk, *columns[4:15], offsets, trail, epoch)
+    if cipher is PLAIN:
+        if offsets is not None and is_encrypted(offsets):
+            cipher.decrypt(offsets, b"")  # raises: there is no key
+    elif cipher is not None:
+        offsets = cipher.decrypt(offsets or b"", b"scope " + facts) or None
+    return _new(ScopeRecord, (key, pk, *columns[4:15], offsets, trail, epoch))
 
 
 def row_values(row: Row, pk: int, key: ScopeKey, cipher: Cipher) -> tuple[Any, ...]:
-    stored = encrypted(row, key, cipher)
-    return (*stored[:12], stored.size, row_checksum(stored, pk), pk)
+    stored = row if cipher is PLAIN else encrypted(row, key, cipher)
+    columns = (*stored[:4], int(stored[4]), *stored[5:12], stored[13])
+    return (*columns, _row_sum(columns, pk), pk)
+
+
+def _row_sum(columns: Any, pk: int) -> int:
+    seq, id, rev, nonce, kept, parent_id, ref, status, labels, metadata, created, updated, size = (
+        columns
+    )
+    forked_from = None if ref is None else ref.decode()
+    facts = (pk, seq, id, rev, nonce, kept, parent_id, forked_from, status, created, updated, size)
+    return _sum(b"%b%d:%b%b" % (orjson.dumps(facts), len(labels), labels, metadata)) - _HALF
 
 
 def read_row(columns: Any, key: ScopeKey, cipher: Cipher) -> Row:
     """Return a snapshot of the scope with this key, whose own key is the last column."""
-    return decrypted(verified_row(columns), key, cipher)
+    row = verified_row(columns)
+    return row if cipher is PLAIN and row[9][:1] != MARK else decrypted(row, key, cipher)
 
 
 def verified_row(columns: Any) -> Row:
     """Return a snapshot as it is stored."""
-    seq, size, checksum, pk = columns[0], *columns[12:ROW_COLUMNS]
-    if type(seq) is not int:
-        raise Corrupt("the row of a snapshot has no place")
-    kept = columns[4] == 1 if columns[4] in (0, 1) else columns[4]
-    row = Row(*columns[:4], kept, *columns[5:12], place_us(seq), size)
-    return verify_row(row, pk, checksum)
+    try:
+        is_sound = _row_sum(columns[:13], columns[14]) == columns[13]
+    except (AttributeError, TypeError, ValueError):
+        is_sound = False  # a value has another type, or text that is not UTF-8
+    if not is_sound:
+        raise Corrupt(f"the row of a snapshot fails its checksum. seq=`{columns[0]}`")
+    seq = columns[0]
+    kept, saved_at = columns[4] == 1, seq >> PLACE_BITS
+    return _new(Row, (*columns[:4], kept, *columns[5:12], saved_at, columns[12], ""))
 
 
 def label_values(row: Row, cipher: Cipher) -> list[tuple[str, str, int]]:
@@ -130,7 +150,9 @@ def read_tail(columns: Any, pk: int, key: ScopeKey, cipher: Cipher) -> TailRow:
     if encoding == SHARED:
         return _read_shared_tail(TailRow(seq, base, encoding, body), pk, key, cipher)
     if cipher is PLAIN:
-        return TailRow(seq, base, encoding, cipher.decrypt(body, b""))
+        if body[:1] == MARK:
+            cipher.decrypt(body, b"")  # raises: there is no key
+        return _new(TailRow, (seq, base, encoding, body, "", ""))
     if not is_encrypted(body):
         plain = cipher.decrypt(body, b"")  # raises if it has to be encrypted
         return TailRow(seq, base, encoding, plain, PLAIN_NONCE, PLAIN_NONCE)
@@ -158,7 +180,8 @@ def _split_nonces(data: bytes, base: int | None) -> tuple[bytes, str, str]:
 
 
 def _tail_sum(pk: int, seq: int, base: int | None, encoding: int, body: bytes) -> int:
-    return checksum_of(b"%d %d %d %d " % (pk, seq, -1 if base is None else base, encoding), body)
+    base = -1 if base is None else base
+    return _sum(b"%d %d %d %d %b" % (pk, seq, base, encoding, body)) - _HALF
 
 
 def segment_values(row: SegmentRow, pk: int, key: ScopeKey, cipher: Cipher) -> tuple[Any, ...]:
@@ -194,7 +217,7 @@ def read_segment(columns: Any, pk: int, key: ScopeKey, cipher: Cipher) -> Segmen
 
 
 def _segment_sum(pk: int, first: int, last: int, body: bytes) -> int:
-    return checksum_of(b"%d %d %d " % (pk, first, last), body)
+    return _sum(b"%d %d %d %b" % (pk, first, last, body)) - _HALF
 
 
 def shared_values(row: SharedRow, session_id: str, cipher: Cipher) -> tuple[Any, ...]:
@@ -216,7 +239,7 @@ def read_shared(columns: Any, cipher: Cipher) -> SharedRow:
 
 
 def _shared_sum(name: bytes, session_id: str, body: bytes) -> int:
-    return checksum_of(name, session_id.encode(), b"\0", body)
+    return _sum(b"%b%b\0%b" % (name, session_id.encode(), body)) - _HALF
 
 
 def note_values(row: NoteRow, pk: int, key: ScopeKey, cipher: Cipher) -> tuple[Any, ...]:

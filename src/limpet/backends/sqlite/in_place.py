@@ -7,6 +7,7 @@ transaction is committed and before what was read is returned: one `stat` for ea
 
 import os
 import sqlite3
+import weakref
 from typing import TypeAlias
 
 from limpet.errors import Unavailable
@@ -18,10 +19,15 @@ File: TypeAlias = tuple[int, int]  # device and inode
 
 
 class Connection(sqlite3.Connection):
-    """A connection, with the log that it writes to; None if it has none."""
+    """A connection, with the log that it writes to; None if it has none.
+
+    While it is in use, `thread_id` says by whom. `ref` is a weak reference to it.
+    """
 
     log_path = ""
     log: File | None = None
+    thread_id = 0
+    ref: "weakref.ref[Connection]"
 
     def find_log(self, path: str) -> None:
         self.log_path = os.path.realpath(path) + "-wal"  # as SQLite names it

@@ -74,7 +74,7 @@ class Joined:
     def __init__(self, file: File, clock: Clock) -> None:
         self._file = file
         self._clock = clock
-        self._waiting: deque[_Turn] = deque()
+        self.waiting: deque[_Turn] = deque()
 
     def run(self, action: Callable[[SqliteTransaction], T], alone: Callable[[], T]) -> T:
         """Run an action in a transaction, maybe in that of another thread; return its result.
@@ -82,16 +82,11 @@ class Joined:
         `alone` does the same in a transaction of its own, and finds out whether it was done before.
         """
         deadline_s = self._file.deadline_s()
-        if not self._waiting:
-            with self._file.queued(waits=False) as is_first:
-                if is_first:
-                    with self._file.transaction(write=True, deadline_s=deadline_s) as transaction:
-                        return action(transaction)
         turn = _Turn(action)
         try:
-            self._waiting.append(turn)
+            self.waiting.append(turn)
             with self._file.queued():
-                while turn in self._waiting:
+                while turn in self.waiting:
                     self._lead(turn, deadline_s)
                 while not turn.is_done:
                     # Its leader failed, or was interrupted, or needs longer than one waits in line.
@@ -103,7 +98,7 @@ class Joined:
         finally:
             with suppress(ValueError):  # interrupted while it waited: nobody must do it later
                 if not turn.is_done:
-                    self._waiting.remove(turn)
+                    self.waiting.remove(turn)
         return turn.result()  # type: ignore[no-any-return]
 
     def _in_doubt(self, alone: Callable[[], T]) -> T:
@@ -118,7 +113,7 @@ class Joined:
         try:
             with suppress(IndexError):  # until none is left
                 while len(turns) < _TOGETHER_MAX:
-                    turn = self._waiting.popleft()
+                    turn = self.waiting.popleft()
                     turn.batch = batch
                     if turn.claim.acquire(blocking=False):
                         turns.append(turn)

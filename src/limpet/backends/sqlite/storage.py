@@ -11,24 +11,31 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, TypeVar
 
+from limpet.backends.sql.columns import label_values, row_values, scope_values, tail_values
+from limpet.backends.sql.reader import Head, head_of
 from limpet.backends.sql.storage import SqlStorage
 from limpet.backends.sql.transaction import Transaction
 from limpet.backends.sqlite.errors import is_full
 from limpet.backends.sqlite.file import SqliteFile
+from limpet.backends.sqlite.in_place import Connection
 from limpet.backends.sqlite.listen import SqliteListener
 from limpet.backends.sqlite.read_only import FileChanged, ReadOnlyFile
-from limpet.backends.sqlite.transaction import SqliteTransaction
+from limpet.backends.sqlite.transaction import STATEMENTS, SqliteTransaction
 from limpet.core import matching
 from limpet.core.encryption import NO_KEYS, Ciphers
 from limpet.core.limits import LOCK_WAIT_S_MAX
+from limpet.core.rows import EMPTY
 from limpet.engine import Engine
-from limpet.errors import Unavailable
+from limpet.errors import Corrupt, Unavailable
 from limpet.model import ScopeKey
 from limpet.protocol import Clock, NoteQuery, Stamp
-from limpet.storage import LostAnswer, Taken
+from limpet.storage import Change, Taken
 
 T = TypeVar("T")
 
+_HEAD, _MOVE_SCOPE, _ADD_SNAPSHOT, _PUT_TAIL, _ADD_LABEL = (
+    STATEMENTS[each] for each in ("head", "move_scope", "add_snapshot", "put_tail", "add_label")
+)
 _READS_MAX = 10
 _PLAIN = re.compile(r"[\w -]+", re.ASCII)  # needs no escaping in JSON, nor in a path of SQLite's
 
@@ -81,15 +88,53 @@ class SqliteStorage(SqlStorage):
         with self._file.transaction(several=False) as transaction:
             return action(transaction)
 
-    def _write(self, action: Callable[[Transaction], T]) -> T:
-        def run(transaction: SqliteTransaction) -> T:
-            self._file.check_version(transaction.conn)  # under the write lock, so it stays true
-            try:
-                return action(transaction)
-            except sqlite3.IntegrityError as cause:
-                raise Taken from cause
+    def read_head(self, key: ScopeKey) -> Head | None:
+        if self._reads_only:
+            return super().read_head(key)
+        try:
+            found = self._file.one(_HEAD, (key.session_id, key.kind, key.scope_id))
+        except Corrupt:
+            return super().read_head(key)  # text that is no UTF-8 is read there
+        return None if found is None else head_of(found, key, self.ciphers)
 
-        return self._file.joined.run(run, _lost)
+    def write(self, change: Change) -> bool:
+        key, before, after, rows, replace, gone, tail = change[:7]
+        is_save = len(rows) == 1 == len(tail) and not replace and not gone and before is not None
+        if not is_save or after is None or any(change[7:12]) or change.shared or change.unshared:
+            return super().write(change)
+        pk, cipher = after.pk, self.ciphers.of(key.session_id)
+        values = (
+            (*scope_values(after, cipher), pk, before.version),
+            (*row_values(rows[0], pk, key, cipher), change.apart),
+            tail_values(tail[0], pk, key, cipher),
+            () if rows[0].labels == EMPTY else label_values(rows[0], cipher),
+        )
+        return self._file.write(self._save, values)
+
+    def _save(self, conn: Connection, values: Any) -> bool:
+        """Store a save if its scope is as it was known."""
+        self._file.check_version(conn)
+        scope, snapshot, tail, labels = values
+        if conn.execute(_MOVE_SCOPE, scope).rowcount != 1:
+            return False
+        try:
+            conn.execute(_ADD_SNAPSHOT, snapshot)
+            conn.execute(_PUT_TAIL, tail)
+        except sqlite3.IntegrityError as cause:
+            raise Taken from cause
+        if labels:
+            conn.executemany(_ADD_LABEL, labels)
+        return True
+
+    def _write(self, action: Callable[[Transaction], T]) -> T:
+        return self._file.write(self._run, action)
+
+    def _run(self, conn: Connection, action: Callable[[Transaction], T]) -> T:
+        self._file.check_version(conn)  # under the write lock, so that it stays true
+        try:
+            return action(SqliteTransaction(conn))
+        except sqlite3.IntegrityError as cause:
+            raise Taken from cause
 
     # On a full disk SQLite still needs a few pages for its log: so that is emptied first.
 
@@ -132,7 +177,3 @@ class SqliteStorage(SqlStorage):
     def compact(self) -> int:
         return self._file.compact()
 
-
-def _lost() -> Any:
-    """Stand for a write whose leader was interrupted: the engine finds out what became of it."""
-    raise LostAnswer
