@@ -29,6 +29,7 @@ _FACTS = {
     "57014": "the statement took too long, or was cancelled",
 }
 
+_PLACES = {"scopes_pkey", "snapshots_pkey", "snapshots_by_id", "tails_pkey", "labels_pkey"}
 _MISSING = {"42P01", "3F000", "42703"}  # a table, a schema, a column
 _UPGRADED = "22012"  # a division by zero, of `check_version` alone
 
@@ -46,7 +47,7 @@ def is_taken(cause: Exception) -> bool:
     """Return whether a place in history is taken, or an id in its scope."""
     if not isinstance(cause, psycopg.errors.UniqueViolation):
         return False
-    return cause.diag.constraint_name in ("snapshots_pkey", "scopes_pkey", "snapshots_by_id")
+    return cause.diag.constraint_name in _PLACES
 
 
 def is_unprepared(cause: psycopg.Error) -> bool:

@@ -173,7 +173,7 @@ def _integer(value: bytes) -> int:
 
 
 _READ: dict[int, Callable[[bytes], Any]] = {
-    16: b"\1".__eq__,
+    16: _integer,  # as SQLite has it
     17: bytes,
     19: bytes.decode,
     20: _integer,
