@@ -14,7 +14,7 @@ from limpet.core import codec, segments
 from limpet.core.segments import Segment
 from limpet.engine import Engine, rolling, saving, states
 from limpet.engine.rolling import Limits
-from limpet.engine.states import States, payload_of
+from limpet.engine.states import States
 from limpet.errors import Unavailable
 from limpet.model import Pruned, ScopeKey
 from limpet.protocol import Clock, Stamp
@@ -25,7 +25,7 @@ from simulation.faults import Crash, Fault
 T = TypeVar("T")
 
 # So that most states are deltas, and many are compressed.
-_SMALLER = {"SMALL_BYTES": 24, "_WHOLE_ZSTD_MIN": 96, "_DELTA_ZSTD_MIN": 48}
+_SMALLER = {"SMALL_BYTES": 24, "_WHOLE_ZSTD_MIN": 96, "_DELTA_ZSTD_MIN": 48, "_SHARED_MIN": 24}
 _TRIES_MAX = 50
 
 
@@ -191,7 +191,7 @@ def _tags(reader: Reader) -> dict[str, set[str]]:
 
 def _stored(reader: Reader) -> bytes:
     """Return all bytes of the states of a scope, decompressed."""
-    parts = [payload_of(row) for row in reader.tail().values()]
+    parts = [States(reader).payload(row) for row in reader.tail().values()]
     for row in reader.segments.values():  # type: ignore[attr-defined]
         segment = Segment.parse(row.blob)
         parts += [codec.decompress(frame.data, what="frame") for frame in segment.frames]

@@ -54,6 +54,7 @@ class _Opened(NamedTuple):
     kind: int
     seqs: list[int]
     payloads: list[bytes]  # one more than seqs if it is a JUMP
+    size: int
 
     @property
     def leap(self) -> list[bytes]:
@@ -62,7 +63,7 @@ class _Opened(NamedTuple):
 
 
 class Segment:
-    """A segment; each frame is decompressed at most once."""
+    """A segment; each frame is decompressed at most once. Threads may read it at the same time."""
 
     def __init__(self, frames: Iterable[Frame] = ()) -> None:
         self.frames = list(frames)
@@ -109,6 +110,12 @@ class Segment:
     def delta_bytes(self) -> int:
         """How much its frames take without the first."""
         return sum(len(each.data) for each in self.frames[1:])
+
+    @property
+    def cost(self) -> int:
+        """What it takes in memory, about, with the frames that were read."""
+        opened = list(self._opened.values())  # at once: threads may read it
+        return sum(len(each.data) for each in self.frames) + sum(each.size for each in opened)
 
     def newest(self) -> bytes:
         return self._open(0).payloads[0]
@@ -283,7 +290,7 @@ def _parsed(frame: Frame) -> _Opened:
             raise ValueError
     except (ValueError, TypeError, IndexError) as cause:
         raise _malformed() from cause
-    return _Opened(kind, seqs, [raw[at:to] for at, to in pairwise(ends)])
+    return _Opened(kind, seqs, [raw[at:to] for at, to in pairwise(ends)], len(raw))
 
 
 def _malformed() -> Corrupt:

@@ -5,29 +5,22 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from itertools import pairwise
-from typing import TypeAlias, TypeVar
+from operator import attrgetter
+from typing import Final, Literal, TypeAlias, TypeVar
 
 from limpet.backends.support.backoff import Backoff
 from limpet.backends.support.forks import renew_after_fork
 from limpet.backends.support.located import located
 from limpet.backends.support.recent import Recent
-from limpet.core import commits, limits
-from limpet.core.ages import newest_page
+from limpet.core import commits, limits, matching
 from limpet.core.leases import LeaseRow, claimed, renewed
-from limpet.core.notes import (
-    NoteRow,
-    check_expect,
-    found_note,
-    newest_first,
-    note_of,
-    written_note,
-)
+from limpet.core.notes import NoteRow, check_expect, found_note, note_of, written_note
 from limpet.core.rows import Row, info_of
 from limpet.engine import editing, rolling, saving
-from limpet.engine.records import changed
-from limpet.engine.saving import Known, Saved
-from limpet.engine.states import States, checked, payload_of
+from limpet.engine.background import Roller
+from limpet.engine.records import changed, follows, head_of
+from limpet.engine.saving import Known, Saved, known_of
+from limpet.engine.states import SegmentCache, States, checked, compare, payload_of
 from limpet.errors import CLOSED, InvalidInput, LimpetError, Unavailable
 from limpet.model import (
     ANY,
@@ -59,13 +52,16 @@ from limpet.protocol import (
     Target,
     Topic,
 )
-from limpet.storage import Change, LostAnswer, Reader, ScopeRecord, Storage, Taken
+from limpet.storage import SHARED, Change, LostAnswer, Reader, ScopeRecord, Storage, Taken
 
 T = TypeVar("T")
 Decide: TypeAlias = Callable[[Reader, Stamp], tuple[Change | None, T]]
 """Decides what to write to a scope, and what to return; pure, and may be called again."""
 
-_LOCKS = 64
+_LOCKS: Final = 64
+_SEGMENT_BYTES_MAX: Final = 16 * limits.MIB
+_OVERDUE: Final = 4  # times the limit: a writer that outruns the rolls waits for one
+_PUT_OFF_MAX: Final = 1024
 
 
 @located
@@ -79,6 +75,7 @@ class Engine:
         clock: Clock,
         draw: Callable[[], Stamp],
         tails: rolling.Limits = rolling.LIMITS,
+        rolls: Literal["background", "inline"] = "inline",
     ) -> None:
         self.storage = storage
         self.blocking = storage.blocking
@@ -86,14 +83,21 @@ class Engine:
         self._clock = clock
         self._draw = draw
         self._tails = tails
-        self._known: Recent[ScopeKey, Known] = Recent(limits.CACHE_BYTES_MAX, lambda it: it.cost)
+        self._known: Recent[ScopeKey, Known] = Recent(limits.CACHE_BYTES_MAX, attrgetter("cost"))
+        self._segments: SegmentCache = Recent(_SEGMENT_BYTES_MAX, attrgetter("cost"))
+        self._put_off: Recent[ScopeKey, int] = Recent(_PUT_OFF_MAX)  # until a tail has these bytes
         self._closed = False
-        self.after_fork()
+        self._roller = Roller(self._roll) if rolls == "background" else None
+        self._locks = _locks()
         renew_after_fork(self)
 
     def after_fork(self) -> None:
-        # Threads that save to one scope would make each other's knowledge stale.
-        self._locks = [threading.RLock() for _ in range(_LOCKS)]
+        self._locks = _locks()
+        self._roller = None  # its thread is the parent's
+
+    def distrust(self, scope: ScopeKey) -> None:
+        """Forget what is known of a scope: something of it is damaged."""
+        self._known.pop(scope)
 
     # Changes
 
@@ -129,10 +133,10 @@ class Engine:
             except LostAnswer as cause:
                 in_doubt = True
                 if not backoff.sleep():
-                    raise _in_doubt(key) from cause
+                    raise _in_doubt(key.session_id) from cause
             except Unavailable as cause:
                 if in_doubt:
-                    raise _in_doubt(key) from cause
+                    raise _in_doubt(key.session_id) from cause
                 raise
 
     def _edit(self, key: ScopeKey, decide: Decide[T]) -> T:
@@ -161,21 +165,22 @@ class Engine:
     # Snapshots
 
     def commit(self, commit: Commit) -> SnapshotInfo:
-        self._check_open()
+        if self._closed:
+            raise InvalidInput(CLOSED)
         key = commit.scope
-        with self._lock_of(key):
-            saved = self._saved(commit)
-            if saved.known is None:
+        with self._locks[hash(key) % _LOCKS]:
+            known = self._known.get(key)
+            quick = None if known is None else saving.continued(commit, known)
+            row, known = self._saved(commit, quick)
+            if known is None:
                 self._known.pop(key)
             else:
-                self._known.put(key, saved.known)
-        if saved.known is not None and self._tails.is_due(saved.known.record, saved.row.size):
-            self._roll(key)
-        return info_of(key, saved.row)
+                self._known.put(key, known)
+        if known is not None and self._tails.is_due(known.record, row.size):
+            self._roll_soon(known.record, row.size)
+        return info_of(key, row)
 
-    def _saved(self, commit: Commit) -> Saved:
-        known = self._known.get(commit.scope)
-        quick = None if known is None else saving.continued(commit, known)
+    def _saved(self, commit: Commit, quick: tuple[Change, Saved] | None) -> Saved:
         if quick is not None:
             try:
                 if self.storage.write(quick[0]):
@@ -184,11 +189,13 @@ class Engine:
                 quick = None
             except LostAnswer:
                 pass
+        return self._decided(commit, quick)
 
+    def _decided(self, commit: Commit, sent: tuple[Change, Saved] | None) -> Saved:
         def decide(reader: Reader, stamp: Stamp) -> tuple[Change | None, Saved]:
             return saving.decide(reader, commit._replace(stamp=stamp))
 
-        return self._transact(commit.scope, commit.stamp, decide, quick)[1]
+        return self._transact(commit.scope, commit.stamp, decide, sent)[1]
 
     def replace_snapshots(self, changes: Sequence[Commit]) -> int:
         key = changes[0].scope
@@ -212,25 +219,50 @@ class Engine:
     def delete_scope(
         self, scope: ScopeKey, *, expect: Expect = ANY, fence: str | None = None
     ) -> int:
+        if expect is ANY and fence is None:
+            return self._drop(scope.session_id, scope)
+
         def decide(reader: Reader, _: Stamp) -> tuple[Change | None, int]:
             record = reader.record
             commits.check_fence(fence, None if record is None else record.fence, scope)
             if expect is not ANY:
-                commits.check_expect(expect, _head(reader), scope)
+                commits.check_expect(expect, head_of(reader), scope)
             return (None, 0) if record is None else (Change(scope, record, None), reader.count())
 
         return self._edit(scope, decide)
 
     def delete_session(self, session_id: str) -> int:
+        return self._drop(session_id)
+
+    def _drop(self, session_id: str, key: ScopeKey | None = None) -> int:
         self._check_open()
-        self._known.drop(lambda key: key.session_id == session_id)
-        return self.storage.delete_session(session_id)
+        if key is None:
+            self._known.drop(lambda each: each.session_id == session_id)
+        else:
+            self._known.pop(key)
+        try:
+            return self.storage.drop(session_id, key)
+        except LostAnswer as cause:
+            raise _in_doubt(session_id) from cause
+
+    def _roll_soon(self, record: ScopeRecord, size: int) -> None:
+        """Have a tail that is due rolled."""
+        if record.tail_bytes < (self._put_off.get(record.key) or 0):
+            return
+        roller = self._roller
+        if roller is None or self._tails.is_due(record, size, _OVERDUE):
+            self._roll(record.key)
+        else:
+            roller.ask(record.key)
 
     def _roll(self, key: ScopeKey) -> None:
         """Move the tail into a segment. The save before it is stored: nothing here may fail it."""
         with suppress(LimpetError):
             roll = self.storage.read(key, rolling.plan)
-            if roll is not None:
+            if isinstance(roll, int):
+                self._put_off.put(key, roll)
+            else:
+                self._put_off.pop(key)
                 self._touch(key, self._draw(), roll.at)
 
     # Reading
@@ -242,42 +274,45 @@ class Engine:
 
         def use(reader: Reader) -> list[Found]:
             rows = {row.id: row for row in reader.rows([each for each in ids if each is not None])}
-            head = _head(reader) if None in ids else None
+            head = head_of(reader) if None in ids else None
             found = [head if each is None else rows.get(each) for each in ids]
             wanted = [row for row in found if row is not None]
-            states = States(reader)
+            states = States(reader, self._segments)
             if len(wanted) > 1:
-                states.keep({row.seq for row in wanted})
-            return [(info_of(scope, row), checked(row, states.get(row.seq))) for row in wanted]
+                states.keep({row.seq: row.written_by for row in wanted})
+            return [(info_of(scope, row), states.of(row)) for row in wanted]
 
         return self.storage.read(scope, use)
 
     def _read_head(self, key: ScopeKey) -> list[Found]:
         found = self.storage.read_head(key)
         record, row, entry = found or (None, None, None)
-        if record is None or row is None:
+        if record is None or record.head is None:
             return []
-        known = self._known.get(key)
-        if entry is not None and entry.base is None:
-            state: bytes | None = payload_of(entry)
+        state: bytes | None = None
+        if row is not None and entry is not None:
+            compare(row.seq, entry.nonce, row.written_by)
+        if entry is not None and entry.base is None and entry.encoding != SHARED:
+            state = payload_of(entry)
         else:
-            is_known = known is not None and known.record == record and record.head == record.tip
-            state = known.state() if known is not None and is_known else None
-        if state is not None:
+            known = self._known.get(key)
+            if known is not None and known.record == record and record.head == record.tip:
+                state = known.state()
+        if row is not None and state is not None:
             return [(info_of(key, row), checked(row, state))]
 
         def use(reader: Reader) -> tuple[ScopeRecord, Row, bytes] | None:
-            head, states = _head(reader), States(reader)
+            head = head_of(reader)
             if reader.record is None or head is None:
                 return None
-            return reader.record, head, checked(head, states.get(head.seq))
+            return reader.record, head, States(reader).of(head)
 
         again = self.storage.read(key, use)
         if again is None:
             return []
         record, row, state = again
         if record.head == record.tip:
-            self._known.put(key, Known(record, row, state))
+            self._known.put(key, known_of(record, row, state))
         return [(info_of(key, row), state)]
 
     def read_info(self, scope: ScopeKey, snapshot_id: str | None) -> SnapshotInfo | None:
@@ -285,15 +320,15 @@ class Engine:
 
         def use(reader: Reader) -> Row | None:
             if snapshot_id is None:
-                return _head(reader)
+                return head_of(reader)
             return next(iter(reader.rows([snapshot_id])), None)
 
         row = self.storage.read(scope, use)
         return None if row is None else info_of(scope, row)
 
     def read_revisions(self, targets: Sequence[Target]) -> list[str | None]:
-        infos = [self.read_info(key, id) for key, id in targets]
-        return [None if info is None else info.revision for info in infos]
+        self._check_open()
+        return self.storage.revisions(targets)
 
     # Listings
 
@@ -311,17 +346,11 @@ class Engine:
 
     def list_sessions(self, *, prefix: str, after: str, limit: int) -> list[str]:
         self._check_open()
-        scopes = self.storage.list_scopes(prefix=prefix)
-        names = {record.key.session_id for record, _ in scopes}
-        return heapq.nsmallest(limit, (name for name in names if name > after))
+        return self.storage.list_sessions(prefix, after, limit)
 
     def list_newest(self, *, prefix: str, after: SessionAge | None, limit: int) -> list[SessionAge]:
         self._check_open()
-        heads = (
-            (record.key.session_id, None if head is None else head.created_at)
-            for record, head in self.storage.list_scopes(prefix=prefix)
-        )
-        return newest_page(heads, after, limit)
+        return self.storage.list_newest(prefix, after, limit)
 
     def list_scopes(
         self,
@@ -373,30 +402,40 @@ class Engine:
         limit: int,
     ) -> list[Note]:
         self._check_open()
-        order = {each or "": at for at, each in enumerate(on)}
-        found = self.storage.read(scope, lambda reader: reader.notes(order, name))
-        rows = (row for row in found if order[row.on] > 0 or row.name > after)
-        page = heapq.nsmallest(limit, rows, key=lambda row: (order[row.on], row.name))
-        return [note_of(row) for row in page]
+
+        def use(reader: Reader) -> list[NoteRow]:
+            if name is not None:
+                rows = {row.on: row for row in reader.notes([each or "" for each in on], [name])}
+                found = [row for each in on if (row := rows.get(each or "")) is not None]
+                return [row for row in found if row.on != (on[0] or "") or name > after][:limit]
+            page = list[NoteRow]()
+            for each in on:
+                if len(page) < limit:
+                    start = after if each == on[0] else ""
+                    page += reader.note_page(each or "", start, limit - len(page))
+            return page
+
+        return [note_of(row) for row in self.storage.read(scope, use)]
 
     def read_notes(self, scope: ScopeKey, names: Sequence[str]) -> list[FoundNote]:
         self._check_open()
-        rows = self.storage.read(scope, lambda reader: reader.notes([""]))
+        rows = self.storage.read(scope, lambda reader: reader.notes([""], names))
         found = {row.name: row for row in rows}
         return [found_note(scope, found[name]) for name in names if name in found]
 
     def find_notes(self, query: NoteQuery, *, limit: int) -> list[FoundNote]:
         self._check_open()
-        notes = self.storage.scope_notes(query.scope_id, query.kind)
-        covered = (
-            found_note(key, row, value=query.values) for key, row in notes if query.covers(key)
-        )
-        return newest_first(covered, query, limit)
+        is_match = None if query.where is None else matching.matcher(query.where)
+
+        def take(key: ScopeKey, row: NoteRow) -> FoundNote | None:
+            found = found_note(key, row, value=query.values)
+            return found if is_match is None or is_match(found.value) else None
+
+        return self.storage.find_notes(query, limit, take)
 
     def list_noted(self, scope: ScopeKey, *, after: str, limit: int) -> list[str]:
         self._check_open()
-        rows = self.storage.read(scope, lambda reader: reader.notes())
-        return heapq.nsmallest(limit, {row.on for row in rows if row.on > after})
+        return self.storage.read(scope, lambda reader: reader.noted(after, limit))
 
     def write_note(self, write: NoteWrite) -> Note:
         return note_of(self._write_notes([write])[0])
@@ -418,7 +457,9 @@ class Engine:
 
         def decide(reader: Reader, stamp: Stamp) -> tuple[Change | None, list[NoteRow]]:
             record = reader.record
-            rows = reader.notes({each.on or "" for each in changes})
+            rows = reader.notes(
+                {each.on or "" for each in changes}, {each.name for each in changes}
+            )
             found = {(row.on, row.name): row for row in rows}
             put, gone = list[NoteRow](), list[NoteRow]()
             for each in changes:
@@ -486,27 +527,30 @@ class Engine:
 
     def list_damage(self, scope: ScopeKey) -> list[Finding]:
         self._check_open()
-        return []
+        return self.storage.list_damage(scope)
 
     def list_unlisted(self) -> list[Finding]:
         self._check_open()
-        return []
+        return self.storage.list_damage(None)
 
     def compact(self) -> int:
         self._check_open()
-        return 0
+        return self.storage.compact()
 
     def check(self, after: str, *, repair: bool, limit: int) -> tuple[list[Finding], str | None]:
         self._check_open()
-        return [], None
+        return self.storage.check(after, repair=repair, limit=limit)
 
     def rekey(self, after: str, *, limit: int) -> tuple[int, str | None]:
         self._check_open()
-        return 0, None
+        return self.storage.rekey(after, limit=limit)
 
     def close(self) -> None:
         self._closed = True
+        if self._roller is not None:
+            self._roller.close()
         self._known.clear()
+        self._segments.clear()
         self.storage.close()
 
     def _check_open(self) -> None:
@@ -514,9 +558,9 @@ class Engine:
             raise InvalidInput(CLOSED)
 
 
-def _head(reader: Reader) -> Row | None:
-    record = reader.record
-    return None if record is None or record.head is None else reader.row_at(record.head)
+def _locks() -> list[threading.RLock]:
+    # Threads that save to one scope would make each other's knowledge stale.
+    return [threading.RLock() for _ in range(_LOCKS)]
 
 
 def _lease_of(record: ScopeRecord | None) -> LeaseRow | None:
@@ -538,17 +582,18 @@ def _is_stored(change: Change, reader: Reader) -> bool:
         return False
     if before is None:
         return True
-    if before.version in record.trail:
-        return (after.version, before.version) in pairwise(record.trail)
-    # Too many changes came since, so the trail does not tell.
+    found = follows(record, after, before)
+    if found is not None:
+        return found
+    # Too many changes came since.
     if not change.rows:
-        raise _in_doubt(change.key)
+        raise _in_doubt(change.key.session_id)
     row = reader.row_by_nonce(change.rows[0].nonce)
     return row is not None and row.revision == change.rows[0].revision
 
 
-def _in_doubt(key: ScopeKey) -> Unavailable:
+def _in_doubt(session_id: str) -> Unavailable:
     return Unavailable(
-        f"the storage did not answer: the change may be stored. session=`{key.session_id}`",
+        f"the storage did not answer: the change may be stored. session=`{session_id}`",
         outcome_known=False,
     )
