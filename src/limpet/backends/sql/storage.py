@@ -5,11 +5,13 @@ Below it, an engine's folder has the statements (`sql/*.sql`, by name) and the t
 
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import pairwise
 from typing import Any, TypeVar
 
 import orjson
 
+from limpet.backends.sql import checking, rekeying
 from limpet.backends.sql.columns import (
     ROW_COLUMNS,
     label_values,
@@ -25,13 +27,14 @@ from limpet.backends.sql.columns import (
 )
 from limpet.backends.sql.reader import Head, SqlReader, head_of, is_text, name_of, record_of
 from limpet.backends.sql.transaction import Transaction
+from limpet.backends.sql.walking import Position
 from limpet.core.codec import decode
 from limpet.core.encryption import Cipher, Ciphers
 from limpet.core.ids import SEQ_MAX, prefix_end, revision
 from limpet.core.notes import NoteRow
 from limpet.core.rows import Row
-from limpet.errors import Corrupt
-from limpet.model import ScopeKey, SnapshotRef
+from limpet.errors import Corrupt, InvalidInput
+from limpet.model import Finding, ScopeKey, SnapshotRef
 from limpet.protocol import NoteQuery, Query, SessionAge, Target
 from limpet.storage import Change, Reader, ScopeRecord, TailRow
 
@@ -48,8 +51,9 @@ class SqlStorage:
     blocking = True
     reader: type[SqlReader] = SqlReader
 
-    def __init__(self, ciphers: Ciphers) -> None:
+    def __init__(self, ciphers: Ciphers, states: Callable[[Reader], checking.StateReader]) -> None:
         self.ciphers = ciphers
+        self._states = states
 
     def _read(self, action: Callable[[Transaction], T]) -> T:
         """Run an action that sees one moment of the store."""
@@ -414,6 +418,55 @@ class SqlStorage:
             asked = {"session_id": session_id}
             (found,) = self._query(lambda each: each.one("stored_bytes_of_session", asked))
         return int(found)
+
+    # Upkeep
+
+    def list_damage(self, key: ScopeKey | None) -> list[Finding]:
+        def run(transaction: Transaction) -> list[Finding]:
+            if key is None:
+                return list(checking.unlisted_scopes(transaction))
+            record = self._record(transaction, key)
+            rows = self._inspector(transaction, repair=False)
+            found = () if record is None else checking.damage_of(rows, transaction, record.pk)
+            return list(found)
+
+        return self._read(run)
+
+    def check(self, after: str, *, repair: bool, limit: int) -> tuple[list[Finding], str | None]:
+        run = self._write if repair else self._read
+        return run(partial(self._check, after=after, repair=repair, limit=limit))
+
+    def _check(
+        self,
+        transaction: Transaction,
+        after: str,
+        *,
+        repair: bool,
+        limit: int,
+        survive: checking.Survive | None = None,
+    ) -> tuple[list[Finding], str | None]:
+        """Inspect a part of the tables."""
+        position = Position.parse(after) if after else Position()
+        rows = self._inspector(transaction, repair=repair and position.mends)
+        found, following = checking.check_some(rows, transaction, position, limit, survive)
+        return found, None if following is None else str(following)
+
+    def _inspector(self, transaction: Transaction, *, repair: bool) -> checking.Inspector:
+        def states(key: ScopeKey) -> checking.StateReader:
+            return self._states(self.reader(transaction, key, self.ciphers))
+
+        return checking.Inspector(transaction, self.ciphers, states, repair=repair)
+
+    def rekey(self, after: str, *, limit: int) -> tuple[int, str | None]:
+        if not self.ciphers.encrypts:
+            raise InvalidInput("the store was opened without keys: give keys= or keys_file=")
+        position, count = Position.parse(after) if after else Position(), 0
+        ask = partial(rekeying.outdated, ciphers=self.ciphers, position=position, limit=limit)
+        found, following = self._query(ask)
+        for key, keys in found.items():
+            again = partial(rekeying.encrypt_again, ciphers=self.ciphers, table=position.table)
+            count += self._write(partial(again, key=key, keys=keys))
+        return count, None if following is None else str(following)
 
 
 def listed_scope(columns: Any) -> ScopeRecord | None:

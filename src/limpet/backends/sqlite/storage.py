@@ -9,12 +9,15 @@ import re
 import sqlite3
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any, TypeVar
 
+from limpet.backends.sql.checking import StateReader
 from limpet.backends.sql.columns import label_values, row_values, scope_values, tail_values
 from limpet.backends.sql.reader import Head, head_of
 from limpet.backends.sql.storage import SqlStorage
 from limpet.backends.sql.transaction import Transaction
+from limpet.backends.sqlite.check import check_file
 from limpet.backends.sqlite.errors import is_full
 from limpet.backends.sqlite.file import SqliteFile
 from limpet.backends.sqlite.in_place import Connection
@@ -26,10 +29,11 @@ from limpet.core.encryption import NO_KEYS, Ciphers
 from limpet.core.limits import LOCK_WAIT_S_MAX
 from limpet.core.rows import EMPTY
 from limpet.engine import Engine
+from limpet.engine.states import States
 from limpet.errors import Corrupt, Unavailable
-from limpet.model import ScopeKey
+from limpet.model import Finding, ScopeKey
 from limpet.protocol import Clock, NoteQuery, Stamp
-from limpet.storage import Change, Taken
+from limpet.storage import Change, Reader, Taken
 
 T = TypeVar("T")
 
@@ -41,12 +45,16 @@ _PLAIN = re.compile(r"[\w -]+", re.ASCII)  # needs no escaping in JSON, nor in a
 
 
 def open_engine(
-    path: str, *, clock: Clock, draw: Callable[[], Stamp], ciphers: Ciphers = NO_KEYS, **options: Any
+    path: str,
+    *,
+    clock: Clock,
+    draw: Callable[[], Stamp],
+    ciphers: Ciphers = NO_KEYS,
+    **options: Any,
 ) -> Engine:
     """Open the engine over a file, creating it or bringing its tables up to date."""
-    return Engine(
-        SqliteStorage(path, clock=clock, ciphers=ciphers, **options), clock=clock, draw=draw
-    )
+    storage = SqliteStorage(path, clock=clock, ciphers=ciphers, states=States, **options)
+    return Engine(storage, clock=clock, draw=draw)
 
 
 class SqliteStorage(SqlStorage):
@@ -57,13 +65,14 @@ class SqliteStorage(SqlStorage):
         path: str,
         *,
         clock: Clock,
+        states: Callable[[Reader], StateReader],
         ciphers: Ciphers = NO_KEYS,
         lock_wait_s: float = LOCK_WAIT_S_MAX,
         synchronous: str = "full",
         mode: str = "rw",
     ) -> None:
         """Open the file, creating it or bringing its tables up to date; with `ro` only read it."""
-        super().__init__(ciphers)
+        super().__init__(ciphers, states)
         self._clock = clock
         self._reads_only = mode == "ro"
         file = ReadOnlyFile if self._reads_only else SqliteFile
@@ -173,6 +182,11 @@ class SqliteStorage(SqlStorage):
 
     def listen(self) -> SqliteListener:
         return SqliteListener(self._file, self._clock)
+
+    def check(self, after: str, *, repair: bool, limit: int) -> tuple[list[Finding], str | None]:
+        with self._file.transaction(write=repair) as transaction:
+            walk = partial(self._check, transaction, repair=repair, limit=limit)
+            return check_file(transaction, walk, after, repair=repair)
 
     def compact(self) -> int:
         return self._file.compact()

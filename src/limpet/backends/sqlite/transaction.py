@@ -14,7 +14,7 @@ from limpet.backends.sqlite.in_place import Connection
 
 T = TypeVar("T")
 
-STATEMENTS = load_stored("sqlite", "queries", "listings")
+STATEMENTS = load_stored("sqlite", "queries", "listings", "check")
 _LENIENT_TEXT = partial(str, encoding="utf-8", errors="surrogateescape")
 
 
