@@ -11,11 +11,13 @@ from typing import Any, NamedTuple, TypeVar
 
 import psycopg
 
+from limpet.backends.postgres.check import check_schema
 from limpet.backends.postgres.errors import translated
 from limpet.backends.postgres.listen import listen, poller
 from limpet.backends.postgres.schema import make_ready
 from limpet.backends.postgres.server import PostgresServer, Settings
 from limpet.backends.postgres.transaction import PostgresTransaction
+from limpet.backends.sql.checking import StateReader
 from limpet.backends.sql.columns import (
     ROW_COLUMNS,
     label_values,
@@ -26,15 +28,16 @@ from limpet.backends.sql.columns import (
 )
 from limpet.backends.sql.reader import SqlReader, record_of
 from limpet.backends.sql.storage import SqlStorage, check_order, listed_key
-from limpet.core.encryption import NO_KEYS, Cipher, Ciphers
+from limpet.core.encryption import NO_KEYS, Ciphers
 from limpet.core.ids import prefix_end
 from limpet.core.limits import LOCK_WAIT_S_MAX, RETRY_S_MAX
 from limpet.core.rows import Row
 from limpet.engine import Engine
+from limpet.engine.states import States
 from limpet.errors import Unavailable
-from limpet.model import ScopeKey
+from limpet.model import Finding, ScopeKey
 from limpet.protocol import Clock, Listener, Stamp, Topic
-from limpet.storage import Change, LostAnswer, ScopeRecord, TailRow
+from limpet.storage import Change, LostAnswer, Reader, ScopeRecord, TailRow
 
 T = TypeVar("T")
 
@@ -47,7 +50,7 @@ def open_engine(
     url: str, *, clock: Clock, draw: Callable[[], Stamp], ciphers: Ciphers = NO_KEYS, **options: Any
 ) -> Engine:
     """Open the engine over a schema, creating its tables or bringing them up to date."""
-    storage = PostgresStorage(url, clock=clock, ciphers=ciphers, **options)
+    storage = PostgresStorage(url, clock=clock, ciphers=ciphers, states=States, **options)
     return Engine(storage, clock=clock, draw=draw)
 
 
@@ -110,6 +113,7 @@ class PostgresStorage(SqlStorage):
         conninfo: str,
         *,
         clock: Clock,
+        states: Callable[[Reader], StateReader],
         schema: str = "limpet",
         setup: bool = True,
         connections: int = _CONNECTIONS,
@@ -122,12 +126,13 @@ class PostgresStorage(SqlStorage):
         ciphers: Ciphers = NO_KEYS,
     ) -> None:
         """Open a schema, creating its tables or bringing them up to date."""
-        super().__init__(ciphers)
+        super().__init__(ciphers, states)
         notifies = notify and advisory_locks
         settings = Settings(schema, connections, lock_wait_s, retry_s, pooler, notifies)
         self._listens = notifies and not pooler
         self._poll_s = poll_s
         self._clock = clock
+        self._schema = schema
         self._server = PostgresServer(conninfo, settings, clock)
         try:
             with self._server.connect() as conn:
@@ -166,7 +171,7 @@ class PostgresStorage(SqlStorage):
             *scope_values(after, cipher),
             *(pk, before.version),
             *(*row_values(row, pk, key, cipher), change.apart),
-            *self._tail_values(tail, pk, key, cipher),
+            *tail_values(tail, pk, key, cipher),
             [name for name, _, _ in labels] if labels else _NONE,
             [value for _, value, _ in labels] if labels else _NONE,
         )
@@ -183,11 +188,6 @@ class PostgresStorage(SqlStorage):
     def _apply(self, transaction: PostgresTransaction, change: Change) -> bool:
         transaction.changed = change.key.session_id
         return super()._apply(transaction, change)
-
-    def _tail_values(
-        self, row: TailRow, pk: int, key: ScopeKey, cipher: Cipher
-    ) -> tuple[Any, ...]:
-        return (*tail_values(row, pk, key, cipher), pk)
 
     def _drop_shared(self, transaction: PostgresTransaction, name: bytes) -> None:
         transaction.do("lock_shared", (name,))
@@ -244,6 +244,16 @@ class PostgresStorage(SqlStorage):
         found = self._query(lambda each: each.page("list_sessions", values, take, limit))
         check_order([after, *found], "sessions")
         return found
+
+    def check(self, after: str, *, repair: bool, limit: int) -> tuple[list[Finding], str | None]:
+        def look(transaction: PostgresTransaction) -> tuple[list[Finding], str | None]:
+            if after == "":
+                return check_schema(transaction, self._schema)
+            if repair:
+                transaction.do("lock_everybody_out")
+            return self._check(transaction, after, repair=repair, limit=limit)
+
+        return self._write(look) if repair else self._read(look)
 
     def compact(self) -> int:
         return 0  # what is free is used again; to shrink the files is the server's own business

@@ -15,7 +15,7 @@ from limpet.backends.sql.transaction import in_schema, load_migrations, load_sto
 
 T = TypeVar("T")
 
-_STATEMENTS = load_stored("postgres", "queries", "listings")
+_STATEMENTS = load_stored("postgres", "queries", "listings", "check")
 NEWEST = load_migrations("postgres")[-1][0]
 _NO_LISTENERS = "0 /* has_listeners */"
 _FETCH = 100  # rows at a time of a statement whose reader may stop
@@ -32,7 +32,7 @@ def statements_of(schema: str, *, notifies: bool = True) -> Mapping[str, Stateme
         has_listeners = found["has_listeners"].rstrip(";")
         check = found["check_version"].rstrip(";")
         found["check_version"] = f"SELECT ({has_listeners}), ({check})"
-        asked = has_listeners.replace("%(listeners)s", "$42")
+        asked = has_listeners.replace("%(listeners)s", "$41")
         found["save"] = found["save"].replace(_NO_LISTENERS, f"({asked})::int")
     newest = f"{NEWEST} /* newest */"
     return {

@@ -29,14 +29,14 @@ from limpet.backends.sql.reader import Head, SqlReader, head_of, is_text, name_o
 from limpet.backends.sql.transaction import Transaction
 from limpet.backends.sql.walking import Position
 from limpet.core.codec import decode
-from limpet.core.encryption import Cipher, Ciphers
+from limpet.core.encryption import Ciphers
 from limpet.core.ids import SEQ_MAX, prefix_end, revision
 from limpet.core.notes import NoteRow
 from limpet.core.rows import Row
 from limpet.errors import Corrupt, InvalidInput
 from limpet.model import Finding, ScopeKey, SnapshotRef
 from limpet.protocol import NoteQuery, Query, SessionAge, Target
-from limpet.storage import Change, Reader, ScopeRecord, TailRow
+from limpet.storage import Change, Reader, ScopeRecord
 
 T = TypeVar("T")
 
@@ -118,7 +118,7 @@ class SqlStorage:
             if labels := label_values(row, cipher):
                 transaction.do_many("add_label", labels)
         for tail in change.tail:
-            transaction.do("put_tail", self._tail_values(tail, after.pk, key, cipher))
+            transaction.do("put_tail", tail_values(tail, after.pk, key, cipher))
         if any(change[7:12]) or change.shared or change.unshared:
             self._apply_rest(transaction, change, after)
         return True
@@ -178,12 +178,6 @@ class SqlStorage:
     def _drop_shared(self, transaction: Transaction, name: bytes) -> None:
         """Remove a shared state unless a tail has it."""
         transaction.do("drop_shared", (name,))
-
-    def _tail_values(
-        self, row: TailRow, pk: int, key: ScopeKey, cipher: Cipher
-    ) -> tuple[Any, ...]:
-        """Return the values of the statement `put_tail`."""
-        return tail_values(row, pk, key, cipher)
 
     # Listings
 

@@ -114,6 +114,7 @@ CREATE TABLE limpet.tails (
     PRIMARY KEY (scope_pk, seq)
 ) WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 200);
 ALTER TABLE limpet.tails ALTER COLUMN body SET STORAGE EXTERNAL;
+CREATE INDEX tails_by_seq ON limpet.tails (seq);                            -- check and rekey
 CREATE INDEX tails_by_shared ON limpet.tails (substring(body FOR 16)) WHERE encoding = 2; -- who uses it
 COMMENT ON TABLE  limpet.tails IS 'The states of the newest snapshots of each scope.';
 COMMENT ON COLUMN limpet.tails.scope_pk IS 'The scope of its snapshot.';

@@ -151,11 +151,11 @@ WITH moved AS (
     SELECT $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33 FROM moved
 ), stored AS (
     INSERT INTO limpet.tails (seq, base, encoding, body, checksum, scope_pk)
-    SELECT $34, $35, $36, $37, $38, $39 FROM moved
+    SELECT $34, $35, $36, $37, $38, $32 FROM moved
 ), labelled AS (
     INSERT INTO limpet.labels (name, value, seq)
     SELECT l.name, l.value, $18
-      FROM moved CROSS JOIN unnest($40::text[], $41::text[]) AS l (name, value)
+      FROM moved CROSS JOIN unnest($39::text[], $40::text[]) AS l (name, value)
 )
 SELECT 0 /* has_listeners */ FROM moved;
 
@@ -205,8 +205,9 @@ INSERT INTO limpet.labels (name, value, seq) VALUES ($1, $2, $3) ON CONFLICT DO 
 DELETE FROM limpet.labels WHERE seq = ANY (%(seqs)s::bigint[]);
 
 -- name: put_tail
+-- Its scope is that of its snapshot.
 INSERT INTO limpet.tails (seq, base, encoding, body, checksum, scope_pk)
-VALUES ($1, $2, $3, $4, $5, $6)
+SELECT $1, $2, $3, $4, $5, n.scope_pk FROM limpet.snapshots AS n WHERE n.seq = $1
     ON CONFLICT (scope_pk, seq)
     DO UPDATE SET base = excluded.base, encoding = excluded.encoding, body = excluded.body,
                   checksum = excluded.checksum;
