@@ -30,7 +30,7 @@ OPENERS = Path(__file__).with_name("pg_openers.py")
 
 def setting(store: Store, name: str) -> object:
     """Return what the connections of a store are set to."""
-    with store.driver.opened.backend._server.connect() as conn:  # type: ignore[attr-defined]
+    with store.driver.opened.backend.storage._server.connect() as conn:  # type: ignore[attr-defined]
         return one(conn, "SELECT current_setting(%s)", name)
 
 
@@ -198,7 +198,7 @@ def test_a_password_is_never_shown(
     with opened(server, good, retry_s=0.2) as store:
         store.scope("s").save(1)
         backend = store.driver.opened.backend
-        server_side = backend._server  # type: ignore[attr-defined]
+        server_side = backend.storage._server  # type: ignore[attr-defined]
         for each in (
             store,
             store.aio,

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-
 from limpet.backends.sql.check_rows import SEVERITIES
+
 from limpet.errors import Unavailable
 from limpet.opening import open_backend, store_over
 from limpet.protocol import Backend

@@ -73,7 +73,11 @@ def run(conn: Connection, commands: Sequence[Command]) -> list[PGresult]:
     pgconn.pipeline_sync()
     results = conn.wait(_answers(pgconn, len(wanted)))
     pgconn.exit_pipeline_mode()
-    return [result for result, is_wanted in zip(map(_checked, results), wanted) if is_wanted]
+    return [
+        result
+        for result, is_wanted in zip(map(_checked, results), wanted, strict=True)
+        if is_wanted
+    ]
 
 
 def rows_of(conn: Connection, statement: Statement, result: PGresult) -> list[tuple[Any, ...]]:
@@ -90,7 +94,7 @@ def rows_of(conn: Connection, statement: Statement, result: PGresult) -> list[tu
     return [
         tuple(
             None if (value := get(row, at)) is None else read(value)
-            for at, read in zip(columns, readers)
+            for at, read in zip(columns, readers, strict=True)
         )
         for row in range(count)
     ]

@@ -31,7 +31,7 @@ from limpet.backends.sql.storage import SqlStorage, check_order, listed_key
 from limpet.core.encryption import NO_KEYS, Ciphers
 from limpet.core.ids import prefix_end
 from limpet.core.limits import LOCK_WAIT_S_MAX, RETRY_S_MAX
-from limpet.core.rows import Row
+from limpet.core.rows import EMPTY, Row
 from limpet.engine import Engine
 from limpet.engine.states import States
 from limpet.errors import Unavailable
@@ -158,23 +158,21 @@ class PostgresStorage(SqlStorage):
     # One scope
 
     def write(self, change: Change) -> bool:
-        if _is_save(change):
-            return self._server.once("save", self._save_values(change), change.key.session_id)
-        return self._write(lambda transaction: self._apply_at(transaction, change))
-
-    def _save_values(self, change: Change) -> tuple[Any, ...]:
-        key, before, after = change.key, change.before, change.after
-        assert before is not None and after is not None
-        pk, cipher, (row,), (tail,) = after.pk, self.ciphers.of(key.session_id), change.rows, change.tail
-        labels = label_values(row, cipher)
-        return (
+        key, before, after, rows, replace, gone, tail = change[:7]
+        is_save = len(rows) == 1 == len(tail) and not replace and not gone and before is not None
+        if not is_save or after is None or any(change[7:12]) or change.shared or change.unshared:
+            return self._write(lambda transaction: self._apply_at(transaction, change))
+        pk, cipher = after.pk, self.ciphers.of(key.session_id)
+        labels = () if rows[0].labels == EMPTY else label_values(rows[0], cipher)
+        values = (
             *scope_values(after, cipher),
             *(pk, before.version),
-            *(*row_values(row, pk, key, cipher), change.apart),
-            *tail_values(tail, pk, key, cipher),
+            *(*row_values(rows[0], pk, key, cipher), change.apart),
+            *tail_values(next(iter(tail)), pk, key, cipher),
             [name for name, _, _ in labels] if labels else _NONE,
             [value for _, value, _ in labels] if labels else _NONE,
         )
+        return self._server.once("save", values, key.session_id)
 
     def _apply_at(self, transaction: PostgresTransaction, change: Change) -> bool:
         """Make a change if its scope, which is locked here, is at the version it was made for."""
@@ -205,11 +203,12 @@ class PostgresStorage(SqlStorage):
             name = "pks_of_session" if key is None else "pks_of_scope"
             values = {"session_id": session_id} if key is None else key._asdict()
             pks = [pk for (pk,) in transaction.all(name, values)]
-            lost = 0 if before is None or before.pks & {*pks} else before.count
+            if before is not None and not before.pks & {*pks}:
+                return before.count  # what is there now came after it
             if not pks:
-                return lost
+                return 0
             transaction.changed = session_id
-            count = lost + self._drop(transaction, *pks)
+            count = self._drop(transaction, *pks)
             before = _Dropped({*pks}, count)
             return count
 
@@ -219,9 +218,8 @@ class PostgresStorage(SqlStorage):
             pass
         try:
             return self._write(run)
-        except (LostAnswer, Unavailable) as cause:
-            fact = "postgres did not answer: the session may be deleted"
-            raise Unavailable(f"{fact}. session=`{session_id}`", outcome_known=False) from cause
+        except Unavailable as cause:
+            raise LostAnswer from cause
 
     def _drop(self, transaction: PostgresTransaction, *pks: int) -> int:
         values = (transaction.many(pks),)
@@ -270,12 +268,3 @@ class PostgresStorage(SqlStorage):
             if not self._server.answers():
                 raise
             return poller(self._clock, self._poll_s)
-
-
-def _is_save(change: Change) -> bool:
-    """Return whether a change adds a snapshot with its state to a scope, and does nothing else."""
-    if change.before is None or change.after is None or change.replace:
-        return False
-    if len(change.rows) != 1 or len(change.tail) != 1 or change.rows_gone or change.tail_gone:
-        return False
-    return not any(change[8:12]) and not change.shared and not change.unshared
