@@ -107,13 +107,12 @@ FORKED_IN_A_TRANSACTION = """
     watching.start()
     locked = threading.Event()
 
-    def hold(tables):
-        tables.scope_to_change(scope.key)
+    def hold(reader):
         locked.set()
         threading.Event().wait()
 
-    server = store.driver.opened.backend.storage._server
-    threading.Thread(target=lambda: server.write(hold), daemon=True).start()
+    storage = store.driver.opened.backend.storage
+    threading.Thread(target=lambda: storage.transact(scope.key, hold), daemon=True).start()
     locked.wait()
     pid = os.fork()
     if not pid:

@@ -202,7 +202,10 @@ class PostgresStorage(SqlStorage):
             nonlocal before
             name = "pks_of_session" if key is None else "pks_of_scope"
             values = {"session_id": session_id} if key is None else key._asdict()
-            pks = [pk for (pk,) in transaction.all(name, values)]
+            # Again: a fork that was waited for may have added one.
+            found = transaction.also(name, values)
+            transaction.all(name, values)
+            pks = [pk for (pk,) in found.rows]
             if before is not None and not before.pks & {*pks}:
                 return before.count  # what is there now came after it
             if not pks:
