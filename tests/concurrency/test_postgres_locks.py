@@ -305,20 +305,24 @@ def test_a_state_is_removed_while_forks_and_saves_stand_still(
 
 
 def test_a_first_fork_while_a_state_is_removed(
-    conn: Connection, schema: str, one: Store, two: Store
+    conn: Connection, schema: str, postgres_url: str, one: Store, two: Store
 ) -> None:
     """A scope that was alone when its remover began to wait is not, when it gets the lock."""
+    three = limpet.open(postgres_url)
     scope = one.scope("s", "a")
     for number in range(10):
         scope.save(near(1, number), id=f"{number}")
     with gate(conn, schema, "tails", "INSERT") as closed:
         forking = closed.begin(lambda: two.scope("s", "a").fork("5", scope_id="b"))
         removing = closed.meanwhile(lambda: scope.delete_snapshot("5"))
-        changing = closed.meanwhile(lambda: scope.save(text(2), id="4", overwrite=True))
+        changing = closed.meanwhile(
+            lambda: three.scope("s", "a").save(text(2), id="4", overwrite=True)
+        )
         closed.open()
         forking.result()
         assert removing.result() == 1
         changing.result()
+    three.close()
     assert state_of(one.scope("s", "b")) == near(1, 5)
     assert [state_of(scope, "4"), state_of(scope, "6")] == [text(2), near(1, 6)]
     assert complaints(one) == []

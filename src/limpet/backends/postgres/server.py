@@ -185,30 +185,28 @@ class PostgresServer:
         return self._until_answered(attempt)
 
     def once(self, name: str, values: tuple[Any, ...], session_id: str) -> bool:
-        """Run one statement that changes a session, without retries; return whether it applied.
+        """Run one statement that changes a session; return whether it applied.
 
         It returns a row if it did: whether listeners are to be notified.
 
         Raises:
-            Taken, LostAnswer: as `write`.
+            Taken, LostAnswer: as `write`, the latter if the connection was lost at all.
         """
-        sent = False
-        try:
-            with self._pool.connection(self._settings.retry_s) as conn:
-                sent = True
+
+        def attempt(conn: Connection) -> bool:
+            try:
                 found = self._once(conn, name, (*values, *self._listeners))
-                if found and found[0][0]:
-                    notify(conn, self.channel, session_id)
-                return bool(found)
-        except psycopg.Error as cause:
-            if is_taken(cause):
-                raise Taken from cause
-            if is_gone(cause):
-                if sent and not is_unprepared(cause):
+            except psycopg.Error as cause:
+                if is_gone(cause) and not is_unprepared(cause):
                     raise LostAnswer from cause
-            elif not is_race(cause):
-                raise self._translated(cause) from cause
-            return False  # certainly; to ask in a transaction is retried
+                if is_race(cause) and not is_taken(cause):
+                    return False
+                raise
+            if found and found[0][0]:
+                notify(conn, self.channel, session_id)
+            return bool(found)
+
+        return self._until_answered(attempt)
 
     def _once(self, conn: Connection, name: str, values: tuple[Any, ...]) -> list[Any]:
         if not self._settings.pooler:
