@@ -101,7 +101,7 @@ class SegmentRow(NamedTuple):
 
 
 class SharedRow(NamedTuple):
-    """A whole state that forks of one session begin at, compressed. Its name is never used again."""
+    """A whole state that forks of one session begin at, compressed. No other has its name."""
 
     name: bytes
     body: bytes
@@ -112,12 +112,14 @@ class Change(NamedTuple):
 
     Attributes:
         before: the record that the scope must still have; None: it must not exist.
-        after: its next record; None removes the scope with everything in it.
+        after: its next record; None removes the scope with everything in it, and the shared states
+            that no other scope has.
         rows: new snapshots, or with `replace` other versions of those with the same seq.
         rows_gone: seqs of snapshots that go.
         tail, segments, notes: are inserted, or replace those with the same seq, last seq, address.
         tail_gone, segments_gone, notes_gone: seqs, last seqs and addresses of those that go.
-        apart: whether the parent of a new snapshot may be another than the one just before it.
+        apart: whether the parent of a new snapshot may be another than the one just before it. With
+            a parent that is the kept head and the tip, nothing ever comes between the two.
         shared: are inserted, unless they are there.
         unshared: names of shared states that go, unless a tail still has them.
     """
@@ -169,7 +171,11 @@ class Reader(Protocol):
         ...
 
     def segment(self, seq: int | None) -> SegmentRow | None:
-        """Return the first segment that ends at a seq or later; None asks for the newest."""
+        """Return the first segment that ends at a seq or later; None asks for the newest.
+
+        Raises Corrupt if that one is damaged, or returns it with an empty blob, which cannot be
+        parsed either: then the tail behind it can still be rolled.
+        """
         ...
 
     def shared(self, name: bytes) -> SharedRow | None: ...
@@ -266,7 +272,9 @@ class Storage(Protocol):
 
     def list_sessions(self, prefix: str, after: str, limit: int) -> list[str]: ...
 
-    def list_newest(self, prefix: str, after: SessionAge | None, limit: int) -> list[SessionAge]: ...
+    def list_newest(
+        self, prefix: str, after: SessionAge | None, limit: int
+    ) -> list[SessionAge]: ...
 
     def find_notes(
         self, query: NoteQuery, limit: int, take: Callable[[ScopeKey, NoteRow], T | None]
@@ -284,7 +292,10 @@ class Storage(Protocol):
     def drop(self, session_id: str, key: ScopeKey | None = None) -> int:
         """Delete all scopes of a session, or one of them, damaged or not. May be repeated.
 
-        Return the number of snapshots.
+        Return the number of snapshots. Shared states that no other scope has go with them.
+
+        Raises:
+            LostAnswer: it is not known whether all of it was deleted.
         """
         ...
 

@@ -4,7 +4,7 @@
 case is `check_damage`. `Repairs` holds the tests of repair that are the same on both engines.
 """
 
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Callable, Set
 from contextlib import suppress
 from random import Random
 from typing import Any, NamedTuple, Protocol
@@ -49,7 +49,7 @@ S, OTHER, DRAFTED = ScopeKey("s"), ScopeKey("other"), ScopeKey("drafted")
 LONG, FORK = ScopeKey("long"), ScopeKey("long", "fork")
 IDS = ["id-0", "id-1", "id-2", "id-3"]
 LABELS = b'{"kind":"x"}'
-_LONG = 260  # snapshots, so that most are in segments
+_ROLLED_BYTES = 300_000  # a state that is moved into a segment at once
 
 # The snapshot id-1 of `s`, and its scope.
 WHERE_IT_HITS = (
@@ -75,8 +75,9 @@ def fill(backend: Backend) -> None:
     save(backend, DRAFTED, "draft", keep=False)
     save(backend, S, "first", parent=None, head=False)  # the tip is not the head
     long = store_over(backend).scope(*LONG)
-    for number in range(_LONG):
+    for number in range(4):
         long.save({"n": number}, id=f"n-{number}")
+    long.save({"text": Random(0).randbytes(_ROLLED_BYTES).hex()}, id="rolled")
     long.save({"text": Random(1).randbytes(6_000).hex()}, id="large")
     long.fork("large", scope_id=FORK.scope_id)
     long.save({"n": "last"}, id="last")
@@ -104,7 +105,7 @@ def readable(backend: Backend) -> Seen:
     found: Seen = {}
     asked: dict[ScopeKey, list[str]] = {
         **{key: [*IDS, "draft", "branch", "first"] for key in (S, OTHER, DRAFTED)},
-        LONG: ["n-0", "n-1", "n-100", "large", "last"],
+        LONG: ["n-0", "n-1", "rolled", "large", "last"],
         FORK: [],
     }
     for scope, names in asked.items():
@@ -244,7 +245,10 @@ CASES = {
         {"scope_damaged"},
         lost={(S, "head")},
     ),
-    "draft's scope": mended("scope_damaged", "UPDATE scopes SET floor = 'xx', fence = 'y'"),
+    "scope of a draft": mended(
+        "scope_damaged",
+        "UPDATE scopes SET floor = 'xx', fence = 'y' WHERE session_id = 'drafted'",
+    ),
     "scope gone": Case(run("DELETE FROM scopes WHERE pk = :pk"), {"scope_missing"}, lost=ALL_OF_S),
     "scope gone, notes alone": Case(
         run("UPDATE notes SET scope_pk = 77777 WHERE scope_pk = :pk AND name = 'a'"),
@@ -301,12 +305,12 @@ CASES = {
     "segment gone": stays(
         "state_damaged",
         run("DELETE FROM segments"),
-        {(LONG, "n-0"), (LONG, "n-1"), (LONG, "n-100")},
+        {(LONG, "n-0"), (LONG, "n-1"), (LONG, "rolled")},
     ),
     "shared state gone": stays("state_damaged", run("DELETE FROM shared"), {(FORK, "head")}),
     "shared state of nothing": mended(
         "state_left",
-        "INSERT INTO shared (name, session_id, body, checksum) VALUES (:nothing, 'x', :empty, 1)",
+        "INSERT INTO shared (name, session_id, body, checksum) VALUES (:empty, 'x', :empty, 1)",
     ),
     # Notes
     "note not JSON": stays(
@@ -516,5 +520,4 @@ class Repairs:
         assert inspect(backend) == []
 
 
-def cursors() -> Iterator[str]:
-    yield from ("x", "rows:1:rw", "scopes:x:rw", "scopes:1:x", "scopes:1", "scopes:1:rw:1")
+CURSORS = ["x", "rows:1:rw", "scopes:x:rw", "scopes:1:x", "scopes:1", "scopes:1:rw:1"]

@@ -39,7 +39,7 @@ def other(store: Store, url: str) -> Iterator[Store]:
 def statements(store: Store) -> list[str]:
     """Return a list that grows by the first words of each statement from now on."""
     backend: Any = store.driver.opened.backend
-    (conn,) = backend._file._idle
+    (conn,) = backend.storage._file._idle
     said: list[str] = []
 
     def told(text: str) -> None:

@@ -17,6 +17,7 @@ from limpet.protocol import Backend
 from tests.unit import sql_damage
 from tests.unit.sql_damage import (
     ALL_OF_S,
+    CURSORS,
     EVERY_COLUMN,
     HIT,
     ORPHAN,
@@ -25,7 +26,6 @@ from tests.unit.sql_damage import (
     S,
     check_column,
     check_damage,
-    cursors,
     damage,
     fill,
     inspect,
@@ -196,7 +196,7 @@ def test_text_that_is_no_text_hides_no_repair(backend: Backend, tables: SqliteTa
 # Pages.
 
 
-@pytest.mark.parametrize("cursor", cursors())
+@pytest.mark.parametrize("cursor", CURSORS)
 def test_a_cursor_that_check_did_not_return(backend: Backend, cursor: str) -> None:
     with pytest.raises(InvalidInput):
         backend.check(cursor, repair=False, limit=10)

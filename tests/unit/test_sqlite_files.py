@@ -266,7 +266,7 @@ def test_a_relative_path_stays_where_it_was(
         walk = store.sessions()
         store.scope("a").save({"a": 1})
         monkeypatch.chdir(tmp_path / "other")
-        store.driver.opened.backend._file._idle.pop().close()  # type: ignore[attr-defined]
+        store.driver.opened.backend.storage._file._idle.pop().close()  # type: ignore[attr-defined]
         store.scope("b").save({"b": 1})
         assert list(walk) == ["a", "b"]
     assert list((tmp_path / "other").iterdir()) == []
@@ -315,7 +315,7 @@ def test_others_may_make_the_file_ready_at_any_moment(
         )
         with limpet.open(url_of(path)) as store:
             store.scope("s").save({"b": 1})
-            file = store.driver.opened.backend._file  # type: ignore[attr-defined]
+            file = store.driver.opened.backend.storage._file  # type: ignore[attr-defined]
             with file.transaction() as transaction:
                 query = "SELECT version FROM schema_migrations"
                 versions = transaction.conn.execute(query).fetchall()

@@ -80,7 +80,7 @@ def outage(write: Callable[[Scope], object], store: Store) -> Unavailable:
 
 
 def set_pages_max(store: Store, pages: int) -> None:
-    for conn in store.driver.opened.backend._file._idle:  # type: ignore[attr-defined]
+    for conn in store.driver.opened.backend.storage._file._idle:  # type: ignore[attr-defined]
         conn.execute(f"PRAGMA max_page_count = {pages}")
 
 

@@ -195,7 +195,7 @@ def test_memory_does_not_grow_with_history(tmp_path: Path) -> None:
 
 def fill(backend: Backend, commits: list[Commit]) -> None:
     """Store many snapshots in one transaction, which is much faster than one by one."""
-    with backend._file.transaction(write=True) as transaction:  # type: ignore[attr-defined]
+    with backend.storage._file.transaction(write=True) as transaction:  # type: ignore[attr-defined]
         for commit in commits:
             apply_commit(Tables(transaction), commit)
 
@@ -231,7 +231,7 @@ def _steps(store: limpet.Store, session_id: str) -> int:
         count += 1
         return 0
 
-    with backend._file.transaction() as transaction:
+    with backend.storage._file.transaction() as transaction:
         try:
             backend._query = lambda action: action(Tables(transaction))
             assert list(store.scopes(session_id))

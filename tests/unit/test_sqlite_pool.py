@@ -33,7 +33,7 @@ def store(path: Path) -> Iterator[Store]:
 
 
 def file_of(store: Store) -> SqliteFile:
-    file = store.driver.opened.backend._file  # type: ignore[attr-defined]
+    file = store.driver.opened.backend.storage._file  # type: ignore[attr-defined]
     assert isinstance(file, SqliteFile)
     return file
 

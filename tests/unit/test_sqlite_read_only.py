@@ -93,7 +93,7 @@ def test_a_file_in_use_is_read_as_it_is_now(path: Path) -> None:
 
 def test_a_change_during_a_read_is_noticed(path: Path) -> None:
     with limpet.open(read_only(path)) as reader:
-        file = reader.driver.opened.backend._file  # type: ignore[attr-defined]
+        file = reader.driver.opened.backend.storage._file  # type: ignore[attr-defined]
 
         def change() -> None:
             with limpet.open(f"sqlite:///{path}") as writer:

@@ -195,7 +195,7 @@ class MemoryStorage:
                 return False
             self._check_taken(scope, change)
             if change.after is None:
-                self._remove([change.key])
+                self.drop(change.key.session_id, change.key)
                 return True
             self._seqs.difference_update(change.rows_gone)
             self._seqs.update(row.seq for row in change.rows)
@@ -203,23 +203,24 @@ class MemoryStorage:
             self._scopes[change.key] = scope
             for each in change.shared:
                 self.shared.setdefault(each.name, each)
-            self._unshare(change.key.session_id, change.unshared)
+            if change.unshared:
+                self._unshare(change.key.session_id, change.unshared)
             self._tell(change.key.session_id)
             return True
 
-    def _remove(self, keys: Collection[ScopeKey]) -> int:
-        """Remove scopes of one session; return the number of snapshots."""
-        gone = [scope for key in keys if (scope := self._scopes.pop(key, None)) is not None]
-        for scope in gone:
-            self._seqs.difference_update(scope.snapshots)
-        for session_id in {key.session_id for key in keys}:
-            self._unshare(session_id, [name for scope in gone for name in scope.names()])
+    def drop(self, session_id: str, key: ScopeKey | None = None) -> int:
+        with self._lock:
+            keys = [it for it in self._scopes if it.session_id == session_id and key in (None, it)]
+            gone = [self._scopes.pop(each) for each in keys]
+            for scope in gone:
+                self._seqs.difference_update(scope.snapshots)
+            names = [name for scope in gone for name in scope.names()]
+            if names:
+                self._unshare(session_id, names)
             self._tell(session_id)
-        return sum(scope.count() for scope in gone)
+            return sum(scope.count() for scope in gone)
 
     def _unshare(self, session_id: str, names: Collection[bytes]) -> None:
-        if not names:
-            return
         scopes = (it for key, it in self._scopes.items() if key.session_id == session_id)
         for name in set(names).difference(*(scope.names() for scope in scopes)):
             self.shared.pop(name, None)
@@ -316,11 +317,6 @@ class MemoryStorage:
         seq = scope.seqs.get(id) if id is not None else scope.record and scope.record.head
         return None if seq is None else scope.snapshots[seq].revision
 
-    def drop(self, session_id: str, key: ScopeKey | None = None) -> int:
-        with self._lock:
-            keys = [each for each in self._scopes if each.session_id == session_id]
-            return self._remove([each for each in keys if key in (None, each)])
-
     def sizes(self, session_id: str | None) -> list[tuple[str, int, int]]:
         with self._lock:
             return [
@@ -363,6 +359,7 @@ class MemoryStorage:
     def close(self) -> None:
         with self._lock:
             self._scopes.clear()
+            self.shared.clear()
 
 
 def _matches(scope: _Scope, query: Query) -> Iterator[Row]:

@@ -220,7 +220,7 @@ def edit(
     """
     touched = {*dropped, *replaced}
     frames = list(segment.frames)
-    while frames and _held(frames[-1], dropped) == frames[-1].length:
+    while frames and _goes(frames[-1], dropped):
         frames.pop()
     concerned = [at for at, frame in enumerate(frames) if _held(frame, touched)]
     if not concerned:
@@ -269,6 +269,12 @@ def _edit_frame(
     if steps:
         made._add_deltas(size, steps)
     return old, new
+
+
+def _goes(frame: Frame, dropped: Collection[int]) -> bool:
+    # Both ends, too: a seq whose state is lost is none of those that the frame holds.
+    is_all = frame.newest in dropped and frame.oldest in dropped
+    return is_all and _held(frame, dropped) == frame.length
 
 
 def _held(frame: Frame, seqs: Collection[int]) -> int:

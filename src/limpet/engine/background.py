@@ -6,6 +6,7 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Final
 
+from limpet.backends.support import logs
 from limpet.core import limits
 from limpet.model import ScopeKey
 
@@ -58,5 +59,8 @@ def _work(
         roll = method()
         if roll is not None and key in waiting:
             waiting.discard(key)  # before it is read: a save from now on asks again
-            roll(key)
+            try:
+                roll(key)
+            except Exception as cause:
+                logs.warning("a roll failed: the states stay in the tail", error=repr(type(cause)))
         del roll  # an engine that nobody uses may go

@@ -96,8 +96,9 @@ class Engine:
         self._roller = None  # its thread is the parent's
 
     def distrust(self, scope: ScopeKey) -> None:
-        """Forget what is known of a scope: something of it is damaged."""
+        """Forget what is known of a scope."""
         self._known.pop(scope)
+        self._put_off.pop(scope)
 
     # Changes
 
@@ -143,7 +144,7 @@ class Engine:
         """Change stored snapshots; what is known of the scope is forgotten."""
         self._check_open()
         with self._lock_of(key):
-            self._known.pop(key)
+            self.distrust(key)
             return self._transact(key, self._draw(), decide)[1]
 
     def _touch(self, key: ScopeKey, stamp: Stamp, decide: Decide[T]) -> T:

@@ -86,7 +86,9 @@ def can_continue(commit: Commit, known: Known) -> bool:
         return False
     if commit.forked_from is not None or commit.new_scope or commit.again or commit.past_damage:
         return False
-    if commit.fence not in (None, record.fence) or commit.expect not in (ANY, head.revision):
+    if commit.fence is not None and commit.fence != record.fence:
+        return False
+    if commit.expect is not ANY and commit.expect != head.revision:
         return False
     # Any other id that is taken is refused by the storage.
     return commit.id is None or commit.id not in (head.id, commit.parent)

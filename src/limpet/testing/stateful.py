@@ -66,8 +66,10 @@ which: st.SearchStrategy[int | str] = st.integers(0, 9) | names
 plain_values: st.SearchStrategy[Any] = st.sampled_from(
     [None, True, 0, 1, 1.0, -0.0, 2**70, "", "\0", "text", [], [1], {}, {"z": 1, "a": None}]
 )
-# Long enough to be compressed, and to differ from one another by little.
-long_values = st.integers(1, 40).map(lambda count: [f"turn {n} " * 12 for n in range(count)])
+# Long enough to be compressed, and to differ from one another by little; some from 20 KB to 2 KB.
+long_values = st.sampled_from([*range(1, 41), *(220,) * 8]).map(
+    lambda count: [f"turn {n} " * 12 for n in range(count)]
+)
 states = (
     st.dictionaries(st.sampled_from("mnk"), plain_values | long_values, max_size=3) | plain_values
 )

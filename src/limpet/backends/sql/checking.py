@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import cached_property
+from itertools import chain
 from typing import Any, NamedTuple, Protocol
 
 from limpet.backends.sql import mending
@@ -161,7 +162,9 @@ class Inspector:
             fact = "a scope has a name that no verb takes"
             if not is_sound:
                 fact = "the row of a scope fails its checksum"
-                belief = self._repair and mending.mend_scope(self._transaction, columns, facts)
+                belief = self._repair and mending.mend_scope(
+                    self._transaction, columns, facts, self._ciphers
+                )
             fact = f"{fact}; repair believes that {belief}" if belief else fact
             yield finding("scope_damaged", fact, repaired=bool(belief), **at)
             return
@@ -190,7 +193,7 @@ class Inspector:
         try:
             is_kept = verified_row(columns).kept
             row = read_row(columns, key or ScopeKey("any"), cipher)
-            info_of(key or ScopeKey("any"), row)
+            labels = info_of(key or ScopeKey("any"), row).labels.items()
         except WrongKeys:
             yield from self._keys_wrong("a snapshot", **at)
         except DAMAGE:
@@ -209,7 +212,7 @@ class Inspector:
         if row is None:
             yield from self._tail_sum(seq, owner, at)
             return
-        yield from self._labels(row, cipher, at)
+        yield from self._labels(row, [cipher.labels(*label) for label in labels], cipher, at)
         self._rows.setdefault(key, []).append(row)
         self.spent += row.size
 
@@ -223,12 +226,15 @@ class Inspector:
                     fact = "the state of a snapshot fails its checksum"
                     yield finding("state_damaged", fact, **at)
 
-    def _labels(self, row: Row, cipher: Cipher, at: dict[str, Any]) -> Iterator[Finding]:
-        """The index of a snapshot's labels, of which the snapshot itself is the authority."""
+    def _labels(
+        self, row: Row, ways: list[list[tuple[str, str]]], cipher: Cipher, at: dict[str, Any]
+    ) -> Iterator[Finding]:
+        """The index of a snapshot's labels, of which the snapshot itself is the authority.
+
+        With several keys a label may be stored in several ways.
+        """
         found = {each[:2] for each in self._transaction.all("check_labels", {"key": row.seq})}
-        # With several keys a label may be stored in several ways.
-        ways = [set(cipher.labels(*label)) for label in decode(row.labels).items()]
-        if found <= set[Any]().union(*ways) and all(found & each for each in ways):
+        if found <= {*chain(*ways)} and all(found.intersection(each) for each in ways):
             return
         if self._repair:
             self._remove_labels(row.seq)

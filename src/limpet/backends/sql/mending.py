@@ -16,7 +16,7 @@ from limpet.backends.sql.columns import (
 from limpet.backends.sql.transaction import Transaction
 from limpet.core import ids, limits
 from limpet.core.codec import checksum_of
-from limpet.core.encryption import PLAIN, Cipher
+from limpet.core.encryption import PLAIN, Cipher, Ciphers
 from limpet.core.rows import Row
 from limpet.errors import Corrupt, InvalidInput
 from limpet.model import ScopeKey
@@ -78,11 +78,13 @@ def wrong_fields(
     return fields | ({"offsets": None} if "tip" in fields else {})
 
 
-def _rebuilt(transaction: Transaction, pk: int, key: ScopeKey, facts: Facts) -> ScopeRecord:
+def _rebuilt(
+    transaction: Transaction, pk: int, key: ScopeKey, facts: Facts, cipher: Cipher
+) -> ScopeRecord:
     """Return a scope as its snapshots and notes tell. Who held a lease is told that it is lost."""
     record = ScopeRecord(key, pk, 0, head=0, last=pk, floor="?")
     facts = facts._replace(has_head=0)
-    return record._replace(**wrong_fields(transaction, record, facts, PLAIN))
+    return record._replace(**wrong_fields(transaction, record, facts, cipher))
 
 
 def restore_scope(transaction: Transaction, pk: int, facts: Facts) -> ScopeKey | None:
@@ -91,12 +93,14 @@ def restore_scope(transaction: Transaction, pk: int, facts: Facts) -> ScopeKey |
     Its key is part of the checksums of what it owns, so with that key it can be read again.
     """
     key = ScopeKey(LOST_AND_FOUND, f"scope-{pk}")
-    record = _rebuilt(transaction, pk, key, facts)
+    record = _rebuilt(transaction, pk, key, facts, PLAIN)
     values = (*scope_values(record, PLAIN), pk, key.session_id, key.kind, key.scope_id)
     return key if transaction.count("add_scope", values) else None
 
 
-def mend_scope(transaction: Transaction, columns: Any, facts: Facts) -> str | None:
+def mend_scope(
+    transaction: Transaction, columns: Any, facts: Facts, ciphers: Ciphers
+) -> str | None:
     """Write a right row for a scope whose row fails its checksum, if its name is known.
 
     Return what is believed and why, or None if nothing was written. What is not proven is written
@@ -110,7 +114,7 @@ def mend_scope(transaction: Transaction, columns: Any, facts: Facts) -> str | No
         key = limits.check_scope(*columns[1:4])
     except InvalidInput:
         return None
-    record = _rebuilt(transaction, columns[0], key, facts)
+    record = _rebuilt(transaction, columns[0], key, facts, ciphers.of(key.session_id))
     if not put_scope(transaction, record, PLAIN):
         return None
     head = "the newest kept snapshot is the head"

@@ -54,7 +54,7 @@ def open_engine(
 ) -> Engine:
     """Open the engine over a file, creating it or bringing its tables up to date."""
     storage = SqliteStorage(path, clock=clock, ciphers=ciphers, states=States, **options)
-    return Engine(storage, clock=clock, draw=draw)
+    return Engine(storage, clock=clock, draw=draw, rolls="background")
 
 
 class SqliteStorage(SqlStorage):
