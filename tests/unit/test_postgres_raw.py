@@ -132,3 +132,15 @@ def test_errors_are_those_of_the_driver(conn: Connection, table: str, postgres: 
     with pytest.raises(psycopg.OperationalError):
         ask(conn, insert, {"n": 2})
     assert conn.closed
+
+
+def test_a_commit_that_fails_is_an_error(conn: Connection, table: str) -> None:
+    """Also of a statement that commits by itself, prepared or not."""
+    conn.execute(f"ALTER TABLE {table} DROP CONSTRAINT t_n_key")
+    conn.execute(f"ALTER TABLE {table} ADD UNIQUE (n) DEFERRABLE INITIALLY DEFERRED")
+    insert = f"INSERT INTO {table} (n) VALUES (%(n)s) RETURNING 1"
+    ask(conn, insert, {"n": 1})
+    for _ in range(PREPARE_THRESHOLD + 2):
+        with pytest.raises(errors.UniqueViolation):
+            ask(conn, insert, {"n": 1})
+    assert ask(conn, insert, {"n": 2}) == [(1,)]

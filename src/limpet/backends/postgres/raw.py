@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 import psycopg
 from psycopg import generators
 from psycopg.errors import error_from_result
-from psycopg.pq import ExecStatus
+from psycopg.pq import ConnStatus, ExecStatus
 from psycopg.pq.abc import PGconn, PGresult
 
 PREPARE_THRESHOLD = 2  # uses on a connection, after which a statement is prepared there
@@ -71,13 +71,10 @@ def run(conn: Connection, commands: Sequence[Command]) -> list[PGresult]:
         _send(conn, statement, values)
         wanted.append(True)
     pgconn.pipeline_sync()
-    results = conn.wait(_answers(pgconn, len(wanted)))
+    results = conn.wait(_answers(pgconn))
     pgconn.exit_pipeline_mode()
-    return [
-        result
-        for result, is_wanted in zip(map(_checked, results), wanted, strict=True)
-        if is_wanted
-    ]
+    checked = [*map(_checked, results)]
+    return [result for result, is_wanted in zip(checked, wanted, strict=True) if is_wanted]
 
 
 def rows_of(conn: Connection, statement: Statement, result: PGresult) -> list[tuple[Any, ...]]:
@@ -123,14 +120,23 @@ def _send(conn: Connection, statement: Statement, values: Sequence[Any]) -> None
         conn.pgconn.send_query_prepared(statement.name, sent, formats, _BINARY)
 
 
-def _answers(pgconn: PGconn, count: int) -> Any:
-    """Wait for the results of a pipeline, as the generators of psycopg do."""
+def _answers(pgconn: PGconn) -> Any:
+    """Wait for the results of a pipeline, as the generators of psycopg do.
+
+    A statement that commits by itself does so at the end of the pipeline: an error may come there.
+    """
     yield from generators.send(pgconn)
     results = list[PGresult]()
-    for _ in range(count):
-        results += yield from generators.fetch_many(pgconn)
-    yield from generators.fetch_many(pgconn)  # the end of the pipeline
-    return results
+    while True:
+        found = yield from generators.fetch(pgconn)
+        if found is not None:
+            if found.status == ExecStatus.PIPELINE_SYNC:
+                return results
+            results.append(found)
+        elif pgconn.status != ConnStatus.OK:
+            for result in results:
+                _checked(result)
+            raise psycopg.OperationalError("the connection is lost")
 
 
 def _checked(result: PGresult) -> PGresult:
