@@ -184,7 +184,10 @@ class PostgresStorage(SqlStorage):
         return self._apply(transaction, change)
 
     def _apply(self, transaction: PostgresTransaction, change: Change) -> bool:
-        transaction.changed = change.key.session_id
+        # Listeners look at snapshots: notes and leases would wake them in vain.
+        is_removed = change.after is None and change.before is not None and change.before.last
+        if change.rows or change.rows_gone or is_removed:
+            transaction.changed = change.key.session_id
         return super()._apply(transaction, change)
 
     def _drop_shared(self, transaction: PostgresTransaction, name: bytes) -> None:
