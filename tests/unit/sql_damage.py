@@ -78,8 +78,10 @@ def fill(backend: Backend) -> None:
     for number in range(4):
         long.save({"n": number}, id=f"n-{number}")
     long.save({"text": Random(0).randbytes(_ROLLED_BYTES).hex()}, id="rolled")
-    long.save({"text": Random(1).randbytes(6_000).hex()}, id="large")
+    large = Random(1).randbytes(6_000).hex()
+    long.save({"text": large}, id="large")
     long.fork("large", scope_id=FORK.scope_id)
+    long.save({"text": large, "n": 1}, id="edited")  # a delta
     long.save({"n": "last"}, id="last")
 
 
@@ -105,7 +107,7 @@ def readable(backend: Backend) -> Seen:
     found: Seen = {}
     asked: dict[ScopeKey, list[str]] = {
         **{key: [*IDS, "draft", "branch", "first"] for key in (S, OTHER, DRAFTED)},
-        LONG: ["n-0", "n-1", "rolled", "large", "last"],
+        LONG: ["n-0", "n-1", "rolled", "large", "edited", "last"],
         FORK: [],
     }
     for scope, names in asked.items():
@@ -297,10 +299,19 @@ CASES = {
         {"state_damaged", "state_left"},
         HIT,
     ),
+    "base without a snapshot": Case(
+        run("DELETE FROM snapshots WHERE id = 'large' AND parent_id = 'rolled'"),
+        {"state_left", "scope_wrong", "state_damaged"},
+        {"state_left", "state_damaged"},  # what builds on it may be salvaged
+        {(LONG, "large"), (LONG, "edited")},
+    ),
+    "part of a segment of nothing": stays(
+        "state_left", run("DELETE FROM snapshots WHERE id IN ('n-1', 'n-2')"), {(LONG, "n-1")}
+    ),
     "segment of nothing": Case(
-        run("DELETE FROM snapshots WHERE id IN ('n-1', 'n-2')"),
+        run("DELETE FROM snapshots WHERE id IN ('n-0', 'n-1', 'n-2', 'n-3', 'rolled')"),
         {"state_left"},
-        lost={(LONG, "n-1")},
+        lost={(LONG, "n-0"), (LONG, "n-1"), (LONG, "rolled")},
     ),
     "segment gone": stays(
         "state_damaged",

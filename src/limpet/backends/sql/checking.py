@@ -1,10 +1,10 @@
 """Inspecting the rows of the tables, a bounded part at a time, and mending what can be mended."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import suppress
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol, TypeVar
 
 from limpet.backends.sql import mending
 from limpet.backends.sql.columns import (
@@ -17,14 +17,13 @@ from limpet.backends.sql.columns import (
     read_segment,
     read_shared,
     read_tail,
-    segment_values,
     verified_row,
 )
 from limpet.backends.sql.mending import DAMAGE, Facts
 from limpet.backends.sql.reader import is_text
 from limpet.backends.sql.transaction import Transaction
 from limpet.backends.sql.walking import Position, walk
-from limpet.core import findings, limits, segments
+from limpet.core import findings, limits
 from limpet.core.codec import decode
 from limpet.core.encryption import PLAIN, Cipher, Ciphers, WrongKeys
 from limpet.core.ids import SEQ_MAX
@@ -34,7 +33,9 @@ from limpet.core.rows import Row, info_of
 from limpet.core.segments import Segment
 from limpet.errors import Corrupt, InvalidInput
 from limpet.model import Finding, ScopeKey
-from limpet.storage import DAMAGED, ScopeRecord, SegmentRow
+from limpet.storage import DAMAGED
+
+T = TypeVar("T")
 
 _STATES_BYTES_MAX = 64 * MIB  # in one part, which with repair keeps other writers waiting
 
@@ -68,10 +69,6 @@ def finding(code: str, fact: str, **values: Any) -> Finding:
     return findings.finding(SEVERITIES[code], code, fact, **values)
 
 
-def keys_wrong(what: str, **at: Any) -> Finding:
-    return finding("keys_wrong", f"{what} cannot be read with the keys that are given", **at)
-
-
 class StateReader(Protocol):
     """Reads the states of a scope, as the engine does."""
 
@@ -82,20 +79,6 @@ class StateReader(Protocol):
 
 Survive = Callable[[Exception, Position, Any], list[Finding]]
 """Returns what to say of an error at a key of a table (None: of the table), or raises it."""
-
-
-class _Owner(NamedTuple):
-    """The scope of a row, as far as there is one."""
-
-    pk: int | None
-    session_id: str
-    scope_id: str
-    kind: str
-    head: int | None
-
-    @property
-    def key(self) -> ScopeKey | None:
-        return address(*self[1:4])
 
 
 def address(*names: Any) -> ScopeKey | None:
@@ -138,10 +121,21 @@ class Inspector:
     def _cipher(self, key: ScopeKey | None) -> Cipher:
         return PLAIN if key is None else self._ciphers.of(key.session_id)
 
-    def _keys_wrong(self, what: str, **at: Any) -> Iterator[Finding]:
-        """Without keys it is as it should be that what is encrypted cannot be read."""
-        if self._ciphers.encrypts:
-            yield keys_wrong(what, **at)
+    def _sound(
+        self, code: str, what: str, read: Callable[[], T], **at: Any
+    ) -> Generator[Finding, None, T | None]:
+        """Return what is read, or yield why it cannot be."""
+        try:
+            return read()
+        except WrongKeys:
+            # Without keys it is as it should be that what is encrypted cannot be read.
+            if self._ciphers.encrypts:
+                fact = f"{what} cannot be read with the keys that are given"
+                yield finding("keys_wrong", fact, **at)
+        except DAMAGE as cause:
+            why = str(cause).partition(". ")[0] if isinstance(cause, Corrupt) else "it is not JSON"
+            yield finding(code, f"{what} cannot be read", **at, why=why)
+        return None
 
     # Scopes
 
@@ -169,10 +163,10 @@ class Inspector:
             yield finding("scope_damaged", fact, repaired=bool(belief), **at)
             return
         cipher = self._cipher(key)
-        try:
-            record = read_scope(columns, cipher)
-        except Corrupt:  # also if someone without the key has changed it
-            yield from self._keys_wrong("the row of a scope", **at)
+        # If someone without the key has changed it, that is not for repair to decide either.
+        read = partial(read_scope, columns, cipher)
+        record = yield from self._sound("keys_wrong", "the row of a scope", read, **at)
+        if record is None:
             return
         fields = mending.wrong_fields(self._transaction, record, facts, cipher)
         if fields:
@@ -186,45 +180,42 @@ class Inspector:
 
     def snapshots(self, seq: int) -> Iterator[Finding]:
         columns = self._one("check_snapshots", seq)
-        is_placed, owner = columns[ROW_COLUMNS], _Owner(*columns[ROW_COLUMNS + 1 :])
-        key, cipher = owner.key, self._cipher(owner.key)
+        is_placed, pk, *names, head = columns[ROW_COLUMNS:]
+        key, what = address(*names), "a snapshot"
         at: dict[str, Any] = {"scope": key, "id": id_or_none(columns[1]), "seq": seq}
-        row = None
-        try:
-            is_kept = verified_row(columns).kept
-            row = read_row(columns, key or ScopeKey("any"), cipher)
-            labels = info_of(key or ScopeKey("any"), row).labels.items()
-        except WrongKeys:
-            yield from self._keys_wrong("a snapshot", **at)
-        except DAMAGE:
-            yield finding("snapshot_damaged", "the facts of a snapshot fail their check", **at)
-            return
-        if owner.pk is None or key is None:
-            return  # that is reported
-        if not is_kept and owner.head != seq:
+        stored = yield from self._sound(
+            "snapshot_damaged", what, lambda: verified_row(columns), **at
+        )
+        if stored is None or key is None:
+            return  # also if its scope is missing, or has no name: that is reported
+        if not stored.kept and head != seq:
             fact = "a snapshot that is not kept is not the head either"
-            yield finding("draft_unreachable", fact, head=owner.head, **at)
+            yield finding("draft_unreachable", fact, head=head, **at)
         if not is_placed:
             if self._repair:
                 self._transaction.do("put_apart", (seq,))
             fact = "a snapshot does not stand just behind its parent, as it says"
             yield finding("index_wrong", fact, repaired=self._repair, **at)
-        if row is None:
-            yield from self._tail_sum(seq, owner, at)
-            return
-        yield from self._labels(row, [cipher.labels(*label) for label in labels], cipher, at)
-        self._rows.setdefault(key, []).append(row)
-        self.spent += row.size
+        cipher = self._cipher(key)
 
-    def _tail_sum(self, seq: int, owner: _Owner, at: dict[str, Any]) -> Iterator[Finding]:
+        def read() -> tuple[Row, list[list[tuple[str, str]]]]:
+            row = read_row(columns, key, cipher)
+            return row, [cipher.labels(*each) for each in info_of(key, row).labels.items()]
+
+        found = yield from self._sound("snapshot_damaged", what, read, **at)
+        if found is None:
+            yield from self._tail_sum(seq, pk, key, at)
+            return
+        yield from self._labels(*found, cipher, at)
+        self._rows.setdefault(key, []).append(found[0])
+        self.spent += found[0].size
+
+    def _tail_sum(self, seq: int, pk: int, key: ScopeKey, at: dict[str, Any]) -> Iterator[Finding]:
         """The state of a snapshot that cannot be decrypted."""
         columns = self._transaction.one("check_tails", {"key": seq})
         with suppress(WrongKeys):
-            if columns is not None and owner.pk is not None and owner.key is not None:
-                tail = read_tail(columns[:5], owner.pk, owner.key, PLAIN)
-                if tail.encoding == DAMAGED:
-                    fact = "the state of a snapshot fails its checksum"
-                    yield finding("state_damaged", fact, **at)
+            if columns is not None and read_tail(columns[:5], pk, key, PLAIN).encoding == DAMAGED:
+                yield finding("state_damaged", "the state of a snapshot fails its checksum", **at)
 
     def _labels(
         self, row: Row, ways: list[list[tuple[str, str]]], cipher: Cipher, at: dict[str, Any]
@@ -266,80 +257,55 @@ class Inspector:
                 states.keep({row.seq: row.written_by for row in rows})
             for row in rows:
                 at: dict[str, Any] = {"scope": key, "id": row.id, "seq": row.seq}
-                try:
-                    decode(states.of(row))
-                except WrongKeys:
-                    yield from self._keys_wrong("the state of a snapshot", **at)
-                except DAMAGE as cause:
-                    why = str(cause).partition(". ")[0] if isinstance(cause, Corrupt) else "no JSON"
-                    fact = "the state of a snapshot cannot be read"
-                    yield finding("state_damaged", fact, **at, why=why)
+                read = partial(_decoded, states, row)
+                yield from self._sound("state_damaged", "the state of a snapshot", read, **at)
+
+    def _is_needed(self, first: int, last: int) -> bool:
+        """Tell whether states that are no snapshot's may be needed.
+
+        Others may build on them; and if any snapshot has no state, it may be one of them, under a
+        wrong key.
+        """
+        built_on = self._transaction.one("a_state_built_on", {"first": first, "last": last})
+        return built_on is not None or self._is_any_state_missing
 
     @cached_property
-    def _every_snapshot_has_a_state(self) -> bool:
-        """If not, a state that is no snapshot's may be the missing one under a wrong key."""
-        return self._transaction.one("a_snapshot_without_state") is None
+    def _is_any_state_missing(self) -> bool:
+        return self._transaction.one("a_snapshot_without_state") is not None
 
     def tails(self, seq: int) -> Iterator[Finding]:
         pk, has_snapshot = self._one("check_tails", seq)[5:7]
         if has_snapshot:
             return
-        mends = self._repair and self._every_snapshot_has_a_state
+        mends = self._repair and not self._is_needed(seq, seq)
         if mends:
             self._transaction.do("remove_tails", {"pk": pk, "seqs": self._transaction.many([seq])})
         yield finding("state_left", "a state belongs to no snapshot", repaired=mends, seq=seq)
 
     def segments(self, key: int) -> Iterator[Finding]:
         first, last, *_ = columns = self._one("check_segments", key)
-        pk, overlaps, owner = columns[4], columns[5], _Owner(*columns[6:])
-        scope, left = owner.key, set[int]()
-        if owner.pk is None or scope is None:
+        pk, overlaps, _, *names, _ = columns[4:]
+        scope = address(*names)
+        if scope is None:
             return  # that is reported
         at: dict[str, Any] = {"scope": scope, "first": first, "last": last}
         values = {"pk": pk, "first": first, "last": last}
-        between = {seq for (seq,) in self._transaction.all("snapshots_between", values)}
-        row = None
-        try:
-            row = read_segment(columns[:4], pk, scope, self._cipher(scope))
-            left = {*Segment.parse(row.blob).seqs} - between
-        except WrongKeys:
-            yield from self._keys_wrong("the states of a segment", **at)
-            return
-        except DAMAGE:
-            if between:
-                fact = "a segment fails its check: the states in it cannot be read"
-                yield finding("state_damaged", fact, **at, snapshots=len(between))
+        owned = {seq for (seq,) in self._transaction.all("snapshots_between", values)}
+
+        def read() -> set[int]:
+            segment = read_segment(columns[:4], pk, scope, self._cipher(scope))
+            return {*Segment.parse(segment.blob).seqs}
+
+        held = yield from self._sound("state_damaged", "a segment of states", read, **at)
         if overlaps:
-            fact = "a segment reaches into another one of its scope"
-            yield finding("state_left", fact, **at)
-        if left or not between:
-            mends = self._repair and self._every_snapshot_has_a_state
-            mends = mends and self._drop_states(scope, row, last, left)
+            yield finding("state_left", "a segment reaches into another one of its scope", **at)
+        if not owned or (held and held - owned):
+            mends = self._repair and not owned and not self._is_needed(first, last)
+            if mends:
+                gone = {"pk": pk, "seqs": self._transaction.many([last])}
+                self._transaction.do("remove_segments", gone)
             fact = "a segment has states that belong to no snapshot"
-            yield finding("state_left", fact, repaired=mends, **at, count=len(left))
-
-    def _drop_states(
-        self, key: ScopeKey, row: SegmentRow | None, last: int, left: set[int]
-    ) -> bool:
-        """Remove states from a segment, or a damaged segment that no snapshot needs."""
-        record, cipher = self._record(key), self._cipher(key)
-        if record is None:
-            return False
-        gone = {"pk": record.pk, "seqs": self._transaction.many([last])}
-        made = None if row is None else segments.edit(Segment.parse(row.blob), left, {})
-        self._transaction.do("remove_segments", gone)
-        if row is not None and made is not None:
-            nonces = {seq: nonce for seq, nonce in row.nonces.items() if seq not in left}
-            rest = SegmentRow(made.oldest_seq, made.newest_seq, made.dump(), nonces)
-            self._transaction.do("put_segment", segment_values(rest, record.pk, key, cipher))
-        # A roll that was worked out before must not write them again.
-        return mending.put_scope(self._transaction, record, cipher)
-
-    def _record(self, key: ScopeKey) -> ScopeRecord | None:
-        found = self._transaction.one("scope", (key.session_id, key.kind, key.scope_id))
-        with suppress(Corrupt):
-            return None if found is None else read_scope(found, self._cipher(key))
-        return None
+            yield finding("state_left", fact, repaired=mends, **at)
 
     def shared(self, name: bytes) -> Iterator[Finding]:
         *columns, is_used = self._one("check_shared", name)
@@ -350,31 +316,28 @@ class Inspector:
             fact = "a state that forks shared belongs to none any more"
             yield finding("state_left", fact, repaired=self._repair, **at)
             return
-        try:
-            read_shared(columns, self._cipher(address(columns[1], "", "")))
-        except WrongKeys:
-            yield from self._keys_wrong("a state that forks share", **at)
-        except DAMAGE:
-            fact = "a state that forks share fails its check"
-            yield finding("state_damaged", fact, **at)
+        read = partial(read_shared, columns, self._cipher(address(columns[1], "", "")))
+        yield from self._sound("state_damaged", "a state that forks share", read, **at)
 
     # Notes
 
     def notes(self, pk: int) -> Iterator[Finding]:
         on_id, name, *_ = columns = self._one("check_notes", pk)
-        owner = _Owner(*columns[8:])
-        at: dict[str, Any] = {"scope": owner.key, "id": id_or_none(on_id), "name": name}
-        try:
-            key = owner.key or ScopeKey("any")
-            note_of(read_note(columns, columns[7], key, self._cipher(owner.key)))
-        except WrongKeys:
-            yield from self._keys_wrong("a note", **at)
-        except DAMAGE:
-            yield finding("note_damaged", "a note fails its check", **at, note_pk=pk)
+        key = address(*columns[-4:-1])
+        at: dict[str, Any] = {"scope": key, "id": id_or_none(on_id), "name": name}
+
+        def read() -> None:
+            note_of(read_note(columns, columns[7], key or ScopeKey("any"), self._cipher(key)))
+
+        yield from self._sound("note_damaged", "a note", read, **at, note_pk=pk)
+
+
+def _decoded(states: StateReader, row: Row) -> None:
+    decode(states.of(row))
 
 
 def check_some(
-    rows: "Inspector",
+    rows: Inspector,
     transaction: Transaction,
     position: Position,
     limit: int,

@@ -145,9 +145,9 @@ def _one_bit_off(value: object) -> Iterator[Any]:
     elif isinstance(value, str | bytes):
         data = value if isinstance(value, bytes) else value.encode("utf-8", "surrogateescape")
         for bit in range(8 * len(data)):
-            flipped = (int.from_bytes(data) ^ 1 << bit).to_bytes(len(data))
+            other = (int.from_bytes(data) ^ 1 << bit).to_bytes(len(data))
             with suppress(UnicodeDecodeError):
-                yield flipped if isinstance(value, bytes) else flipped.decode()
+                yield other if isinstance(value, bytes) else other.decode()
 
 
 def _rows(transaction: Transaction, pk: int) -> Iterator[Row]:

@@ -113,8 +113,11 @@ SELECT l.name, l.value, EXISTS (SELECT 1 FROM snapshots AS n WHERE n.seq = l.seq
 -- The places of a scope's snapshots, the newest first.
 SELECT seq FROM snapshots WHERE scope_pk = :pk AND seq BETWEEN :first AND :last ORDER BY seq DESC;
 
+-- name: a_state_built_on
+-- This and the next read all keys, but are asked only when there is a state without a snapshot.
+SELECT seq FROM tails WHERE base BETWEEN :first AND :last LIMIT 1;
+
 -- name: a_snapshot_without_state
--- Reads all keys, but is asked only when there is a state without a snapshot.
 SELECT n.seq FROM snapshots AS n
  WHERE NOT EXISTS (SELECT 1 FROM tails AS t WHERE t.seq = n.seq)
    AND NOT EXISTS (SELECT 1 FROM segments AS g
