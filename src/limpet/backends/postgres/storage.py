@@ -184,6 +184,7 @@ class PostgresStorage(SqlStorage):
         return self._apply(transaction, change)
 
     def _apply(self, transaction: PostgresTransaction, change: Change) -> bool:
+        transaction.is_locked = True
         # Listeners look at snapshots: notes and leases would wake them in vain.
         is_removed = change.after is None and change.before is not None and change.before.last
         if change.rows or change.rows_gone or is_removed:

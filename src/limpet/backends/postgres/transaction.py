@@ -20,8 +20,8 @@ NEWEST = load_migrations("postgres")[-1][0]
 _NO_LISTENERS = "0 /* has_listeners */"
 _FETCH = 100  # rows at a time of a statement whose reader may stop
 _COMMIT = Statement(b"limpet_commit", b"COMMIT")
-# Their scope is locked, or else they fail: how many rows they touch is known.
-_CERTAIN = ("add_scope", "move_scope")
+# Once the scope is locked it is known how many rows these touch, or else they fail.
+_CERTAIN = {"add_scope": "insert_scope", "move_scope": "move_scope"}
 
 
 @lru_cache(maxsize=64)
@@ -57,6 +57,8 @@ class PostgresTransaction:
         self._statements = statements
         self._waiting: list[Command] = [(each, ()) for each in begin]
         self._following: list[tuple[Command, Answer]] = []
+        self._cursors = 0
+        self.is_locked = False  # the scope that is changed
         self.changed = ""  # the session that listeners are to be notified of
 
     def _ask(self, command: Command) -> PGresult:
@@ -94,7 +96,8 @@ class PostgresTransaction:
 
     def each(self, name: str, values: Any = ()) -> Iterator[Any]:
         (label, text, _), given = self._command(name, values)
-        cursor = b"%b_%d" % (label, id(given))
+        self._cursors += 1
+        cursor = b"%b_%d" % (label, self._cursors)
         self._waiting.append((Statement(b"", b"DECLARE %b CURSOR FOR %b" % (cursor, text)), given))
         fetch = Statement(cursor, b"FETCH %d FROM %b" % (_FETCH, cursor))
         while rows := rows_of(self._conn, fetch, self._ask((fetch, ()))):
@@ -116,8 +119,8 @@ class PostgresTransaction:
         self._waiting += [self._command(name, row) for row in rows]
 
     def count(self, name: str, values: Any = ()) -> int:
-        if name in _CERTAIN:
-            self.do(name, values)
+        if self.is_locked and name in _CERTAIN:
+            self.do(_CERTAIN[name], values)
             return 1
         return self._ask(self._command(name, values)).command_tuples or 0
 

@@ -160,7 +160,14 @@ WITH moved AS (
 SELECT 0 /* has_listeners */ FROM moved;
 
 -- name: add_scope
--- Another writer that adds the same one makes this fail; the transaction is then tried again.
+INSERT INTO limpet.scopes (version, head, tip, last, floor, fence, owner, until, notes, tail_count,
+                           tail_bytes, offsets, trail, epoch, checksum, pk, session_id, kind, scope_id)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)
+    ON CONFLICT (session_id, kind, hashtextextended(scope_id, 0)) DO NOTHING;
+
+-- name: insert_scope
+-- The same for one who has not found it: another writer that adds it meanwhile makes this fail, and the
+-- transaction is then tried again.
 INSERT INTO limpet.scopes (version, head, tip, last, floor, fence, owner, until, notes, tail_count,
                            tail_bytes, offsets, trail, epoch, checksum, pk, session_id, kind, scope_id)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19);
