@@ -2,7 +2,7 @@
 
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -15,7 +15,7 @@ from limpet.engine import Engine
 from limpet.engine.rolling import Limits
 from limpet.errors import Corrupt
 from limpet.model import ScopeKey, SnapshotInfo, SnapshotRef
-from limpet.protocol import Append, Commit, Copy
+from limpet.protocol import Append, Commit, Copy, NoteWrite
 from limpet.storage import DAMAGED, SHARED, Change, Reader, ScopeRecord, SegmentRow, TailRow
 
 T = TypeVar("T")
@@ -74,6 +74,11 @@ class _Damaged:
         if self._kind == "segment":
             raise Corrupt("a segment fails its checksum")
         return found._replace(blob=b"", nonces={}) if self._kind == "blob" else found
+
+    def notes(self, on: Collection[str], names: Collection[str] | None = None) -> Any:
+        if self._kind == "note":
+            raise Corrupt("a note fails its checksum")
+        return self._reader.notes(on, names)
 
 
 class DamagedStorage(MemoryStorage):
@@ -183,6 +188,20 @@ def test_a_damaged_state_can_be_replaced() -> None:
         assert engine.read_snapshots(KEY, [id])[0][1] == text_of(77)
 
 
+def test_a_damaged_note_can_be_deleted() -> None:
+    storage = DamagedStorage()
+    engine = engine_of(storage)
+    for name in ("a", "b"):
+        engine.write_note(NoteWrite(KEY, name, None, b"1", opening.draw()))
+    storage.damage = "note", 0
+    with pytest.raises(Corrupt):
+        engine.read_notes(KEY, ["a"])
+    assert engine.delete_note(KEY, "a", on=None) == 1
+    assert engine.delete_note(KEY, "a", on=None) == 0
+    storage.damage = None
+    assert [note.name for note in engine.read_notes(KEY, ["a", "b"])] == ["b"]
+
+
 def test_an_older_state_does_not_take_the_place_of_another() -> None:
     storage = MemoryStorage()
     engine = engine_of(storage)
@@ -283,6 +302,52 @@ def test_rolls_in_the_background() -> None:
     assert found == states
     engine.close()
     assert "limpet-rolls" not in {each.name for each in threading.enumerate()}
+
+
+class SlowStorage(MemoryStorage):
+    """A storage whose reads wait in the thread of the rolls, until `gate` is set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate, self.waits, self.asked = threading.Event(), threading.Event(), list[ScopeKey]()
+
+    def read(self, key: ScopeKey, use: Callable[[Reader], T]) -> T:
+        if threading.current_thread().name == "limpet-rolls":
+            self.asked.append(key)
+            self.waits.set()
+            self.gate.wait()
+        return super().read(key, use)
+
+
+def test_a_writer_that_outruns_the_rolls_rolls_itself() -> None:
+    storage = SlowStorage()
+    engine = engine_of(storage, tails=Limits(snapshots=4), rolls="background")
+    for number in range(100):
+        save(engine, KEY, text_of(number))
+        assert len(storage.at(KEY).tail_rows) <= 4 * 4
+    storage.gate.set()
+    engine.close()
+
+
+def test_a_scope_waits_once_and_what_waits_is_dropped_at_the_end() -> None:
+    storage = SlowStorage()
+    engine = engine_of(storage, tails=Limits(snapshots=4), rolls="background")
+    other = ScopeKey("s", "other")
+    for number in range(10):
+        save(engine, KEY, text_of(number))
+    storage.waits.wait()
+    for number in range(10):
+        save(engine, other, text_of(number))
+    roller = engine._roller
+    assert roller is not None
+    assert roller._queue.qsize() <= 2
+    closing = threading.Thread(target=engine.close)
+    closing.start()
+    while roller._waiting:
+        pass
+    storage.gate.set()
+    closing.join()
+    assert storage.asked == [KEY]
 
 
 def test_a_forked_child_rolls_without_the_thread() -> None:

@@ -21,7 +21,6 @@ from limpet.backends.sqlite.errors import APPLICATION_ID
 from limpet.backends.sqlite.in_place import Connection
 from limpet.cli._app import run as code_of_command
 from limpet.cli._exits import CORRUPT
-from limpet.protocol import NoteQuery
 
 
 @pytest.fixture
@@ -134,21 +133,16 @@ def test_a_newer_version_is_not_touched(path: Path) -> None:
         assert len(list(store.sessions())) == 4
 
 
-def test_a_file_of_the_first_version_gets_the_index_of_notes(path: Path) -> None:
+def test_a_file_of_an_older_format_is_refused(path: Path) -> None:
     fill(path)
-    with limpet.open(url_of(path)) as store:
-        store.scope("a").set_note("n", 1)
-    execute(path, "DROP INDEX notes_by_time", "DELETE FROM schema_migrations WHERE version > 1")
-    execute(path, *(f"ALTER TABLE {name} DROP COLUMN checksum" for name in ("scopes", "sessions")))
-    execute(path, "PRAGMA user_version = 1")
-
-    with limpet.open(url_of(path)) as store:
-        note = store.scope("a").note("n")
-        assert note is not None
-        assert note.value == 1
-        found = store.driver.opened.backend.find_notes(NoteQuery("main", "agent", "a"), limit=9)
-        assert [each.name for each in found] == ["n"]
-        assert list(store.check()) == []
+    before = path.read_bytes()
+    execute(path, "PRAGMA user_version = 3")
+    for url in (url_of(path), f"{url_of(path)}?mode=ro"):
+        with pytest.raises(Unsupported, match="before the first release") as refused:
+            limpet.open(url).close()
+        assert "\n" not in str(refused.value)
+    execute(path, "PRAGMA user_version = 4")
+    assert len(path.read_bytes()) == len(before)
 
 
 # Damaged files.

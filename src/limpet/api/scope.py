@@ -27,7 +27,6 @@ from limpet.model import (
     State,
 )
 
-
 _HEAD = (None,)  # asks for the head
 
 

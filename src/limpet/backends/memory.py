@@ -33,7 +33,6 @@ from limpet.storage import (
 )
 
 T = TypeVar("T")
-U = TypeVar("U")
 
 
 class _Scope:
@@ -54,10 +53,18 @@ class _Scope:
             del self.seqs[self.snapshots.pop(seq).id]
         for row in change.rows:
             self.snapshots[row.seq], self.seqs[row.id] = row, row.seq
-        _replace(self.tail_rows, change.tail_gone, {each.seq: each for each in change.tail})
-        _replace(self.segments, change.segments_gone, {each.last: each for each in change.segments})
-        notes = {(each.on, each.name): each for each in change.notes}
-        _replace(self.note_rows, change.notes_gone, notes)
+        for seq in change.tail_gone:
+            self.tail_rows.pop(seq, None)
+        for entry in change.tail:
+            self.tail_rows[entry.seq] = entry
+        for last in change.segments_gone:
+            del self.segments[last]
+        for segment in change.segments:
+            self.segments[segment.last] = segment
+        for address in change.notes_gone:
+            self.note_rows.pop(address, None)
+        for note in change.notes:
+            self.note_rows[note.on, note.name] = note
 
     def names(self) -> set[bytes]:
         """Return the names of the states that it shares."""
@@ -118,12 +125,6 @@ class _Scope:
 
     def other(self, key: ScopeKey) -> Reader:
         return self._storage.at(key)
-
-
-def _replace(held: dict[T, U], gone: Collection[T], put: dict[T, U]) -> None:
-    for key in gone:
-        held.pop(key, None)
-    held.update(put)
 
 
 class MemoryListener:

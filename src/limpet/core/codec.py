@@ -23,7 +23,7 @@ import gc
 import json
 import operator
 import sys
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import islice, starmap
 from math import isfinite
@@ -171,7 +171,9 @@ def _are_short(own: dict[str, JSON], kinds: list[type], start: int) -> bool:
     found = set(kinds[start:])
     if found.isdisjoint(_TEXT):
         return found <= _NUMBERS
-    return found <= _SHORT and max(map(length_hint, islice(own.values(), start, None))) <= _SHORT_CHARS
+    return (
+        found <= _SHORT and max(map(length_hint, islice(own.values(), start, None))) <= _SHORT_CHARS
+    )
 
 
 def _encode_plain(value: JSON, encode_it: Callable[[], T], what: str, bytes_max: int) -> T | None:

@@ -10,8 +10,9 @@ the key, which is the beginning of a hash of it; and a random nonce. It is bound
 `about`: to where it is stored, and to all that is stored beside it without being encrypted.
 Decrypted elsewhere, or beside something else, it is Corrupt.
 
-Each session of each store has a key of its own, derived from that of its prefix. Labels and statuses have to be
-found, so a hash with a key stands for each of them: equal ones are seen to be equal.
+Each session of each store has a key of its own, derived from that of its prefix. Labels and
+statuses have to be found, so a hash with a key stands for each of them: equal ones are seen to be
+equal.
 """
 
 import base64

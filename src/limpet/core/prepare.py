@@ -69,9 +69,7 @@ def save(
         append_offsets=offsets,
         status="" if status == "" else limits.check_status(status),
         labels=EMPTY if labels is None else encode_labels(labels),
-        metadata=EMPTY
-        if metadata is None
-        else encode_metadata(metadata, state_bytes_max, default),
+        metadata=EMPTY if metadata is None else encode_metadata(metadata, state_bytes_max, default),
         stamp=stamp,
         id=id,
         parent=parent,
@@ -113,9 +111,7 @@ def append(
         body=Append(key, encoded, state_bytes_max),
         status=None if status is None else limits.check_status(status),
         labels=EMPTY if labels is None else encode_labels(labels),
-        metadata=EMPTY
-        if metadata is None
-        else encode_metadata(metadata, state_bytes_max, default),
+        metadata=EMPTY if metadata is None else encode_metadata(metadata, state_bytes_max, default),
         stamp=stamp,
         keep=keep if type(keep) is bool else limits.check_flag("keep", keep),
         expect=ANY if expect is ANY else check_expect(expect),

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from limpet.core import ids, times
+from limpet.core import times
 from limpet.core.codec import checksum_of, decode
 from limpet.core.encryption import (
     KEYS_MISSING,

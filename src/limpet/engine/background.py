@@ -34,10 +34,14 @@ class Roller:
         with self._lock:
             if self._thread is None:
                 given = (self._queue, self._waiting, self._roll)
-                self._thread = threading.Thread(
+                thread = threading.Thread(
                     target=_work, args=given, name="limpet-rolls", daemon=True
                 )
-                self._thread.start()
+                try:
+                    thread.start()
+                except RuntimeError:
+                    return  # the system allows no more, or the interpreter ends: asked again later
+                self._thread = thread
         self._waiting.add(key)
         self._queue.put(key)
 

@@ -5,6 +5,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from operator import attrgetter
 from typing import Final, Literal, TypeAlias, TypeVar
 
@@ -13,12 +14,12 @@ from limpet.backends.support.forks import renew_after_fork
 from limpet.backends.support.located import located
 from limpet.backends.support.recent import Recent
 from limpet.core import commits, limits, matching
-from limpet.core.leases import LeaseRow, claimed, renewed
-from limpet.core.notes import NoteRow, check_expect, found_note, note_of, written_note
+from limpet.core.leases import claimed, renewed
+from limpet.core.notes import NoteRow, found_note, note_of
 from limpet.core.rows import Row, info_of
-from limpet.engine import editing, rolling, saving
+from limpet.engine import editing, noting, rolling, saving
 from limpet.engine.background import Roller
-from limpet.engine.records import changed, follows, head_of
+from limpet.engine.records import follows, head_of
 from limpet.engine.saving import Known, Saved, known_of
 from limpet.engine.states import SegmentCache, States, checked, compare, payload_of
 from limpet.errors import CLOSED, InvalidInput, LimpetError, Unavailable
@@ -58,7 +59,7 @@ T = TypeVar("T")
 Decide: TypeAlias = Callable[[Reader, Stamp], tuple[Change | None, T]]
 """Decides what to write to a scope, and what to return; pure, and may be called again."""
 
-_LOCKS: Final = 64
+_LOCKS: Final = 1024
 _SEGMENT_BYTES_MAX: Final = 16 * limits.MIB
 _OVERDUE: Final = 4  # times the limit: a writer that outruns the rolls waits for one
 _PUT_OFF_MAX: Final = 1024
@@ -76,6 +77,7 @@ class Engine:
         draw: Callable[[], Stamp],
         tails: rolling.Limits = rolling.LIMITS,
         rolls: Literal["background", "inline"] = "inline",
+        cache_bytes_max: int = limits.CACHE_BYTES_MAX,
     ) -> None:
         self.storage = storage
         self.blocking = storage.blocking
@@ -83,7 +85,7 @@ class Engine:
         self._clock = clock
         self._draw = draw
         self._tails = tails
-        self._known: Recent[ScopeKey, Known] = Recent(limits.CACHE_BYTES_MAX, attrgetter("cost"))
+        self._known: Recent[ScopeKey, Known] = Recent(cache_bytes_max, attrgetter("cost"))
         self._segments: SegmentCache = Recent(_SEGMENT_BYTES_MAX, attrgetter("cost"))
         self._put_off: Recent[ScopeKey, int] = Recent(_PUT_OFF_MAX)  # until a tail has these bytes
         self._closed = False
@@ -172,7 +174,15 @@ class Engine:
         with self._locks[hash(key) % _LOCKS]:
             known = self._known.get(key)
             quick = None if known is None else saving.continued(commit, known)
-            row, known = self._saved(commit, quick)
+            saved = None
+            if quick is not None:
+                try:
+                    saved = quick[1] if self.storage.write(quick[0]) else None
+                except Taken:
+                    quick = None
+                except LostAnswer:
+                    pass
+            row, known = saved or self._decided(commit, quick)
             if known is None:
                 self._known.pop(key)
             else:
@@ -180,17 +190,6 @@ class Engine:
         if known is not None and self._tails.is_due(known.record, row.size):
             self._roll_soon(known.record, row.size)
         return info_of(key, row)
-
-    def _saved(self, commit: Commit, quick: tuple[Change, Saved] | None) -> Saved:
-        if quick is not None:
-            try:
-                if self.storage.write(quick[0]):
-                    return quick[1]
-            except Taken:
-                quick = None
-            except LostAnswer:
-                pass
-        return self._decided(commit, quick)
 
     def _decided(self, commit: Commit, sent: tuple[Change, Saved] | None) -> Saved:
         def decide(reader: Reader, stamp: Stamp) -> tuple[Change | None, Saved]:
@@ -291,7 +290,7 @@ class Engine:
         if record is None or record.head is None:
             return []
         state: bytes | None = None
-        if row is not None and entry is not None:
+        if row is not None and entry is not None and entry.nonce:
             compare(row.seq, entry.nonce, row.written_by)
         if entry is not None and entry.base is None and entry.encoding != SHARED:
             state = payload_of(entry)
@@ -403,19 +402,8 @@ class Engine:
         limit: int,
     ) -> list[Note]:
         self._check_open()
-
-        def use(reader: Reader) -> list[NoteRow]:
-            if name is not None:
-                rows = {row.on: row for row in reader.notes([each or "" for each in on], [name])}
-                found = [row for each in on if (row := rows.get(each or "")) is not None]
-                return [row for row in found if row.on != (on[0] or "") or name > after][:limit]
-            page = list[NoteRow]()
-            for each in on:
-                if len(page) < limit:
-                    start = after if each == on[0] else ""
-                    page += reader.note_page(each or "", start, limit - len(page))
-            return page
-
+        asked = [each or "" for each in on]
+        use = partial(noting.page, on=asked, name=name, after=after, limit=limit)
         return [note_of(row) for row in self.storage.read(scope, use)]
 
     def read_notes(self, scope: ScopeKey, names: Sequence[str]) -> list[FoundNote]:
@@ -439,7 +427,7 @@ class Engine:
         return self.storage.read(scope, lambda reader: reader.noted(after, limit))
 
     def write_note(self, write: NoteWrite) -> Note:
-        return note_of(self._write_notes([write])[0])
+        return note_of(self._write_notes([write])[0][0])
 
     def write_notes(self, changes: Sequence[NoteChange]) -> None:
         if changes:
@@ -448,74 +436,34 @@ class Engine:
     def delete_note(
         self, scope: ScopeKey, name: str, *, on: str | None, fence: str | None = None
     ) -> int:
-        return len(self._write_notes([NoteDelete(scope, name, on, fence=fence)]))
+        return len(self._write_notes([NoteDelete(scope, name, on, fence=fence)])[1])
 
-    def _write_notes(self, changes: Sequence[NoteChange]) -> list[NoteRow]:
-        """Write and delete notes of one scope; return those that were written or deleted."""
-        key = changes[0].scope
+    def _write_notes(
+        self, changes: Sequence[NoteChange]
+    ) -> tuple[list[NoteRow], list[noting.Address]]:
+        """Write and delete notes of one scope; return those that were written, and deleted."""
         stamps = (each.stamp for each in changes if isinstance(each, NoteWrite))
         stamp = next(stamps, None) or self._draw()
-
-        def decide(reader: Reader, stamp: Stamp) -> tuple[Change | None, list[NoteRow]]:
-            record = reader.record
-            rows = reader.notes(
-                {each.on or "" for each in changes}, {each.name for each in changes}
-            )
-            found = {(row.on, row.name): row for row in rows}
-            put, gone = list[NoteRow](), list[NoteRow]()
-            for each in changes:
-                commits.check_fence(each.fence, None if record is None else record.fence, key)
-                existing = found.get((each.on or "", each.name))
-                if isinstance(each, NoteWrite):
-                    put.append(written_note(each, existing))
-                else:
-                    check_expect(each, existing)
-                    gone += [] if existing is None else [existing]
-            if not put and not gone:
-                return None, []
-            new = [row for row in put if (row.on, row.name) not in found]
-            count = (0 if record is None else record.notes) + len(new) - len(gone)
-            after = changed(record, key, stamp, notes=count)
-            addresses = [(row.on, row.name) for row in gone]
-            return Change(key, record, after, notes=put, notes_gone=addresses), [*put, *gone]
-
-        return self._touch(key, stamp, decide)
+        return self._touch(changes[0].scope, stamp, lambda r, s: noting.write(r, changes, s))
 
     def claim(self, claim: Claim) -> Hold:
-        return self._lease(claim, claimed)
+        return self._touch(
+            claim.scope, claim.stamp, lambda r, stamp: noting.lease(r, claim, stamp, claimed)
+        )
 
     def renew(self, claim: Claim) -> Hold:
-        return self._lease(claim, renewed)
-
-    def _lease(self, claim: Claim, rule: Callable[[Claim, LeaseRow | None, int], LeaseRow]) -> Hold:
-        def decide(reader: Reader, stamp: Stamp) -> tuple[Change | None, Hold]:
-            record, now = reader.record, reader.now(claim.stamp.now)
-            found = _lease_of(record)
-            lease = rule(claim, found, now)
-            if lease == found:
-                return None, lease.hold(now)
-            fence, owner, until = lease
-            after = changed(record, claim.scope, stamp, fence=fence, owner=owner, until=until)
-            return Change(claim.scope, record, after), lease.hold(now)
-
-        return self._touch(claim.scope, claim.stamp, decide)
+        return self._touch(
+            claim.scope, claim.stamp, lambda r, stamp: noting.lease(r, claim, stamp, renewed)
+        )
 
     def release(self, claim: Claim) -> None:
-        def decide(reader: Reader, stamp: Stamp) -> tuple[Change | None, None]:
-            record = reader.record
-            if record is None or record.fence != claim.key:
-                return None, None
-            after = changed(record, claim.scope, stamp, fence=None, owner=None, until=None)
-            is_empty = not after.floor and not after.holds_anything  # nothing was ever minted in it
-            return Change(claim.scope, record, None if is_empty else after), None
-
-        self._touch(claim.scope, claim.stamp, decide)
+        self._touch(claim.scope, claim.stamp, lambda r, stamp: noting.release(r, claim, stamp))
 
     def read_lease(self, scope: ScopeKey, *, now: int) -> Hold | None:
         self._check_open()
 
         def use(reader: Reader) -> Hold | None:
-            lease = _lease_of(reader.record)
+            lease = noting.lease_of(reader.record)
             return None if lease is None else lease.hold(reader.now(now))
 
         return self.storage.read(scope, use)
@@ -562,12 +510,6 @@ class Engine:
 def _locks() -> list[threading.RLock]:
     # Threads that save to one scope would make each other's knowledge stale.
     return [threading.RLock() for _ in range(_LOCKS)]
-
-
-def _lease_of(record: ScopeRecord | None) -> LeaseRow | None:
-    if record is None or record.fence is None:
-        return None
-    return LeaseRow(record.fence, record.owner or "", record.until or 0)
 
 
 def _is_stored(change: Change, reader: Reader) -> bool:

@@ -44,6 +44,8 @@ from limpet.storage import (
 )
 
 _STEPS_MAX = 64
+_NONE = ((),) * 5  # what a save does not change
+_new = tuple.__new__  # the same as Row(…), without a call of Python code
 _KNOWN_BYTES = 2000  # what a record and a row take, about
 _STEP_BYTES = 200
 
@@ -109,44 +111,32 @@ def continued(commit: Commit, known: Known) -> tuple[Change, Saved] | None:
     if id is None:
         id = floor = ids.mint(now, bits, floor)
     parent_id = head.id if commit.parent is HEAD else commit.parent
-    row = Row(
-        seq,
-        id,
-        0,
-        nonce,
-        True,
-        parent_id,
-        None,
-        head.status if commit.status is None else commit.status,
-        commit.labels,
-        commit.metadata,
-        now if commit.created_at is None else commit.created_at,
-        now,
-        ids.place_us(seq),
-        size,
-    )
+    status = head.status if commit.status is None else commit.status
+    created_at = now if commit.created_at is None else commit.created_at
+    facts = (status, commit.labels, commit.metadata, created_at, now, seq >> ids.PLACE_BITS, size)
+    row = _new(Row, (seq, id, 0, nonce, True, parent_id, None, *facts, ""))
     version = bytes.fromhex(nonce)
-    after = ScopeRecord(
-        record.key,
-        record.pk,
-        int.from_bytes(version, signed=True),
-        seq,
-        seq,
-        seq,
-        floor,
-        record.fence,
-        record.owner,
-        record.until,
-        record.notes,
-        record.tail_count + 1,
-        record.tail_bytes + len(entry.body),
-        None if offsets is None else orjson.dumps(offsets),
-        (version + record.trail)[:TRAIL_BYTES_MAX],
-        record.epoch,
+    tail = (record.tail_count + 1, record.tail_bytes + len(entry.body))
+    after = _new(
+        ScopeRecord,
+        (
+            record.key,
+            record.pk,
+            int.from_bytes(version, signed=True),
+            *(seq, seq, seq),
+            floor,
+            *record[7:11],  # the lease, and how many notes there are
+            *tail,
+            None if offsets is None else orjson.dumps(offsets),
+            (version + record.trail)[:TRAIL_BYTES_MAX],
+            record.epoch,
+        ),
     )
     is_apart = parent_id != head.id
-    change = Change(commit.scope, record, after, [row], tail=[entry], apart=is_apart)
-    return change, Saved(row, Known(after, row, base, steps, cost))
+    change = _new(
+        Change, (commit.scope, record, after, (row,), False, (), (entry,), *_NONE, is_apart, (), ())
+    )
+    return change, _new(Saved, (row, _new(Known, (after, row, base, steps, cost))))
 
 
 _Next = tuple[TailRow, int, AppendOffsets | None, bytes | None, tuple[Delta, ...], int]
@@ -242,7 +232,9 @@ def _forked(
 ) -> tuple[Change, Saved]:
     """Return the change that adds a fork; only the first fork of a state reads and stores it."""
     there, source = origin
-    name, state = shared_name(source), None
+    begun = there.tail_row(source.seq)  # a fork of a fork shares what that one began with
+    name = begun.body if begun is not None and begun.encoding == SHARED else shared_name(source)
+    state = None
     row = plan.row._replace(size=source.size)
     entry = TailRow(row.seq, None, SHARED, name, row.nonce)
     shared = list[SharedRow]()

@@ -51,7 +51,7 @@ def is_whole_due(tail_count: int, size: int) -> bool:
 
 def whole_row(seq: int, nonce: str, state: bytes) -> TailRow:
     if len(state) < _WHOLE_ZSTD_MIN:
-        return TailRow(seq, None, WHOLE, state, nonce)
+        return tuple.__new__(TailRow, (seq, None, WHOLE, state, nonce, ""))
     return TailRow(seq, None, ZSTD, codec.compress(state, _LEVEL), nonce)
 
 

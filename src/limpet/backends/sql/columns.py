@@ -75,7 +75,7 @@ def read_scope(columns: Any, cipher: Cipher | None) -> ScopeRecord:
     if not is_sound:
         raise Corrupt(f"the row of a scope fails its checksum. pk=`{pk}`")
     if cipher is PLAIN:
-        if offsets is not None and is_encrypted(offsets):
+        if offsets is not None and offsets[:1] == MARK:
             cipher.decrypt(offsets, b"")  # raises: there is no key
     elif cipher is not None:
         offsets = cipher.decrypt(offsets or b"", b"scope " + facts) or None

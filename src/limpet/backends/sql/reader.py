@@ -15,7 +15,7 @@ from limpet.backends.sql.columns import (
     read_tail,
 )
 from limpet.backends.sql.transaction import Transaction
-from limpet.core.encryption import Ciphers
+from limpet.core.encryption import Cipher, Ciphers, WrongKeys
 from limpet.core.notes import NoteRow
 from limpet.core.rows import Row
 from limpet.errors import Corrupt
@@ -42,7 +42,7 @@ class SqlReader:
         self._locks = locks
         name = self.lock if locks else "scope"
         found = transaction.one(name, (key.session_id, key.kind, key.scope_id))
-        self.record = None if found is None else record_of(found, key, ciphers)
+        self.record = None if found is None else record_of(found, key, self._cipher)
         self._pk = -1 if found is None else int(found[0])
 
     def _row(self, name: str, value: Any) -> Row | None:
@@ -88,7 +88,14 @@ class SqlReader:
     def segment(self, seq: int | None) -> SegmentRow | None:
         name = "newest_segment" if seq is None else "segment"
         found = self._transaction.one(name, {"pk": self._pk, "value": seq})
-        return None if found is None else read_segment(found, self._pk, self._key, self._cipher)
+        if found is None:
+            return None
+        try:
+            return read_segment(found, self._pk, self._key, self._cipher)
+        except WrongKeys:
+            raise
+        except Corrupt:  # what comes after it can still be rolled
+            return SegmentRow(found[0], found[1], b"")
 
     def shared(self, name: bytes) -> SharedRow | None:
         found = self._transaction.one("shared", (name,))
@@ -136,9 +143,9 @@ class SqlReader:
         return type(self)(self._transaction, key, self._ciphers, locks=self._locks)
 
 
-def record_of(columns: Any, key: ScopeKey, ciphers: Ciphers) -> ScopeRecord:
+def record_of(columns: Any, key: ScopeKey, cipher: Cipher) -> ScopeRecord:
     """Return the scope that was asked for by its address."""
-    record = read_scope(columns, ciphers.of(key.session_id))
+    record = read_scope(columns, cipher)
     if record.key != key:
         raise Corrupt(f"an index leads to another scope. pk=`{record.pk}`")
     return record
@@ -146,10 +153,10 @@ def record_of(columns: Any, key: ScopeKey, ciphers: Ciphers) -> ScopeRecord:
 
 def head_of(columns: Any, key: ScopeKey, ciphers: Ciphers) -> Head:
     """Return a scope, its head, and the state of that if it is in the tail."""
-    record = record_of(columns[:SCOPE_COLUMNS], key, ciphers)
+    cipher, at = ciphers.of(key.session_id), SCOPE_COLUMNS + ROW_COLUMNS
+    record = record_of(columns[:SCOPE_COLUMNS], key, cipher)
     if record.head is None:
         return record, None, None
-    cipher, at = ciphers.of(key.session_id), SCOPE_COLUMNS + ROW_COLUMNS
     if columns[SCOPE_COLUMNS] is None:
         raise missing_head(record.head)
     row = read_row(columns[SCOPE_COLUMNS:at], key, cipher)

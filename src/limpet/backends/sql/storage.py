@@ -151,7 +151,10 @@ class SqlStorage:
     def _remove(self, transaction: Transaction, record: ScopeRecord) -> bool:
         key = record.key
         found = transaction.one("scope_to_change", (key.session_id, key.kind, key.scope_id))
-        if found is None or record_of(found, key, self.ciphers).version != record.version:
+        if (
+            found is None
+            or record_of(found, key, self.ciphers.of(key.session_id)).version != record.version
+        ):
             return False
         self._drop(transaction, record.pk)
         return True
@@ -250,7 +253,7 @@ class SqlStorage:
 
     def _record(self, transaction: Transaction, key: ScopeKey) -> ScopeRecord | None:
         found = transaction.one("scope", (key.session_id, key.kind, key.scope_id))
-        return None if found is None else record_of(found, key, self.ciphers)
+        return None if found is None else record_of(found, key, self.ciphers.of(key.session_id))
 
     def list_ids(self, key: ScopeKey, after: str, limit: int) -> list[str]:
         def run(transaction: Transaction) -> list[str]:

@@ -7,7 +7,6 @@ transaction is committed and before what was read is returned: one `stat` for ea
 
 import os
 import sqlite3
-import weakref
 from typing import TypeAlias
 
 from limpet.errors import Unavailable
@@ -19,15 +18,10 @@ File: TypeAlias = tuple[int, int]  # device and inode
 
 
 class Connection(sqlite3.Connection):
-    """A connection, with the log that it writes to; None if it has none.
-
-    While it is in use, `thread_id` says by whom. `ref` is a weak reference to it.
-    """
+    """A connection, with the log that it writes to; None if it has none."""
 
     log_path = ""
     log: File | None = None
-    thread_id = 0
-    ref: "weakref.ref[Connection]"
 
     def find_log(self, path: str) -> None:
         self.log_path = os.path.realpath(path) + "-wal"  # as SQLite names it
@@ -40,9 +34,9 @@ class Connection(sqlite3.Connection):
 
 
 class InPlace:
-    """The file that a path led to when the store was opened."""
+    """The file that a path led to when the store was opened; without a path any will do."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str = "") -> None:
         self._path = path
         found = _stat(path)
         self._opened = None if found is None else (found.st_dev, found.st_ino)
@@ -53,6 +47,8 @@ class InPlace:
 
         The log is that of a connection: SQLite removes it with the last one that is closed.
         """
+        if not self._path:
+            return
         try:
             found = os.stat(self._path)
             if (found.st_dev, found.st_ino) != self._opened:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
-from limpet.backends.sqlite.file import SqliteFile
+from limpet.backends.sqlite.file import SqliteFile, User
 from limpet.backends.sqlite.in_place import Connection
 from limpet.backends.sqlite.schema import check_file, is_ready
 from limpet.backends.sqlite.transaction import SqliteTransaction
@@ -88,12 +88,12 @@ class ReadOnlyFile(SqliteFile):
     def _uri_options(self) -> str:
         return "mode=ro" if self._unlogged() is None else "mode=ro&immutable=1"
 
-    def _give_back(self, conn: Connection) -> None:
+    def _give_back(self, user: User, conn: Connection) -> None:
         conn.close()  # another may be opened in the other way
-        self._running.discard(conn.ref)
+        self._running.discard(user.ref)
 
     def version(self) -> tuple[int, int]:
-        self._check_in_place()
+        self.in_place.check()
         return hash(_facts(_stat(self._path))), hash(_facts(_stat(self._path + "-wal")))
 
 

@@ -136,6 +136,13 @@ class SqliteStorage(SqlStorage):
         return True
 
     def _write(self, action: Callable[[Transaction], T]) -> T:
+        try:
+            return self._file.write(self._run, action)
+        except Unavailable as error:
+            if not is_full(error):
+                raise
+        # To delete, too, SQLite needs a few pages for its log: so that is emptied first.
+        self._file.empty_log()
         return self._file.write(self._run, action)
 
     def _run(self, conn: Connection, action: Callable[[Transaction], T]) -> T:
@@ -144,17 +151,6 @@ class SqliteStorage(SqlStorage):
             return action(SqliteTransaction(conn))
         except sqlite3.IntegrityError as cause:
             raise Taken from cause
-
-    # On a full disk SQLite still needs a few pages for its log: so that is emptied first.
-
-    def drop(self, session_id: str, key: ScopeKey | None = None) -> int:
-        try:
-            return super().drop(session_id, key)
-        except Unavailable as error:
-            if not is_full(error):
-                raise
-            self._file.empty_log()
-            return super().drop(session_id, key)
 
     def _note_rows(self, transaction: Transaction, asked: dict[str, Any]) -> list[Any]:
         try:
@@ -190,4 +186,3 @@ class SqliteStorage(SqlStorage):
 
     def compact(self) -> int:
         return self._file.compact()
-

@@ -112,7 +112,7 @@ SELECT s.session_id, count(n.seq), coalesce(sum(n.size), 0)
   LEFT JOIN snapshots AS n ON n.scope_pk = s.pk
  WHERE s.session_id >= coalesce(:session_id, '') AND s.session_id <= coalesce(:session_id, x'ff')
    AND (s.head IS NOT NULL OR s.tip IS NOT NULL OR s.fence IS NOT NULL OR s.notes > 0)
- GROUP BY s.pk;
+ GROUP BY s.session_id, s.kind, s.scope_id;
 
 -- name: stored_bytes
 SELECT (SELECT coalesce(sum(length(body)), 0) FROM tails)
@@ -126,7 +126,13 @@ SELECT coalesce(sum((SELECT coalesce(sum(length(t.body)), 0)
                       WHERE n.scope_pk = s.pk)
                   + (SELECT coalesce(sum(length(g.body)), 0)
                        FROM segments AS g WHERE g.scope_pk = s.pk)), 0)
-     + (SELECT coalesce(sum(length(h.body)), 0) FROM shared AS h WHERE h.session_id = :session_id)
+     + (SELECT coalesce(sum(length(h.body)), 0)
+          FROM (SELECT DISTINCT substr(t.body, 1, 16) AS name
+                  FROM scopes AS y
+                 CROSS JOIN snapshots AS n ON n.scope_pk = y.pk
+                 CROSS JOIN tails AS t ON t.seq = n.seq
+                 WHERE y.session_id = :session_id AND +t.encoding = 2) AS u
+         CROSS JOIN shared AS h ON h.name = u.name)
   FROM scopes AS s
  WHERE s.session_id = :session_id;
 

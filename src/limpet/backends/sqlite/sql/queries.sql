@@ -1,5 +1,6 @@
 -- The statements that read and change one scope, in a SQLite file. <row n> stands for the columns of
--- a snapshot, and so on (`backends.sql.columns`). A unary plus keeps an index from being used.
+-- a snapshot, and so on (`backends.sql.columns`). A unary plus keeps an index from being used; a
+-- parameter for `on_id` has one, or SQLite would plan the statement again for each value.
 
 -- name: scope
 SELECT <scope s> FROM scopes AS s WHERE session_id = ? AND kind = ? AND scope_id = ?;
@@ -73,7 +74,7 @@ SELECT <note o>
 
 -- name: note_page
 SELECT <note o> FROM notes AS o
- WHERE o.scope_pk = :pk AND o.on_id = :on AND o.name > :after ORDER BY o.name;
+ WHERE o.scope_pk = :pk AND o.on_id = +:on AND o.name > :after ORDER BY o.name;
 
 -- name: note_places
 SELECT on_id, name FROM notes
@@ -139,8 +140,9 @@ INSERT OR IGNORE INTO shared (name, session_id, body, checksum) VALUES (?, ?, ?,
 
 -- name: drop_shared
 DELETE FROM shared
- WHERE name = ?1
-   AND NOT EXISTS (SELECT 1 FROM tails WHERE encoding = 2 AND substr(body, 1, 16) = ?1);
+ WHERE name = ?
+   AND NOT EXISTS (SELECT 1 FROM tails AS t
+                    WHERE t.encoding = 2 AND substr(t.body, 1, 16) = shared.name);
 
 -- name: put_note
 INSERT INTO notes (scope_pk, on_id, name, rev, nonce, updated_at, value, checksum)
@@ -150,7 +152,7 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?)
                   value = excluded.value, checksum = excluded.checksum;
 
 -- name: remove_note
-DELETE FROM notes WHERE scope_pk = ? AND on_id = ? AND name = ?;
+DELETE FROM notes WHERE scope_pk = ? AND on_id = +? AND name = ?;
 
 -- name: pks_of_session
 SELECT pk FROM scopes WHERE session_id = :session_id;
@@ -162,7 +164,7 @@ SELECT pk FROM scopes WHERE session_id = :session_id AND kind = :kind AND scope_
 SELECT DISTINCT substr(t.body, 1, 16)
   FROM snapshots AS n
  CROSS JOIN tails AS t ON t.seq = n.seq
- WHERE n.scope_pk = ? AND t.encoding = 2;
+ WHERE n.scope_pk = ? AND +t.encoding = 2;
 
 -- name: remove_scope_labels
 DELETE FROM labels WHERE seq IN (SELECT seq FROM snapshots WHERE scope_pk = ?);
