@@ -30,8 +30,8 @@ def words(count: int, seed: int) -> str:
 def fill(store: Store, canary: str) -> list[Scope]:
     """Write the canary into a session in every way there is; return a scope of each fork group.
 
-    There are small and large states, deltas, packs and sealed groups, drafts that were replaced,
-    appends, forks, changes in place, and notes. On objects there are segments.
+    There are small and large states, deltas, segments, drafts that were replaced, appends, forks,
+    changes in place, and notes.
     """
     chat = store.scope(SESSION, "planner")
     said: list[JSON] = [words(400, n) for n in range(6)]  # so that a whole state is compressed
@@ -50,7 +50,7 @@ def fill(store: Store, canary: str) -> list[Scope]:
     chat.set_note("review", {"by": [canary]}, on="s9")
     chat.set_note("orphan", canary, on="never-saved")
     small = store.scope(SESSION, "small")
-    for n in range(12):
+    for n in range(70):
         small.save({"n": n, "who": canary}, labels={"who": canary})
     drafts = store.scope(SESSION, "drafts")
     for n in range(6):  # no snapshot has it in the end, but what they are stored as builds on it

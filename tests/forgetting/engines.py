@@ -10,12 +10,14 @@ from urllib.parse import urlsplit
 from psycopg import sql
 
 import limpet
-from limpet.backends.sql.backend import SqlBackend
+from limpet.core import codec
+from limpet.core.segments import Segment
 from tests.servers.postgres import Connection, Postgres
 from tests.servers.service import Service
 
 Texts = Iterator[tuple[str, bytes]]
-TABLES = ("sessions", "scopes", "snapshots", "bodies", "labels", "notes")
+TABLES = ("scopes", "snapshots", "tails", "segments", "shared", "labels", "notes")
+_ZSTD = b"\x28\xb5\x2f\xfd"
 
 
 class Engine(Protocol):
@@ -41,19 +43,21 @@ class InMemory:
     raw = stored
 
 
-def _decoded(store: limpet.Store, rows: Mapping[str, list[Any]]) -> Texts:
-    """Yield each value of each row, and each state as it is read along its bases."""
+def _decoded(rows: Mapping[str, list[Any]]) -> Texts:
+    """Yield each value of each row, unpacked, and each state of a segment."""
     for table in TABLES:
         for row in rows[table]:
             for value in row:
-                if isinstance(value, str | bytes):
-                    yield table, value.encode() if isinstance(value, str) else value
-    backend = store.driver.opened.backend
-    assert isinstance(backend, SqlBackend)
-    seqs = [seq for seq, *_ in rows["bodies"]]
-    states = backend._read(lambda tables: list(map(tables.bodies.read, seqs)))
-    for seq, state in zip(seqs, states, strict=True):
-        yield f"state {seq}", state
+                if isinstance(value, str):
+                    yield table, value.encode()
+                elif isinstance(value, bytes):
+                    yield table, value
+                    if value.startswith(_ZSTD):
+                        yield table, codec.decompress(value, what="value")
+                    if table == "segments":
+                        segment = Segment.parse(value)
+                        for seq, state in segment.states(set(segment.seqs)).items():
+                            yield f"state {seq}", state
 
 
 class Sqlite:
@@ -64,7 +68,7 @@ class Sqlite:
     def stored(self, store: limpet.Store) -> Texts:
         with closing(sqlite3.connect(self.path)) as db:
             rows = {name: db.execute(f"SELECT * FROM {name}").fetchall() for name in TABLES}
-        yield from _decoded(store, rows)
+        yield from _decoded(rows)
 
     def raw(self, store: limpet.Store) -> Texts:
         for path in (self.path, self.path.with_name("agents.db-wal")):
@@ -95,7 +99,7 @@ class OnPostgres:
     def stored(self, store: limpet.Store) -> Texts:
         with self._server.connect() as db:
             rows = {name: self._rows(db, name) for name in TABLES}
-        yield from _decoded(store, rows)
+        yield from _decoded(rows)
 
     def _rows(self, db: Connection, table: str) -> list[Any]:
         return db.execute(sql.SQL("SELECT * FROM {}.{}").format(*self._names(table))).fetchall()
