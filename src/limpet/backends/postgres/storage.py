@@ -70,7 +70,7 @@ class PostgresReader(SqlReader):
         beside = transaction.also("beside_scope", (key.session_id, key.kind, key.scope_id))
         super().__init__(transaction, key, ciphers, locks=locks)
         (found,) = beside.rows
-        self._now = found[0]
+        self._now: int = found[0]
         self._row_of_head, self._tail_of_head = found[1 : ROW_COLUMNS + 1], found[ROW_COLUMNS + 1 :]
 
     def row_at(self, seq: int) -> Row | None:
@@ -100,7 +100,7 @@ class _Dropped(NamedTuple):
     """What a deletion removed."""
 
     pks: set[int]
-    count: int
+    snapshots: int
 
 
 class PostgresStorage(SqlStorage):
@@ -159,8 +159,8 @@ class PostgresStorage(SqlStorage):
 
     def write(self, change: Change) -> bool:
         key, before, after, rows, replace, gone, tail = change[:7]
-        is_save = len(rows) == 1 == len(tail) and not replace and not gone and before is not None
-        if not is_save or after is None or any(change[7:12]) or change.shared or change.unshared:
+        is_more = replace or gone or any(change[7:12]) or change.shared or change.unshared
+        if before is None or after is None or is_more or not len(rows) == 1 == len(tail):
             return self._write(lambda transaction: self._apply_at(transaction, change))
         pk, cipher = after.pk, self.ciphers.of(key.session_id)
         labels = () if rows[0].labels == EMPTY else label_values(rows[0], cipher)
@@ -178,12 +178,16 @@ class PostgresStorage(SqlStorage):
         """Make a change if its scope, which is locked here, is at the version it was made for."""
         key, before = change.key, change.before
         found = transaction.one("scope_to_change", (key.session_id, key.kind, key.scope_id))
-        version = None if found is None else record_of(found, key, self.ciphers).version
+        version = (
+            None
+            if found is None
+            else record_of(found, key, self.ciphers.of(key.session_id)).version
+        )
         if version != (None if before is None else before.version):
             return False
         return self._apply(transaction, change)
 
-    def _apply(self, transaction: PostgresTransaction, change: Change) -> bool:
+    def _apply(self, transaction: Any, change: Change) -> bool:
         transaction.is_locked = True
         # Listeners look at snapshots: notes and leases would wake them in vain.
         is_removed = change.after is None and change.before is not None and change.before.last
@@ -191,11 +195,11 @@ class PostgresStorage(SqlStorage):
             transaction.changed = change.key.session_id
         return super()._apply(transaction, change)
 
-    def _drop_shared(self, transaction: PostgresTransaction, name: bytes) -> None:
+    def _drop_shared(self, transaction: Any, name: bytes) -> None:
         transaction.do("lock_shared", (name,))
         transaction.do("drop_shared", (name,))
 
-    def _remove(self, transaction: PostgresTransaction, record: ScopeRecord) -> bool:
+    def _remove(self, transaction: Any, record: ScopeRecord) -> bool:
         self._drop(transaction, record.pk)  # it is locked, at this version
         return True
 
@@ -211,7 +215,7 @@ class PostgresStorage(SqlStorage):
             transaction.all(name, values)
             pks = [pk for (pk,) in found.rows]
             if before is not None and not before.pks & {*pks}:
-                return before.count  # what is there now came after it
+                return before.snapshots  # what is there now came after it
             if not pks:
                 return 0
             transaction.changed = session_id
@@ -228,8 +232,8 @@ class PostgresStorage(SqlStorage):
         except Unavailable as cause:
             raise LostAnswer from cause
 
-    def _drop(self, transaction: PostgresTransaction, *pks: int) -> int:
-        values = (transaction.many(pks),)
+    def _drop(self, transaction: Any, pk: int, *others: int) -> int:
+        values = (transaction.many([pk, *others]),)
         shared = transaction.all("shared_of_scopes", values)
         for what in ("labels", "tails", "segments", "notes"):
             transaction.do(f"remove_scope_{what}", values)

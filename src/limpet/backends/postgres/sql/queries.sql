@@ -99,19 +99,24 @@ SELECT name, session_id, body, checksum FROM limpet.shared WHERE name = $1;
 SELECT 1 FROM limpet.shared WHERE name = $1 FOR KEY SHARE;
 
 -- name: notes_on
+-- OFFSET keeps the server from reading all notes of the scope, here and in the next two.
 SELECT <note o>
   FROM unnest(%(on)s::text[]) AS a (on_id)
-  JOIN limpet.notes AS o
-    ON o.scope_pk = %(pk)s AND o.on_id = a.on_id
-   AND hashtextextended(o.on_id, 0) = hashtextextended(a.on_id COLLATE "C", 0);
+ CROSS JOIN LATERAL (
+       SELECT * FROM limpet.notes AS i
+        WHERE i.scope_pk = %(pk)s AND i.on_id = a.on_id
+          AND hashtextextended(i.on_id, 0) = hashtextextended(a.on_id COLLATE "C", 0)
+       OFFSET 0) AS o;
 
 -- name: notes_named
 SELECT <note o>
   FROM unnest(%(on)s::text[]) AS a (on_id)
  CROSS JOIN unnest(%(names)s::text[]) AS b (name)
-  JOIN limpet.notes AS o
-    ON o.scope_pk = %(pk)s AND o.on_id = a.on_id AND o.name = b.name
-   AND hashtextextended(o.on_id, 0) = hashtextextended(a.on_id COLLATE "C", 0);
+ CROSS JOIN LATERAL (
+       SELECT * FROM limpet.notes AS i
+        WHERE i.scope_pk = %(pk)s AND i.on_id = a.on_id AND i.name = b.name
+          AND hashtextextended(i.on_id, 0) = hashtextextended(a.on_id COLLATE "C", 0)
+       OFFSET 0) AS o;
 
 -- name: note_page
 SELECT <note o> FROM limpet.notes AS o
@@ -124,9 +129,11 @@ SELECT <note o> FROM limpet.notes AS o
 -- name: note_places
 SELECT o.on_id, o.name
   FROM unnest(%(on)s::text[]) AS a (on_id)
-  JOIN limpet.notes AS o
-    ON o.scope_pk = %(pk)s AND o.on_id = a.on_id
-   AND hashtextextended(o.on_id, 0) = hashtextextended(a.on_id COLLATE "C", 0);
+ CROSS JOIN LATERAL (
+       SELECT i.on_id, i.name FROM limpet.notes AS i
+        WHERE i.scope_pk = %(pk)s AND i.on_id = a.on_id
+          AND hashtextextended(i.on_id, 0) = hashtextextended(a.on_id COLLATE "C", 0)
+       OFFSET 0) AS o;
 
 -- name: noted
 -- There is no index in this order, so that the notes of the scope are sorted; they are few.
@@ -203,7 +210,8 @@ UPDATE limpet.snapshots SET apart = true
    AND NOT apart;
 
 -- name: remove_snapshots
-DELETE FROM limpet.snapshots WHERE scope_pk = %(pk)s AND seq = ANY (%(seqs)s::bigint[]);
+-- A sum keeps the server from reading all snapshots of the scope.
+DELETE FROM limpet.snapshots WHERE scope_pk + 0 = %(pk)s AND seq = ANY (%(seqs)s::bigint[]);
 
 -- name: add_label
 INSERT INTO limpet.labels (name, value, seq) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING;
