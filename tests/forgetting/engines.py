@@ -10,14 +10,11 @@ from urllib.parse import urlsplit
 from psycopg import sql
 
 import limpet
-from limpet.core import codec
-from limpet.core.segments import Segment
 from tests.servers.postgres import Connection, Postgres
 from tests.servers.service import Service
 
 Texts = Iterator[tuple[str, bytes]]
 TABLES = ("scopes", "snapshots", "tails", "segments", "shared", "labels", "notes")
-_ZSTD = b"\x28\xb5\x2f\xfd"
 
 
 class Engine(Protocol):
@@ -43,21 +40,12 @@ class InMemory:
     raw = stored
 
 
-def _decoded(rows: Mapping[str, list[Any]]) -> Texts:
-    """Yield each value of each row, unpacked, and each state of a segment."""
-    for table in TABLES:
-        for row in rows[table]:
-            for value in row:
-                if isinstance(value, str):
-                    yield table, value.encode()
-                elif isinstance(value, bytes):
-                    yield table, value
-                    if value.startswith(_ZSTD):
-                        yield table, codec.decompress(value, what="value")
-                    if table == "segments":
-                        segment = Segment.parse(value)
-                        for seq, state in segment.states(set(segment.seqs)).items():
-                            yield f"state {seq}", state
+def _values(rows: Mapping[str, list[Any]]) -> Texts:
+    """Yield each value of each row."""
+    for table, found in rows.items():
+        for value in (value for row in found for value in row):
+            if isinstance(value, str | bytes):
+                yield table, value.encode() if isinstance(value, str) else value
 
 
 class Sqlite:
@@ -68,7 +56,7 @@ class Sqlite:
     def stored(self, store: limpet.Store) -> Texts:
         with closing(sqlite3.connect(self.path)) as db:
             rows = {name: db.execute(f"SELECT * FROM {name}").fetchall() for name in TABLES}
-        yield from _decoded(rows)
+        yield from _values(rows)
 
     def raw(self, store: limpet.Store) -> Texts:
         for path in (self.path, self.path.with_name("agents.db-wal")):
@@ -99,7 +87,7 @@ class OnPostgres:
     def stored(self, store: limpet.Store) -> Texts:
         with self._server.connect() as db:
             rows = {name: self._rows(db, name) for name in TABLES}
-        yield from _decoded(rows)
+        yield from _values(rows)
 
     def _rows(self, db: Connection, table: str) -> list[Any]:
         return db.execute(sql.SQL("SELECT * FROM {}.{}").format(*self._names(table))).fetchall()

@@ -204,7 +204,7 @@ def test_what_is_asked_of_one_session_reads_no_other(conn: sqlite3.Connection) -
     with limpet.open(f"sqlite:///{path}") as store:
         for number in range(300):
             store.scope(f"many-{number:03}").set_note("n", 1)
-        asks: list[Callable[[str], object]] = [lambda id: list(store.scopes(id)), store.stats]
+        asks: list[Callable[[str], object]] = [lambda each: list(store.scopes(each)), store.stats]
         for ask in asks:
             steps = {each: _steps(store, ask, each) for each in ("many-000", "many-299")}
             assert max(steps.values()) < 1.5 * min(steps.values()), steps

@@ -8,13 +8,11 @@ cannot be read stays as it is.
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
-import orjson
-
 from limpet.core import commits, segments
 from limpet.core.commits import ScopeState
 from limpet.core.encryption import WrongKeys
 from limpet.core.rows import Row
-from limpet.engine.records import changed
+from limpet.engine.records import changed, dump_offsets
 from limpet.engine.states import State, States, past_damage, tail_row
 from limpet.errors import Corrupt
 from limpet.model import Pruned, ScopeKey
@@ -151,7 +149,7 @@ def replaced(
     fields = dict[str, object](_tail_sums(states, edit) if others else {})
     tip = max(kept, default=0)
     if tip >= (record.tip or 1):  # also a draft that is kept from now on
-        fields |= {"tip": tip, "offsets": None if offsets is None else orjson.dumps(offsets)}
+        fields |= {"tip": tip, "offsets": dump_offsets(offsets)}
     after = changed(record, record.key, stamp, states_changed=True, **fields)
     return Change(
         record.key,

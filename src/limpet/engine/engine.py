@@ -130,7 +130,11 @@ class Engine:
         backoff = Backoff(self._clock, first_s=0.005, longest_s=1, wait_s=limits.RETRY_S_MAX)
         while True:
             try:
-                return self.storage.transact(key, once)
+                done = self.storage.transact(key, once)
+                if done[0] is not None and (done[0].segments_gone or done[0].after is None):
+                    # What was deleted is not kept in memory either.
+                    self._segments.drop(lambda each: each[0] == key)
+                return done
             except Taken:
                 stamp = stamp._replace(bits=stamp.bits + 1)  # another seq
             except LostAnswer as cause:
@@ -244,6 +248,8 @@ class Engine:
             return self.storage.drop(session_id, key)
         except LostAnswer as cause:
             raise _in_doubt(session_id) from cause
+        finally:
+            self._segments.drop(lambda each: each[0].session_id == session_id)
 
     def _roll_soon(self, record: ScopeRecord, size: int) -> None:
         """Have a tail that is due rolled."""

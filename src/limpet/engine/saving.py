@@ -17,7 +17,7 @@ from limpet.core.encryption import WrongKeys
 from limpet.core.rows import Row
 from limpet.core.segments import SMALL_BYTES, apply_all
 from limpet.engine.editing import Version, replaced, shared_by
-from limpet.engine.records import changed, head_of
+from limpet.engine.records import changed, dump_offsets, head_of
 from limpet.engine.states import (
     State,
     States,
@@ -127,7 +127,7 @@ def continued(commit: Commit, known: Known) -> tuple[Change, Saved] | None:
             floor,
             *record[7:11],  # the lease, and how many notes there are
             *tail,
-            None if offsets is None else orjson.dumps(offsets),
+            dump_offsets(offsets),
             (version + record.trail)[:TRAIL_BYTES_MAX],
             record.epoch,
         ),
@@ -269,7 +269,7 @@ def _added(
     if commit.head:
         fields["head"] = row.seq
     if row.kept:
-        fields |= {"tip": row.seq, "offsets": None if offsets is None else orjson.dumps(offsets)}
+        fields |= {"tip": row.seq, "offsets": dump_offsets(offsets)}
     # With a kept head that is the newest, nothing can ever come between it and this one.
     is_next = head is not None and record is not None and head.seq == record.tip
     return Change(

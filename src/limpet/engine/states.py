@@ -23,6 +23,7 @@ from limpet.core.limits import KIB
 from limpet.core.rows import Row
 from limpet.core.segments import SMALL_BYTES, Segment, apply_all
 from limpet.errors import Corrupt
+from limpet.model import ScopeKey
 from limpet.storage import DAMAGED, SHARED, WHOLE, ZSTD, Reader, SegmentRow, SharedRow, TailRow
 
 _WHOLE_ZSTD_MIN: Final = 16 * KIB
@@ -32,8 +33,8 @@ _LEVEL: Final = 1
 _WHOLE_EVERY: Final = 16
 BYTES_PER_DELTA: Final = 8 * KIB  # of a state: what one more delta may cost its readers
 
-SegmentCache: TypeAlias = Recent[tuple[int, int, int], Segment]
-"""Segments by what they are made of: last seq, size and checksum."""
+SegmentCache: TypeAlias = Recent[tuple[ScopeKey, int, int, int], Segment]
+"""Segments by their scope and what they are made of: last seq, size and checksum."""
 
 
 class State(NamedTuple):
@@ -193,7 +194,7 @@ class States:
                 compare(each, nonces.get(each), nonce)
         found = segment.states(wanted)
         if self._cache is not None and row is not None:  # again: it costs more, once it was read
-            self._cache.put(_content(row), segment)
+            self._cache.put(self._content(row), segment)
         return found
 
     def newest_segment_end(self) -> int | None:
@@ -218,11 +219,11 @@ class States:
             raise Corrupt(f"the state of a snapshot is missing. seq=`{seq}`")
         _, parsed = self._segments[row.last]
         if parsed is None:
-            known = None if self._cache is None else self._cache.get(_content(row))
+            known = None if self._cache is None else self._cache.get(self._content(row))
             parsed = Segment.parse(row.blob) if known is None else known
             self._segments[row.last] = row, parsed
         return parsed
 
-
-def _content(row: SegmentRow) -> tuple[int, int, int]:
-    return row.last, len(row.blob), codec.checksum_of(row.blob)
+    def _content(self, row: SegmentRow) -> tuple[ScopeKey, int, int, int]:
+        key = self._reader.record.key  # type: ignore[union-attr]  # else it had no segments
+        return key, row.last, len(row.blob), codec.checksum_of(row.blob)

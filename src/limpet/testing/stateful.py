@@ -100,7 +100,6 @@ class Lockstep(RuleBasedStateMachine):
     expected = expectations | expectations | expectations | snapshots
     text_order = True  # False for an engine that documents other orders, of names and across scopes
     mints_alike = True  # False for an engine whose ids carry more than time and chance
-    by_clock = False  # True for an engine whose order across scopes depends on its clocks
     steps_back = True  # False for an engine whose order of history depends on its clocks
 
     def open_backend(self, place: Path) -> Backend:
@@ -123,7 +122,6 @@ class Lockstep(RuleBasedStateMachine):
             _NAMES,
             text_order=self.text_order,
             mints_alike=self.mints_alike,
-            by_clock=self.by_clock,
         )
 
     def teardown(self) -> None:
