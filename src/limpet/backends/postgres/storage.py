@@ -240,7 +240,8 @@ class PostgresStorage(SqlStorage):
         for (name,) in shared:
             self._drop_shared(transaction, name)
         transaction.do("remove_scope", values)
-        return transaction.count("remove_scope_snapshots", values)
+        count: int = transaction.count("remove_scope_snapshots", values)
+        return count
 
     # Listings
 
