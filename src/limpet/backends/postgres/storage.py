@@ -6,7 +6,7 @@ that changed the scope last is one statement; other changes are two round trips 
 read. To load a head is one.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import psycopg
@@ -30,7 +30,7 @@ from limpet.backends.sql.reader import SqlReader, record_of
 from limpet.backends.sql.storage import SqlStorage, check_order, listed_key
 from limpet.core.encryption import NO_KEYS, Ciphers
 from limpet.core.ids import prefix_end
-from limpet.core.limits import LOCK_WAIT_S_MAX, RETRY_S_MAX
+from limpet.core.limits import LOCK_WAIT_S_MAX, PAGE_STATES_MAX, RETRY_S_MAX
 from limpet.core.rows import EMPTY, Row
 from limpet.engine import Engine
 from limpet.engine.states import States
@@ -71,7 +71,8 @@ class PostgresReader(SqlReader):
         super().__init__(transaction, key, ciphers, locks=locks)
         (found,) = beside.rows
         self._now: int = found[0]
-        self._row_of_head, self._tail_of_head = found[1 : ROW_COLUMNS + 1], found[ROW_COLUMNS + 1 :]
+        self._row_of_head, tail = found[1 : ROW_COLUMNS + 1], found[ROW_COLUMNS + 1 :]
+        self._tails = {} if tail[3] is None else {tail[0]: tail}
 
     def row_at(self, seq: int) -> Row | None:
         found = self._row_of_head
@@ -79,11 +80,20 @@ class PostgresReader(SqlReader):
             return read_row(found, self._key, self._cipher)
         return super().row_at(seq)
 
+    def rows(self, ids: Sequence[str]) -> list[Row]:
+        values = {"pk": self._pk, "ids": [*ids]}
+        tails = None
+        if not self._locks and len(ids) <= PAGE_STATES_MAX:
+            tails = self._transaction.also("tails_by_ids", values)
+        found = self._transaction.all("rows_by_ids", values)
+        if tails is not None:
+            self._tails |= {columns[0]: columns for columns in tails.rows}
+        rows = {columns[1]: read_row(columns, self._key, self._cipher) for columns in found}
+        return [rows[id] for id in ids if id in rows]
+
     def tail_row(self, seq: int) -> TailRow | None:
-        found = self._tail_of_head
-        if found[0] == seq and found[3] is not None:
-            return self._tail(found)
-        return super().tail_row(seq)
+        found = self._tails.get(seq)
+        return super().tail_row(seq) if found is None else self._tail(found)
 
     def now(self, here: int) -> int:
         return self._now

@@ -60,6 +60,20 @@ SELECT <row n> FROM limpet.snapshots AS n WHERE n.seq = %(value)s AND n.scope_pk
 -- name: row_by_id
 SELECT <row n> FROM limpet.snapshots AS n WHERE n.id = %(value)s AND n.scope_pk = %(pk)s;
 
+-- name: rows_by_ids
+SELECT <row n>
+  FROM unnest(%(ids)s::text[]) AS a (id)
+ CROSS JOIN LATERAL (SELECT * FROM limpet.snapshots AS i
+                      WHERE i.id = a.id AND i.scope_pk = %(pk)s OFFSET 0) AS n;
+
+-- name: tails_by_ids
+-- Sent along by one who is going to read the states.
+SELECT <tail t>
+  FROM unnest(%(ids)s::text[]) AS a (id)
+ CROSS JOIN LATERAL (SELECT i.seq FROM limpet.snapshots AS i
+                      WHERE i.id = a.id AND i.scope_pk = %(pk)s OFFSET 0) AS n
+  JOIN limpet.tails AS t ON t.scope_pk = %(pk)s AND t.seq = n.seq;
+
 -- name: row_by_nonce
 -- Only for a commit whose answer may have been lost: the newest first, since it is among the last.
 SELECT <row n> FROM limpet.snapshots AS n
