@@ -24,8 +24,8 @@ from tests.servers.pg_proxy import PgProxy
 from tests.servers.postgres import Postgres, Schemas
 
 SAYS = "t"  # is in SELECT, INSERT, UPDATE, DELETE and COMMIT, and not where nothing is said
-# Changes by others after which it is still known what became of one: a trail has 16 changes, with it
-# and the one before it.
+# Changes by others after which it is still known what became of one: a trail has 16 changes, also
+# that one and the one before it.
 REMEMBERED = 14
 
 

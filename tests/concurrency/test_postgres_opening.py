@@ -363,7 +363,7 @@ def test_tables_of_an_older_format(postgres: Postgres, schemas: Schemas, postgre
         migrations = f"{schemas.name()}.schema_migrations"
         conn.execute(f"UPDATE {migrations} SET version = 3")
     for setup in (True, False):
-        with pytest.raises(Unsupported, match="export it with that version.* found=`3`"):
+        with pytest.raises(Unsupported, match=r"export it with that version.* found=`3`"):
             limpet.open(postgres_url, setup=setup)
 
 
