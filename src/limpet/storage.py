@@ -130,7 +130,7 @@ class Change(NamedTuple):
     rows: Sequence[Row] = ()
     replace: bool = False
     rows_gone: Collection[int] = ()
-    tail: Collection[TailRow] = ()
+    tail: Sequence[TailRow] = ()
     tail_gone: Collection[int] = ()
     segments: Collection[SegmentRow] = ()
     segments_gone: Collection[int] = ()

@@ -17,6 +17,7 @@ from limpet.protocol import Backend
 from limpet.testing.stateful import Lockstep
 from tests.encryption.keys import ONE, THREE, TWO
 from tests.property.test_stateful import some
+from tests.unit.sql_damage import inspect
 
 _PREFIXES = ("", "s/1", "t")
 _ENCRYPTED = {
@@ -83,6 +84,8 @@ class Rotating(Lockstep):
                 self._twins.reopen(closing=True)
 
     def teardown(self) -> None:
+        with closing(self._open(self.rings)) as backend:
+            assert not inspect(backend)
         with closing(sqlite3.connect(f"{self.place}/limpet.db")) as conn:
             for table, column in _ENCRYPTED.items():
                 plain = f"substr({column}, 1, 1) <> x'01'"

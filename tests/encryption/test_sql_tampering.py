@@ -19,8 +19,9 @@ import limpet
 from limpet import Corrupt, Store
 from limpet.backends.sql import columns
 from limpet.backends.sql.columns import COLUMNS as NAMES
+from limpet.backends.sql.columns import note_sum
 from limpet.core.encryption import PLAIN
-from limpet.core.notes import NoteRow, note_checksum
+from limpet.core.notes import NoteRow
 from limpet.storage import ScopeRecord
 from tests.encryption.keys import ONE
 
@@ -132,7 +133,7 @@ def _sum(table: str, row: Any) -> int:
         record = ScopeRecord(limpet.ScopeKey(session_id, scope_id, kind), pk, *rest)
         return int(columns.scope_values(record, PLAIN)[-1])
     if table == "notes":
-        return note_checksum(NoteRow._make(values[1:]), values[0])
+        return note_sum(NoteRow._make(values[1:]), values[0])
     if table == "tails":
         return columns._tail_sum(row["pk"], *values)
     if table == "segments":

@@ -98,5 +98,20 @@ def test_the_views_take_an_empty_store(conn: Connection, schemas: Schemas, store
         assert rows(conn, f"SELECT * FROM {schemas.name()}.{view}") == []
 
 
+def test_the_views_show_no_encrypted_values(
+    conn: Connection, schemas: Schemas, store: Store
+) -> None:
+    store.scope("s").save({}, labels={"k": "v"})
+    store.scope("s").set_note("n", 1)
+    schema = schemas.name()
+    conn.execute(f"UPDATE {schema}.snapshots SET labels = '\\x01ff', metadata = '\\x01ff'")
+    conn.execute(f"UPDATE {schema}.notes SET value = '\\x01ff'")
+    for view in VIEWS:
+        assert rows(conn, f"SELECT * FROM {schema}.{view}")
+    shown = f"SELECT labels::text, metadata::text FROM {schema}.snapshot_list"
+    assert rows(conn, shown) == [(None, None)]
+    assert rows(conn, f"SELECT value FROM {schema}.note_list") == [(None,)]
+
+
 def test_no_file_of_the_package_is_read_after_the_import(postgres_url: str) -> None:
     check_files_read(postgres_url, "postgres.storage")

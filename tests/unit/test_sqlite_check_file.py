@@ -105,9 +105,7 @@ def test_an_index_that_lacks_rows_is_named(path: Path) -> None:
         conn.execute("CREATE INDEX twin ON notes (scope_pk, updated_at) WHERE pk < 0")
         (page,) = conn.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'twin'").fetchone()
         conn.execute("DELETE FROM sqlite_schema WHERE name = 'twin'")
-        conn.execute(
-            "UPDATE sqlite_schema SET rootpage = ? WHERE name = 'notes_by_time'", (page,)
-        )
+        conn.execute("UPDATE sqlite_schema SET rootpage = ? WHERE name = 'notes_by_time'", (page,))
     backend = open_backend(url_of(path))
     found, _ = inspect(backend, repair=True)
     backend.close()

@@ -215,7 +215,8 @@ def test_a_snapshot_in_the_wrong_scope(store: Store, path: Path) -> None:
     store.scope("new").save({"a": 1}, id="a")
     damage(
         path,
-        "UPDATE snapshots SET scope_pk = (SELECT pk FROM scopes WHERE session_id = 'new') WHERE seq = :seq",
+        "UPDATE snapshots SET scope_pk = (SELECT pk FROM scopes WHERE session_id = 'new')"
+        " WHERE seq = :seq",
     )
 
     assert ids_of(store.scope("new")) == ["a"]

@@ -125,7 +125,7 @@ class Scope(ScopeBase, Generic[State]):
         """Save the head's state with `items` appended to the list under the top-level `key`.
 
         The list and the scope are created if they do not exist. Concurrent appends all take
-        effect. On SQL engines it costs what is appended, not the size of the state.
+        effect. On SQL engines the first reads the state; the next ones cost what they append.
 
         Example:
             chat.append("messages", [{"role": "user", "content": "hello"}])

@@ -98,7 +98,7 @@ def snapshot_of(found: Found, model: JsonModel = JSON_MODEL) -> Snapshot:
     info, body = found
     try:
         state = codec.decode(body) if model is JSON_MODEL else model.load(info, body)
-        return Snapshot(*_FACTS(info), state)
+        return Snapshot(*_FACTS(info), state=state)
     except Corrupt as error:
         raise explained(error, Target(info.scope, info.id)) from error.__cause__
 

@@ -3,7 +3,7 @@
 A snapshot without its state; and the checksums of scopes and sessions.
 """
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import orjson
 
@@ -21,6 +21,8 @@ from limpet.errors import Corrupt
 from limpet.model import ScopeKey, SnapshotInfo, SnapshotRef
 
 EMPTY = b"{}"  # an encoded object without members
+Place: TypeAlias = tuple[str | int, ...]
+"""What tells a scope from others: its address, and its key in the tables."""
 
 
 class Row(NamedTuple):
@@ -99,7 +101,7 @@ def _facts(row: Row, *owner: int | str) -> bytes:
 # its state is from, so that an older state cannot take its place.
 
 
-def encrypted(row: Row, scope: ScopeKey, cipher: Cipher) -> Row:
+def encrypted(row: Row, scope: Place, cipher: Cipher) -> Row:
     """Return a row as it is stored."""
     if cipher is PLAIN:
         return row
@@ -110,7 +112,7 @@ def encrypted(row: Row, scope: ScopeKey, cipher: Cipher) -> Row:
     return stored._replace(metadata=cipher.encrypt(data, _about(stored, scope)))
 
 
-def decrypted(row: Row, scope: ScopeKey, cipher: Cipher) -> Row:
+def decrypted(row: Row, scope: Place, cipher: Cipher) -> Row:
     """Return a row that was read and verified, or raise Corrupt."""
     if not is_encrypted(row.metadata):
         cipher.decrypt(row.metadata, b"")  # raises if it has to be encrypted
@@ -130,7 +132,7 @@ def stored_status(status: str, cipher: Cipher) -> str:
     return cipher.label("", status)[1] if status and cipher is not PLAIN else status
 
 
-def _about(row: Row, scope: ScopeKey) -> bytes:
+def _about(row: Row, scope: Place) -> bytes:
     return b"row %b%b" % (_facts(row, *scope), row.labels)
 
 

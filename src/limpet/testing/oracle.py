@@ -176,7 +176,6 @@ class Oracle:
                 scope.drop(plan.covers)
             return info_of(commit.scope, row)
 
-
     def replace_snapshots(self, changes: Sequence[Commit]) -> int:
         with self._open():
             found = [each for each in changes if self.read_info(each.scope, each.id) is not None]

@@ -17,13 +17,7 @@ import xxhash
 from limpet.core import codec
 from limpet.core.encryption import MARK, PLAIN, PLAIN_NONCE, Cipher, is_encrypted
 from limpet.core.ids import PLACE_BITS
-from limpet.core.notes import (
-    NoteRow,
-    decrypted_note,
-    encrypted_note,
-    note_checksum,
-    verify_note,
-)
+from limpet.core.notes import NoteRow, decrypted_note, encrypted_note
 from limpet.core.rows import EMPTY, Row, decrypted, encrypted
 from limpet.core.segments import Segment
 from limpet.errors import Corrupt
@@ -83,7 +77,7 @@ def read_scope(columns: Any, cipher: Cipher | None) -> ScopeRecord:
 
 
 def row_values(row: Row, pk: int, key: ScopeKey, cipher: Cipher) -> tuple[Any, ...]:
-    stored = row if cipher is PLAIN else encrypted(row, key, cipher)
+    stored = row if cipher is PLAIN else encrypted(row, (*key, pk), cipher)
     columns = (*stored[:4], int(stored[4]), *stored[5:12], stored[13])
     return (*columns, _row_sum(columns, pk), pk)
 
@@ -100,7 +94,11 @@ def _row_sum(columns: Any, pk: int) -> int:
 def read_row(columns: Any, key: ScopeKey, cipher: Cipher) -> Row:
     """Return a snapshot of the scope with this key, whose own key is the last column."""
     row = verified_row(columns)
-    return row if cipher is PLAIN and row[9][:1] != MARK else decrypted(row, key, cipher)
+    return (
+        row
+        if cipher is PLAIN and row[9][:1] != MARK
+        else decrypted(row, (*key, columns[14]), cipher)
+    )
 
 
 def verified_row(columns: Any) -> Row:
@@ -243,13 +241,23 @@ def _shared_sum(name: bytes, session_id: str, body: bytes) -> int:
 
 
 def note_values(row: NoteRow, pk: int, key: ScopeKey, cipher: Cipher) -> tuple[Any, ...]:
-    stored = encrypted_note(row, key, cipher)
-    return pk, *stored, note_checksum(stored, pk)
+    stored = encrypted_note(row, (*key, pk), cipher)
+    return pk, *stored, note_sum(stored, pk)
+
+
+def note_sum(row: NoteRow, pk: int) -> int:
+    return _sum(orjson.dumps((pk, *row[:5])) + row.value) - _HALF
 
 
 def read_note(columns: Any, pk: int, key: ScopeKey, cipher: Cipher) -> NoteRow:
-    row = verify_note(NoteRow._make(columns[:6]), pk, columns[6])
-    return decrypted_note(row, key, cipher)
+    row = NoteRow._make(columns[:6])
+    try:
+        is_sound = note_sum(row, pk) == columns[6]
+    except TypeError:  # text that is not UTF-8 cannot be encoded
+        is_sound = False
+    if not is_sound:
+        raise Corrupt(f"a note fails its checksum. rev=`{row.rev}`")
+    return decrypted_note(row, (*key, pk), cipher)
 
 
 def _about(what: str, key: ScopeKey, *place: int | str | None) -> bytes:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from limpet.backends.sql.columns import (
+    COLUMNS,
     SCOPE_COLUMNS,
     read_scope,
     read_tail,
@@ -38,21 +39,24 @@ class Facts(NamedTuple):
 
 
 def put_scope(transaction: Transaction, record: ScopeRecord, cipher: Cipher) -> bool:
-    """Write a record as a change of its own; return False if another scope has its name.
+    """Write a record as a change of its own; return False if another scope has its name."""
+    values = scope_values(_changed(record), cipher)
+    return _put(transaction, (record.pk, *record.key, *values))
 
-    Who remembers the one before it, or works a roll out, starts again. The version is no random
-    one, but depends on all that was stored.
+
+def _changed(record: ScopeRecord) -> ScopeRecord:
+    """Return a record at another version: who remembers this one, or plans a roll, starts again.
+
+    The version is no random one, but depends on all that was stored.
     """
     version = checksum_of(orjson.dumps(record[1:13]), record.trail)
-    nonce = version.to_bytes(8, signed=True)
-    trail = (nonce + record.trail)[:TRAIL_BYTES_MAX]
-    changed = record._replace(version=version, epoch=version, trail=trail)
-    return _put(transaction, (*record.key, *scope_values(changed, cipher)), record.pk)
+    trail = (version.to_bytes(8, signed=True) + record.trail)[:TRAIL_BYTES_MAX]
+    return record._replace(version=version, epoch=version, trail=trail)
 
 
-def _put(transaction: Transaction, columns: tuple[Any, ...], pk: int) -> bool:
-    session_id, scope_id, kind, *rest = columns
-    return transaction.count("put_scope", (*rest, pk, session_id, kind, scope_id)) == 1
+def _put(transaction: Transaction, columns: tuple[Any, ...]) -> bool:
+    values = dict(zip(COLUMNS["scope"].split(), columns, strict=True))
+    return transaction.count("put_scope", values) == 1
 
 
 def wrong_fields(
@@ -93,7 +97,7 @@ def restore_scope(transaction: Transaction, pk: int, facts: Facts) -> ScopeKey |
     Its key is part of the checksums of what it owns, so with that key it can be read again.
     """
     key = ScopeKey(LOST_AND_FOUND, f"scope-{pk}")
-    record = _rebuilt(transaction, pk, key, facts, PLAIN)
+    record = _changed(_rebuilt(transaction, pk, key, facts, PLAIN))
     values = (*scope_values(record, PLAIN), pk, key.session_id, key.kind, key.scope_id)
     return key if transaction.count("add_scope", values) else None
 
@@ -108,7 +112,7 @@ def mend_scope(
     """
     before = _before_a_flip(columns)
     if before is not None:
-        is_put = _put(transaction, before[1:], columns[0])
+        is_put = _put(transaction, before)
         return "one bit was flipped: so the checksum holds" if is_put else None
     try:
         key = limits.check_scope(*columns[1:4])

@@ -111,15 +111,20 @@ class SqlReader:
         else:
             values = {"pk": self._pk, "on": many(on), "names": many(names)}
             found = self._transaction.all("notes_named", values)
-        return [self._note(columns) for columns in found]
+        return [self._note(columns, on, names) for columns in found]
 
-    def _note(self, columns: Any) -> NoteRow:
-        return read_note(columns, self._pk, self._key, self._cipher)
+    def _note(
+        self, columns: Any, on: Collection[str], names: Collection[str] | None = None
+    ) -> NoteRow:
+        row = read_note(columns, self._pk, self._key, self._cipher)
+        if row.on not in on or (names is not None and row.name not in names):
+            raise Corrupt(f"an index leads to another note. rev=`{row.rev}`")
+        return row
 
     def note_page(self, on: str, after: str, limit: int) -> list[NoteRow]:
         def take(columns: Any) -> NoteRow | None:
             with suppress(Corrupt):  # asking for it by name raises
-                return self._note(columns)
+                return self._note(columns, (on,))
             return None
 
         values = {"pk": self._pk, "on": on, "after": after}

@@ -354,7 +354,8 @@ class SqlStorage:
         self, query: NoteQuery, limit: int, take: Callable[[ScopeKey, NoteRow], T | None]
     ) -> list[T]:
         below = f"{query.under}/" if query.under else ""
-        asked = {"scope_id": query.scope_id, "kind": query.kind, "under": query.under}
+        asked: dict[str, Any] = {"scope_id": query.scope_id, "kind": query.kind}
+        asked["under"] = query.under
         # What is encrypted is not for the statement to test.
         bound = self._bound(query._replace(where=None) if self.ciphers.encrypts else query)
         asked |= {"low": below, "high": prefix_end(below), **bound}

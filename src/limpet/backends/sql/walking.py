@@ -66,12 +66,12 @@ def walk(
     for key in keys:
         goes_on = True
         try:
-            if key <= after:  # a damaged tree can lead around in circles
-                raise Corrupt("keys are not in order")
+            if type(key) is not type(after) or key <= after:
+                raise Corrupt("keys are not in order")  # a damaged tree can lead around in circles
+            after = key
             goes_on = visit(key)
         except Exception as cause:
             survive(cause, key)
-        after = max(after, key)
         if not goes_on:
             is_over = False
             break

@@ -95,7 +95,7 @@ class Joined:
                     is_over = turn.batch is not None and turn.batch.is_over
                     is_undone = turn.batch is not None and turn.batch.is_undone
                     if is_undone or turn.claim.acquire(blocking=False):
-                        return self._alone(turn)
+                        return self._alone(turn)  # type: ignore[no-any-return]
                     if is_over or self._clock.monotonic() > turn.deadline_s + _LATE_S:
                         raise LostAnswer
                     self._clock.sleep(_LOOK_S)

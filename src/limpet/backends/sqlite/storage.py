@@ -108,8 +108,8 @@ class SqliteStorage(SqlStorage):
 
     def write(self, change: Change) -> bool:
         key, before, after, rows, replace, gone, tail = change[:7]
-        is_save = len(rows) == 1 == len(tail) and not replace and not gone and before is not None
-        if not is_save or after is None or any(change[7:12]) or change.shared or change.unshared:
+        is_save = len(rows) == 1 == len(tail) and not (replace or gone or any(change[7:12]))
+        if before is None or after is None or not is_save or change.shared or change.unshared:
             return super().write(change)
         pk, cipher = after.pk, self.ciphers.of(key.session_id)
         values = (

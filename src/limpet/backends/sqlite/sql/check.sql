@@ -136,12 +136,14 @@ SELECT <scope s> FROM scopes AS s;
 -- name: put_scope
 -- All of a scope but its key. No row if another scope has the name.
 UPDATE scopes
-   SET version = ?1, head = ?2, tip = ?3, last = ?4, floor = ?5, fence = ?6, owner = ?7, until = ?8,
-       notes = ?9, tail_count = ?10, tail_bytes = ?11, offsets = ?12, trail = ?13, epoch = ?14,
-       checksum = ?15, session_id = ?17, kind = ?18, scope_id = ?19
- WHERE pk = ?16
+   SET session_id = :session_id, kind = :kind, scope_id = :scope_id, version = :version,
+       head = :head, tip = :tip, last = :last, floor = :floor, fence = :fence, owner = :owner,
+       until = :until, notes = :notes, tail_count = :tail_count, tail_bytes = :tail_bytes,
+       offsets = :offsets, trail = :trail, epoch = :epoch, checksum = :checksum
+ WHERE pk = :pk
    AND NOT EXISTS (SELECT 1 FROM scopes AS o
-                    WHERE o.session_id = ?17 AND o.kind = ?18 AND o.scope_id = ?19 AND o.pk <> ?16);
+                    WHERE o.session_id = :session_id AND o.kind = :kind
+                      AND o.scope_id = :scope_id AND o.pk <> :pk);
 
 -- name: put_apart
 UPDATE snapshots SET apart = 1 WHERE seq = ?;
