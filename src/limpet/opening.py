@@ -426,13 +426,14 @@ def _open_postgres(
     address: str, options: Mapping[str, Any], ciphers: Ciphers
 ) -> Callable[[], Backend]:
     try:
-        from limpet.backends.postgres.backend import PostgresBackend, check_url
+        from limpet.backends.postgres.server import check_url
+        from limpet.backends.postgres.storage import open_engine
     except ImportError:
         raise Unsupported("PostgreSQL needs an extra: pip install 'limpet[postgres]'") from None
     if not address.startswith("//"):
         raise InvalidInput("write postgresql://user@host/database")
     url = check_url(f"postgresql:{address}")
-    return lambda: PostgresBackend(url, clock=CLOCK, draw=draw, ciphers=ciphers, **options)
+    return lambda: open_engine(url, clock=CLOCK, draw=draw, ciphers=ciphers, **options)
 
 
 def _open_http(scheme: str) -> "_Opener":

@@ -70,16 +70,16 @@ def test_the_views_show_what_was_saved(conn: Connection, schemas: Schemas, store
     found = rows(
         conn,
         "SELECT id, status, kept, is_head, labels::text, metadata::text, state_bytes,"
-        " forked_from::text, stored_bytes > 0, created IS NOT NULL"
+        " forked_from::text, created IS NOT NULL"
         f" FROM {schema}.snapshot_list ORDER BY seq",
     )
     facts = '{"m":"a\\u0000b\U0001f600","n":1.0}'
     origin = f'["s","main","agent","{first.id}"]'
     (copied,) = fork.ids()
     assert found == [
-        (first.id, "good", True, False, '{"k":"v"}', facts, first.size, None, True, True),
-        ("draft", "", False, True, "{}", "{}", 2, None, True, True),
-        (copied, "good", True, True, '{"k":"v"}', facts, first.size, origin, True, True),
+        (first.id, "good", True, False, '{"k":"v"}', facts, first.size, None, True),
+        ("draft", "", False, True, "{}", "{}", 2, None, True),
+        (copied, "good", True, True, '{"k":"v"}', facts, first.size, origin, True),
     ]
     assert rows(conn, f"SELECT on_id, name, value::text FROM {schema}.note_list ORDER BY name") == [
         (first.id, "name", '{"x":"a\\u0000b\U0001f600"}'),
@@ -114,4 +114,4 @@ def test_the_views_show_no_encrypted_values(
 
 
 def test_no_file_of_the_package_is_read_after_the_import(postgres_url: str) -> None:
-    check_files_read(postgres_url, "postgres.backend")
+    check_files_read(postgres_url, "postgres.storage")

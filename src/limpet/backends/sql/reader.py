@@ -30,6 +30,8 @@ Head = tuple[ScopeRecord, Row | None, TailRow | None]
 class SqlReader:
     """Implements `storage.Reader`. With `locks`, nobody changes the scope until the end."""
 
+    lock = "scope_to_change"
+
     def __init__(
         self, transaction: Transaction, key: ScopeKey, ciphers: Ciphers, *, locks: bool = False
     ) -> None:
@@ -38,7 +40,7 @@ class SqlReader:
         self._ciphers = ciphers
         self._cipher = ciphers.of(key.session_id)
         self._locks = locks
-        name = "scope_to_change" if locks else "scope"
+        name = self.lock if locks else "scope"
         found = transaction.one(name, (key.session_id, key.kind, key.scope_id))
         self.record = None if found is None else record_of(found, key, self._cipher)
         self._pk = -1 if found is None else int(found[0])

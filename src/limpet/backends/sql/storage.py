@@ -141,7 +141,7 @@ class SqlStorage:
         for shared in change.shared:
             do("add_shared", shared_values(shared, key.session_id, cipher))
         for name in change.unshared:
-            do("drop_shared", (name,))
+            self._drop_shared(transaction, name)
 
     def _remove_rows(self, transaction: Transaction, pk: int, seqs: Collection[int]) -> None:
         values = {"pk": pk, "seqs": transaction.many(seqs)}
@@ -173,10 +173,14 @@ class SqlStorage:
         for what in ("labels", "tails", "segments", "notes"):
             transaction.do(f"remove_scope_{what}", (pk,))
         for (name,) in shared:
-            transaction.do("drop_shared", (name,))
+            self._drop_shared(transaction, name)
         count = transaction.count("remove_scope_snapshots", (pk,))
         transaction.do("remove_scope", (pk,))
         return count
+
+    def _drop_shared(self, transaction: Transaction, name: bytes) -> None:
+        """Remove a shared state unless a tail has it."""
+        transaction.do("drop_shared", (name,))
 
     # Listings
 

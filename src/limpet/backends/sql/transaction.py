@@ -66,14 +66,6 @@ def load_queries(engine: str, file: str) -> dict[str, str]:
     return {name: text.strip() for name, text in zip(parts[1::2], parts[2::2], strict=True)}
 
 
-def load_statements(engine: str) -> dict[str, str]:
-    """Return all statements of an engine; those of bodies.sql and check.sql have a prefix."""
-    found = load_queries(engine, "queries") | load_queries(engine, "listings")
-    for file in ("bodies", "check"):
-        found |= {f"{file}.{name}": text for name, text in load_queries(engine, file).items()}
-    return found
-
-
 def load_stored(engine: str, *files: str) -> dict[str, str]:
     """Return the statements of some files, with the names of columns (`sql.columns`) filled in."""
     found = dict[str, str]()
