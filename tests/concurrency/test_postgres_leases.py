@@ -8,8 +8,8 @@ import pytest
 
 from limpet import Conflict, ScopeKey
 from limpet.backends.postgres.raw import Connection
-from limpet.backends.postgres.storage import PostgresStorage, open_engine
-from limpet.engine import Engine
+from limpet.backends.postgres.storage import PostgresStorage
+from limpet.engine import Engine, open_engine
 from limpet.opening import CLOCK, draw
 from limpet.protocol import Claim, Commit, NoteWrite
 from tests.concurrency.pg_tools import Background
@@ -34,7 +34,8 @@ def commit_of(number: int, fence: str | None) -> Commit:
 def pair(postgres: Postgres, schemas: Schemas) -> Iterator[list[Engine]]:
     """Two engines over one store, as two processes have them."""
     made = [
-        open_engine(postgres.url, clock=CLOCK, draw=draw, schema=schemas.name()) for _ in range(2)
+        open_engine(PostgresStorage, postgres.url, clock=CLOCK, draw=draw, schema=schemas.name())
+        for _ in range(2)
     ]
     yield made
     for each in made:
@@ -144,7 +145,7 @@ def test_what_a_lost_answer_said_may_be_so_no_more(
 ) -> None:
     """Its answer comes when another holds the lease: that is what is told."""
     one, two = (
-        open_engine(url, clock=CLOCK, draw=draw, schema=schemas.name())
+        open_engine(PostgresStorage, url, clock=CLOCK, draw=draw, schema=schemas.name())
         for url in (pg_proxy.url, postgres.url)
     )
     if verb == "renew":

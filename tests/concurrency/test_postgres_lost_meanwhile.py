@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 
 from limpet import Conflict, Scope, Store, Unavailable
-from limpet.backends.postgres.storage import open_engine
+from limpet.backends.postgres.storage import PostgresStorage
+from limpet.engine import open_engine
 from limpet.opening import draw, store_over
 from limpet.protocol import Clock
 from tests.concurrency.pg_tools import Background, opened
@@ -57,6 +58,7 @@ def pausing(
     """Open a store behind the proxy, with the clock of its pauses."""
     pauses = Pausing(jitter)
     backend = open_engine(
+        PostgresStorage,
         proxy.url,
         clock=pauses.clock,
         draw=draw,
@@ -195,7 +197,7 @@ def test_a_rival_with_the_same_jitter_is_not_taken_for_me(
     same = Clock(time.monotonic, time.sleep, lambda: 0.5)
     with (
         store_over(
-            open_engine(postgres.url, clock=same, draw=draw, schema=schemas.name())
+            open_engine(PostgresStorage, postgres.url, clock=same, draw=draw, schema=schemas.name())
         ) as direct,
         pausing(pg_proxy, schemas, same.jitter) as (store, pauses),
     ):

@@ -14,9 +14,9 @@ from limpet import InvalidInput, Store, Unavailable
 from limpet.backends.postgres import listen as listening
 from limpet.backends.postgres.listen import PostgresListener, poller
 from limpet.backends.postgres.pool import channel_of
-from limpet.backends.postgres.storage import open_engine
+from limpet.backends.postgres.storage import PostgresStorage
 from limpet.backends.support.polling import Poller
-from limpet.engine import Engine
+from limpet.engine import Engine, open_engine
 from limpet.opening import CLOCK, draw
 from limpet.protocol import Clock
 from tests.concurrency.pg_tools import Background, opened, run_script
@@ -37,7 +37,9 @@ UNTOLD = {
 
 
 def open_backend(server_url: str, schemas: Schemas, **options: Any) -> Engine:
-    return open_engine(server_url, clock=CLOCK, draw=draw, schema=schemas.name(), **options)
+    return open_engine(
+        PostgresStorage, server_url, clock=CLOCK, draw=draw, schema=schemas.name(), **options
+    )
 
 
 @pytest.fixture
@@ -154,7 +156,7 @@ def test_many_changes_are_noticed_at_once(listener: PostgresListener, postgres_u
 def test_the_longest_names(postgres: Postgres, schemas: Schemas) -> None:
     schema = f"{schemas.prefix}_".ljust(63, "x")
     names = ["\U0001f600" * 512, "x"]
-    backend = open_engine(postgres.url, clock=CLOCK, draw=draw, schema=schema)
+    backend = open_engine(PostgresStorage, postgres.url, clock=CLOCK, draw=draw, schema=schema)
     listener = backend.listen()
     assert isinstance(listener, PostgresListener)
     with limpet.open(postgres.url, schema=schema) as store:

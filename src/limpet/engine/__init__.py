@@ -7,6 +7,6 @@ tail into a segment, which `background.py` does in a thread. `states.py` reads s
 how they are stored.
 """
 
-from limpet.engine.engine import Engine
+from limpet.engine.engine import Engine, open_engine
 
-__all__ = ["Engine"]
+__all__ = ["Engine", "open_engine"]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from operator import attrgetter
-from typing import Final, Literal, TypeAlias, TypeVar
+from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 from limpet.backends.support.backoff import Backoff
 from limpet.backends.support.forks import renew_after_fork
@@ -64,6 +64,21 @@ _SEGMENT_BYTES_MAX: Final = 16 * limits.MIB
 _TAKEN_MAX: Final = 100  # seqs in a row: by then an index is damaged
 _OVERDUE: Final = 4  # times the limit: a writer that outruns the rolls waits for one
 _PUT_OFF_MAX: Final = 1024
+
+
+def open_engine(
+    storage: Callable[..., Storage],
+    place: str,
+    *,
+    clock: Clock,
+    draw: Callable[[], Stamp],
+    rolls: Literal["background", "inline"] = "inline",
+    cache_bytes_max: int = limits.CACHE_BYTES_MAX,
+    **options: Any,
+) -> "Engine":
+    """Open a storage, with its options, and an engine over it."""
+    opened = storage(place, clock=clock, states=States, **options)
+    return Engine(opened, clock=clock, draw=draw, rolls=rolls, cache_bytes_max=cache_bytes_max)
 
 
 @located

@@ -32,11 +32,9 @@ from limpet.core.encryption import NO_KEYS, Ciphers
 from limpet.core.ids import prefix_end
 from limpet.core.limits import LOCK_WAIT_S_MAX, PAGE_STATES_MAX, RETRY_S_MAX
 from limpet.core.rows import EMPTY, Row
-from limpet.engine import Engine
-from limpet.engine.states import States
 from limpet.errors import Unavailable
 from limpet.model import Finding, ScopeKey
-from limpet.protocol import Clock, Listener, Stamp, Topic
+from limpet.protocol import Clock, Listener, Topic
 from limpet.storage import Change, LostAnswer, Reader, ScopeRecord, TailRow
 
 T = TypeVar("T")
@@ -44,14 +42,6 @@ T = TypeVar("T")
 _CONNECTIONS = 16
 _POLL_S = 1.0
 _NONE = "{}"  # an empty array, which costs less to send than an empty list
-
-
-def open_engine(
-    url: str, *, clock: Clock, draw: Callable[[], Stamp], ciphers: Ciphers = NO_KEYS, **options: Any
-) -> Engine:
-    """Open the engine over a schema, creating its tables or bringing them up to date."""
-    storage = PostgresStorage(url, clock=clock, ciphers=ciphers, states=States, **options)
-    return Engine(storage, clock=clock, draw=draw)
 
 
 class PostgresReader(SqlReader):

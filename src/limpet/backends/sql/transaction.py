@@ -8,9 +8,10 @@ what a save costs over a network.
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from limpet.backends.sql.columns import COLUMNS
+from limpet.core.options import check_schema
 from limpet.errors import Unsupported
 
 T = TypeVar("T")
@@ -107,3 +108,25 @@ def _folder(engine: str) -> str:
 def _read(engine: str, file: str) -> str:
     with open(os.path.join(_folder(engine), file), encoding="utf-8") as opened:
         return opened.read()
+
+
+class Migration(NamedTuple):
+    """The SQL of one migration; `record_sql` records in the database that it has run."""
+
+    version: int
+    name: str
+    sql: str
+    record_sql: str
+
+
+def migrations_of(engine: str, schema: str) -> list[Migration]:
+    """Return the migrations of `sqlite` or `postgres`, in order, for the tables of a schema."""
+    check_schema(schema)
+    found = []
+    for version, name, script in load_migrations(engine):
+        record = ""
+        if engine == "postgres" and version:  # version 0 creates the table of migrations
+            values = f"VALUES ({version}, '{name}');"
+            record = f"\nINSERT INTO {SCHEMA}.schema_migrations (version, name) {values}\n"
+        found.append(Migration(version, name, in_schema(script, schema), in_schema(record, schema)))
+    return found

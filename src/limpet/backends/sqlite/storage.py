@@ -28,11 +28,9 @@ from limpet.core import matching
 from limpet.core.encryption import NO_KEYS, Ciphers
 from limpet.core.limits import LOCK_WAIT_S_MAX
 from limpet.core.rows import EMPTY
-from limpet.engine import Engine
-from limpet.engine.states import States
 from limpet.errors import Corrupt, Unavailable
 from limpet.model import Finding, ScopeKey
-from limpet.protocol import Clock, NoteQuery, Stamp
+from limpet.protocol import Clock, NoteQuery
 from limpet.storage import Change, Reader, Taken
 
 T = TypeVar("T")
@@ -42,19 +40,6 @@ _HEAD, _MOVE_SCOPE, _ADD_SNAPSHOT, _PUT_TAIL, _ADD_LABEL = (
 )
 _READS_MAX = 10
 _PLAIN = re.compile(r"[\w -]+", re.ASCII)  # needs no escaping in JSON, nor in a path of SQLite's
-
-
-def open_engine(
-    path: str,
-    *,
-    clock: Clock,
-    draw: Callable[[], Stamp],
-    ciphers: Ciphers = NO_KEYS,
-    **options: Any,
-) -> Engine:
-    """Open the engine over a file, creating it or bringing its tables up to date."""
-    storage = SqliteStorage(path, clock=clock, ciphers=ciphers, states=States, **options)
-    return Engine(storage, clock=clock, draw=draw, rolls="background")
 
 
 class SqliteStorage(SqlStorage):
