@@ -362,6 +362,41 @@ def test_a_fork_that_is_waited_for_goes_with_its_session(
     assert list(one.scopes()) == []
 
 
+@pytest.mark.parametrize("goes", ["last user", "while it stays"])
+def test_a_shared_state_is_dropped_while_a_fork_is_about_to_use_it(
+    conn: Connection, schema: str, one: Store, two: Store, goes: str
+) -> None:
+    """Who drops it sees the fork that was not there when it began; else it goes with the last."""
+    origin = one.scope("s", "a")
+    origin.save({"text": random.Random(5).randbytes(20_000).hex()}, id="1")
+    first = origin.fork("1", scope_id="b")
+    count = f"SELECT count(*) FROM {schema}.shared"
+    assert conn.execute(count).fetchone() == (1,)
+    if goes == "while it stays":
+        with gate(conn, schema, "tails", "INSERT") as closed:
+            forking = closed.begin(lambda: two.scope("s", "a").fork("1", scope_id="c"))
+            deleting = closed.meanwhile(first.delete)
+            assert not deleting.done()
+            closed.open()
+            forking.result()
+            deleting.result()
+        assert conn.execute(count).fetchone() == (1,)
+        assert state_of(one.scope("s", "c")) == state_of(origin)
+        one.scope("s", "c").delete()
+    else:
+        with gate(conn, schema, "shared", "DELETE") as closed:
+            deleting = closed.begin(lambda: two.scope("s", "b").delete())
+            forking = closed.meanwhile(lambda: one.scope("s", "a").fork("1", scope_id="c"))
+            assert not forking.done()
+            closed.open()
+            deleting.result()
+            forking.result()
+        assert state_of(one.scope("s", "c")) == state_of(origin)
+        one.scope("s", "c").delete()
+    assert conn.execute(count).fetchone() == (0,)
+    assert complaints(one) == []
+
+
 def test_a_deadlock_is_retried(conn: Connection, schema: str, schemas: Schemas, one: Store) -> None:
     """Who deletes a session locks its scopes in order; a fork locks its own before its origin."""
     one.scope("s", "a").save({}, id="1")

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import limpet
+from limpet.backends.sql.columns import COLUMNS
 from tests.servers.postgres import Connection, Postgres
 from tests.unit.plans import BIG, LONG, SHORT, SNAPSHOTS, Node, Planner, fill
 
@@ -102,7 +103,8 @@ VALUES: dict[str, Any] = {
     **{f"check_{each}": {"key": SHORT} for each in ("scopes", "segments", "notes")},
     "check_shared": {"key": NAME}, "snapshots_between": {"pk": SHORT, "first": 0, "last": LAST},
     "rows_of_scope": {"pk": SHORT}, "notes_of_scope": {"pk": SHORT},
-    "put_scope": (*FACTS, SHORT, SESSION, "agent", "main"), "put_apart": (SEQ,),
+    "put_scope": dict(zip(COLUMNS["scope"].split(), (SHORT, *SCOPE, *FACTS), strict=True)),
+    "put_apart": (SEQ,),
     "put_encrypted": ("s", b"", b"", 0, SEQ), "put_shared": (b"", 0, NAME),
 }  # fmt: skip
 

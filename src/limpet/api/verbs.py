@@ -34,6 +34,7 @@ from limpet.protocol import Backend, Commit, Found, Query, Target, Topic
 
 T = TypeVar("T")
 _FACTS = attrgetter(*SnapshotInfo.__slots__)
+_snapshot: Callable[..., Snapshot] = Snapshot
 Work: TypeAlias = Callable[[Backend], T]
 
 
@@ -98,7 +99,7 @@ def snapshot_of(found: Found, model: JsonModel = JSON_MODEL) -> Snapshot:
     info, body = found
     try:
         state = codec.decode(body) if model is JSON_MODEL else model.load(info, body)
-        return Snapshot(*_FACTS(info), state=state)
+        return _snapshot(*_FACTS(info), state)
     except Corrupt as error:
         raise explained(error, Target(info.scope, info.id)) from error.__cause__
 

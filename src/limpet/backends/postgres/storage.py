@@ -32,7 +32,13 @@ from limpet.core.encryption import NO_KEYS, Ciphers
 from limpet.core.ids import prefix_end
 from limpet.core.limits import LOCK_WAIT_S_MAX, PAGE_STATES_MAX, RETRY_S_MAX
 from limpet.core.rows import EMPTY, Row
+<<<<<<< HEAD
 from limpet.errors import Unavailable
+=======
+from limpet.engine import Engine
+from limpet.engine.states import States
+from limpet.errors import Corrupt, Unavailable
+>>>>>>> h-postgres
 from limpet.model import Finding, ScopeKey
 from limpet.protocol import Clock, Listener, Topic
 from limpet.storage import Change, LostAnswer, Reader, ScopeRecord, TailRow
@@ -79,6 +85,8 @@ class PostgresReader(SqlReader):
         if tails is not None:
             self._tails |= {columns[0]: columns for columns in tails.rows}
         rows = {columns[1]: read_row(columns, self._key, self._cipher) for columns in found}
+        if not rows.keys() <= {*ids}:
+            raise Corrupt("an index leads to another snapshot")
         return [rows[id] for id in ids if id in rows]
 
     def tail_row(self, seq: int) -> TailRow | None:

@@ -147,12 +147,15 @@ SELECT <scope s> FROM limpet.scopes AS s;
 -- name: put_scope
 -- All of a scope but its key. No row if another scope has the name.
 UPDATE limpet.scopes
-   SET version = $1, head = $2, tip = $3, last = $4, floor = $5, fence = $6, owner = $7, until = $8,
-       notes = $9, tail_count = $10, tail_bytes = $11, offsets = $12, trail = $13, epoch = $14,
-       checksum = $15, session_id = $17, kind = $18, scope_id = $19
- WHERE pk = $16
+   SET session_id = %(session_id)s, kind = %(kind)s, scope_id = %(scope_id)s, version = %(version)s,
+       head = %(head)s, tip = %(tip)s, last = %(last)s, floor = %(floor)s, fence = %(fence)s,
+       owner = %(owner)s, until = %(until)s, notes = %(notes)s, tail_count = %(tail_count)s,
+       tail_bytes = %(tail_bytes)s, offsets = %(offsets)s, trail = %(trail)s, epoch = %(epoch)s,
+       checksum = %(checksum)s
+ WHERE pk = %(pk)s
    AND NOT EXISTS (SELECT 1 FROM limpet.scopes AS o
-                    WHERE o.session_id = $17 AND o.kind = $18 AND o.scope_id = $19 AND o.pk <> $16);
+                    WHERE o.session_id = %(session_id)s AND o.kind = %(kind)s
+                      AND o.scope_id = %(scope_id)s AND o.pk <> %(pk)s);
 
 -- name: put_apart
 UPDATE limpet.snapshots SET apart = true WHERE seq = $1;
