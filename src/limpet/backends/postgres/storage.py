@@ -32,13 +32,7 @@ from limpet.core.encryption import NO_KEYS, Ciphers
 from limpet.core.ids import prefix_end
 from limpet.core.limits import LOCK_WAIT_S_MAX, PAGE_STATES_MAX, RETRY_S_MAX
 from limpet.core.rows import EMPTY, Row
-<<<<<<< HEAD
-from limpet.errors import Unavailable
-=======
-from limpet.engine import Engine
-from limpet.engine.states import States
 from limpet.errors import Corrupt, Unavailable
->>>>>>> h-postgres
 from limpet.model import Finding, ScopeKey
 from limpet.protocol import Clock, Listener, Topic
 from limpet.storage import Change, LostAnswer, Reader, ScopeRecord, TailRow
