@@ -2,6 +2,7 @@
 
 import os
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 
 import limpet
-from limpet import Scope
+from limpet import Scope, Unavailable
 from tests.servers.pg_proxy import PgProxy
 from tests.servers.postgres import Connection, Schemas
 from tests.waiting import until
@@ -128,3 +129,43 @@ def _in_child(scope: Scope) -> int:
         return 0
     except BaseException:  # whatever it is, the parent is told
         return 1
+
+
+def test_the_queue_does_not_add_up_the_waiting(
+    conn: Connection, schema: str, postgres_url: str
+) -> None:
+    options: Any = {"lock_wait_s": WAIT_S, "retry_s": 10 * WAIT_S}
+    with limpet.open(postgres_url, **options) as store:
+        store.scope("s").save({})
+
+        def work(_: int) -> float:
+            start = time.monotonic()
+            with pytest.raises(Unavailable):
+                store.scope("s").save({})
+            return time.monotonic() - start
+
+        with locked(conn, schema):
+            waited = together(MANY, work)
+        assert max(waited) < MANY * WAIT_S / 2
+        store.scope("s").save({"n": "after"})
+
+
+def test_one_that_hangs_does_not_keep_the_others(postgres_url: str) -> None:
+    """Its answer never comes, and the row is free."""
+    with (
+        PgProxy(postgres_url) as proxy,
+        limpet.open(proxy.url, lock_wait_s=WAIT_S) as store,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        scope = store.scope("s")
+        scope.save({"n": 0})
+        proxy.silence(text="WITH moved")
+        hangs = pool.submit(scope.save, {"n": 1})
+        until(lambda: proxy.faults_left() == 0)
+        for number in range(3):
+            scope.save({"n": number})
+            scope.set_note("name", number)
+        assert not hangs.done()
+        proxy.cut()
+        hangs.result(timeout=60)
+        assert len(list(scope.history())) == 5

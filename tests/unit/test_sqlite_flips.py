@@ -176,7 +176,8 @@ def is_explained(fault: str, page: str) -> bool:
     A name that is lost from its only index, or whose index is looked for elsewhere, is not found,
     which `check` reports.
     """
-    is_index = page.startswith(("sqlite_autoindex_", "snapshots_by_id", "sqlite_schema"))
+    indexes = ("sqlite_autoindex_", "snapshots_by_id", "snapshots_anywhere", "sqlite_schema")
+    is_index = page.startswith(indexes)
     return is_index and fault.endswith(": absent")
 
 
@@ -215,6 +216,7 @@ def test_some_bits_of_a_table(flips: Flips, table: str) -> None:
     "tree",
     [
         "snapshots",
+        "snapshots_anywhere",
         "snapshots_by_id",
         "snapshots_by_scope",
         "sqlite_autoindex_notes_1",

@@ -1,4 +1,4 @@
-"""Exact JSON, and the pipeline that turns an encoded state into stored bytes and back.
+"""Exact JSON; checksums and compression of what is stored.
 
 Encoding. A value is encoded by `orjson`. If it holds integers beyond 64 bits it is encoded by the
 standard library instead, after one leading space: still legal JSON, and the sign that these bytes
@@ -14,9 +14,6 @@ Python code. So one call of C code encodes it and lists its parts again: if they
 were checked, so is what was encoded. Nothing else is derived from the value: the append offsets
 come from the encoded bytes. Without the GIL other threads also run during that call: then every
 value is copied by the walk, which reads each container once, and the copy is encoded.
-
-Pipeline. A body is an encoding, or a delta (core/deltas/delta.py). `squeeze` compresses and seals
-it, `address_body` adds a checksum. `unpack` is their exact inverse.
 """
 
 import gc
@@ -462,28 +459,6 @@ class _Walk:
             raise _too_large(self._what, self._bytes_max)
 
 
-WHOLE = 0  # the encoding itself
-DELTA = 2  # a delta against its base
-SEALED = 4  # a delta against its base, followed by the base of that
-ZSTD = 1  # added to one of the others: compressed as one zstd frame
-
-_ENCODINGS = frozenset(form + packing for form in (WHOLE, DELTA, SEALED) for packing in (0, ZSTD))
-
-# A whole body below this takes a few pages at most and stays readable in any SQL shell. Compressing
-# it would cost half as much again as storing it (docs/decisions/0008-small-bodies-stay-plain.md).
-_COMPRESSED_MIN = {WHOLE: 16 * 1024, DELTA: 96, SEALED: 96}
-_LEVEL = {WHOLE: 1, DELTA: 1, SEALED: 3}
-_LEVEL_PACK = 7  # for one in 33 saves, whose bytes stay
-
-
-class Packed(NamedTuple):
-    """One stored body: its encoding, its bytes, and a checksum over both and its address."""
-
-    encoding: int
-    body: bytes
-    checksum: int
-
-
 def checksum_of(*parts: bytes) -> int:
     """Return a signed 64-bit checksum of the parts, which fits an integer column everywhere."""
     unsigned = xxhash.xxh3_64_intdigest(b"".join(parts))
@@ -536,42 +511,3 @@ def decompress(
     except zstandard.ZstdError as cause:
         raise Corrupt(f"a {what} does not decompress. bytes=`{len(frame)}`") from cause
     raise Corrupt(f"a {what} is too large, or does not say its size. bytes=`{len(frame)}`")
-
-
-def squeeze(payload: bytes, form: int = WHOLE, *, pack: bool = False) -> tuple[int, bytes]:
-    """Return the encoding and the bytes of a payload: compressed if that is shorter.
-
-    The payload is an encoded state or a delta as bytes; `pack` compresses it more thoroughly.
-    """
-    encoding, body = form, payload
-    if len(payload) >= _COMPRESSED_MIN[form]:
-        level = _LEVEL_PACK if pack else _LEVEL[form]
-        frame = compress(payload, level)
-        if len(frame) < len(payload):
-            encoding, body = form + ZSTD, frame
-    return encoding, body
-
-
-def form_of(encoding: int) -> int:
-    return encoding & ~ZSTD
-
-
-def address_body(encoding: int, body: bytes, *, address: bytes) -> Packed:
-    """Add a checksum that holds at this address only."""
-    return Packed(encoding, body, checksum_of(address, bytes((encoding,)), body))
-
-
-def check_body(packed: Packed, address: bytes) -> None:
-    """Raise Corrupt unless these are the bytes stored at the address, in a known encoding."""
-    encoding, body, checksum = packed
-    if encoding not in _ENCODINGS or not isinstance(body, bytes):
-        raise Corrupt(f"a body has an encoding that is not known. encoding=`{encoding}`")
-    if checksum_of(address, bytes((encoding,)), body) != checksum:
-        raise Corrupt(f"a body fails its checksum. bytes=`{len(body)}`")
-
-
-def unsqueeze(encoding: int, body: bytes, unzip: zstandard.ZstdDecompressor | None = None) -> bytes:
-    """Return the payload, or raise Corrupt. To do it for many, pass one decompressor for all."""
-    if not encoding & ZSTD:
-        return body
-    return decompress(body, what="body", unzip=unzip)

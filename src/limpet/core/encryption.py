@@ -21,7 +21,6 @@ import hmac
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
-from limpet.core.codec import checksum_of
 from limpet.errors import Corrupt, InvalidInput, Unsupported
 
 KEY_BYTES = 32
@@ -75,12 +74,6 @@ class Cipher(Protocol):
         """Return a label as an index may have it: with each of the keys."""
         ...
 
-    def sum(self, data: bytes) -> int:
-        """Return a checksum of 32 bits that only a holder of the key can compute."""
-        ...
-
-    def has_sum(self, data: bytes, found: int) -> bool: ...
-
 
 class Ciphers(Protocol):
     """The ciphers of a store. `encrypts` is False for a store without keys."""
@@ -125,12 +118,6 @@ class _Plain:
 
     def labels(self, name: str, value: str) -> list[tuple[str, str]]:
         return [(name, value)]
-
-    def sum(self, data: bytes) -> int:
-        return checksum_of(data) % 2**32
-
-    def has_sum(self, data: bytes, found: int) -> bool:
-        return self.sum(data) == found
 
 
 PLAIN = _Plain()
@@ -245,11 +232,10 @@ class _SessionCipher:
         self._keys = keys
         self._session_id = session_id
         self._ring = ring
-        self._aes = {key.id: keys.aes(self._derived(key, b"data")) for key in ring}
-        self._sum_keys = {key.id: self._derived(key, b"sum") for key in ring}
+        self._aes = {key.id: keys.aes(self._derived(key)) for key in ring}
 
-    def _derived(self, key: _Key, purpose: bytes) -> bytes:
-        about = b"limpet 1 %b%b\0%b" % (purpose, self._keys.store_id, self._session_id.encode())
+    def _derived(self, key: _Key) -> bytes:
+        about = b"limpet 1 data%b\0%b" % (self._keys.store_id, self._session_id.encode())
         return hmac.digest(key.secret, about, "sha256")
 
     @property
@@ -303,16 +289,6 @@ class _SessionCipher:
     def labels(self, name: str, value: str) -> list[tuple[str, str]]:
         return self._keys.spellings(self._ring, name, value)
 
-    def sum(self, data: bytes) -> int:
-        newest = self._keys.of(self._session_id)
-        return _sum(newest._sum_keys[newest._current.id], data)
-
-    def has_sum(self, data: bytes, found: int) -> bool:
-        if any(_sum(key, data) == found for key in self._sum_keys.values()):
-            return True
-        fresh = self._fresh()
-        return fresh is not None and fresh.has_sum(data, found)
-
     def _fresh(self) -> "_SessionCipher | None":
         """Return the cipher of the keys as they are now, if they are others than before."""
         self._keys.reread()
@@ -327,10 +303,6 @@ def _hashed(key: _Key, name: str, value: str) -> tuple[str, str]:
     digests = (hashlib.blake2b(each, key=secret, digest_size=12) for each in texts)
     first, second = (base64.urlsafe_b64encode(each.digest()).decode() for each in digests)
     return first, second
-
-
-def _sum(key: bytes, data: bytes) -> int:
-    return int.from_bytes(hashlib.blake2b(data, key=key, digest_size=4).digest())
 
 
 def is_encrypted(stored: bytes) -> bool:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from limpet.core import codec, matching, times
-from limpet.core.codec import checksum_of, decode
+from limpet.core.codec import decode
 from limpet.core.encryption import PLAIN, Cipher
 from limpet.core.rows import Place
 from limpet.errors import Conflict, Corrupt
@@ -63,22 +63,6 @@ def decrypted_note(row: NoteRow, scope: Place, cipher: Cipher) -> NoteRow:
 
 def _about(row: NoteRow, scope: Place) -> bytes:
     return b"note %b" % orjson.dumps((*scope, *row[:-1]))
-
-
-def verify_note(row: NoteRow, owner: int, checksum: int) -> NoteRow:
-    on, name, rev, nonce, updated_at, value = row
-    try:
-        facts = orjson.dumps((owner, on, name, rev, nonce, updated_at))
-        if checksum_of(facts, value) == checksum:
-            return row
-    except TypeError:
-        pass  # text that is not UTF-8 cannot be encoded
-    raise Corrupt(f"a note fails its checksum. rev=`{row.rev}`")
-
-
-def note_checksum(row: NoteRow, owner: int) -> int:
-    facts = orjson.dumps((owner, row.on, row.name, row.rev, row.nonce, row.updated_at))
-    return checksum_of(facts, row.value)
 
 
 def written_note(write: NoteWrite, existing: NoteRow | None) -> NoteRow:

@@ -3,8 +3,8 @@
 import heapq
 import threading
 from collections import Counter
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from operator import attrgetter
 from typing import Any, Final, Literal, TypeAlias, TypeVar
@@ -60,6 +60,7 @@ Decide: TypeAlias = Callable[[Reader, Stamp], tuple[Change | None, T]]
 """Decides what to write to a scope, and what to return; pure, and may be called again."""
 
 _LOCKS: Final = 1024
+_WAIT_S: Final = 1.0
 _SEGMENT_BYTES_MAX: Final = 16 * limits.MIB
 _TAKEN_MAX: Final = 100  # seqs in a row: by then an index is damaged
 _OVERDUE: Final = 4  # times the limit: a writer that outruns the rolls waits for one
@@ -169,14 +170,14 @@ class Engine:
     def _edit(self, key: ScopeKey, decide: Decide[T]) -> T:
         """Change stored snapshots; what is known of the scope is forgotten."""
         self._check_open()
-        with self._lock_of(key):
+        with self._first(key):
             self.distrust(key)
             return self._transact(key, self._draw(), decide)[1]
 
     def _touch(self, key: ScopeKey, stamp: Stamp, decide: Decide[T]) -> T:
         """Change notes or the lease; what is known of the snapshots stays known."""
         self._check_open()
-        with self._lock_of(key):
+        with self._first(key):
             change, result = self._transact(key, stamp, decide)
             known = self._known.get(key)
             if known is not None and change is not None:
@@ -186,8 +187,25 @@ class Engine:
                     self._known.pop(key)
         return result
 
-    def _lock_of(self, key: ScopeKey) -> threading.RLock:
-        return self._locks[hash(key) % _LOCKS]
+    @contextmanager
+    def _first(self, key: ScopeKey) -> Iterator[None]:
+        """Wait for other threads that change a scope, so that none makes the others' knowledge old.
+
+        It only saves time, so nobody waits for long: the other one may hang, or was interrupted.
+        """
+        at = hash(key) % _LOCKS
+        lock = self._locks[at]
+        is_first = lock.acquire(timeout=_WAIT_S)
+        try:
+            yield
+        finally:
+            self._leave(at, lock, is_first=is_first)
+
+    def _leave(self, at: int, lock: threading.RLock, *, is_first: bool) -> None:
+        if is_first:
+            lock.release()
+        elif self._locks[at] is lock:
+            self._locks[at] = threading.RLock()
 
     # Snapshots
 
@@ -195,7 +213,10 @@ class Engine:
         if self._closed:
             raise InvalidInput(CLOSED)
         key = commit.scope
-        with self._locks[hash(key) % _LOCKS]:
+        at = hash(key) % _LOCKS
+        lock = self._locks[at]
+        is_first = lock.acquire(timeout=_WAIT_S)  # as `_first`, in less time
+        try:
             known = self._known.get(key)
             quick = None if known is None else saving.continued(commit, known)
             saved = None
@@ -211,6 +232,8 @@ class Engine:
                 self._known.pop(key)
             else:
                 self._known.put(key, known)
+        finally:
+            self._leave(at, lock, is_first=is_first)
         if known is not None and self._tails.is_due(known.record, row.size):
             self._roll_soon(known.record, row.size)
         return info_of(key, row)

@@ -81,7 +81,8 @@ CREATE TABLE limpet.snapshots (
     metadata    bytea NOT NULL,
     forked_from bytea
 );
-CREATE UNIQUE INDEX snapshots_by_id ON limpet.snapshots (id, scope_pk);     -- load(id), find(id)
+CREATE UNIQUE INDEX snapshots_by_id ON limpet.snapshots (scope_pk, id);     -- load(id), ids()
+CREATE INDEX snapshots_anywhere ON limpet.snapshots (id);                   -- find(id)
 CREATE INDEX snapshots_by_scope ON limpet.snapshots (scope_pk, seq);        -- history()
 CREATE INDEX snapshots_by_parent ON limpet.snapshots (scope_pk, parent_id) WHERE apart; -- leaves()
 COMMENT ON TABLE  limpet.snapshots IS 'What a scope was at one moment: the facts. The state itself is in tails or segments.';

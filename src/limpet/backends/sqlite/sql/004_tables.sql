@@ -54,7 +54,8 @@ CREATE TABLE snapshots (
     size        INTEGER NOT NULL,        -- bytes of the encoded state
     checksum    INTEGER NOT NULL
 ) STRICT;
-CREATE UNIQUE INDEX snapshots_by_id ON snapshots (id, scope_pk);  -- load(id), find(id)
+CREATE UNIQUE INDEX snapshots_by_id ON snapshots (scope_pk, id);  -- load(id), ids()
+CREATE INDEX snapshots_anywhere ON snapshots (id);                -- find(id)
 CREATE INDEX snapshots_by_scope ON snapshots (scope_pk);          -- history(): ends in seq by itself
 CREATE INDEX snapshots_by_parent ON snapshots (scope_pk, parent_id) WHERE apart;
 

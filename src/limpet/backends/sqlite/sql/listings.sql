@@ -70,12 +70,12 @@ SELECT n.id, <scope s>
  ORDER BY i.id;
 
 -- name: list_ids
--- An id counts if the index of ids has it too: no checksum is verified here.
+-- An id counts if the index and the table agree on it: no checksum is verified here.
 SELECT n.id
-  FROM snapshots AS n
- CROSS JOIN snapshots AS i ON i.id = n.id AND i.scope_pk = n.scope_pk AND +i.seq = n.seq
- WHERE n.scope_pk = :pk AND +n.id > :after AND n.kept
- ORDER BY +n.id;
+  FROM snapshots AS i
+ CROSS JOIN snapshots AS n ON n.seq = i.seq AND n.id = i.id AND n.scope_pk = i.scope_pk
+ WHERE i.scope_pk = :pk AND i.id > :after AND n.kept
+ ORDER BY i.id;
 
 -- name: list_sessions
 -- A session counts if one of its scopes holds a snapshot, a note or a lease.
