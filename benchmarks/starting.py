@@ -17,7 +17,7 @@ IMPORT_S_MAX = 0.150
 PROGRAMS = {
     "bare": "pass",
     "import": "import limpet",
-    "sqlite": "import limpet, limpet.backends.sqlite.backend",
+    "sqlite": "import limpet, limpet.backends.sqlite.storage",
     "asyncio": "import asyncio",
 }
 

@@ -13,6 +13,7 @@ Action: TypeAlias = Callable[[Client], None]
 MAIN: Final = ScopeKey("s", "main")
 SIDE: Final = ScopeKey("s", "side")
 FORKS: Final = (ScopeKey("s", "fork"), ScopeKey("t", "fork"))
+BRANCHES: Final = (FORKS[0], ScopeKey("s", "branch"))
 NAMES: Final = ("x", "y")  # ids that callers choose
 NOTES: Final = ("n", "m")
 LABELS: Final = ({"l": "1"}, {"l": "2"}, {"l": "1", "k": ""})
@@ -147,6 +148,20 @@ def fork(client: Client) -> None:
         client.fork(read.answer[0], client.dice.choice(FORKS))
 
 
+def branch(client: Client) -> None:
+    """Fork the head, or another snapshot, into one of two scopes of this session."""
+    read = client.read(MAIN, *([some_id(client)] if client.dice.chance(300) else []))
+    if read.ok and read.answer:
+        client.fork(read.answer[0], client.dice.choice(BRANCHES))
+
+
+def save_branch(client: Client) -> None:
+    """Go on in a fork."""
+    scope = client.dice.choice(BRANCHES)
+    for _ in range(1 + client.dice.below(3)):
+        client.save(scope)
+
+
 # Deleting
 
 
@@ -198,6 +213,11 @@ def delete_scope(client: Client) -> None:
     """Delete the scope, whatever it shows or only if it shows what was seen last."""
     expect: Expect = client.known.get(MAIN, ANY) if client.dice.chance(500) else ANY
     client.delete_scope(MAIN, expect)
+
+
+def delete_branch(client: Client) -> None:
+    """Delete a fork."""
+    client.delete_scope(client.dice.choice(BRANCHES))
 
 
 # Leases

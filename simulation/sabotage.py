@@ -18,7 +18,7 @@ from limpet.engine import rolling
 from limpet.errors import Unavailable
 from limpet.model import ANY
 from limpet.protocol import Backend, Clock, Stamp
-from limpet.storage import LostAnswer
+from limpet.storage import SHARED, LostAnswer
 from simulation.engine import open_objects
 from simulation.scopes import open_engine
 from simulation.world import Opener
@@ -238,20 +238,34 @@ def _roll_ignores_epoch(backend: Any) -> None:
             epoch = 0 if reader.record is None else reader.record.epoch
             return roll._replace(epoch=epoch).at(reader, stamp)
 
-        if roll is not None:
+        if not isinstance(roll, int):
             backend._touch(key, backend._draw(), at)
 
     backend._roll = roll_of
 
 
 def _quick_ignores_expect(backend: Any) -> None:
-    saved = backend._saved
+    careful = backend.commit
 
     def quick(commit: Any) -> Any:
         known = backend._known.get(commit.scope) is not None
-        return saved(commit._replace(expect=ANY) if known else commit)
+        return careful(commit._replace(expect=ANY) if known else commit)
 
-    backend._saved = quick
+    backend.commit = quick
+
+
+def _shared_without_nonce(backend: Any) -> None:
+    """An update of the source of a fork leaves the name of its state as it was."""
+
+    def altered(_: Any, change: Any) -> Any:
+        tail = [
+            row._replace(body=row.body[:8]) if row.encoding == SHARED else row
+            for row in change.tail
+        ]
+        shared = [row._replace(name=row.name[:8]) for row in change.shared]
+        return change._replace(tail=tail, shared=shared)
+
+    _changing(backend, altered)
 
 
 class Sabotage(NamedTuple):
@@ -285,6 +299,7 @@ SABOTAGES: Final = {
     "sent again blindly": Sabotage(_sent_again_blindly, "A", "lost", engine="scopes"),
     "roll ignores the epoch": Sabotage(_roll_ignores_epoch, "P", "none", engine="scopes"),
     "quick ignores expect": Sabotage(_quick_ignores_expect, "A", "none", engine="scopes"),
+    "names without nonces": Sabotage(_shared_without_nonce, "T", "none", engine="scopes"),
 }
 
 

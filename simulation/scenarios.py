@@ -195,6 +195,15 @@ _ALL = (
         (do.delete_session, do.save_on, do.save_on, do.read_scope),
     ),
     Scenario(
+        "T",
+        "forks of one state, saves to them, and updates of what they are forked from",
+        _sessions,
+        (
+            *(do.branch, do.branch, do.branch, do.branch, do.update, do.update),
+            *(do.save_branch, do.delete_branch),
+        ),
+    ),
+    Scenario(
         "V",
         "changes of what is shown since the head was deleted",
         _uncovered,

@@ -6,6 +6,7 @@ reads, decides and compares-and-sets, again and again, as object stores do.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -14,18 +15,18 @@ from limpet.core import codec, segments
 from limpet.core.segments import Segment
 from limpet.engine import Engine, rolling, saving, states
 from limpet.engine.rolling import Limits
-from limpet.engine.states import States, payload_of
+from limpet.engine.states import States
 from limpet.errors import Unavailable
 from limpet.model import Pruned, ScopeKey
 from limpet.protocol import Clock, Stamp
-from limpet.storage import Change, LostAnswer, Reader, ScopeRecord, Taken
+from limpet.storage import SHARED, Change, LostAnswer, Reader, ScopeRecord, Taken
 from simulation.bucket import START_US, Late, SimulatedBucket
 from simulation.faults import Crash, Fault
 
 T = TypeVar("T")
 
-# So that most states are deltas, and many are compressed.
-_SMALLER = {"SMALL_BYTES": 24, "_WHOLE_ZSTD_MIN": 96, "_DELTA_ZSTD_MIN": 48}
+# So that most states are deltas, many are compressed, and forks share them.
+_SMALLER = {"SMALL_BYTES": 24, "_WHOLE_ZSTD_MIN": 96, "_DELTA_ZSTD_MIN": 48, "_SHARED_MIN": 8}
 _TRIES_MAX = 50
 
 
@@ -106,6 +107,15 @@ class SimulatedScopes:
                 return result
         raise Unavailable("the simulated storage is too busy")
 
+    def drop(self, session_id: str, key: ScopeKey | None = None) -> int:
+        drop = partial(self._drop, session_id, key)
+        return self._faulty(f"drop {session_id}", drop, is_conditional=False)
+
+    def _drop(self, session_id: str, key: ScopeKey | None) -> int:
+        count = self._scopes.drop(session_id, key)
+        self._check_shared()
+        return count
+
     def close(self) -> None:
         """The others go on with it."""
 
@@ -129,24 +139,30 @@ class SimulatedScopes:
         step: bool = True,
         others: Mapping[ScopeKey, ScopeRecord | None] = MappingProxyType({}),
     ) -> bool:
-        if step:
-            self._storage.step()
         version = 0 if change.after is None else change.after.version
         what = f"write {version % 2**24:06x}"
-        fault = self._storage.faults.of_write(in_time=False, is_conditional=not self._locks)
+        execute = partial(self._execute, change, others)
+        return self._faulty(what, execute, is_conditional=not self._locks, step=step)
+
+    def _faulty(
+        self, what: str, execute: Callable[[], T], *, is_conditional: bool, step: bool = True
+    ) -> T:
+        """Execute a write, unless something goes wrong; a false refusal is False."""
+        if step:
+            self._storage.step()
+        fault = self._storage.faults.of_write(in_time=False, is_conditional=is_conditional)
         if fault is None:
-            done = self._execute(change, others)
-            self._note(what, "done" if done else "refused")
+            done = execute()
+            self._note(what, f"{done}")
             return done
         self._note(what, fault.value)
         if fault is Fault.LATE:
-            late = Late(self._actor, what, "", lambda: self._outcome(change, others))
-            self._storage.send_late(late)
+            self._storage.send_late(Late(self._actor, what, "", lambda: _outcome(execute)))
             raise LostAnswer
         if fault in (Fault.CRASH_AFTER, Fault.LOST_AFTER, Fault.FALSE_REFUSAL):
-            self._outcome(change, others)
+            _outcome(execute)
         if fault is Fault.FALSE_REFUSAL:
-            return False
+            return False  # type: ignore[return-value]
         if fault in (Fault.CRASH_BEFORE, Fault.CRASH_AFTER):
             raise Crash
         if fault is Fault.REFUSED:
@@ -154,14 +170,31 @@ class SimulatedScopes:
         raise LostAnswer
 
     def _execute(self, change: Change, others: Mapping[ScopeKey, ScopeRecord | None]) -> bool:
+        # What was decided with has to be so still: other scopes, and states that are shared.
         is_same = all(self._scopes.at(key).record == record for key, record in others.items())
-        return is_same and self._scopes.write(change)
+        shared = self._scopes.shared.keys() | {row.name for row in change.shared}
+        is_same &= all(row.body in shared for row in change.tail if row.encoding == SHARED)
+        done = is_same and self._scopes.write(change)
+        self._check_shared()
+        if done and not change.apart:
+            self._check_follows(change)
+        return done
 
-    def _outcome(self, change: Change, others: Mapping[ScopeKey, ScopeRecord | None]) -> str:
-        try:
-            return "done" if self._execute(change, others) else "refused"
-        except Taken:
-            return "taken"
+    def _check_follows(self, change: Change) -> None:
+        scope = self._scopes.at(change.key)
+        before = max(seq for seq in scope.snapshots if seq != change.rows[0].seq)
+        assert scope.snapshots[before].id == change.rows[0].parent_id, "its parent is another"
+
+    def _check_shared(self) -> None:
+        used = set[bytes]().union(*(each.names() for each in self._scopes._scopes.values()))
+        assert used == self._scopes.shared.keys(), "a shared state is missing, or nobody's"
+
+
+def _outcome(execute: Callable[[], object]) -> str:
+    try:
+        return f"{execute()}"
+    except Taken:
+        return "taken"
 
 
 class InspectedEngine(Engine):
@@ -191,7 +224,7 @@ def _tags(reader: Reader) -> dict[str, set[str]]:
 
 def _stored(reader: Reader) -> bytes:
     """Return all bytes of the states of a scope, decompressed."""
-    parts = [payload_of(row) for row in reader.tail().values()]
+    parts = [States(reader).payload(row) for row in reader.tail().values()]
     for row in reader.segments.values():  # type: ignore[attr-defined]
         segment = Segment.parse(row.blob)
         parts += [codec.decompress(frame.data, what="frame") for frame in segment.frames]

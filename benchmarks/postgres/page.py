@@ -43,7 +43,6 @@ TITLES = {
     "chat": "A long conversation",
     "disk": "Disk",
     "trips": "Round trips",
-    "sessions": "Many async sessions",
 }
 
 

@@ -12,7 +12,7 @@ from benchmarks.objects.disk import file_system, folder_on_disk
 from benchmarks.peers.race import Runner
 from benchmarks.peers.venvs import ROOT
 from benchmarks.plan import Plan
-from benchmarks.postgres import chat, disk, server, sessions, throughput, trips
+from benchmarks.postgres import chat, disk, server, throughput, trips
 from benchmarks.postgres.page import page
 from benchmarks.postgres.sizes import Sizes, quick_sizes
 from benchmarks.report import Result, facts
@@ -67,7 +67,6 @@ def _parts(
         "chat": chatting,
         "disk": taken,
         "trips": lambda: trips.measure(started, sizes),
-        "sessions": lambda: sessions.measure(started, sizes),
     }
 
 

@@ -40,6 +40,7 @@ from limpet.protocol import Backend, Clock, Stamp
 
 if TYPE_CHECKING:
     from limpet.backends.buckets import Bucket
+    from limpet.backends.sql.transaction import Migration
 
 DEFAULT_URL = "sqlite:///limpet.db"
 DEFAULT_SCHEMA = "limpet"
@@ -187,28 +188,11 @@ def stores_here() -> list[str]:
     return [name for name in files if is_store(name)]
 
 
-class Migration(NamedTuple):
-    """The SQL of one migration; `record_sql` records in the database that it has run."""
-
-    version: int
-    name: str
-    sql: str
-    record_sql: str
-
-
-def schema_migrations(engine: str, schema: str = DEFAULT_SCHEMA) -> list[Migration]:
+def schema_migrations(engine: str, schema: str = DEFAULT_SCHEMA) -> "list[Migration]":
     """Return the migrations of `sqlite` or `postgres`, in order, for the tables of a schema."""
-    from limpet.backends.sql.transaction import in_schema, load_migrations
+    from limpet.backends.sql.transaction import migrations_of
 
-    check_schema(schema)
-    found = []
-    for version, name, script in load_migrations(engine):
-        record = ""
-        if engine == "postgres" and version:  # version 0 creates the table of migrations
-            values = f"VALUES ({version}, '{name}');"
-            record = f"\nINSERT INTO {DEFAULT_SCHEMA}.schema_migrations (version, name) {values}\n"
-        found.append(Migration(version, name, in_schema(script, schema), in_schema(record, schema)))
-    return found
+    return migrations_of(engine, schema)
 
 
 def random_token() -> str:
@@ -223,12 +207,22 @@ def environment(**more: str) -> dict[str, str]:
 
 def draw() -> Stamp:
     """Draw the time and the random bits of one write."""
-    chance = os.urandom(18)
-    return Stamp(_now_us(), chance[:8].hex(), int.from_bytes(chance[8:]))
+    try:
+        chance = _chances.pop()
+    except IndexError:  # a call of the system takes as long as the rest of this
+        many = os.urandom(18 * 64)
+        _chances.extend(many[at : at + 18] for at in range(18, len(many), 18))
+        chance = many[:18]
+    return _new(Stamp, (time.time_ns() // 1000, chance[:8].hex(), int.from_bytes(chance[8:])))
 
 
 def _now_us() -> int:
     return time.time_ns() // 1000
+
+
+_chances: list[bytes] = []
+os.register_at_fork(after_in_child=_chances.clear)  # no two processes draw the same
+_new = tuple.__new__  # the same as Stamp(…), without a call of Python code
 
 
 def _tools(found: Mapping[str, Any]) -> Tools:
@@ -398,10 +392,11 @@ def _open_memory(
 def _open_sqlite(
     address: str, options: Mapping[str, Any], ciphers: Ciphers
 ) -> Callable[[], Backend]:
-    from limpet.backends.sqlite.backend import SqliteBackend
+    from limpet.backends.sqlite.storage import SqliteStorage
+    from limpet.engine import open_engine
 
-    path = _sqlite_path(address)
-    return lambda: SqliteBackend(path, clock=CLOCK, ciphers=ciphers, **options)
+    path, given = _sqlite_path(address), {"rolls": "background", "ciphers": ciphers, **options}
+    return lambda: open_engine(SqliteStorage, path, clock=CLOCK, draw=draw, **given)
 
 
 def _sqlite_path(address: str) -> str:
@@ -416,13 +411,16 @@ def _open_postgres(
     address: str, options: Mapping[str, Any], ciphers: Ciphers
 ) -> Callable[[], Backend]:
     try:
-        from limpet.backends.postgres.backend import PostgresBackend, check_url
+        from limpet.backends.postgres.server import check_url
+        from limpet.backends.postgres.storage import PostgresStorage
+        from limpet.engine import open_engine
     except ImportError:
         raise Unsupported("PostgreSQL needs an extra: pip install 'limpet[postgres]'") from None
     if not address.startswith("//"):
         raise InvalidInput("write postgresql://user@host/database")
     url = check_url(f"postgresql:{address}")
-    return lambda: PostgresBackend(url, clock=CLOCK, draw=draw, ciphers=ciphers, **options)
+    given = {"ciphers": ciphers, **options}
+    return lambda: open_engine(PostgresStorage, url, clock=CLOCK, draw=draw, **given)
 
 
 def _open_http(scheme: str) -> "_Opener":

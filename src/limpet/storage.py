@@ -6,18 +6,18 @@ version that the change was made for. Each docstring below is a promise that the
 and the simulation test.
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple, Protocol, TypeVar
 
 from limpet.core.notes import NoteRow
 from limpet.core.rows import Row
-from limpet.model import ScopeKey, SnapshotRef
-from limpet.protocol import Listener, Query, Topic
+from limpet.model import Finding, ScopeKey, SnapshotRef
+from limpet.protocol import Listener, NoteQuery, Query, SessionAge, Target, Topic
 
 T = TypeVar("T")
 
-WHOLE, ZSTD, DAMAGED = 0, 1, -1  # TailRow.encoding
-TRAIL_MAX = 16
+WHOLE, ZSTD, SHARED, DAMAGED = 0, 1, 2, -1  # TailRow.encoding
+TRAIL_BYTES_MAX = 16 * 8
 
 
 class Taken(Exception):
@@ -42,7 +42,8 @@ class ScopeRecord(NamedTuple):
         notes: how many notes it has.
         tail_count, tail_bytes: what its tail holds.
         offsets: where the lists of the tip's state end, encoded; None if that is not known.
-        trail: the versions of the last 16 changes, the newest first: how a lost answer is resolved.
+        trail: the versions of the last 16 changes, the newest first, 8 bytes each: how a lost
+            answer is resolved.
         epoch: the version of the last change that removed, replaced or rolled stored states. A roll
             compares it instead of the version, so that saves do not stop it.
     """
@@ -61,7 +62,7 @@ class ScopeRecord(NamedTuple):
     tail_count: int = 0
     tail_bytes: int = 0
     offsets: bytes | None = None
-    trail: tuple[int, ...] = ()
+    trail: bytes = b""
     epoch: int = 0
 
     @property
@@ -72,20 +73,38 @@ class ScopeRecord(NamedTuple):
 
 
 class TailRow(NamedTuple):
-    """The state of one of the newest snapshots: whole, or a delta on the state of `base`."""
+    """The state of one of the newest snapshots: whole, or a delta on the state of `base`.
+
+    If it is SHARED, `body` is the name of a `SharedRow`, which holds the whole state. `nonce` is
+    that of the write that made its state, `base_nonce` the same of its base: what is encrypted
+    remembers both, so that no older state can take the place of either. "" if that is not known.
+    """
 
     seq: int
     base: int | None
     encoding: int
     body: bytes
+    nonce: str = ""
+    base_nonce: str = ""
 
 
 class SegmentRow(NamedTuple):
-    """The states of older snapshots, from one seq to another, as `core.segments` encodes them."""
+    """The states of older snapshots, from one seq to another, as `core.segments` encodes them.
+
+    `nonces` has the nonce of each state by its seq, as `TailRow` has; empty if they are not known.
+    """
 
     first: int
     last: int
     blob: bytes
+    nonces: Mapping[int, str] = {}
+
+
+class SharedRow(NamedTuple):
+    """A whole state that forks of one session begin at, compressed. No other has its name."""
+
+    name: bytes
+    body: bytes
 
 
 class Change(NamedTuple):
@@ -93,11 +112,16 @@ class Change(NamedTuple):
 
     Attributes:
         before: the record that the scope must still have; None: it must not exist.
-        after: its next record; None removes the scope with everything in it.
+        after: its next record; None removes the scope with everything in it, and the shared states
+            that no other scope has.
         rows: new snapshots, or with `replace` other versions of those with the same seq.
         rows_gone: seqs of snapshots that go.
         tail, segments, notes: are inserted, or replace those with the same seq, last seq, address.
         tail_gone, segments_gone, notes_gone: seqs, last seqs and addresses of those that go.
+        apart: whether the parent of a new snapshot may be another than the one just before it. With
+            a parent that is the kept head and the tip, nothing ever comes between the two.
+        shared: are inserted, unless they are there.
+        unshared: names of shared states that go, unless a tail still has them.
     """
 
     key: ScopeKey
@@ -106,12 +130,15 @@ class Change(NamedTuple):
     rows: Sequence[Row] = ()
     replace: bool = False
     rows_gone: Collection[int] = ()
-    tail: Collection[TailRow] = ()
+    tail: Sequence[TailRow] = ()
     tail_gone: Collection[int] = ()
     segments: Collection[SegmentRow] = ()
     segments_gone: Collection[int] = ()
     notes: Sequence[NoteRow] = ()
     notes_gone: Collection[tuple[str, str]] = ()
+    apart: bool = True
+    shared: Sequence[SharedRow] = ()
+    unshared: Collection[bytes] = ()
 
 
 class Reader(Protocol):
@@ -127,7 +154,13 @@ class Reader(Protocol):
 
     def row_by_nonce(self, nonce: str) -> Row | None: ...
 
-    def newest_kept(self, without: Collection[int]) -> Row | None: ...
+    def places(self, ids: Sequence[str]) -> list[tuple[int, int]]:
+        """Return the seqs and the sizes of the snapshots that exist; they may be damaged."""
+        ...
+
+    def newest_kept(self, without: Collection[int]) -> int | None:
+        """Return the seq of the newest kept snapshot, which may be damaged."""
+        ...
 
     def tail_row(self, seq: int) -> TailRow | None:
         """Return a state of the tail; a damaged one as DAMAGED, since it can still be deleted."""
@@ -138,12 +171,32 @@ class Reader(Protocol):
         ...
 
     def segment(self, seq: int | None) -> SegmentRow | None:
-        """Return the first segment that ends at a seq or later; None asks for the newest."""
+        """Return the first segment that ends at a seq or later; None asks for the newest.
+
+        Raises Corrupt if that one is damaged, or returns it with an empty blob, which cannot be
+        parsed either: then the tail behind it can still be rolled.
+        """
         ...
 
-    def notes(
-        self, on: Collection[str] | None = None, name: str | None = None
-    ) -> list[NoteRow]: ...
+    def shared(self, name: bytes) -> SharedRow | None: ...
+
+    def has_shared(self, name: bytes) -> bool:
+        """Return whether a shared state is there, and stays until the change is stored."""
+        ...
+
+    def notes(self, on: Collection[str], names: Collection[str] | None = None) -> list[NoteRow]: ...
+
+    def note_page(self, on: str, after: str, limit: int) -> list[NoteRow]:
+        """Return notes with names greater than `after`, in their order, without damaged ones."""
+        ...
+
+    def note_places(self, on: Collection[str]) -> list[tuple[str, str]]:
+        """Return the addresses of notes, which may be damaged."""
+        ...
+
+    def noted(self, after: str, limit: int) -> list[str]:
+        """Return snapshot ids greater than `after` that have notes, in text order."""
+        ...
 
     def count(self) -> int:
         """Return the number of snapshots."""
@@ -217,12 +270,33 @@ class Storage(Protocol):
         """Return scopes that hold anything, with their heads, by session, kind and scope id."""
         ...
 
-    def scope_notes(self, scope_id: str, kind: str) -> Iterable[tuple[ScopeKey, NoteRow]]:
-        """Return the notes of all scopes with this id and kind; not those on snapshots."""
+    def list_sessions(self, prefix: str, after: str, limit: int) -> list[str]: ...
+
+    def list_newest(
+        self, prefix: str, after: SessionAge | None, limit: int
+    ) -> list[SessionAge]: ...
+
+    def find_notes(
+        self, query: NoteQuery, limit: int, take: Callable[[ScopeKey, NoteRow], T | None]
+    ) -> list[T]:
+        """Return what `take` makes of the notes that a query covers, the last written first.
+
+        What it makes None is left out, and so may be notes that `query.where` does not match.
+        """
         ...
 
-    def delete_session(self, session_id: str) -> int:
-        """Delete all scopes of a session; return the number of snapshots. May be repeated."""
+    def revisions(self, targets: Sequence[Target]) -> list[str | None]:
+        """Do what `protocol.Backend.read_revisions` promises."""
+        ...
+
+    def drop(self, session_id: str, key: ScopeKey | None = None) -> int:
+        """Delete all scopes of a session, or one of them, damaged or not. May be repeated.
+
+        Return the number of snapshots. Shared states that no other scope has go with them.
+
+        Raises:
+            LostAnswer: it is not known whether all of it was deleted.
+        """
         ...
 
     def sizes(self, session_id: str | None) -> list[tuple[str, int, int]]:
@@ -231,6 +305,22 @@ class Storage(Protocol):
 
     def stored_bytes(self, session_id: str | None) -> int:
         """Return the bytes that states take as they are stored."""
+        ...
+
+    def list_damage(self, key: ScopeKey | None) -> list[Finding]:
+        """Do what `protocol.Backend.list_damage` promises; None asks for `list_unlisted`."""
+        ...
+
+    def check(self, after: str, *, repair: bool, limit: int) -> tuple[list[Finding], str | None]:
+        """Do what `protocol.Backend.check` promises."""
+        ...
+
+    def rekey(self, after: str, *, limit: int) -> tuple[int, str | None]:
+        """Do what `protocol.Backend.rekey` promises."""
+        ...
+
+    def compact(self) -> int:
+        """Give unused space back to the system; return the bytes."""
         ...
 
     def listen(self) -> Listener[Topic]: ...

@@ -101,7 +101,7 @@ def test_a_file_that_is_no_store(command: Command, url: str) -> None:
 
 def test_real_damage_is_found_through_the_real_command(command: Command, url: str) -> None:
     with sqlite3.connect(url.removeprefix("sqlite:///")) as conn:
-        conn.execute("UPDATE bodies SET body = x'7b7d' WHERE seq = (SELECT max(seq) FROM bodies)")
+        conn.execute("UPDATE tails SET body = x'7b7d' WHERE seq = (SELECT max(seq) FROM tails)")
     conn.close()
     done = command("check", "--url", url)
     assert done.returncode == 5

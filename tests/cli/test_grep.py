@@ -134,9 +134,8 @@ def damage(url: str, session: str) -> None:
     if url.startswith("sqlite:"):
         with sqlite3.connect(url.removeprefix("sqlite:///")) as conn:
             conn.execute(
-                "UPDATE bodies SET body = x'7b7d' WHERE seq IN (SELECT seq FROM snapshots"
-                " JOIN scopes ON scopes.pk = scope_pk JOIN sessions ON sessions.pk = session_pk"
-                " WHERE session_id = ?)",
+                "UPDATE tails SET body = x'7b7d' WHERE seq IN (SELECT seq FROM snapshots"
+                " JOIN scopes ON scopes.pk = scope_pk WHERE session_id = ?)",
                 [session],
             )
         conn.close()

@@ -194,7 +194,7 @@ def threads_fork(store: Store) -> None:
 
 def long_transaction(store: Store) -> None:
     """A fork does not wait for long; its child refuses to use a file that it cannot lock."""
-    file = store.driver.opened.backend._file  # type: ignore[attr-defined]
+    file = store.driver.opened.backend.storage._file  # type: ignore[attr-defined]
     begun, ended = threading.Event(), threading.Event()
 
     def write() -> None:

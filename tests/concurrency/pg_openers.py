@@ -10,7 +10,7 @@ import sys
 import traceback
 
 import limpet
-import limpet.backends.postgres.backend  # imported once, not by each
+import limpet.backends.postgres.storage  # imported once, not by each
 
 
 def opener(number: int, begin: tuple[int, int]) -> None:

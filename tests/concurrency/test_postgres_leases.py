@@ -2,12 +2,14 @@
 
 import time
 from collections.abc import Iterator
+from typing import cast
 
 import pytest
 
 from limpet import Conflict, ScopeKey
-from limpet.backends.postgres.backend import PostgresBackend
-from limpet.backends.postgres.transaction import Connection
+from limpet.backends.postgres.raw import Connection
+from limpet.backends.postgres.storage import PostgresStorage
+from limpet.engine import Engine, open_engine
 from limpet.opening import CLOCK, draw
 from limpet.protocol import Claim, Commit, NoteWrite
 from tests.concurrency.pg_tools import Background
@@ -29,10 +31,10 @@ def commit_of(number: int, fence: str | None) -> Commit:
 
 
 @pytest.fixture
-def pair(postgres: Postgres, schemas: Schemas) -> Iterator[list[PostgresBackend]]:
+def pair(postgres: Postgres, schemas: Schemas) -> Iterator[list[Engine]]:
     """Two engines over one store, as two processes have them."""
     made = [
-        PostgresBackend(postgres.url, clock=CLOCK, draw=draw, schema=schemas.name())
+        open_engine(PostgresStorage, postgres.url, clock=CLOCK, draw=draw, schema=schemas.name())
         for _ in range(2)
     ]
     yield made
@@ -40,13 +42,13 @@ def pair(postgres: Postgres, schemas: Schemas) -> Iterator[list[PostgresBackend]
         each.close()
 
 
-def test_a_holder_that_was_asleep_changes_nothing(pair: list[PostgresBackend]) -> None:
+def test_a_holder_that_was_asleep_changes_nothing(pair: list[Engine]) -> None:
     """Its saves are one statement, which compares what the other has changed."""
     sleeper, other = pair
     assert sleeper.claim(claim_of("a", SHORT_US)).key == "a"
     for number in range(4):
         sleeper.commit(commit_of(number, "a"))
-    assert sleeper._known_scopes.get(KEY) is not None
+    assert sleeper._known.get(KEY) is not None
     time.sleep(2 * SHORT_US / 1e6)
     assert other.claim(claim_of("b")).key == "b"
     for _ in range(3):
@@ -72,7 +74,7 @@ def test_a_holder_that_was_asleep_changes_nothing(pair: list[PostgresBackend]) -
     assert hold[:2] == ("b", "owner of b")
 
 
-def test_an_expired_lease_is_still_good_while_it_is_free(pair: list[PostgresBackend]) -> None:
+def test_an_expired_lease_is_still_good_while_it_is_free(pair: list[Engine]) -> None:
     sleeper, other = pair
     sleeper.claim(claim_of("a", SHORT_US))
     sleeper.commit(commit_of(0, "a"))
@@ -88,23 +90,21 @@ def test_an_expired_lease_is_still_good_while_it_is_free(pair: list[PostgresBack
     assert other.claim(claim_of("b")).key == "b"
 
 
-def test_after_a_renewal_a_save_is_still_one_statement(pair: list[PostgresBackend]) -> None:
+def test_after_a_renewal_a_save_is_still_one_statement(pair: list[Engine]) -> None:
     holder, _ = pair
     holder.claim(claim_of("a"))
     for number in range(2):
         holder.commit(commit_of(number, "a"))
     holder.renew(claim_of("a"))
-    line = holder._known_scopes.get(KEY)
-    assert line is not None
+    server = cast(PostgresStorage, holder.storage)._server
     said: list[str] = []
-    once = holder._server.once
-    holder._server.once = lambda *said_of: said.append(said_of[0]) or once(*said_of)  # type: ignore[method-assign,func-returns-value]
+    once = server.once
+    server.once = lambda *said_of: said.append(said_of[0]) or once(*said_of)  # type: ignore[method-assign,func-returns-value]
     holder.commit(commit_of(3, "a"))
-    assert said == ["save_in_one"]
-    assert holder._known_scopes.get(KEY) != line
+    assert said == ["save"]
 
 
-def test_a_plain_writer_does_not_end_a_lease(pair: list[PostgresBackend]) -> None:
+def test_a_plain_writer_does_not_end_a_lease(pair: list[Engine]) -> None:
     holder, other = pair
     holder.claim(claim_of("a"))
     holder.commit(commit_of(0, "a"))
@@ -114,7 +114,7 @@ def test_a_plain_writer_does_not_end_a_lease(pair: list[PostgresBackend]) -> Non
     holder.commit(commit_of(4, "a"))
 
 
-def test_the_clock_is_the_servers(pair: list[PostgresBackend], conn: Connection) -> None:
+def test_the_clock_is_the_servers(pair: list[Engine], conn: Connection) -> None:
     """Two hosts whose clocks are a year apart agree on when a lease ends."""
     one, two = pair
     year_us = 365 * 86_400 * 1_000_000
@@ -128,7 +128,7 @@ def test_the_clock_is_the_servers(pair: list[PostgresBackend], conn: Connection)
     assert LONG_US - 10_000_000 < hold.left_us <= LONG_US
 
 
-def test_one_of_many_gets_it(pair: list[PostgresBackend]) -> None:
+def test_one_of_many_gets_it(pair: list[Engine]) -> None:
     for round_number in range(10):
         scope = ScopeKey(f"s{round_number}")
         claims = [claim_of(f"k{number}", scope=scope) for number in range(8)]
@@ -145,19 +145,20 @@ def test_what_a_lost_answer_said_may_be_so_no_more(
 ) -> None:
     """Its answer comes when another holds the lease: that is what is told."""
     one, two = (
-        PostgresBackend(url, clock=CLOCK, draw=draw, schema=schemas.name())
+        open_engine(PostgresStorage, url, clock=CLOCK, draw=draw, schema=schemas.name())
         for url in (pg_proxy.url, postgres.url)
     )
     if verb == "renew":
         one.claim(claim_of("a", SHORT_US))
     one.read_lease(KEY, now=0)  # so that the next connection is that of the second attempt
-    connect = one._server._pool._connect
+    pool = cast(PostgresStorage, one.storage)._server._pool
+    connect = pool._connect
 
     def connect_late() -> Connection:
         until(lambda: two.claim(claim_of("b")).key == "b")
         return connect()
 
-    one._server._pool._connect = connect_late
+    pool._connect = connect_late
     pg_proxy.drop_reply(text="commit")
     if verb == "claim":
         assert one.claim(claim_of("a", SHORT_US)).key == "b"

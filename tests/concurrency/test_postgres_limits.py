@@ -49,10 +49,10 @@ def url(space: Schemas) -> str:
 
 @contextmanager
 def holding(server: PrivatePostgres, url: str) -> Iterator[None]:
-    """Hold all scopes and sessions of a store."""
+    """Hold all scopes of a store."""
     schema = url.rpartition("=")[2]
     with server.connect() as conn, conn.transaction():
-        conn.execute(f"SELECT * FROM {schema}.sessions, {schema}.scopes FOR UPDATE")
+        conn.execute(f"SELECT * FROM {schema}.scopes FOR UPDATE")
         yield
 
 

@@ -1,18 +1,19 @@
-"""What a writer locks on PostgreSQL: one scope, and a family of forks only when states go away.
+"""What a writer locks on PostgreSQL: one scope, and a fork also the one that it begins at.
 
 Each interleaving is exact: a writer stops at a gate in the middle of its transaction.
 """
 
 import random
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, suppress
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
 import limpet
 from limpet import NotFound, Scope, Store
-from tests.concurrency.gates import gate, pausing
+from tests.concurrency.gates import gate, pausing, wait_until, waiting
 from tests.servers.postgres import Connection, Schemas, with_option
 
 # Modes that keep nobody from writing to a table.
@@ -78,7 +79,7 @@ def use_everything(store: Store, session_id: str, scope_id: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("table", "event"), [("snapshots", "INSERT"), ("bodies", "INSERT"), ("scopes", "UPDATE")]
+    ("table", "event"), [("snapshots", "INSERT"), ("tails", "INSERT"), ("scopes", "UPDATE")]
 )
 def test_a_save_blocks_no_other_caller(
     conn: Connection, schema: str, one: Store, two: Store, table: str, event: str
@@ -122,7 +123,7 @@ def locks_on_tables(conn: Connection) -> set[str]:
 
 
 def complaints_beside_gates(store: Store) -> list[str]:
-    return [code for code in complaints(store) if code != "foreign_trigger"]
+    return [code for code in complaints(store) if code != "foreign_object"]
 
 
 def test_a_plain_lock_of_one_scope_stops_nothing_else(
@@ -140,7 +141,7 @@ def test_a_plain_lock_of_one_scope_stops_nothing_else(
 def test_a_save_in_a_fork_does_not_wait_for_its_origin(
     conn: Connection, schema: str, one: Store, two: Store
 ) -> None:
-    """Only removing and changing locks a family. Either way every group of 32 is closed."""
+    """Nor does a removal: after the fork they have nothing in common that changes."""
     origin = one.scope("s", "a")
     first = origin.save(text(1))
     fork = origin.fork(first.id, scope_id="b")
@@ -148,10 +149,9 @@ def test_a_save_in_a_fork_does_not_wait_for_its_origin(
         saving = closed.begin(lambda: two.scope("s", "a").save(near(1, 1)))
         for number in range(80):
             fork.save(near(1, number), id=f"{number:02}")
-        removing = closed.meanwhile(lambda: fork.delete_snapshot("40"))
-        assert not removing.done()
+        assert fork.delete_snapshot("40") == 1
+        assert not saving.done()
         closed.open()
-        assert removing.result() == 1
         saving.result()
     for number in {*range(80)} - {40}:
         assert state_of(fork, f"{number:02}") == near(1, number)
@@ -159,25 +159,6 @@ def test_a_save_in_a_fork_does_not_wait_for_its_origin(
 
 
 # Interleavings
-
-
-def test_a_save_into_a_session_that_is_being_deleted(
-    conn: Connection, schema: str, one: Store, two: Store
-) -> None:
-    """It found the session; then that was gone. The save makes it again."""
-    for write in (
-        lambda: two.scope("s", "b").save({"n": 1}),
-        lambda: two.scope("s", "b").set_note("n", 1),
-    ):
-        one.scope("s", "a").save({})
-        with gate(conn, schema, "sessions", "INSERT") as closed:
-            writing = closed.begin(write)
-            assert one.delete_session("s") == 1
-            closed.open()
-            writing.result()
-        assert [info.key.scope_id for info in one.scopes("s")] == ["b"]
-        assert complaints(one) == []
-        one.delete_session("s")
 
 
 def test_a_scope_that_is_added_while_the_session_is_deleted(
@@ -200,13 +181,12 @@ def test_a_session_that_is_deleted_while_a_scope_is_added(
     conn: Connection, schema: str, one: Store, two: Store
 ) -> None:
     one.scope("s", "a").save({})
-    with gate(conn, schema, "sessions", "DELETE") as closed:
+    with gate(conn, schema, "scopes", "DELETE") as closed:
         deleting = closed.begin(lambda: two.delete_session("s"))
-        saving = closed.meanwhile(lambda: one.scope("s", "b").save({"n": 1}))
-        assert not saving.done()
+        one.scope("s", "b").save({"n": 1})
+        assert not deleting.done()
         closed.open()
         assert deleting.result() == 1
-        saving.result()
     assert [info.key.scope_id for info in one.scopes("s")] == ["b"]
     assert complaints(one) == []
 
@@ -276,7 +256,7 @@ CHANGED: dict[str, dict[str, Any]] = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", REMOVING)
-@pytest.mark.parametrize("table", ["bodies", "snapshots"])
+@pytest.mark.parametrize("table", ["tails", "snapshots"])
 def test_saves_all_over_a_family_while_a_state_is_removed(
     conn: Connection, schema: str, one: Store, two: Store, name: str, table: str
 ) -> None:
@@ -313,10 +293,10 @@ def test_a_state_is_removed_while_forks_and_saves_stand_still(
 ) -> None:
     """The other way round: whoever removes sees the fork that was not there when it began."""
     family_of_three(one)
-    with gate(conn, schema, "bodies", "INSERT") as closed:
+    with gate(conn, schema, "tails", "INSERT") as closed:
         forking = closed.begin(lambda: two.scope("s", "a").fork("a10", scope_id="d"))
         removing = closed.meanwhile(lambda: REMOVING[name](one))
-        assert not removing.done()
+        assert removing.done() == (name == "in the middle")  # which is another scope
         closed.open()
         forking.result()
         removing.result()
@@ -325,43 +305,26 @@ def test_a_state_is_removed_while_forks_and_saves_stand_still(
 
 
 def test_a_first_fork_while_a_state_is_removed(
-    conn: Connection, schema: str, one: Store, two: Store
+    conn: Connection, schema: str, postgres_url: str, one: Store, two: Store
 ) -> None:
     """A scope that was alone when its remover began to wait is not, when it gets the lock."""
+    three = limpet.open(postgres_url)
     scope = one.scope("s", "a")
     for number in range(10):
         scope.save(near(1, number), id=f"{number}")
-    with gate(conn, schema, "bodies", "INSERT") as closed:
+    with gate(conn, schema, "tails", "INSERT") as closed:
         forking = closed.begin(lambda: two.scope("s", "a").fork("5", scope_id="b"))
         removing = closed.meanwhile(lambda: scope.delete_snapshot("5"))
-        changing = closed.meanwhile(lambda: scope.save(text(2), id="4", overwrite=True))
+        changing = closed.meanwhile(
+            lambda: three.scope("s", "a").save(text(2), id="4", overwrite=True)
+        )
         closed.open()
         forking.result()
         assert removing.result() == 1
         changing.result()
+    three.close()
     assert state_of(one.scope("s", "b")) == near(1, 5)
     assert [state_of(scope, "4"), state_of(scope, "6")] == [text(2), near(1, 6)]
-    assert complaints(one) == []
-
-
-def test_a_compaction_while_a_fork_stands_still(
-    conn: Connection, schema: str, one: Store, two: Store
-) -> None:
-    """The state of a covered draft goes under the locks of all that build on it."""
-    origin = one.scope("s", "a")
-    origin.save(text(1), id="draft", keep=False)
-    copy = origin.fork("draft", scope_id="b")
-    (first,) = copy.ids()
-    origin.save(near(1, 1), id="1")  # builds on the draft, whose state stays
-    with gate(conn, schema, "bodies", "INSERT") as closed:
-        forking = closed.begin(lambda: two.scope("s", "b").fork(first, scope_id="c"))
-        compacting = closed.meanwhile(one.compact)
-        assert not compacting.done()
-        closed.open()
-        forking.result()
-        compacting.result()
-    found = [state_of(scope) for scope in (origin, copy, one.scope("s", "c"))]
-    assert found == [near(1, 1), text(1), text(1)]
     assert complaints(one) == []
 
 
@@ -379,24 +342,15 @@ def test_a_repair_while_a_save_is_stopped(
         closed.open()
         saving.result()
         other.result()
-        assert {found.code for found in repairing.result()} <= {"foreign_trigger"}
+        assert {found.code for found in repairing.result()} <= {"foreign_object"}
     for at in "ab":
         assert [info.id for info in one.scope("s", at).history()] == ["2", "1"]
     assert complaints(one) == []
 
 
-def test_a_fork_and_who_deletes_its_session_lock_in_one_order(
+def test_a_fork_that_is_waited_for_goes_with_its_session(
     conn: Connection, schema: str, one: Store, two: Store
 ) -> None:
-    """A fork adds its scope, for which it locks the session, before it locks its origin."""
-    one.scope("s", "a").save({}, id="1")
-    with gate(conn, schema, "sessions", "INSERT") as closed:
-        forking = closed.begin(lambda: two.scope("s", "a").fork("1", scope_id="b"))
-        assert closed.meanwhile(lambda: one.delete_session("s")).result() == 1
-        closed.open()
-        with pytest.raises(NotFound):
-            forking.result()
-    assert list(one.scopes()) == []
     one.scope("s", "a").save({}, id="1")
     with gate(conn, schema, "scopes", "INSERT") as closed:
         forking = closed.begin(lambda: two.scope("s", "a").fork("1", scope_id="b"))
@@ -408,27 +362,60 @@ def test_a_fork_and_who_deletes_its_session_lock_in_one_order(
     assert list(one.scopes()) == []
 
 
+@pytest.mark.parametrize("goes", ["last user", "while it stays"])
+def test_a_shared_state_is_dropped_while_a_fork_is_about_to_use_it(
+    conn: Connection, schema: str, one: Store, two: Store, goes: str
+) -> None:
+    """Who drops it sees the fork that was not there when it began; else it goes with the last."""
+    origin = one.scope("s", "a")
+    origin.save({"text": random.Random(5).randbytes(20_000).hex()}, id="1")
+    first = origin.fork("1", scope_id="b")
+    count = f"SELECT count(*) FROM {schema}.shared"
+    assert conn.execute(count).fetchone() == (1,)
+    if goes == "while it stays":
+        with gate(conn, schema, "tails", "INSERT") as closed:
+            forking = closed.begin(lambda: two.scope("s", "a").fork("1", scope_id="c"))
+            deleting = closed.meanwhile(first.delete)
+            assert not deleting.done()
+            closed.open()
+            forking.result()
+            deleting.result()
+        assert conn.execute(count).fetchone() == (1,)
+        assert state_of(one.scope("s", "c")) == state_of(origin)
+        one.scope("s", "c").delete()
+    else:
+        with gate(conn, schema, "shared", "DELETE") as closed:
+            deleting = closed.begin(lambda: two.scope("s", "b").delete())
+            forking = closed.meanwhile(lambda: one.scope("s", "a").fork("1", scope_id="c"))
+            assert not forking.done()
+            closed.open()
+            deleting.result()
+            forking.result()
+        assert state_of(one.scope("s", "c")) == state_of(origin)
+        one.scope("s", "c").delete()
+    assert conn.execute(count).fetchone() == (0,)
+    assert complaints(one) == []
+
+
 def test_a_deadlock_is_retried(conn: Connection, schema: str, schemas: Schemas, one: Store) -> None:
-    """A fork holds its origin and wants the session; who deletes that holds it the other way."""
+    """Who deletes a session locks its scopes in order; a fork locks its own before its origin."""
     one.scope("s", "a").save({}, id="1")
+    one.scope("s", "b").save({}, id="1")
+    one.scope("s", "b").delete_snapshot("1")  # its row stays
     quick = with_option(schemas.url(), "options", "-c%20deadlock_timeout%3D20ms")
-    with ExitStack() as stack:
-        two = stack.enter_context(limpet.open(pausing(quick)))
-        # Only a fork into a scope that it believes to be there locks in this order.
-        two.scope("s", "b").save({})
-        one.scope("s", "b").delete()
-        closed = stack.enter_context(gate(conn, schema, "sessions", "INSERT"))
+    with limpet.open(quick) as two, ThreadPoolExecutor(2) as pool:
         before = deadlocks(conn)
-        forking = closed.begin(lambda: two.scope("s", "a").fork("1", scope_id="b"))
-        deleting = closed.meanwhile(lambda: one.delete_session("s"))
-        assert not deleting.done()
-        closed.open()
+        with conn.transaction():
+            conn.execute(f"SELECT 1 FROM {schema}.scopes WHERE scope_id = 'a' FOR UPDATE")
+            deleting = pool.submit(one.delete_session, "s")
+            wait_until(lambda: waiting(conn, "others") == 1, "the deletion waits for `a`")
+            forking = pool.submit(two.scope("s", "a").fork, "1", scope_id="b")
+            wait_until(lambda: waiting(conn, "others") == 2, "the fork has `b` and waits for `a`")
         with suppress(NotFound):  # if the session was gone before it
             forking.result()
         count = deleting.result()
     assert count in (1, 2)
     assert deadlocks(conn) > before
-    assert list(one.scopes()) == []
     assert list(one.check()) == []
 
 

@@ -74,7 +74,7 @@ def test_children_that_end_as_usual(postgres_url: str, store: Store) -> None:
 
         store = limpet.open(sys.argv[1])
         work("parent")
-        connection = store.driver.opened.backend._server._pool._idle[0]
+        connection = store.driver.opened.backend.storage._server._pool._idle[0]
         context = multiprocessing.get_context("fork")
         for turn in range(3):
             child = context.Process(target=work, args=(f"child-{turn}",))
@@ -88,7 +88,7 @@ def test_children_that_end_as_usual(postgres_url: str, store: Store) -> None:
             sys.exit(0)
         assert os.waitpid(pid, 0)[1] == 0
         work("parent")
-        assert connection[0] is store.driver.opened.backend._server._pool._idle[0][0]
+        assert connection[0] is store.driver.opened.backend.storage._server._pool._idle[0][0]
         store.close()
     """
     assert run_script(script, postgres_url) == ""
@@ -107,13 +107,12 @@ FORKED_IN_A_TRANSACTION = """
     watching.start()
     locked = threading.Event()
 
-    def hold(tables):
-        tables.scope_to_change(scope.key)
+    def hold(reader):
         locked.set()
         threading.Event().wait()
 
-    server = store.driver.opened.backend._server
-    threading.Thread(target=lambda: server.write(hold), daemon=True).start()
+    storage = store.driver.opened.backend.storage
+    threading.Thread(target=lambda: storage.transact(scope.key, hold), daemon=True).start()
     locked.wait()
     pid = os.fork()
     if not pid:

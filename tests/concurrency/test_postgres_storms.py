@@ -60,7 +60,7 @@ def check_nothing_is_left(url: str, conn: Connection, schema: str) -> None:
         store.delete_session(SESSION)
         store.delete_session("control")
         assert list(store.check()) == []
-    for table in ("bodies", "snapshots", "labels", "scopes", "sessions"):
+    for table in ("tails", "segments", "shared", "snapshots", "labels", "scopes"):
         assert conn.execute(f"SELECT count(*) FROM {schema}.{table}").fetchall() == [(0,)], table
 
 

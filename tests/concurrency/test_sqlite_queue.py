@@ -16,6 +16,7 @@ import limpet
 from limpet import Conflict, InvalidInput, Scope, SnapshotInfo, Store, Unavailable
 from limpet.backends.sqlite.file import SqliteFile
 from limpet.backends.support import queue
+from limpet.storage import LostAnswer
 from tests.waiting import until
 
 WAIT_S = 0.5
@@ -36,7 +37,7 @@ def store(path: Path) -> Iterator[Store]:
 
 
 def file_of(store: Store) -> SqliteFile:
-    file = store.driver.opened.backend._file  # type: ignore[attr-defined]
+    file = store.driver.opened.backend.storage._file  # type: ignore[attr-defined]
     assert isinstance(file, SqliteFile)
     return file
 
@@ -103,11 +104,11 @@ def test_a_thread_that_takes_long_is_waited_for_as_others_are(store: Store) -> N
 
 def test_a_lock_that_an_interrupt_left_behind_is_forgotten(store: Store) -> None:
     threads = file_of(store)._queue
-    left = threads._lock
+    left = threads.lock
     left.acquire()
     with ThreadPoolExecutor(1) as pool:
         pool.submit(store.scope("s").save, {}).result(timeout=20)
-    assert threads._lock is not left
+    assert threads.lock is not left
 
 
 def test_a_write_inside_a_write_is_refused(store: Store) -> None:
@@ -160,31 +161,32 @@ def in_line(store: Store, works: Sequence[Callable[[], Any]]) -> list[Any]:
             futures = []
             for number, work in enumerate(works, 1):
                 futures.append(pool.submit(work))
-                until(lambda: len(file.joined._waiting) == number)  # noqa: B023
+                until(lambda: len(file.joined.waiting) == number)  # noqa: B023
         return [future.exception(timeout=30) or future.result() for future in futures]
 
 
 def test_saves_that_wait_share_one_commit(patient: Store) -> None:
     patient.scope("s", "line-0").save({"n": 0})
     said = commits_of(patient)
-    works = [partial(patient.scope("s", f"line-{n % 4}").save, {"n": n}) for n in range(8)]
+    works = [partial(patient.scope("s", f"line-{n}").save, {"n": n}) for n in range(8)]
     infos = in_line(patient, works)
     assert len(said) == 1
-    found = [state_of(patient.scope("s", f"line-{n % 4}"), infos[n].id) for n in range(8)]
+    found = [state_of(patient.scope("s", f"line-{n}"), infos[n].id) for n in range(8)]
     assert found == [{"n": n} for n in range(8)]
 
 
 def test_one_that_is_refused_leaves_nothing_in_the_others(patient: Store) -> None:
-    scope = patient.scope("s")
-    scope.save({"n": 0})
-    works: list[Callable[[], Any]] = [partial(scope.save, {"n": n}) for n in range(1, 7)]
-    works[2] = partial(scope.save, {"n": "refused"}, expect=None)
-    works[4] = partial(scope.append, "n", ["not a list"])
+    scopes = [patient.scope("s", f"line-{n}") for n in range(6)]
+    for scope in scopes:
+        scope.save({"n": 0})
+    works: list[Callable[[], Any]] = [partial(scope.save, {"n": 1}) for scope in scopes]
+    works[2] = partial(scopes[2].save, {"n": "refused"}, expect=None)
+    works[4] = partial(scopes[4].append, "n", ["not a list"])
     found = in_line(patient, works)
     assert isinstance(found[2], Conflict)
     assert isinstance(found[4], InvalidInput)
-    states = [state_of(scope, info.id) for info in scope.history()]
-    assert states == [{"n": n} for n in (6, 4, 2, 1, 0)]
+    states = [[state_of(scope, info.id)["n"] for info in scope.history()] for scope in scopes]
+    assert states == [[1, 0], [1, 0], [0], [1, 0], [0], [1, 0]]
     assert list(patient.check()) == []
 
 
@@ -194,23 +196,23 @@ def test_what_ends_the_transaction_of_others_ends_no_save(
     patient: Store, moment: str, error: BaseException
 ) -> None:
     """Only who leads is interrupted; whatever else is acknowledged is stored, once."""
-    scope = patient.scope("s")
-    scope.save({"n": 0})
+    scopes = [patient.scope("s", f"line-{n}") for n in range(1, 5)]
+    scopes[0].save({"n": 0})
     file = file_of(patient)
 
     def fail(_: Any) -> None:
         raise error
 
     def interrupted() -> None:
-        file.joined.run(fail, lambda: None)
+        file.joined.run(fail)
 
-    works: list[Callable[[], Any]] = [partial(scope.save, {"n": n}) for n in range(1, 5)]
+    works: list[Callable[[], Any]] = [partial(each.save, {"n": 1}) for each in scopes]
     works.insert(0 if moment == "before" else len(works), interrupted)
     found = in_line(patient, works)
     ended = [each for each in found if isinstance(each, BaseException)]
-    assert len(ended) == isinstance(error, KeyboardInterrupt)
-    stored = {info.id for info in scope.history()}
+    # Whoever leads; and the one that failed is not told what became of it.
+    assert len([each for each in ended if not isinstance(each, LostAnswer)]) == 1
+    stored = {info.id for scope in scopes for info in scope.history()}
     assert stored >= {each.id for each in found if isinstance(each, SnapshotInfo)}
-    numbers = [state_of(scope, id)["n"] for id in stored]
-    assert len(set(numbers)) == len(numbers) >= 4
+    assert len(stored) >= 4
     assert list(patient.check()) == []

@@ -30,16 +30,16 @@ class OnPostgres(conformance.Kit):
     def damage(self, place: Path, text: bytes) -> int:
         schema = self.schemas.name(self.schema_of(place))
         with self.postgres.connect() as conn:
-            rows = conn.execute(f"SELECT seq, body FROM {schema}.bodies").fetchall()
+            rows = conn.execute(f"SELECT seq, body FROM {schema}.tails").fetchall()
             spoiled = [
                 (body.replace(text, text[:-1] + b"!"), seq) for seq, body in rows if text in body
             ]
             for row in spoiled:
-                conn.execute(f"UPDATE {schema}.bodies SET body = %s WHERE seq = %s", row)
+                conn.execute(f"UPDATE {schema}.tails SET body = %s WHERE seq = %s", row)
         return len(spoiled)
 
 
-TABLES = ("labels", "notes", "bodies", "snapshots", "scopes", "sessions")
+TABLES = ("labels", "notes", "tails", "segments", "shared", "snapshots", "scopes")
 
 
 class Reused:

@@ -20,7 +20,7 @@ ROUNDS = times(8, full=20)
 def kill_after(
     acknowledged: int, url: str, seed: int, tag: str
 ) -> tuple[Model, list[Write], Write | None]:
-    """Let a process write and kill it.
+    """Let a process write and kill it when it has acknowledged more than so many writes.
 
     Return what it found, the writes it acknowledged, and the one it had begun, if any.
     """
@@ -30,8 +30,7 @@ def kill_after(
         lines: list[str] = []
         for line in process.stdout:
             lines.append(line)
-            acknowledged -= line == '["done"]\n'
-            if acknowledged < 0:
+            if lines.count('["done"]\n') > acknowledged:
                 break
         process.kill()
         # What it said before it died counts; a line that it did not finish does not.
@@ -48,6 +47,7 @@ def kill_after(
             assert begun is not None
             done.append(begun)
             begun = None
+    assert len(done) > acknowledged
     return found, done, begun
 
 

@@ -16,8 +16,8 @@ from tests.concurrency.crew import Worker
 from tests.crash.mortal import observe, predict
 from tests.crash.mortal_chat import SESSION, name_of, save, state_of
 from tests.crash.mortal_chat import predict as predict_edit
+from tests.crash.test_chat_kill import check_order, check_states, kill, moments
 from tests.crash.test_kill import kill_after
-from tests.crash.test_seal import check_order, check_states, kill, moments
 from tests.effort import times
 from tests.servers.postgres import Connection, Postgres, Schemas, with_option
 

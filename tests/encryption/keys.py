@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 ONE, TWO, THREE = (base64.b64encode(bytes([each]) * 32).decode() for each in (1, 2, 3))
-TABLES = ("sessions", "scopes", "snapshots", "bodies", "labels", "notes")
+TABLES = ("scopes", "snapshots", "tails", "segments", "shared", "labels", "notes")
 
 
 def sqlite_values(path: Path) -> Iterator[bytes]:

@@ -33,7 +33,7 @@ def spoil(below: Bucket, text: bytes) -> int:
     found = 0
     for each in below.list("sessions/", limit=1000):
         (plain,), (stored,) = bucket.get([each.key]), below.get([each.key])
-        if plain is not None and stored is not None and text in plain.data:
+        if plain is not None and stored is not None and stored.data and text in plain.data:
             found += 1
             below.put(each.key, stored.data[:-6] + b"spoilt", expect=ANY)
     bucket.close()

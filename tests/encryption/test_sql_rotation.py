@@ -12,13 +12,22 @@ from hypothesis import strategies as st
 from hypothesis.stateful import rule, run_state_machine_as_test
 
 from limpet import opening
+from limpet.engine import Engine, rolling
 from limpet.protocol import Backend
 from limpet.testing.stateful import Lockstep
 from tests.encryption.keys import ONE, THREE, TWO
 from tests.property.test_stateful import some
+from tests.unit.sql_damage import inspect
 
 _PREFIXES = ("", "s/1", "t")
-_ENCRYPTED = {"snapshots": "metadata", "bodies": "body", "notes": "value", "scopes": "codec"}
+_ENCRYPTED = {
+    "scopes": "offsets",
+    "snapshots": "metadata",
+    "tails": "substr(body, CASE encoding WHEN 2 THEN 17 ELSE 1 END)",  # behind a name
+    "segments": "body",
+    "shared": "body",
+    "notes": "value",
+}
 
 
 class _Alternating:
@@ -37,6 +46,8 @@ class _Alternating:
 
 
 class Rotating(Lockstep):
+    by_clock = True
+
     def __init__(self) -> None:
         self.rings = {prefix: [ONE] for prefix in _PREFIXES}
         super().__init__()
@@ -48,7 +59,10 @@ class Rotating(Lockstep):
     def _open(self, rings: dict[str, list[str]]) -> Backend:
         keys = "\n".join(f"{key} {prefix}" for prefix in rings for key in rings[prefix])
         url = f"sqlite:///{self.place}/limpet.db"
-        return opening.open_backend(url, synchronous="off", keys=keys)
+        opened = opening.open_backend(url, synchronous="off", keys=keys)
+        assert isinstance(opened, Engine)
+        tails = rolling.Limits(snapshots=3)  # so that there are segments
+        return Engine(opened.storage, clock=opening.CLOCK, draw=opening.draw, tails=tails)
 
     def _reversed(self) -> dict[str, list[str]]:
         return {prefix: ring[::-1] for prefix, ring in self.rings.items()}
@@ -70,6 +84,8 @@ class Rotating(Lockstep):
                 self._twins.reopen(closing=True)
 
     def teardown(self) -> None:
+        with closing(self._open(self.rings)) as backend:
+            assert not inspect(backend)
         with closing(sqlite3.connect(f"{self.place}/limpet.db")) as conn:
             for table, column in _ENCRYPTED.items():
                 plain = f"substr({column}, 1, 1) <> x'01'"

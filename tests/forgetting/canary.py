@@ -2,12 +2,10 @@
 
 import random
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from typing import Any
 
-import zstandard
-
 from limpet import JSON, Scope, Store
+from tests.property.trees import decompressed
 
 REPLACEMENT = "(removed)"
 _PIECE = 12  # bytes of it that are taken for a trace, since deltas cut texts into pieces
@@ -28,14 +26,14 @@ def words(count: int, seed: int) -> str:
 
 
 def fill(store: Store, canary: str) -> list[Scope]:
-    """Write the canary into a session in every way there is; return a scope of each fork group.
+    """Write the canary into a session in every way there is; return the scopes that are no forks.
 
-    There are small and large states, deltas, packs and sealed groups, drafts that were replaced,
-    appends, forks, changes in place, and notes. On objects there are segments.
+    There are small and large states, deltas and segments, drafts that were replaced, appends,
+    forks, changes in place, and notes.
     """
     chat = store.scope(SESSION, "planner")
     said: list[JSON] = [words(400, n) for n in range(6)]  # so that a whole state is compressed
-    for n in range(44):
+    for n in range(70):
         said = [*said, f"turn {n} {words(30, n)}", *([f"I am {canary}"] if n % 16 == 3 else [])]
         chat.save({"secret": canary, "said": said}, id=f"s{n}")
     facts = {"error": {"at": canary}, "fine": 1}
@@ -62,7 +60,7 @@ def fill(store: Store, canary: str) -> list[Scope]:
 def fill_for_a_while(store: Store, canary: str) -> Scope:
     """Write the canary into snapshots of a scope, and not into those that are saved after them."""
     chat = store.scope(SESSION, "planner")
-    for n in range(44):
+    for n in range(70):
         secret = canary if n < 36 else ""
         state = {"secret": secret, "said": [words(40, m) for m in range(n)]}
         facts: dict[str, str] = {"user": secret} if n % 8 else {}
@@ -105,15 +103,8 @@ def traces(canary: str, stored: Iterable[tuple[str, bytes]]) -> Iterator[str]:
     text = canary.encode()
     pieces = [text[at : at + _PIECE] for at in range(0, len(text) - _PIECE, 4)]
     for name, data in stored:
-        if any(piece in data or piece in _unpacked(data) for piece in pieces):
+        if any(piece in found for found in decompressed(data) for piece in pieces):
             yield name
-
-
-def _unpacked(data: bytes) -> bytes:
-    """Return the content of frames of zstd; other bytes as they are."""
-    with suppress(zstandard.ZstdError):
-        return zstandard.ZstdDecompressor().stream_reader(data, read_across_frames=True).read()
-    return data
 
 
 def held(

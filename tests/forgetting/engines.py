@@ -10,12 +10,11 @@ from urllib.parse import urlsplit
 from psycopg import sql
 
 import limpet
-from limpet.backends.sql.backend import SqlBackend
 from tests.servers.postgres import Connection, Postgres
 from tests.servers.service import Service
 
 Texts = Iterator[tuple[str, bytes]]
-TABLES = ("sessions", "scopes", "snapshots", "bodies", "labels", "notes")
+TABLES = ("scopes", "snapshots", "tails", "segments", "shared", "labels", "notes")
 
 
 class Engine(Protocol):
@@ -41,19 +40,12 @@ class InMemory:
     raw = stored
 
 
-def _decoded(store: limpet.Store, rows: Mapping[str, list[Any]]) -> Texts:
-    """Yield each value of each row, and each state as it is read along its bases."""
-    for table in TABLES:
-        for row in rows[table]:
-            for value in row:
-                if isinstance(value, str | bytes):
-                    yield table, value.encode() if isinstance(value, str) else value
-    backend = store.driver.opened.backend
-    assert isinstance(backend, SqlBackend)
-    seqs = [seq for seq, *_ in rows["bodies"]]
-    states = backend._read(lambda tables: list(map(tables.bodies.read, seqs)))
-    for seq, state in zip(seqs, states, strict=True):
-        yield f"state {seq}", state
+def _values(rows: Mapping[str, list[Any]]) -> Texts:
+    """Yield each value of each row."""
+    for table, found in rows.items():
+        for value in (value for row in found for value in row):
+            if isinstance(value, str | bytes):
+                yield table, value.encode() if isinstance(value, str) else value
 
 
 class Sqlite:
@@ -64,7 +56,7 @@ class Sqlite:
     def stored(self, store: limpet.Store) -> Texts:
         with closing(sqlite3.connect(self.path)) as db:
             rows = {name: db.execute(f"SELECT * FROM {name}").fetchall() for name in TABLES}
-        yield from _decoded(store, rows)
+        yield from _values(rows)
 
     def raw(self, store: limpet.Store) -> Texts:
         for path in (self.path, self.path.with_name("agents.db-wal")):
@@ -95,7 +87,7 @@ class OnPostgres:
     def stored(self, store: limpet.Store) -> Texts:
         with self._server.connect() as db:
             rows = {name: self._rows(db, name) for name in TABLES}
-        yield from _decoded(store, rows)
+        yield from _values(rows)
 
     def _rows(self, db: Connection, table: str) -> list[Any]:
         return db.execute(sql.SQL("SELECT * FROM {}.{}").format(*self._names(table))).fetchall()

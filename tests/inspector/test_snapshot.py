@@ -538,7 +538,7 @@ def test_a_damaged_state_is_a_message(tmp_path: Path) -> None:
         store.scope("s").save(chat(said(0)), id="good")
         store.scope("s").save(chat(said(0, "x" * 5_000), said(1)), id="bad")
     with closing(sqlite3.connect(tmp_path / "x.db")) as file, file:
-        file.execute("UPDATE bodies SET body = x'00' WHERE seq = (SELECT max(seq) FROM bodies)")
+        file.execute("UPDATE tails SET body = x'00' WHERE seq = (SELECT max(seq) FROM tails)")
 
     async def run() -> None:
         async with served(lambda store: None, url) as app:

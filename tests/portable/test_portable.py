@@ -3,9 +3,10 @@
 import io
 import json
 import re
+import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -380,6 +381,30 @@ def test_damage_is_reported_and_left_out(tmp_path: Path, full: limpet.Store) -> 
         assert left["segment"] + left["states"] == [f"id-{n}" for n in range(7, -1, -1)]
         with pytest.raises(Corrupt):
             lines(store)
+
+
+def test_damage_of_a_file_is_reported_and_left_out(tmp_path: Path) -> None:
+    """A scope whose row cannot be read, a snapshot, and a state."""
+    path = tmp_path / "store.db"
+    with limpet.open(f"sqlite:///{path}") as store:
+        for name in ("scope", "row", "state", "sound"):
+            for number in range(3):
+                store.scope(name).save({"n": number}, id=f"{name}-{number}")
+        at = "(SELECT seq FROM snapshots WHERE id = '{}-1')"
+        with closing(sqlite3.connect(path, isolation_level=None)) as conn:
+            conn.execute("UPDATE scopes SET last = last + 5 WHERE session_id = 'scope'")
+            conn.execute(f"UPDATE snapshots SET status = 'x' WHERE seq = {at.format('row')}")
+            conn.execute(f"UPDATE tails SET body = x'5b5d' WHERE seq = {at.format('state')}")
+        with pytest.raises(Corrupt):
+            list(portable.export_lines(store))
+        with limpet.open("memory:") as target:
+            done = portable.copy(store, target)
+            found = {each.scope.session_id for each in done.skipped if each.scope}
+            assert found == {"scope", "row", "state"}
+            left = {name: list(target.scope(name).ids()) for name in ("row", "state", "sound")}
+        assert left["row"] == ["row-0", "row-2"]
+        assert left["state"] == ["state-0", "state-2"]
+        assert len(left["sound"]) == 3
 
 
 @pytest.mark.slow

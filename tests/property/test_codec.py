@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from limpet.core.codec import Packed, address_body, check_body, decode, encode, squeeze, unsqueeze
+from limpet.core.codec import decode, encode
 from limpet.errors import Corrupt, InvalidInput
 from tests.effort import times
 
@@ -188,29 +188,6 @@ def test_any_bytes_are_read_or_corrupt(stored: bytes, mark: bytes) -> None:
     except Corrupt:
         return
     assert repr(decode(encode(value))) == repr(value)
-
-
-@moderate
-@given(st.binary(max_size=400) | values.map(encode), st.integers(1, 400))
-def test_any_bytes_are_unpacked_as_they_were_packed(piece: bytes, repeats: int) -> None:
-    encoded = piece * repeats
-    packed = address_body(*squeeze(encoded), address=b"")
-    check_body(packed, b"")
-    assert unsqueeze(*packed[:2]) == encoded
-    assert len(packed.body) <= len(encoded)
-
-
-@moderate
-@given(values.map(encode), st.integers(0, 7), st.integers(0, 2**20), st.integers(1, 255))
-def test_a_damaged_byte_is_corrupt(encoded: bytes, part: int, at: int, mask: int) -> None:
-    packed = address_body(*squeeze(encoded), address=b"")
-    body = bytearray(packed.body)
-    body[at % len(body)] ^= mask
-    damaged = Packed(packed.encoding, bytes(body), packed.checksum)
-    if part == 0:
-        damaged = packed._replace(encoding=packed.encoding ^ mask)
-    with pytest.raises(Corrupt):
-        check_body(damaged, b"")
 
 
 @moderate

@@ -56,6 +56,13 @@ def all_of(segment: Segment) -> dict[int, bytes]:
     return together
 
 
+def test_a_state_that_is_not_there_takes_no_other_with_it() -> None:
+    segment = segments.pack([(9, b"nine"), (3, b"three")])
+    edited = segments.edit(segment, {5, 9}, {})
+    assert edited is not None
+    assert all_of(edited) == {3: b"three"}
+
+
 @pytest.mark.parametrize("seed", range(times(6, full=60)))
 def test_states_read_back_after_any_edit(seed: int) -> None:
     dice = random.Random(seed)

@@ -1,6 +1,7 @@
 """The stateful machine on our engines, and on broken ones, which it must find out."""
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -9,8 +10,10 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from limpet import opening
 from limpet.backends.memory import MemoryStorage
+from limpet.backends.sqlite.storage import SqliteStorage
 from limpet.engine import Engine
 from limpet.engine.rolling import Limits
+from limpet.engine.states import States
 from limpet.model import Pruned, ScopeKey, SnapshotInfo
 from limpet.protocol import Backend, Commit, Query
 from limpet.testing.oracle import Oracle
@@ -28,10 +31,15 @@ def some(examples: int, steps: int) -> settings:
     )
 
 
+TAILS = Limits(snapshots=3)  # so that most programs roll them
+
+
 class Sqlite(Lockstep):
     def open_backend(self, place: Path) -> Backend:
+        clock, path = opening.CLOCK, f"{place}/limpet.db"
         # Re-opened by the same system, which forgets nothing: waiting for the disk adds nothing.
-        return opening.open_backend(f"sqlite:///{place}/limpet.db", synchronous="off")
+        storage = SqliteStorage(path, clock=clock, states=States, synchronous="off")
+        return Engine(storage, clock=clock, draw=opening.draw, tails=TAILS)
 
 
 class Directory(Lockstep):
@@ -44,40 +52,28 @@ class Directory(Lockstep):
 
 
 class Memory(Lockstep):
-    """The engine over a storage in memory, whose tails are rolled after three snapshots."""
-
-    by_clock = True
-
     def open_backend(self, place: Path) -> Backend:
-        tails = Limits(snapshots=3)
-        return Engine(MemoryStorage(), clock=opening.CLOCK, draw=opening.draw, tails=tails)
+        return Engine(MemoryStorage(), clock=opening.CLOCK, draw=opening.draw, tails=TAILS)
 
 
-def test_memory_does_what_the_oracle_does() -> None:
+@pytest.mark.parametrize("machine", [Memory, Sqlite])
+def test_an_engine_does_what_the_oracle_does(machine: type[Lockstep]) -> None:
     with small_states():
-        run_state_machine_as_test(Memory, settings=some(8, 30))
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_memory_does_what_the_oracle_does_for_long() -> None:
-    with small_states():
-        run_state_machine_as_test(Memory, settings=some(150, 60))
-
-
-def test_sqlite_does_what_memory_does() -> None:
-    run_state_machine_as_test(Sqlite, settings=some(8, 30))
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_sqlite_does_what_memory_does_for_long() -> None:
-    run_state_machine_as_test(Sqlite, settings=some(150, 60))
+        run_state_machine_as_test(machine, settings=some(8, 30))
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_a_directory_does_what_memory_does_for_long() -> None:
+@pytest.mark.parametrize("machine", [Memory, Sqlite])
+@pytest.mark.parametrize("small", [False, True])
+def test_an_engine_does_what_the_oracle_does_for_long(machine: type[Lockstep], small: bool) -> None:
+    with small_states() if small else nullcontext():
+        run_state_machine_as_test(machine, settings=some(100, 60))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_directory_does_what_the_oracle_does_for_long() -> None:
     run_state_machine_as_test(Directory, settings=some(80, 40))
 
 

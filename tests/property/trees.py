@@ -222,7 +222,10 @@ class Forest:
 
     def _open(self) -> Store:
         # Nothing here dies, so waiting for the disk would add nothing.
-        return limpet.open(f"sqlite:///{self.path}", synchronous="off")
+        store = limpet.open(f"sqlite:///{self.path}", synchronous="off")
+        engine: Any = store.driver.opened.backend
+        engine._roller = None  # rolls are made at once, so that each run is the same
+        return store
 
     @property
     def store(self) -> Store:
@@ -361,7 +364,8 @@ class Forest:
             self.delete_scope(key)
         self.verify()
         with closing(sqlite3.connect(self.path)) as conn:
-            assert conn.execute("SELECT count(*) FROM bodies").fetchone() == (0,)
+            for table in ("scopes", "snapshots", "tails", "segments", "shared", "labels"):
+                assert conn.execute(f"SELECT count(*) FROM {table}").fetchone() == (0,), table
         self.store.compact()
         self.verify()
         self.close()
@@ -389,7 +393,14 @@ def everything_in(path: Path) -> Iterator[bytes]:
         values = [value for name in tables for row in conn.execute(f"SELECT * FROM {name}")
                   for value in row]  # fmt: skip
     for value in values:
-        stored = value if isinstance(value, bytes) else str(value).encode()
-        yield stored
+        yield from decompressed(value if isinstance(value, bytes) else str(value).encode())
+
+
+def decompressed(stored: bytes) -> Iterator[bytes]:
+    """Yield bytes as they are, and what the frames of zstd among them hold."""
+    yield stored
+    at = stored.find(zstandard.FRAME_HEADER)
+    while at >= 0:
         with suppress(zstandard.ZstdError):
-            yield zstandard.ZstdDecompressor().decompressobj().decompress(stored)
+            yield zstandard.ZstdDecompressor().decompressobj().decompress(stored[at:])
+        at = stored.find(zstandard.FRAME_HEADER, at + 1)

@@ -7,14 +7,16 @@ import pytest
 import zstandard
 
 import limpet
-from limpet import Corrupt
+from limpet import Corrupt, ScopeKey
 from limpet.backends.objects import objects
-from limpet.core import codec
-from limpet.core.deltas import chain, delta
+from limpet.backends.sql.columns import tail_values
+from limpet.core import codec, segments
 from limpet.core.deltas.delta import Delta
 from limpet.core.encryption import PLAIN
 from limpet.core.limits import STORED_BYTES_MAX
 from limpet.core.notes import unsqueezed
+from limpet.engine.states import payload_of
+from limpet.storage import ZSTD, TailRow
 from tests.security import hostile
 
 HUGE = 1 << 42
@@ -45,7 +47,7 @@ def test_a_frame_that_lies_is_corrupt(frame: bytes) -> None:
     with pytest.raises(Corrupt):
         unsqueezed(frame)
     with pytest.raises(Corrupt):
-        chain.read_chain([chain.body_row(1, None, (codec.WHOLE + codec.ZSTD, frame), PLAIN, ())])
+        payload_of(TailRow(1, None, ZSTD, frame))
     head = objects._pack("head", {}, [objects.Frame(frame, objects._sum(frame))], compress=True)
     with pytest.raises(Corrupt):
         objects.parse_head(head)
@@ -56,31 +58,26 @@ def test_of_many_frames_in_a_row_only_the_first_is_read() -> None:
     assert codec.decompress(frame * 10_000, what="body") == b"[1]"
 
 
-def bomb_rows(copies: int, levels: int) -> list[chain.BodyRow]:
-    """Return a chain in which each delta copies the text before it again and again."""
+def bomb(copies: int, levels: int) -> tuple[bytes, list[Delta]]:
+    """Return a text, and deltas of which each copies the text before it again and again."""
     text = b"[" + b" " * 998 + b"]"
-    rows, size = [chain.body_row(1, None, (codec.WHOLE, text), PLAIN, ())], len(text)
-    for seq in range(2, levels + 2):
-        step = Delta([0, size, 0] * copies, b"")
-        rows.append(chain.body_row(seq, seq - 1, (codec.DELTA, delta.dump(step)), PLAIN, ()))
-        size *= copies
-    return rows[::-1]
+    sizes = [len(text) * copies**level for level in range(levels)]
+    return text, [Delta([0, size, 0] * copies, b"") for size in sizes]
 
 
 @pytest.mark.parametrize(("copies", "levels"), [(10, 12), (2, 40)])
 def test_a_delta_that_copies_the_same_again_and_again_is_corrupt(copies: int, levels: int) -> None:
     with pytest.raises(Corrupt):
-        chain.read_chain(bomb_rows(copies, levels), 64)
+        segments.apply_all(*bomb(copies, levels))
 
 
 @pytest.mark.slow
 def test_copies_take_no_more_memory_than_a_state_may() -> None:
     hostile.run(
         """
-        from tests.security.test_hostile_frames import bomb_rows, chain
+        from tests.security.test_hostile_frames import bomb, segments
         for copies, levels in ((10, 12), (2, 40), (1000, 4)):
-            rows = bomb_rows(copies, levels)
-            refused(limpet.Corrupt, lambda: chain.read_chain(rows))
+            refused(limpet.Corrupt, lambda: segments.apply_all(*bomb(copies, levels)))
         """,
         seconds=60,
         bytes_max=4 * 2**30,
@@ -92,22 +89,15 @@ def test_a_text_in_many_slices_does_not_multiply() -> None:
     """A small range that consists of many slices, and is copied many times."""
     hostile.run(
         """
-        from limpet.core import codec
-        from limpet.core.deltas import chain, delta
-        from limpet.core.encryption import PLAIN
+        from limpet.core import segments
+        from limpet.core.deltas.delta import Delta
         text = b"[" + b" " * 60_000_000 + b"]"
-        rows = [chain.body_row(1, None, (codec.WHOLE, text), PLAIN, ())]
-        steps = [at * 2 for at in range(2000)]
-        ops = [n for at in steps for n in (at, 1, 0)]
-        rows.append(chain.body_row(2, 1, (codec.DELTA, delta.dump(delta.Delta(
-            [*ops, 4000, 59_000_000, 0], b""))), PLAIN, ()))
-        size = 59_002_000
-        for seq, width in ((3, 2000), (4, 2000 * 2000)):
+        ops = [n for at in range(2000) for n in (at * 2, 1, 0)]
+        steps = [Delta([*ops, 4000, 59_000_000, 0], b"")]
+        for width in (2000, 2000 * 2000):
             count = min(2000, 100_000_000 // width)
-            ops = [0, width, 0] * count
-            rows.append(chain.body_row(seq, seq - 1, (codec.DELTA, delta.dump(delta.Delta(
-                [*ops, 0, 59_000_000, 0], b""))), PLAIN, ()))
-        state = chain.read_chain(rows[::-1]).state
+            steps.append(Delta([*[0, width, 0] * count, 0, 59_000_000, 0], b""))
+        state = segments.apply_all(text, steps)
         assert len(state) == 59_000_000 + 4_000_000 * 25
         """,
         seconds=30,
@@ -126,12 +116,10 @@ def test_a_bomb_in_a_real_file_stops_only_its_own_snapshot(tmp_path: Path) -> No
         store.scope("good").save({"n": 1})
         store.scope("bad").save({"text": "x" * 100_000})
     with sqlite3.connect(path) as db:
-        (seq,) = db.execute("select max(seq) from bodies").fetchone()
-        row = chain.body_row(seq, None, (codec.WHOLE + codec.ZSTD, frame_of(HUGE)), PLAIN, ())
-        db.execute(
-            "update bodies set encoding = ?, body = ?, checksum = ? where seq = ?",
-            (row.encoding, row.body, row.checksum, seq),
-        )
+        key, seq = ScopeKey("bad"), db.execute("select max(seq) from tails").fetchone()[0]
+        (pk,) = db.execute("select scope_pk from snapshots where seq = ?", (seq,)).fetchone()
+        values = tail_values(TailRow(seq, None, ZSTD, frame_of(HUGE)), pk, key, PLAIN)
+        db.execute("replace into tails values (?, ?, ?, ?, ?)", values)
     db.close()
     with limpet.open(f"sqlite:///{path}") as store:
         good = store.scope("good").load()

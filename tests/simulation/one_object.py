@@ -21,7 +21,6 @@ class Kept(NamedTuple):
     """What an object holds. `trail` names all writes of it, so that a lost answer can be found."""
 
     scope: dict[str, Any]
-    next_seq: int
     trail: tuple[str, ...]
 
 
@@ -42,13 +41,12 @@ class OneObjectBackend:
     def _get(self, scope: ScopeKey) -> tuple[Kept, str | None]:
         (found,) = self.bucket.get([self._key(scope)])
         if found is None:
-            return Kept({}, 1, ()), None
+            return Kept({}, ()), None
         kept: Kept = pickle.loads(found.data)
         return kept, found.version
 
     def _memory(self, scope: ScopeKey, kept: Kept) -> Oracle:
         memory = Oracle()
-        memory._next_seq = kept.next_seq
         if kept.scope:
             memory._scopes[scope] = found = OracleScope()
             vars(found).update(kept.scope)
@@ -64,7 +62,7 @@ class OneObjectBackend:
             answer = change(memory)
             after = memory._scopes.get(scope)
             trail = (*kept.trail, nonce)
-            stored = Kept({} if after is None else vars(after), memory._next_seq, trail)
+            stored = Kept({} if after is None else vars(after), trail)
             if self._replace(scope, pickle.dumps(stored), version, nonce):
                 return answer
 

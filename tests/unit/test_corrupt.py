@@ -19,7 +19,7 @@ from tests.servers.service import Service
 
 ADVICE = "run `limpet check`, and see docs/check.md#salvage"
 SQL = ("sqlite", "postgres")
-STATE_OF_HEAD = "UPDATE bodies SET checksum = 0 WHERE seq = (SELECT max(seq) FROM snapshots)"
+STATE_OF_HEAD = "UPDATE tails SET checksum = 0 WHERE seq = (SELECT max(seq) FROM snapshots)"
 ROW_OF_HEAD = "UPDATE snapshots SET checksum = 0 WHERE id = 'last'"
 
 
@@ -191,7 +191,7 @@ def test_after_damage_was_noticed_nothing_builds_on_it(place: Place) -> None:
     """Not even in the process that has the state in memory; a whole state can be saved."""
     with limpet.open(place.url) as store:
         chat = store.scope("chat")
-        texts: list[limpet.JSON] = [Random(n).randbytes(15_000).hex() for n in range(3)]
+        texts: list[limpet.JSON] = [Random(n).randbytes(5_000).hex() for n in range(3)]
         for text in texts:
             chat.append("list", [text])
         place.damage()

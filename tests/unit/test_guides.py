@@ -177,7 +177,6 @@ def test_the_examples_over_http_run(tmp_path: Path) -> None:
 
 SERVER = "postgresql://postgres@localhost/agents"  # as the page has it
 STATE = {"messages": [{"role": "user", "content": f"hello {n} " * 5} for n in range(20)]}
-LONG = {"prompt": "what is longer than a state that is written whole at first " * 40}
 
 
 @pytest.fixture
@@ -314,11 +313,6 @@ def claimed(mine: Scope, theirs: Scope) -> None:
     claim(mine)
 
 
-def almost_a_group(mine: Scope, theirs: Scope) -> None:
-    for number in range(33):
-        mine.save({**STATE, **LONG, "number": number})
-
-
 def save(scope: Scope) -> None:
     scope.save({**STATE, "last": True})
 
@@ -329,7 +323,6 @@ COSTS = [  # in the order of the page's table: what each number of a line is abo
         Cost(lambda s: s.append("messages", ["x"]), three),
         Cost(lambda s: s.save(STATE, id="new", overwrite=True), three),
     ],
-    [Cost(lambda s: s.save({**STATE, **LONG, "last": True}), almost_a_group)],
     [
         Cost(save),
         Cost(save, drafted),
@@ -339,18 +332,18 @@ COSTS = [  # in the order of the page's table: what each number of a line is abo
         Cost(lambda s: s.append("messages", ["x"]), theirs_first),
     ],
     [Cost(save, overtaken), Cost(lambda s: s.delete_note("title"), overtaken)],
+    [Cost(Scope.load, theirs_first)],
+    [Cost(Scope.info, theirs_first)],
     [
         Cost(verb, theirs_first)
         for verb in (
-            Scope.load,
-            lambda s: s.load("b"),
-            lambda s: list(s.load_many(["a", "b", "c"])),
-            Scope.info,
             lambda s: s.info("b"),
             lambda s: s.note("title"),
             lambda s: list(s.notes()),
         )
     ],
+    [Cost(lambda s: s.load("b"), theirs_first)],
+    [Cost(lambda s: list(s.load_many(["a", "b", "c"])), theirs_first)],
     [
         Cost(verb, theirs_first)
         for verb in (
@@ -368,25 +361,22 @@ COSTS = [  # in the order of the page's table: what each number of a line is abo
             lambda s: list(Store(s.driver).scopes(s.session_id)),
         )
     ],
-    [Cost(lambda s: s.delete_note("title"), three)],
+    [Cost(claim, theirs_first), Cost(renew, claimed), Cost(release, claimed)],
     [
-        Cost(lambda s: s.delete_note("title"), theirs_first),
         Cost(lambda s: s.set_note("title", 1), three),
-        Cost(claim, theirs_first),
-        Cost(renew, claimed),
-        Cost(release, claimed),
+        Cost(lambda s: s.delete_note("title"), three),
+        Cost(lambda s: s.delete_note("title"), theirs_first),
     ],
-    [
-        Cost(partial(Scope.update, id=id, fn=change), before)
-        for id in ("b", "c")
+    *(
+        [Cost(partial(Scope.update, id=id, fn=change), before) for before in (three, theirs_first)]
         for change in (lambda it: it.with_(status="x"), lambda it: it.with_(state="x"))
-        for before in (three, theirs_first)
-    ],
+        for id in ("c", "b")
+    ),
+    [Cost(lambda s: s.fork("c"), before) for before in (three, theirs_first)],
     [
         Cost(verb, before)
         for verb in (
             lambda s: s.fork("b"),
-            lambda s: s.fork("c"),
             lambda s: s.fork("b", patch={"n": 1}),
             lambda s: s.fork("b", to=f"{s.session_id} again"),
         )

@@ -28,7 +28,7 @@ def pulled_in(module: str) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    "module", ["limpet", "limpet.backends.memory", "limpet.backends.sqlite.backend"]
+    "module", ["limpet", "limpet.backends.memory", "limpet.backends.sqlite.storage"]
 )
 def test_importing_pulls_in_three_libraries_only(module: str) -> None:
     added = pulled_in(module)

@@ -23,7 +23,7 @@ from limpet.backends.objects.check import SEVERITIES
 from limpet.cli._app import run
 from limpet.model import Finding
 from limpet.opening import CLOCK, draw, store_over
-from tests.unit.damaged import codes, inspect
+from tests.unit.sql_damage import codes, inspect
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "check.md"
 FOLDER = "sessions/s/scopes/agent/main/snapshots"

@@ -182,8 +182,8 @@ def damage_heads(url: str, root: Path) -> None:
     if url.startswith("sqlite"):
         with closing(sqlite3.connect(root / "agents.db")) as conn, conn:
             conn.execute(
-                "UPDATE snapshots SET status = 'forged' WHERE seq IN (SELECT head_seq FROM scopes"
-                " JOIN sessions AS x ON x.pk = session_pk WHERE x.session_id = 'bad')"
+                "UPDATE snapshots SET status = 'forged' WHERE seq IN (SELECT head FROM scopes"
+                " WHERE session_id = 'bad')"
             )
     else:
         for path in root.rglob("sessions/bad/**/head"):

@@ -55,7 +55,7 @@ def check_files_read(url: str, module: str) -> None:
 
 
 def test_sqlite_reads_no_file_of_the_package_after_its_import(tmp_path: Path) -> None:
-    check_files_read(f"sqlite:///{tmp_path}/store.db", "sqlite.backend")
+    check_files_read(f"sqlite:///{tmp_path}/store.db", "sqlite.storage")
 
 
 def test_a_directory_reads_no_file_of_the_package_after_its_import(tmp_path: Path) -> None:

@@ -12,10 +12,11 @@ import pytest
 import limpet
 from limpet import InvalidInput, Store, Unavailable
 from limpet.backends.postgres import listen as listening
-from limpet.backends.postgres.backend import PostgresBackend
 from limpet.backends.postgres.listen import PostgresListener, poller
 from limpet.backends.postgres.pool import channel_of
+from limpet.backends.postgres.storage import PostgresStorage
 from limpet.backends.support.polling import Poller
+from limpet.engine import Engine, open_engine
 from limpet.opening import CLOCK, draw
 from limpet.protocol import Clock
 from tests.concurrency.pg_tools import Background, opened, run_script
@@ -35,19 +36,21 @@ UNTOLD = {
 }
 
 
-def open_backend(server_url: str, schemas: Schemas, **options: Any) -> PostgresBackend:
-    return PostgresBackend(server_url, clock=CLOCK, draw=draw, schema=schemas.name(), **options)
+def open_backend(server_url: str, schemas: Schemas, **options: Any) -> Engine:
+    return open_engine(
+        PostgresStorage, server_url, clock=CLOCK, draw=draw, schema=schemas.name(), **options
+    )
 
 
 @pytest.fixture
-def backend(postgres: Postgres, schemas: Schemas) -> Iterator[PostgresBackend]:
+def backend(postgres: Postgres, schemas: Schemas) -> Iterator[Engine]:
     backend = open_backend(postgres.url, schemas)
     yield backend
     backend.close()
 
 
 @pytest.fixture
-def listener(backend: PostgresBackend) -> Iterator[PostgresListener]:
+def listener(backend: Engine) -> Iterator[PostgresListener]:
     listener = backend.listen()
     assert isinstance(listener, PostgresListener)
     yield listener
@@ -92,7 +95,7 @@ def heard(listener: PostgresListener, store: Store) -> set[str]:
 @pytest.mark.usefixtures("_never_looks")
 @pytest.mark.parametrize("verb", sorted(VERBS.keys() - UNTOLD))
 def test_a_change_is_noticed_with_its_session(
-    backend: PostgresBackend, postgres_url: str, verb: str
+    backend: Engine, postgres_url: str, verb: str
 ) -> None:
     with limpet.open(postgres_url) as store:
         scope = prepare(store.scope("wö/rk"), verb)
@@ -106,7 +109,7 @@ def test_a_change_is_noticed_with_its_session(
 
 @pytest.mark.usefixtures("_never_looks")
 def test_only_what_is_shown_is_notified(
-    listener: PostgresListener, backend: PostgresBackend, postgres_url: str
+    listener: PostgresListener, backend: Engine, postgres_url: str
 ) -> None:
     """Who watches looks at snapshots: notes and leases would wake them in vain."""
     with limpet.open(postgres_url, connections=1) as store:
@@ -153,7 +156,7 @@ def test_many_changes_are_noticed_at_once(listener: PostgresListener, postgres_u
 def test_the_longest_names(postgres: Postgres, schemas: Schemas) -> None:
     schema = f"{schemas.prefix}_".ljust(63, "x")
     names = ["\U0001f600" * 512, "x"]
-    backend = PostgresBackend(postgres.url, clock=CLOCK, draw=draw, schema=schema)
+    backend = open_engine(PostgresStorage, postgres.url, clock=CLOCK, draw=draw, schema=schema)
     listener = backend.listen()
     assert isinstance(listener, PostgresListener)
     with limpet.open(postgres.url, schema=schema) as store:
@@ -222,7 +225,7 @@ def told(proxy: PgProxy) -> int:
 
 
 def test_without_listeners_nothing_is_sent(
-    backend: PostgresBackend, postgres: Postgres, schemas: Schemas, pg_proxy: PgProxy
+    backend: Engine, postgres: Postgres, schemas: Schemas, pg_proxy: PgProxy
 ) -> None:
     with limpet.open(schemas.url(server_url=pg_proxy.url)) as store:
         scope = prepare(store.scope("s"), "kept")
@@ -243,7 +246,7 @@ def test_without_listeners_nothing_is_sent(
 
 @pytest.mark.parametrize("option", ["notify", "advisory_locks"])
 def test_who_does_not_tell_sends_nothing(
-    backend: PostgresBackend, schemas: Schemas, pg_proxy: PgProxy, option: str
+    backend: Engine, schemas: Schemas, pg_proxy: PgProxy, option: str
 ) -> None:
     listener = backend.listen()
     options: dict[str, Any] = {option: False}
@@ -258,7 +261,7 @@ def test_who_does_not_tell_sends_nothing(
 @pytest.mark.slow
 @pytest.mark.parametrize("pooler", [False, True])
 def test_no_caller_waits_for_notifications(
-    backend: PostgresBackend, schemas: Schemas, pg_proxy: PgProxy, pooler: bool
+    backend: Engine, schemas: Schemas, pg_proxy: PgProxy, pooler: bool
 ) -> None:
     """On a slow line a save takes as long as with nobody to hear it."""
     delay_s, count = 0.2, 7
@@ -281,7 +284,7 @@ def test_no_caller_waits_for_notifications(
 
 
 def test_no_more_connections_than_allowed(
-    postgres: Postgres, schemas: Schemas, backend: PostgresBackend, pg_proxy: PgProxy
+    postgres: Postgres, schemas: Schemas, backend: Engine, pg_proxy: PgProxy
 ) -> None:
     listener = backend.listen()
     with limpet.open(schemas.url(server_url=pg_proxy.url), connections=3) as store:
@@ -306,7 +309,7 @@ def test_no_more_connections_than_allowed(
 @pytest.mark.parametrize("kind", ["drop_reply", "drop_request", "silence"])
 @pytest.mark.parametrize("connections", [1, 4])
 def test_a_lost_notification_harms_no_watcher(
-    backend: PostgresBackend,
+    backend: Engine,
     schemas: Schemas,
     pg_proxy: PgProxy,
     kind: str,
@@ -328,7 +331,7 @@ def test_a_lost_notification_harms_no_watcher(
 
 
 def test_a_lock_that_is_not_to_be_had(
-    backend: PostgresBackend, postgres: Postgres, schemas: Schemas
+    backend: Engine, postgres: Postgres, schemas: Schemas
 ) -> None:
     """Then it is looked at intervals, and nothing stays behind."""
     key = channel_of(schemas.name()).key
@@ -388,7 +391,7 @@ def test_a_server_that_is_away_is_reported_soon(schemas: Schemas, pg_proxy: PgPr
     backend.close()
 
 
-def test_a_store_that_is_closed(backend: PostgresBackend) -> None:
+def test_a_store_that_is_closed(backend: Engine) -> None:
     backend.close()
     with pytest.raises(InvalidInput):
         backend.listen()

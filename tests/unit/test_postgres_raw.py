@@ -9,9 +9,7 @@ from psycopg import errors
 
 import limpet
 from limpet import Conflict
-from limpet.backends.postgres.backend import PostgresBackend
-from limpet.backends.postgres.raw import PREPARE_THRESHOLD, raw_statement
-from limpet.backends.postgres.transaction import Connection
+from limpet.backends.postgres.raw import PREPARE_THRESHOLD, Connection, rows_of, run, statement_of
 from tests.servers.pg_proxy import PgProxy
 from tests.servers.postgres import Postgres, Schemas, one
 
@@ -41,26 +39,55 @@ def conn(postgres: Postgres) -> Iterator[Connection]:
         yield conn
 
 
+def ask(conn: Connection, text: str, values: dict[str, Any]) -> list[Any]:
+    statement = statement_of("x", text)
+    return rows_of(conn, statement, run(conn, [statement.with_values(values)])[0])
+
+
 @pytest.fixture
 def table(postgres: Postgres, schemas: Schemas) -> str:
     name = schemas.name()
-    columns = "n int8 UNIQUE, t text, b bytea, yes bool, texts text[], ns int8[], bs bytea[]"
+    columns = "n int8 UNIQUE, t text, b bytea, yes bool, texts text[], ns int8[]"
     with postgres.connect() as conn:
         conn.execute(f"CREATE SCHEMA {name}; CREATE TABLE {name}.t ({columns})")
     return f"{name}.t"
 
 
 def test_what_is_sent_arrives_prepared_or_not(conn: Connection, table: str) -> None:
-    values = "%(n)s, %(t)s, %(b)s, %(yes)s, %(texts)s, %(ns)s, %(bs)s"
-    statement = raw_statement("x", f"INSERT INTO {table} VALUES ({values}) RETURNING 7, 8".encode())
+    values = "%(n)s, %(t)s, %(b)s, %(yes)s, %(texts)s, %(ns)s"
+    insert = f"INSERT INTO {table} VALUES ({values}) RETURNING n, t, b, yes, 7"
     assert len(VALUES) > PREPARE_THRESHOLD
     for given in VALUES:
-        bs = [b"", b"\\x00", b'"\\\0\xff', None]
-        assert statement.one(conn, {**given, "bs": bs, "unused": 1}) == (7, 8)
-        found = conn.execute(f"DELETE FROM {table} RETURNING *").fetchone()
+        ((*found, seven),) = ask(conn, insert, {**given, "unused": 1})
+        assert (found, seven) == ([given[each] for each in ("n", "t", "b", "yes")], 7)
+        stored = conn.execute(f"DELETE FROM {table} RETURNING *").fetchone()
         texts = [] if given["texts"] == "{}" else given["texts"]
-        assert found == tuple({**given, "texts": texts, "bs": bs}.values())
+        assert stored == tuple({**given, "texts": texts}.values())
     assert one(conn, "SELECT count(*) FROM pg_prepared_statements WHERE name = 'limpet_x'") == 1
+
+
+def test_several_are_one_round_trip(postgres: Postgres) -> None:
+    """Prepared or not; and an error of one is the error of all."""
+    with PgProxy(postgres.url) as proxy, Connection.connect(proxy.url, autocommit=True) as conn:
+        statements = [statement_of(str(at), f"SELECT %(n)s::int8 + {at}") for at in range(3)]
+        commands = [each.with_values({"n": 5}) for each in statements]
+        wrong = statement_of("wrong", "SELECT 1 / (%(n)s::int8 - 5)").with_values({"n": 5})
+        for _ in range(PREPARE_THRESHOLD + 2):
+            proxy.forget()
+            results = run(conn, commands)
+            assert proxy.round_trips() == 1
+            found = [rows_of(conn, *each) for each in zip(statements, results, strict=True)]
+            assert found == [[(5,)], [(6,)], [(7,)]]
+        with pytest.raises(errors.DivisionByZero):
+            run(conn, [commands[0], wrong, commands[1]])
+        assert len(run(conn, commands)) == 3
+
+
+def test_text_with_nul_is_refused(conn: Connection) -> None:
+    """libpq would end it there."""
+    for value in ("a\0b", ["a\0b"]):
+        with pytest.raises(psycopg.DataError):
+            ask(conn, "SELECT %(t)s::text", {"t": value})
 
 
 def test_what_is_prepared_outlives_a_refusal_and_is_prepared_again_if_lost(
@@ -79,8 +106,7 @@ def test_what_is_prepared_outlives_a_refusal_and_is_prepared_again_if_lost(
         scope.save({"n": 5})
         assert proxy.round_trips() <= 4  # a failed attempt, to refuse, to roll back, to save
         backend = store.driver.opened.backend
-        assert isinstance(backend, PostgresBackend)
-        with backend._server._pool.connection(1) as conn:
+        with backend.storage._server._pool.connection(1) as conn:  # type: ignore[attr-defined]
             conn.execute("DEALLOCATE ALL")
         store.delete_session("s")
         assert scope.save({"n": 6}).parent_id is None
@@ -88,22 +114,33 @@ def test_what_is_prepared_outlives_a_refusal_and_is_prepared_again_if_lost(
 
 
 def test_no_row(conn: Connection) -> None:
-    statement = raw_statement("x", b"SELECT 1 WHERE %(n)s::int8 = 2")
-    assert [statement.one(conn, {"n": n}) for n in (1, 2, 3, 2)] == [None, (1,), None, (1,)]
+    text = "SELECT 1 WHERE %(n)s::int8 = 2"
+    assert [ask(conn, text, {"n": n}) for n in (1, 2, 3, 2)] == [[], [(1,)], [], [(1,)]]
 
 
 def test_errors_are_those_of_the_driver(conn: Connection, table: str, postgres: Postgres) -> None:
-    statement = raw_statement("x", f"INSERT INTO {table} (n) VALUES (%(n)s) RETURNING 1".encode())
-    statement.one(conn, {"n": 1})
+    insert = f"INSERT INTO {table} (n) VALUES (%(n)s) RETURNING 1"
+    ask(conn, insert, {"n": 1})
     for _ in range(PREPARE_THRESHOLD + 1):
         with pytest.raises(errors.UniqueViolation) as caught:
-            statement.one(conn, {"n": 1})
+            ask(conn, insert, {"n": 1})
         assert caught.value.diag.constraint_name == "t_n_key"
-    wrong = raw_statement("wrong", b"SELECT * FROM %(n)s.nowhere")
     with pytest.raises(errors.SyntaxError):
-        wrong.one(conn, {"n": 1})
+        run(conn, [statement_of("wrong", "SELECT * FROM %(n)s.nowhere").with_values({"n": 1})])
     with postgres.connect() as other:
         other.execute("SELECT pg_terminate_backend(%s, 5000)", [conn.info.backend_pid])
     with pytest.raises(psycopg.OperationalError):
-        statement.one(conn, {"n": 2})
+        ask(conn, insert, {"n": 2})
     assert conn.closed
+
+
+def test_a_commit_that_fails_is_an_error(conn: Connection, table: str) -> None:
+    """Also of a statement that commits by itself, prepared or not."""
+    conn.execute(f"ALTER TABLE {table} DROP CONSTRAINT t_n_key")
+    conn.execute(f"ALTER TABLE {table} ADD UNIQUE (n) DEFERRABLE INITIALLY DEFERRED")
+    insert = f"INSERT INTO {table} (n) VALUES (%(n)s) RETURNING 1"
+    ask(conn, insert, {"n": 1})
+    for _ in range(PREPARE_THRESHOLD + 2):
+        with pytest.raises(errors.UniqueViolation):
+            ask(conn, insert, {"n": 1})
+    assert ask(conn, insert, {"n": 2}) == [(1,)]

@@ -70,16 +70,16 @@ def test_the_views_show_what_was_saved(conn: Connection, schemas: Schemas, store
     found = rows(
         conn,
         "SELECT id, status, kept, is_head, labels::text, metadata::text, state_bytes,"
-        " forked_from::text, stored_bytes > 0, created IS NOT NULL"
+        " forked_from::text, created IS NOT NULL"
         f" FROM {schema}.snapshot_list ORDER BY seq",
     )
     facts = '{"m":"a\\u0000b\U0001f600","n":1.0}'
     origin = f'["s","main","agent","{first.id}"]'
     (copied,) = fork.ids()
     assert found == [
-        (first.id, "good", True, False, '{"k":"v"}', facts, first.size, None, True, True),
-        ("draft", "", False, True, "{}", "{}", 2, None, True, True),
-        (copied, "good", True, True, '{"k":"v"}', facts, first.size, origin, True, True),
+        (first.id, "good", True, False, '{"k":"v"}', facts, first.size, None, True),
+        ("draft", "", False, True, "{}", "{}", 2, None, True),
+        (copied, "good", True, True, '{"k":"v"}', facts, first.size, origin, True),
     ]
     assert rows(conn, f"SELECT on_id, name, value::text FROM {schema}.note_list ORDER BY name") == [
         (first.id, "name", '{"x":"a\\u0000b\U0001f600"}'),
@@ -98,5 +98,20 @@ def test_the_views_take_an_empty_store(conn: Connection, schemas: Schemas, store
         assert rows(conn, f"SELECT * FROM {schemas.name()}.{view}") == []
 
 
+def test_the_views_show_no_encrypted_values(
+    conn: Connection, schemas: Schemas, store: Store
+) -> None:
+    store.scope("s").save({}, labels={"k": "v"})
+    store.scope("s").set_note("n", 1)
+    schema = schemas.name()
+    conn.execute(f"UPDATE {schema}.snapshots SET labels = '\\x01ff', metadata = '\\x01ff'")
+    conn.execute(f"UPDATE {schema}.notes SET value = '\\x01ff'")
+    for view in VIEWS:
+        assert rows(conn, f"SELECT * FROM {schema}.{view}")
+    shown = f"SELECT labels::text, metadata::text FROM {schema}.snapshot_list"
+    assert rows(conn, shown) == [(None, None)]
+    assert rows(conn, f"SELECT value FROM {schema}.note_list") == [(None,)]
+
+
 def test_no_file_of_the_package_is_read_after_the_import(postgres_url: str) -> None:
-    check_files_read(postgres_url, "postgres.backend")
+    check_files_read(postgres_url, "postgres.storage")

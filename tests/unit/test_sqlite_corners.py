@@ -14,7 +14,7 @@ def test_a_file_that_was_removed_is_not_created_again(tmp_path: Path) -> None:
     path = tmp_path / "x.db"
     with limpet.open(f"sqlite:///{path}") as store:
         store.scope("s").save(1)
-        store.driver.opened.backend._file._close_idle()  # type: ignore[attr-defined]
+        store.driver.opened.backend.storage._file._close_idle()  # type: ignore[attr-defined]
         path.unlink()
         with pytest.raises(Unavailable):
             store.scope("s").save(2)

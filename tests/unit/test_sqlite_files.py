@@ -21,7 +21,6 @@ from limpet.backends.sqlite.errors import APPLICATION_ID
 from limpet.backends.sqlite.in_place import Connection
 from limpet.cli._app import run as code_of_command
 from limpet.cli._exits import CORRUPT
-from limpet.protocol import NoteQuery
 
 
 @pytest.fixture
@@ -134,21 +133,16 @@ def test_a_newer_version_is_not_touched(path: Path) -> None:
         assert len(list(store.sessions())) == 4
 
 
-def test_a_file_of_the_first_version_gets_the_index_of_notes(path: Path) -> None:
+def test_a_file_of_an_older_format_is_refused(path: Path) -> None:
     fill(path)
-    with limpet.open(url_of(path)) as store:
-        store.scope("a").set_note("n", 1)
-    execute(path, "DROP INDEX notes_by_time", "DELETE FROM schema_migrations WHERE version > 1")
-    execute(path, *(f"ALTER TABLE {name} DROP COLUMN checksum" for name in ("scopes", "sessions")))
-    execute(path, "PRAGMA user_version = 1")
-
-    with limpet.open(url_of(path)) as store:
-        note = store.scope("a").note("n")
-        assert note is not None
-        assert note.value == 1
-        found = store.driver.opened.backend.find_notes(NoteQuery("main", "agent", "a"), limit=9)
-        assert [each.name for each in found] == ["n"]
-        assert list(store.check()) == []
+    before = path.read_bytes()
+    execute(path, "PRAGMA user_version = 3")
+    for url in (url_of(path), f"{url_of(path)}?mode=ro"):
+        with pytest.raises(Unsupported, match="before the first release") as refused:
+            limpet.open(url).close()
+        assert "\n" not in str(refused.value)
+    execute(path, "PRAGMA user_version = 4")
+    assert len(path.read_bytes()) == len(before)
 
 
 # Damaged files.
@@ -266,7 +260,7 @@ def test_a_relative_path_stays_where_it_was(
         walk = store.sessions()
         store.scope("a").save({"a": 1})
         monkeypatch.chdir(tmp_path / "other")
-        store.driver.opened.backend._file._idle.pop().close()  # type: ignore[attr-defined]
+        store.driver.opened.backend.storage._file._idle.pop().close()  # type: ignore[attr-defined]
         store.scope("b").save({"b": 1})
         assert list(walk) == ["a", "b"]
     assert list((tmp_path / "other").iterdir()) == []
@@ -315,7 +309,7 @@ def test_others_may_make_the_file_ready_at_any_moment(
         )
         with limpet.open(url_of(path)) as store:
             store.scope("s").save({"b": 1})
-            file = store.driver.opened.backend._file  # type: ignore[attr-defined]
+            file = store.driver.opened.backend.storage._file  # type: ignore[attr-defined]
             with file.transaction() as transaction:
                 query = "SELECT version FROM schema_migrations"
                 versions = transaction.conn.execute(query).fetchall()

@@ -80,7 +80,7 @@ def outage(write: Callable[[Scope], object], store: Store) -> Unavailable:
 
 
 def set_pages_max(store: Store, pages: int) -> None:
-    for conn in store.driver.opened.backend._file._idle:  # type: ignore[attr-defined]
+    for conn in store.driver.opened.backend.storage._file._idle:  # type: ignore[attr-defined]
         conn.execute(f"PRAGMA max_page_count = {pages}")
 
 
@@ -129,7 +129,7 @@ def test_a_lock_that_is_held_for_too_long(
 def run(script: str, *arguments: object) -> None:
     """Run a script in a process of its own, which may do to itself what a test must not."""
     # The engine is imported at once: another user may not have the right to read it.
-    head = "import os, random, resource, signal, sys, limpet, limpet.backends.sqlite.backend\n"
+    head = "import os, random, resource, signal, sys, limpet, limpet.backends.sqlite.storage\n"
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", head + textwrap.dedent(script), *map(str, arguments)],
         capture_output=True,

@@ -16,6 +16,7 @@ import pytest
 import limpet
 from limpet import InvalidInput, Store
 from limpet.backends.sqlite.file import SqliteFile
+from limpet.engine import Engine
 from limpet.errors import CLOSED
 
 SAVES_MIN = 5
@@ -33,7 +34,7 @@ def store(path: Path) -> Iterator[Store]:
 
 
 def file_of(store: Store) -> SqliteFile:
-    file = store.driver.opened.backend._file  # type: ignore[attr-defined]
+    file = store.driver.opened.backend.storage._file  # type: ignore[attr-defined]
     assert isinstance(file, SqliteFile)
     return file
 
@@ -204,8 +205,8 @@ def test_close_does_not_end_a_call_that_waits(path: Path) -> None:
 
 
 def wait_until_waiting(count: int) -> None:
-    """Wait until that many threads are about to begin a transaction."""
-    code = SqliteFile.transaction.__wrapped__.__code__  # type: ignore[attr-defined]
+    """Wait until that many threads are about to save."""
+    code = Engine.commit.__wrapped__.__code__  # type: ignore[attr-defined]
     inside = 0
     while inside < count:
         inside = 0

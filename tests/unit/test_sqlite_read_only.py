@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import limpet
-from limpet import Corrupt, Unavailable, Unsupported
-from limpet.backends.sql.tables import Tables
+from limpet import Corrupt, ScopeKey, Unavailable, Unsupported
+from limpet.storage import Reader
 from tests.unit.test_sqlite_files import folder_of
 from tests.unit.test_sqlite_outages import folder, run
 
@@ -93,7 +93,7 @@ def test_a_file_in_use_is_read_as_it_is_now(path: Path) -> None:
 
 def test_a_change_during_a_read_is_noticed(path: Path) -> None:
     with limpet.open(read_only(path)) as reader:
-        file = reader.driver.opened.backend._file  # type: ignore[attr-defined]
+        file = reader.driver.opened.backend.storage._file  # type: ignore[attr-defined]
 
         def change() -> None:
             with limpet.open(f"sqlite:///{path}") as writer:
@@ -113,13 +113,13 @@ def test_a_file_that_is_changed_is_read_again(path: Path) -> None:
     with limpet.open(read_only(path)) as reader:
         backend = reader.driver.opened.backend
 
-        def read(tables: Tables) -> int:
+        def read(scope: Reader) -> int:
             if next(changes, None) is not None:
                 with limpet.open(f"sqlite:///{path}") as writer:
                     writer.scope("s").save({"n": 10})
-            return tables.last_seq_and_time()[0]
+            return scope.count()
 
-        assert backend._read(read) > 0  # type: ignore[attr-defined]
+        assert backend.storage.read(ScopeKey("s"), read) > 0  # type: ignore[attr-defined]
     assert next(changes, None) is None
 
 

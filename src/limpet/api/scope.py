@@ -44,7 +44,7 @@ class Scope(ScopeBase, Generic[State]):
         """Made by `Store.scope`, which checks the key."""
         super().__init__(key, model)
         self.driver = driver
-        self._tools = driver.tools
+        self._opened, self._tools = driver.opened, driver.tools
         self._fence: str | None = None  # the key of the lease that a `Lease` writes under
 
     def save(
@@ -70,8 +70,7 @@ class Scope(ScopeBase, Generic[State]):
 
         Args:
             state: any JSON value.
-            id: unique in the scope; the same content under it again changes nothing. By default
-                a new one is generated.
+            id: unique in the scope; by default new. The same content under it changes nothing.
             parent: the snapshot that this one follows; None for a root. By default the head if
                 it is kept, else the draft's parent, else the newest kept snapshot.
             keep: False for a draft, which is not in history and gone when the head moves.
@@ -89,7 +88,7 @@ class Scope(ScopeBase, Generic[State]):
         """
         commit = prepare.save(
             self._key,
-            self._model.dump(state),
+            state if self._model is JSON_MODEL else self._model.dump(state),
             id=id,
             parent=parent,
             keep=keep,
@@ -106,7 +105,7 @@ class Scope(ScopeBase, Generic[State]):
             state_bytes_max=self._tools.state_bytes_max,
             default=self._tools.default,
         )
-        return self.driver.run(verbs.save(commit))
+        return self._opened.backend.commit(commit)
 
     def append(
         self,
@@ -122,7 +121,7 @@ class Scope(ScopeBase, Generic[State]):
         """Save the head's state with `items` appended to the list under the top-level `key`.
 
         The list and the scope are created if they do not exist. Concurrent appends all take
-        effect. On SQL engines it costs what is appended, not the size of the state.
+        effect. On SQL engines the first reads the state; the next ones cost what they append.
 
         Example:
             chat.append("messages", [{"role": "user", "content": "hello"}])
@@ -150,7 +149,7 @@ class Scope(ScopeBase, Generic[State]):
             state_bytes_max=self._tools.state_bytes_max,
             default=self._tools.default,
         )
-        return self.driver.run(verbs.save(commit))
+        return self._opened.backend.commit(commit)
 
     def load(self, id: SnapshotLike | None = None) -> Snapshot[State] | None:
         """Return a snapshot with its state; None if there is none.
@@ -161,7 +160,10 @@ class Scope(ScopeBase, Generic[State]):
         Args:
             id: which one; by default the head.
         """
-        return self.driver.run(verbs.load(self._key, id, self._model))
+        if id is not None:
+            return self.driver.run(verbs.load(self._key, id, self._model))
+        found = self._opened.backend.read_snapshots(self._key, (None,))
+        return verbs.snapshot_of(found[0], self._model) if found else None
 
     def load_many(self, ids: Iterable[SnapshotLike]) -> Iterator[Snapshot[State]]:
         """Yield snapshots with their states; missing ones are skipped.
@@ -234,9 +236,8 @@ class Scope(ScopeBase, Generic[State]):
 
         Args:
             id: which one.
-            fn: gets the snapshot and returns it with another state, status, labels or metadata (see
-                `Snapshot.with_`), or None to change nothing. It is called again if another writer
-                changed the snapshot meanwhile.
+            fn: gets the snapshot and returns it with another state, status, labels or metadata
+                (`Snapshot.with_`), or None; called again if another writer changed it meanwhile.
 
         Raises:
             NotFound: there is no such snapshot.
@@ -557,10 +558,9 @@ class Scope(ScopeBase, Generic[State]):
     ) -> AbstractContextManager["Lease[State]"]:
         """Hold the lease of this scope for a `with` block.
 
-        The lease is renewed in the background and released at the end; if this process stops, it
-        ends `ttl_s` later. Only one caller holds it at a time, but writes without a lease are still
-        possible. Once another caller holds it, every write through this lease raises Conflict and
-        changes nothing.
+        It is renewed in the background and released at the end; if this process stops, it ends
+        `ttl_s` later. One caller holds it at a time, but writes without a lease are still possible.
+        Once another holds it, every write through this lease raises Conflict and changes nothing.
 
         Example:
             with chat.claim(owner="worker-1", wait_s=5) as lease:

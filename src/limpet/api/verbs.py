@@ -10,12 +10,13 @@ two steps or two pages.
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
+from operator import attrgetter
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from limpet.api.opened import JSON_MODEL, JsonModel, Tools
 from limpet.backends.support.backoff import Backoff
 from limpet.backends.support.located import explained
-from limpet.core import ids, limits, prepare
+from limpet.core import codec, ids, limits, prepare
 from limpet.errors import Conflict, Corrupt, InvalidInput, NotFound, Unavailable
 from limpet.model import (
     ANY,
@@ -32,6 +33,8 @@ from limpet.model import (
 from limpet.protocol import Backend, Commit, Found, Query, Target, Topic
 
 T = TypeVar("T")
+_FACTS = attrgetter(*SnapshotInfo.__slots__)
+_snapshot: Callable[..., Snapshot] = Snapshot
 Work: TypeAlias = Callable[[Backend], T]
 
 
@@ -94,9 +97,9 @@ def missing(scope: ScopeKey, snapshot_id: str) -> NotFound:
 
 def snapshot_of(found: Found, model: JsonModel = JSON_MODEL) -> Snapshot:
     info, body = found
-    facts = {name: getattr(info, name) for name in SnapshotInfo.__slots__}
     try:
-        return Snapshot(**facts, state=model.load(info, body))
+        state = codec.decode(body) if model is JSON_MODEL else model.load(info, body)
+        return _snapshot(*_FACTS(info), state)
     except Corrupt as error:
         raise explained(error, Target(info.scope, info.id)) from error.__cause__
 

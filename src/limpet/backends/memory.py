@@ -15,15 +15,24 @@ from queue import Empty, SimpleQueue
 from typing import TypeVar
 
 from limpet.backends.support.forks import renew_after_fork
+from limpet.core.ages import newest_page
 from limpet.core.codec import decode
 from limpet.core.notes import NoteRow
 from limpet.core.rows import Row
-from limpet.model import ScopeKey, SnapshotRef
-from limpet.protocol import Query, Topic
-from limpet.storage import Change, Reader, ScopeRecord, SegmentRow, TailRow, Taken
+from limpet.model import Finding, ScopeKey, SnapshotRef
+from limpet.protocol import NoteQuery, Query, SessionAge, Target, Topic
+from limpet.storage import (
+    SHARED,
+    Change,
+    Reader,
+    ScopeRecord,
+    SegmentRow,
+    SharedRow,
+    TailRow,
+    Taken,
+)
 
 T = TypeVar("T")
-U = TypeVar("U")
 
 
 class _Scope:
@@ -44,10 +53,22 @@ class _Scope:
             del self.seqs[self.snapshots.pop(seq).id]
         for row in change.rows:
             self.snapshots[row.seq], self.seqs[row.id] = row, row.seq
-        _replace(self.tail_rows, change.tail_gone, {each.seq: each for each in change.tail})
-        _replace(self.segments, change.segments_gone, {each.last: each for each in change.segments})
-        notes = {(each.on, each.name): each for each in change.notes}
-        _replace(self.note_rows, change.notes_gone, notes)
+        for seq in change.tail_gone:
+            self.tail_rows.pop(seq, None)
+        for entry in change.tail:
+            self.tail_rows[entry.seq] = entry
+        for last in change.segments_gone:
+            del self.segments[last]
+        for segment in change.segments:
+            self.segments[segment.last] = segment
+        for address in change.notes_gone:
+            self.note_rows.pop(address, None)
+        for note in change.notes:
+            self.note_rows[note.on, note.name] = note
+
+    def names(self) -> set[bytes]:
+        """Return the names of the states that it shares."""
+        return {row.body for row in self.tail_rows.values() if row.encoding == SHARED}
 
     def row_at(self, seq: int) -> Row | None:
         return self.snapshots.get(seq)
@@ -58,9 +79,12 @@ class _Scope:
     def row_by_nonce(self, nonce: str) -> Row | None:
         return next((row for row in self.snapshots.values() if row.nonce == nonce), None)
 
-    def newest_kept(self, without: Collection[int]) -> Row | None:
-        kept = (row for row in self.snapshots.values() if row.kept and row.seq not in without)
-        return max(kept, default=None, key=lambda row: row.seq)
+    def places(self, ids: Sequence[str]) -> list[tuple[int, int]]:
+        return [(row.seq, row.size) for row in self.rows(ids)]
+
+    def newest_kept(self, without: Collection[int]) -> int | None:
+        kept = (seq for seq, row in self.snapshots.items() if row.kept and seq not in without)
+        return max(kept, default=None)
 
     def tail_row(self, seq: int) -> TailRow | None:
         return self.tail_rows.get(seq)
@@ -73,9 +97,25 @@ class _Scope:
         at = len(ends) - 1 if seq is None else bisect_left(ends, seq)
         return self.segments[ends[at]] if 0 <= at < len(ends) else None
 
-    def notes(self, on: Collection[str] | None = None, name: str | None = None) -> list[NoteRow]:
-        wanted = (row for row in self.note_rows.values() if on is None or row.on in on)
-        return [row for row in wanted if name in (None, row.name)]
+    def shared(self, name: bytes) -> SharedRow | None:
+        return self._storage.shared.get(name)
+
+    def has_shared(self, name: bytes) -> bool:
+        return name in self._storage.shared
+
+    def notes(self, on: Collection[str], names: Collection[str] | None = None) -> list[NoteRow]:
+        wanted = (row for row in self.note_rows.values() if row.on in on)
+        return [row for row in wanted if names is None or row.name in names]
+
+    def note_page(self, on: str, after: str, limit: int) -> list[NoteRow]:
+        rows = (row for row in self.notes([on]) if row.name > after)
+        return heapq.nsmallest(limit, rows, key=lambda row: row.name)
+
+    def note_places(self, on: Collection[str]) -> list[tuple[str, str]]:
+        return [address for address in self.note_rows if address[0] in on]
+
+    def noted(self, after: str, limit: int) -> list[str]:
+        return heapq.nsmallest(limit, {on for on, _ in self.note_rows if on > after})
 
     def count(self) -> int:
         return len(self.snapshots)
@@ -85,12 +125,6 @@ class _Scope:
 
     def other(self, key: ScopeKey) -> Reader:
         return self._storage.at(key)
-
-
-def _replace(held: dict[T, U], gone: Collection[T], put: dict[T, U]) -> None:
-    for key in gone:
-        held.pop(key, None)
-    held.update(put)
 
 
 class MemoryListener:
@@ -130,6 +164,7 @@ class MemoryStorage:
         self._lock = threading.RLock()
         self._scopes: dict[ScopeKey, _Scope] = {}
         self._seqs: set[int] = set()
+        self.shared: dict[bytes, SharedRow] = {}
         self._listeners: weakref.WeakSet[MemoryListener] = weakref.WeakSet()
         _storages.add(self)
         renew_after_fork(self)
@@ -160,16 +195,36 @@ class MemoryStorage:
             if _version(scope.record) != _version(change.before):
                 return False
             self._check_taken(scope, change)
-            gone = scope.snapshots if change.after is None else change.rows_gone
-            self._seqs.difference_update(gone)
             if change.after is None:
-                self._scopes.pop(change.key, None)
-            else:
-                self._seqs.update(row.seq for row in change.rows)
-                scope.apply(change, change.after)
-                self._scopes[change.key] = scope
+                self.drop(change.key.session_id, change.key)
+                return True
+            self._seqs.difference_update(change.rows_gone)
+            self._seqs.update(row.seq for row in change.rows)
+            scope.apply(change, change.after)
+            self._scopes[change.key] = scope
+            for each in change.shared:
+                self.shared.setdefault(each.name, each)
+            if change.unshared:
+                self._unshare(change.key.session_id, change.unshared)
             self._tell(change.key.session_id)
             return True
+
+    def drop(self, session_id: str, key: ScopeKey | None = None) -> int:
+        with self._lock:
+            keys = [it for it in self._scopes if it.session_id == session_id and key in (None, it)]
+            gone = [self._scopes.pop(each) for each in keys]
+            for scope in gone:
+                self._seqs.difference_update(scope.snapshots)
+            names = [name for scope in gone for name in scope.names()]
+            if names:
+                self._unshare(session_id, names)
+            self._tell(session_id)
+            return sum(scope.count() for scope in gone)
+
+    def _unshare(self, session_id: str, names: Collection[bytes]) -> None:
+        scopes = (it for key, it in self._scopes.items() if key.session_id == session_id)
+        for name in set(names).difference(*(scope.names() for scope in scopes)):
+            self.shared.pop(name, None)
 
     def _check_taken(self, scope: _Scope, change: Change) -> None:
         if change.replace:
@@ -235,18 +290,33 @@ class MemoryStorage:
             ]
             return sorted(found, key=lambda pair: _order(pair[0].key))[:limit]
 
-    def scope_notes(self, scope_id: str, kind: str) -> list[tuple[ScopeKey, NoteRow]]:
-        with self._lock:
-            scopes = [(key, it) for key, it in self._scopes.items() if key[1:] == (scope_id, kind)]
-            return [(key, row) for key, it in scopes for row in it.notes([""])]
+    def list_sessions(self, prefix: str, after: str, limit: int) -> list[str]:
+        names = {record.key.session_id for record, _ in self.list_scopes(prefix=prefix)}
+        return heapq.nsmallest(limit, (name for name in names if name > after))
 
-    def delete_session(self, session_id: str) -> int:
+    def list_newest(self, prefix: str, after: SessionAge | None, limit: int) -> list[SessionAge]:
+        scopes = self.list_scopes(prefix=prefix)
+        heads = ((record.key, None if row is None else row.created_at) for record, row in scopes)
+        return newest_page(((key.session_id, at) for key, at in heads), after, limit)
+
+    def find_notes(
+        self, query: NoteQuery, limit: int, take: Callable[[ScopeKey, NoteRow], T | None]
+    ) -> list[T]:
         with self._lock:
-            doomed = [key for key in self._scopes if key.session_id == session_id]
-            counts = [self.at(key).count() for key in doomed]
-            for key in doomed:
-                self.write(Change(key, self.at(key).record, None))
-            return sum(counts)
+            scopes = [(key, it) for key, it in self._scopes.items() if query.covers(key)]
+            notes = [(key, row) for key, it in scopes for row in it.notes([""])]
+            notes.sort(key=lambda pair: (-pair[1].updated_at, pair[0], pair[1].name))
+            found = (take(key, row) for key, row in notes)
+            return list(islice((each for each in found if each is not None), limit))
+
+    def revisions(self, targets: Sequence[Target]) -> list[str | None]:
+        with self._lock:
+            return [self._revision(key, id) for key, id in targets]
+
+    def _revision(self, key: ScopeKey, id: str | None) -> str | None:
+        scope = self.at(key)
+        seq = scope.seqs.get(id) if id is not None else scope.record and scope.record.head
+        return None if seq is None else scope.snapshots[seq].revision
 
     def sizes(self, session_id: str | None) -> list[tuple[str, int, int]]:
         with self._lock:
@@ -264,7 +334,22 @@ class MemoryStorage:
                 it for key, it in self._scopes.items() if session_id in (None, key.session_id)
             ]
             tails = sum(len(row.body) for it in scopes for row in it.tail_rows.values())
-            return tails + sum(len(row.blob) for it in scopes for row in it.segments.values())
+            names = set[bytes]().union(*(it.names() for it in scopes))
+            shared = sum(len(self.shared[name].body) for name in names)
+            segments = sum(len(row.blob) for it in scopes for row in it.segments.values())
+            return tails + shared + segments
+
+    def list_damage(self, key: ScopeKey | None) -> list[Finding]:
+        return []
+
+    def check(self, after: str, *, repair: bool, limit: int) -> tuple[list[Finding], str | None]:
+        return [], None
+
+    def rekey(self, after: str, *, limit: int) -> tuple[int, str | None]:
+        return 0, None
+
+    def compact(self) -> int:
+        return 0
 
     def listen(self) -> MemoryListener:
         with self._lock:
@@ -275,6 +360,7 @@ class MemoryStorage:
     def close(self) -> None:
         with self._lock:
             self._scopes.clear()
+            self.shared.clear()
 
 
 def _matches(scope: _Scope, query: Query) -> Iterator[Row]:

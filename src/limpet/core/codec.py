@@ -1,4 +1,4 @@
-"""Exact JSON, and the pipeline that turns an encoded state into stored bytes and back.
+"""Exact JSON; checksums and compression of what is stored.
 
 Encoding. A value is encoded by `orjson`. If it holds integers beyond 64 bits it is encoded by the
 standard library instead, after one leading space: still legal JSON, and the sign that these bytes
@@ -14,16 +14,13 @@ Python code. So one call of C code encodes it and lists its parts again: if they
 were checked, so is what was encoded. Nothing else is derived from the value: the append offsets
 come from the encoded bytes. Without the GIL other threads also run during that call: then every
 value is copied by the walk, which reads each container once, and the copy is encoded.
-
-Pipeline. A body is an encoding, or a delta (core/deltas/delta.py). `squeeze` compresses and seals
-it, `address_body` adds a checksum. `unpack` is their exact inverse.
 """
 
 import gc
 import json
 import operator
 import sys
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import islice, starmap
 from math import isfinite
@@ -51,6 +48,9 @@ _HAS_GIL: bool = getattr(sys, "_is_gil_enabled", lambda: True)()
 _CONTAINERS: frozenset[type] = frozenset((dict, list, tuple))
 _SIZED: frozenset[type] = _CONTAINERS | {str}
 _KINDS: frozenset[type] = _CONTAINERS | {str, int, float, bool, type(None)}
+_TEXT: frozenset[type] = frozenset((str,))
+_NUMBERS: frozenset[type] = frozenset((int, float, bool, type(None)))
+_SHORT: frozenset[type] = _NUMBERS | _TEXT
 _JSON_TYPES = (str, int, float, dict, list, tuple, type(None))
 _CONVERSIONS_MAX = 16  # of one value, one after the other
 _MANY = 16_384  # parts of one level
@@ -100,7 +100,7 @@ def encode_state(
         return encode(state, bytes_max=bytes_max, default=default), None
     own = dict(state)  # its members stay; only what they hold can change
     found = None
-    if all(type(key) is str for key in own):
+    if set(map(type, own)) <= _TEXT:
         found = _encode_members(own, bytes_max)
     return (_Walk("state", bytes_max, default).encode(own), None) if found is None else found
 
@@ -116,28 +116,32 @@ def encode_items(key: str, items: JSON, *, bytes_max: int, default: Default | No
 
 
 def _encode_members(own: dict[str, JSON], bytes_max: int) -> tuple[bytes, AppendOffsets] | None:
-    lists = [key for key, value in own.items() if type(value) in (list, tuple)]
-    behind = list(own.items())
+    kinds = list(map(type, own.values()))
+    lists = kinds.count(list) + kinds.count(tuple)
+    start = len(kinds)  # of the members after the list
     if lists:
-        behind = behind[list(own).index(lists[0]) + 1 :]
-    offsets: AppendOffsets = dict.fromkeys(own)
-    if lists and not (len(lists) == 1 and all(_is_short(value) for _, value in behind)):
-        each: Callable[[], list[bytes]] = partial(list, map(_dumps, own.values()))
-        parts = _encode_plain(own, each, "state", bytes_max)
-        return None if parts is None else _joined_members(own, parts, lists)
+        start = 1 + kinds.index(list if list in kinds else tuple)
+        if lists > 1 or not _are_short(own, kinds, start):
+            each: Callable[[], list[bytes]] = partial(list, map(_dumps, own.values()))
+            parts = _encode_plain(own, each, "state", bytes_max)
+            return None if parts is None else _joined_members(own, kinds, parts)
     # Only the members after the list have to be measured. Encoding the state in one go, instead of
     # joining encoded members, saves a copy of it.
     encoded = _encode_plain(own, partial(_dumps, own), "state", bytes_max)
     if encoded is None:
         return None
-    for key in lists:
-        at = (len(orjson.dumps(dict(behind))) if behind else 1) + 1
-        offsets[key] = (at, encoded[-at - 1 : -at] != b"[")
-    return _trimmed(encoded), offsets
+    offsets: AppendOffsets = dict.fromkeys(own)
+    if lists:
+        behind = dict(islice(own.items(), start, None))
+        at = (len(orjson.dumps(behind)) if behind else 1) + 1
+        offsets[next(islice(own, start - 1, None))] = (at, encoded[-at - 1 : -at] != b"[")
+    # Behind a short result orjson leaves some KB of unused room, and it will be kept.
+    is_short = len(encoded) < _TRIMMED_BYTES_MAX
+    return bytes(memoryview(encoded)) if is_short else encoded, offsets
 
 
 def _joined_members(
-    own: dict[str, JSON], values: list[bytes], lists: Collection[str]
+    own: dict[str, JSON], kinds: list[type], values: list[bytes]
 ) -> tuple[bytes, AppendOffsets]:
     parts: list[bytes] = []
     for key, value in zip(own, values, strict=True):
@@ -146,8 +150,10 @@ def _joined_members(
     parts.append(b"}")
     offsets: AppendOffsets = {}
     behind = 1
-    for at, key in zip(range(len(parts) - 2, 0, -4), reversed(own), strict=True):
-        offsets[key] = (behind + 1, parts[at] != b"[]") if key in lists else None
+    places = zip(range(len(parts) - 2, 0, -4), reversed(own), reversed(kinds), strict=True)
+    for at, key, kind in places:
+        is_list = kind is list or kind is tuple
+        offsets[key] = (behind + 1, parts[at] != b"[]") if is_list else None
         behind += sum(map(len, parts[at - 3 : at + 1]))
     return b"".join(parts), offsets
 
@@ -157,9 +163,13 @@ def _trimmed(encoded: bytes) -> bytes:
     return bytes(memoryview(encoded)) if len(encoded) < _TRIMMED_BYTES_MAX else encoded
 
 
-def _is_short(value: JSON) -> bool:
-    return type(value) in (int, float, bool, type(None)) or (
-        type(value) is str and len(value) <= _SHORT_CHARS
+def _are_short(own: dict[str, JSON], kinds: list[type], start: int) -> bool:
+    """Return whether the members from a place on are numbers or short texts."""
+    found = set(kinds[start:])
+    if found.isdisjoint(_TEXT):
+        return found <= _NUMBERS
+    return (
+        found <= _SHORT and max(map(length_hint, islice(own.values(), start, None))) <= _SHORT_CHARS
     )
 
 
@@ -449,28 +459,6 @@ class _Walk:
             raise _too_large(self._what, self._bytes_max)
 
 
-WHOLE = 0  # the encoding itself
-DELTA = 2  # a delta against its base
-SEALED = 4  # a delta against its base, followed by the base of that
-ZSTD = 1  # added to one of the others: compressed as one zstd frame
-
-_ENCODINGS = frozenset(form + packing for form in (WHOLE, DELTA, SEALED) for packing in (0, ZSTD))
-
-# A whole body below this takes a few pages at most and stays readable in any SQL shell. Compressing
-# it would cost half as much again as storing it (docs/decisions/0008-small-bodies-stay-plain.md).
-_COMPRESSED_MIN = {WHOLE: 16 * 1024, DELTA: 96, SEALED: 96}
-_LEVEL = {WHOLE: 1, DELTA: 1, SEALED: 3}
-_LEVEL_PACK = 7  # for one in 33 saves, whose bytes stay
-
-
-class Packed(NamedTuple):
-    """One stored body: its encoding, its bytes, and a checksum over both and its address."""
-
-    encoding: int
-    body: bytes
-    checksum: int
-
-
 def checksum_of(*parts: bytes) -> int:
     """Return a signed 64-bit checksum of the parts, which fits an integer column everywhere."""
     unsigned = xxhash.xxh3_64_intdigest(b"".join(parts))
@@ -523,42 +511,3 @@ def decompress(
     except zstandard.ZstdError as cause:
         raise Corrupt(f"a {what} does not decompress. bytes=`{len(frame)}`") from cause
     raise Corrupt(f"a {what} is too large, or does not say its size. bytes=`{len(frame)}`")
-
-
-def squeeze(payload: bytes, form: int = WHOLE, *, pack: bool = False) -> tuple[int, bytes]:
-    """Return the encoding and the bytes of a payload: compressed if that is shorter.
-
-    The payload is an encoded state or a delta as bytes; `pack` compresses it more thoroughly.
-    """
-    encoding, body = form, payload
-    if len(payload) >= _COMPRESSED_MIN[form]:
-        level = _LEVEL_PACK if pack else _LEVEL[form]
-        frame = compress(payload, level)
-        if len(frame) < len(payload):
-            encoding, body = form + ZSTD, frame
-    return encoding, body
-
-
-def form_of(encoding: int) -> int:
-    return encoding & ~ZSTD
-
-
-def address_body(encoding: int, body: bytes, *, address: bytes) -> Packed:
-    """Add a checksum that holds at this address only."""
-    return Packed(encoding, body, checksum_of(address, bytes((encoding,)), body))
-
-
-def check_body(packed: Packed, address: bytes) -> None:
-    """Raise Corrupt unless these are the bytes stored at the address, in a known encoding."""
-    encoding, body, checksum = packed
-    if encoding not in _ENCODINGS or not isinstance(body, bytes):
-        raise Corrupt(f"a body has an encoding that is not known. encoding=`{encoding}`")
-    if checksum_of(address, bytes((encoding,)), body) != checksum:
-        raise Corrupt(f"a body fails its checksum. bytes=`{len(body)}`")
-
-
-def unsqueeze(encoding: int, body: bytes, unzip: zstandard.ZstdDecompressor | None = None) -> bytes:
-    """Return the payload, or raise Corrupt. To do it for many, pass one decompressor for all."""
-    if not encoding & ZSTD:
-        return body
-    return decompress(body, what="body", unzip=unzip)

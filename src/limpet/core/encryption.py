@@ -10,8 +10,9 @@ the key, which is the beginning of a hash of it; and a random nonce. It is bound
 `about`: to where it is stored, and to all that is stored beside it without being encrypted.
 Decrypted elsewhere, or beside something else, it is Corrupt.
 
-Each session has a key of its own, derived from that of its prefix. Labels and statuses have to be
-found, so a hash with a key stands for each of them: equal ones are seen to be equal.
+Each session of each store has a key of its own, derived from that of its prefix. Labels and
+statuses have to be found, so a hash with a key stands for each of them: equal ones are seen to be
+equal.
 """
 
 import base64
@@ -20,14 +21,13 @@ import hmac
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
-from limpet.core.codec import checksum_of
 from limpet.errors import Corrupt, InvalidInput, Unsupported
 
 KEY_BYTES = 32
-_MARK = b"\x01"
+MARK = b"\x01"
 _ID_BYTES = 4
 _NONCE_BYTES = 12
-_HEADER_BYTES = len(_MARK) + _ID_BYTES
+_HEADER_BYTES = len(MARK) + _ID_BYTES
 ENCRYPTED_BYTES = _HEADER_BYTES + _NONCE_BYTES + 16  # that encryption adds
 _REREAD_S = 5.0  # an unknown key is asked for no more often; new ones, by queries for labels
 _CIPHERS_MAX = 4096
@@ -74,12 +74,6 @@ class Cipher(Protocol):
         """Return a label as an index may have it: with each of the keys."""
         ...
 
-    def sum(self, data: bytes) -> int:
-        """Return a checksum of 32 bits that only a holder of the key can compute."""
-        ...
-
-    def has_sum(self, data: bytes, found: int) -> bool: ...
-
 
 class Ciphers(Protocol):
     """The ciphers of a store. `encrypts` is False for a store without keys."""
@@ -96,6 +90,10 @@ class Ciphers(Protocol):
         """Return the cipher of a session. Without a key for it, nothing can be encrypted."""
         ...
 
+    def bind(self, store_id: bytes) -> None:
+        """Derive the keys of sessions for one store: what is copied into another is Corrupt."""
+        ...
+
     def labels(self, prefix: str, name: str, value: str) -> list[tuple[str, str]]:
         """Return a label as the index may have it for any session that begins with `prefix`."""
         ...
@@ -108,24 +106,18 @@ class _Plain:
         return data
 
     def decrypt(self, stored: bytes, about: bytes) -> bytes:
-        if stored.startswith(_MARK):
+        if stored.startswith(MARK):
             raise WrongKeys(f"{KEYS_MISSING}. key=`{key_id(stored)}`")
         return stored
 
     def is_current(self, stored: bytes) -> bool:
-        return not stored.startswith(_MARK)
+        return not stored.startswith(MARK)
 
     def label(self, name: str, value: str) -> tuple[str, str]:
         return name, value
 
     def labels(self, name: str, value: str) -> list[tuple[str, str]]:
         return [(name, value)]
-
-    def sum(self, data: bytes) -> int:
-        return checksum_of(data) % 2**32
-
-    def has_sum(self, data: bytes, found: int) -> bool:
-        return self.sum(data) == found
 
 
 PLAIN = _Plain()
@@ -137,6 +129,9 @@ class _NoKeys:
 
     def of(self, session_id: str) -> Cipher:
         return PLAIN
+
+    def bind(self, store_id: bytes) -> None:
+        pass
 
     def labels(self, prefix: str, name: str, value: str) -> list[tuple[str, str]]:
         return [(name, value)]
@@ -181,6 +176,7 @@ class Keys:
         self._read_at = self._labels_read_at = monotonic() - _REREAD_S
         self._rings = parse_keys(_text_of(given))
         self._ciphers: dict[str, _SessionCipher] = {}
+        self.store_id = b""
 
     @property
     def prefixes(self) -> Collection[str]:
@@ -195,6 +191,9 @@ class Keys:
                 self._ciphers = {}
             found = self._ciphers[session_id] = _SessionCipher(self, session_id, ring)
         return found
+
+    def bind(self, store_id: bytes) -> None:
+        self.store_id, self._ciphers = store_id, {}
 
     def labels(self, prefix: str, name: str, value: str) -> list[tuple[str, str]]:
         # What a new key has written would be missing, without an error that says so.
@@ -233,11 +232,10 @@ class _SessionCipher:
         self._keys = keys
         self._session_id = session_id
         self._ring = ring
-        self._aes = {key.id: keys.aes(self._derived(key, b"data")) for key in ring}
-        self._sum_keys = {key.id: self._derived(key, b"sum") for key in ring}
+        self._aes = {key.id: keys.aes(self._derived(key)) for key in ring}
 
-    def _derived(self, key: _Key, purpose: bytes) -> bytes:
-        about = b"limpet 1 %s\0%s" % (purpose, self._session_id.encode())
+    def _derived(self, key: _Key) -> bytes:
+        about = b"limpet 1 data%b\0%b" % (self._keys.store_id, self._session_id.encode())
         return hmac.digest(key.secret, about, "sha256")
 
     @property
@@ -255,13 +253,13 @@ class _SessionCipher:
         if newest is not self:
             return newest.encrypt(data, about)
         key_id, nonce = self._current.id, self._keys.random(_NONCE_BYTES)
-        header = _MARK + key_id
+        header = MARK + key_id
         sealed: bytes = self._aes[key_id].encrypt(nonce, data, header + about)
         return b"%b%b%b" % (header, nonce, sealed)
 
     def decrypt(self, stored: bytes, about: bytes) -> bytes:
         header = stored[:_HEADER_BYTES]
-        if not header.startswith(_MARK):
+        if not header.startswith(MARK):
             if self._keys.allow_plaintext:
                 return stored
             raise WrongKeys(
@@ -283,23 +281,13 @@ class _SessionCipher:
         return data
 
     def is_current(self, stored: bytes) -> bool:
-        return bool(self._ring) and stored.startswith(_MARK + self._ring[0].id)
+        return bool(self._ring) and stored.startswith(MARK + self._ring[0].id)
 
     def label(self, name: str, value: str) -> tuple[str, str]:
         return _hashed(self._keys.of(self._session_id)._current, name, value)
 
     def labels(self, name: str, value: str) -> list[tuple[str, str]]:
         return self._keys.spellings(self._ring, name, value)
-
-    def sum(self, data: bytes) -> int:
-        newest = self._keys.of(self._session_id)
-        return _sum(newest._sum_keys[newest._current.id], data)
-
-    def has_sum(self, data: bytes, found: int) -> bool:
-        if any(_sum(key, data) == found for key in self._sum_keys.values()):
-            return True
-        fresh = self._fresh()
-        return fresh is not None and fresh.has_sum(data, found)
 
     def _fresh(self) -> "_SessionCipher | None":
         """Return the cipher of the keys as they are now, if they are others than before."""
@@ -317,17 +305,13 @@ def _hashed(key: _Key, name: str, value: str) -> tuple[str, str]:
     return first, second
 
 
-def _sum(key: bytes, data: bytes) -> int:
-    return int.from_bytes(hashlib.blake2b(data, key=key, digest_size=4).digest())
-
-
 def is_encrypted(stored: bytes) -> bool:
-    return stored.startswith(_MARK)
+    return stored.startswith(MARK)
 
 
 def key_id(stored: bytes) -> str:
     """Return the id of the key that something is encrypted with, for people to read."""
-    return stored[len(_MARK) : _HEADER_BYTES].hex()
+    return stored[len(MARK) : _HEADER_BYTES].hex()
 
 
 def _text_of(given: KeyText) -> str:

@@ -79,23 +79,23 @@ def _text_of(value: int) -> str:
 
 # Where no counter is shared, a place in history (`seq`) is a time: microseconds, and ten more bits
 # that keep equal times apart.
-_PLACE_BITS = 10
+PLACE_BITS = 10
 _PLACE_US_MAX = 8 * 10**15  # the year 2223, so that there is always a greater one
 
 
 def place(now_us: int, last: int, bits: int) -> int:
     """Return a place greater than `last`: that of the given time if it is greater."""
-    time_us = max(0, min(now_us, _PLACE_US_MAX), (last >> _PLACE_BITS) + 1)
-    return (time_us << _PLACE_BITS) | (bits % (1 << _PLACE_BITS))
+    time_us = max(0, min(now_us, _PLACE_US_MAX), (last >> PLACE_BITS) + 1)
+    return (time_us << PLACE_BITS) | (bits % (1 << PLACE_BITS))
 
 
 def place_at(now_us: int) -> int:
     """Return the last place of a moment."""
-    return (max(0, min(now_us, _PLACE_US_MAX)) << _PLACE_BITS) | ((1 << _PLACE_BITS) - 1)
+    return (max(0, min(now_us, _PLACE_US_MAX)) << PLACE_BITS) | ((1 << PLACE_BITS) - 1)
 
 
 def place_us(seq: int) -> int:
-    return seq >> _PLACE_BITS
+    return seq >> PLACE_BITS
 
 
 def time_ms_of(text: str) -> int | None:

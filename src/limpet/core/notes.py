@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 import orjson
 
 from limpet.core import codec, matching, times
-from limpet.core.codec import checksum_of, decode
+from limpet.core.codec import decode
 from limpet.core.encryption import PLAIN, Cipher
+from limpet.core.rows import Place
 from limpet.errors import Conflict, Corrupt
 from limpet.model import ANY, Note, ScopeKey
 from limpet.protocol import FoundNote, NoteChange, NoteQuery, NoteWrite
@@ -46,7 +47,7 @@ def unsqueezed(stored: bytes) -> bytes:
     return codec.decompress(stored, what="note") if stored.startswith(_FRAME) else stored
 
 
-def encrypted_note(row: NoteRow, scope: ScopeKey, cipher: Cipher) -> NoteRow:
+def encrypted_note(row: NoteRow, scope: Place, cipher: Cipher) -> NoteRow:
     """Return a note as a SQL engine stores it: compressed if that is shorter, and encrypted."""
     value = squeezed(row.value)
     if cipher is not PLAIN:
@@ -54,30 +55,14 @@ def encrypted_note(row: NoteRow, scope: ScopeKey, cipher: Cipher) -> NoteRow:
     return row if value is row.value else row._replace(value=value)
 
 
-def decrypted_note(row: NoteRow, scope: ScopeKey, cipher: Cipher) -> NoteRow:
+def decrypted_note(row: NoteRow, scope: Place, cipher: Cipher) -> NoteRow:
     """Undo `encrypted_note`, or raise Corrupt."""
     value = unsqueezed(cipher.decrypt(row.value, b"" if cipher is PLAIN else _about(row, scope)))
     return row if value is row.value else row._replace(value=value)
 
 
-def _about(row: NoteRow, scope: ScopeKey) -> bytes:
+def _about(row: NoteRow, scope: Place) -> bytes:
     return b"note %b" % orjson.dumps((*scope, *row[:-1]))
-
-
-def verify_note(row: NoteRow, owner: int, checksum: int) -> NoteRow:
-    on, name, rev, nonce, updated_at, value = row
-    try:
-        facts = orjson.dumps((owner, on, name, rev, nonce, updated_at))
-        if checksum_of(facts, value) == checksum:
-            return row
-    except TypeError:
-        pass  # text that is not UTF-8 cannot be encoded
-    raise Corrupt(f"a note fails its checksum. rev=`{row.rev}`")
-
-
-def note_checksum(row: NoteRow, owner: int) -> int:
-    facts = orjson.dumps((owner, row.on, row.name, row.rev, row.nonce, row.updated_at))
-    return checksum_of(facts, row.value)
 
 
 def written_note(write: NoteWrite, existing: NoteRow | None) -> NoteRow:

@@ -24,6 +24,7 @@ from limpet.model import (
 )
 from limpet.protocol import Append, AppendOffsets, Commit, NoteWrite, Stamp
 
+EMPTY = b"{}"  # an encoded object without members
 _REVISION = re.compile(r"-?[0-9a-f]+\.")  # with which every revision begins
 
 
@@ -48,8 +49,9 @@ def save(
     fence: str | None = None,
 ) -> Commit:
     """Return the commit of a save, its state encoded. The defaults are those of `Scope.save`."""
-    for name, value in (("keep", keep), ("head", head), ("overwrite", overwrite)):
-        limits.check_flag(name, value)
+    if type(keep) is not bool or type(head) is not bool or type(overwrite) is not bool:
+        for name, value in (("keep", keep), ("head", head), ("overwrite", overwrite)):
+            limits.check_flag(name, value)
     if not keep and not head:
         raise InvalidInput("a save must be kept, or become the head, or both")
     if id is not None:
@@ -58,21 +60,23 @@ def save(
         parent = snapshot_id("parent", parent, scope)
         if parent == id:
             raise InvalidInput(f"a snapshot cannot be its own parent. id=`{id}`")
-    body, offsets = encode_state(state, state_bytes_max, default)
+    body, offsets = codec.encode_state(state, bytes_max=state_bytes_max, default=default)
+    if len(body) > state_bytes_max:
+        raise _too_large("the state", body, state_bytes_max)
     return Commit(
         scope=scope,
         body=body,
         append_offsets=offsets,
-        status=limits.check_status(status),
-        labels=encode_labels(labels),
-        metadata=encode_metadata(metadata, state_bytes_max, default),
+        status="" if status == "" else limits.check_status(status),
+        labels=EMPTY if labels is None else encode_labels(labels),
+        metadata=EMPTY if metadata is None else encode_metadata(metadata, state_bytes_max, default),
         stamp=stamp,
         id=id,
         parent=parent,
         keep=keep,
         head=head,
         overwrite=overwrite,
-        expect=check_expect(expect),
+        expect=ANY if expect is ANY else check_expect(expect),
         created_at=None if created_at is None else times.to_us("created_at", created_at),
         forked_from=None if forked_from is None else check_ref("forked_from", forked_from),
         fence=fence,
@@ -106,11 +110,11 @@ def append(
         scope=scope,
         body=Append(key, encoded, state_bytes_max),
         status=None if status is None else limits.check_status(status),
-        labels=encode_labels(labels),
-        metadata=encode_metadata(metadata, state_bytes_max, default),
+        labels=EMPTY if labels is None else encode_labels(labels),
+        metadata=EMPTY if metadata is None else encode_metadata(metadata, state_bytes_max, default),
         stamp=stamp,
-        keep=limits.check_flag("keep", keep),
-        expect=check_expect(expect),
+        keep=keep if type(keep) is bool else limits.check_flag("keep", keep),
+        expect=ANY if expect is ANY else check_expect(expect),
         fence=fence,
     )
 
@@ -217,7 +221,7 @@ def encode_state(
 
 def encode_labels(labels: Mapping[str, str] | None) -> bytes:
     plain = limits.check_labels(labels)
-    return codec.encode(plain, what="labels") if plain else b"{}"
+    return codec.encode(plain, what="labels") if plain else EMPTY
 
 
 def encode_metadata(
@@ -227,7 +231,7 @@ def encode_metadata(
 ) -> bytes:
     """Return encoded metadata. What a facade stores under its key may be as large as a state."""
     if metadata is None:
-        return b"{}"
+        return EMPTY
     if not isinstance(metadata, Mapping):
         raise InvalidInput(f"metadata must be a mapping. type=`{type(metadata).__name__}`")
     encoded = codec.encode(
@@ -243,7 +247,11 @@ def encode_metadata(
 
 def _check_size(what: str, encoded: bytes, bytes_max: int) -> None:
     if len(encoded) > bytes_max:
-        raise InvalidInput(f"{what} is too large. bytes=`{len(encoded)}` max=`{bytes_max}`")
+        raise _too_large(what, encoded, bytes_max)
+
+
+def _too_large(what: str, encoded: bytes, bytes_max: int) -> InvalidInput:
+    return InvalidInput(f"{what} is too large. bytes=`{len(encoded)}` max=`{bytes_max}`")
 
 
 def check_expect(expect: Expect) -> Expect:

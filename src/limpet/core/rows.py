@@ -1,26 +1,23 @@
-"""Rows as SQL engines store them: bytes and numbers only, with a checksum over all.
+"""Snapshots without their states, as storages keep them: bytes and numbers only."""
 
-A snapshot without its state; and the checksums of scopes and sessions.
-"""
-
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import orjson
 
-from limpet.core import ids, times
-from limpet.core.codec import checksum_of, decode
+from limpet.core import times
+from limpet.core.codec import decode
 from limpet.core.encryption import (
-    KEYS_MISSING,
     PLAIN,
     PLAIN_NONCE,
     Cipher,
-    WrongKeys,
     is_encrypted,
 )
 from limpet.errors import Corrupt
 from limpet.model import ScopeKey, SnapshotInfo, SnapshotRef
 
 EMPTY = b"{}"  # an encoded object without members
+Place: TypeAlias = tuple[str | int, ...]
+"""What tells a scope from others: its address, and its key in the tables."""
 
 
 class Row(NamedTuple):
@@ -48,7 +45,7 @@ class Row(NamedTuple):
 
     @property
     def revision(self) -> str:
-        return ids.revision(self.seq, self.rev, self.nonce)
+        return f"{self.seq:x}.{self.rev:x}.{self.nonce}"  # as `ids.revision`
 
     @property
     def written_by(self) -> str:
@@ -57,20 +54,6 @@ class Row(NamedTuple):
 
 
 ROW_COLUMNS = Row._fields[:-1]
-
-
-def verify_row(row: Row, owner: int, checksum: int) -> Row:
-    try:
-        if row_checksum(row, owner) == checksum:
-            return row
-    except (AttributeError, TypeError):
-        pass  # a value has another type, or text that is not UTF-8
-    raise Corrupt(f"the row of a snapshot fails its checksum. seq=`{row.seq}`")
-
-
-def row_checksum(row: Row, owner: int) -> int:
-    """Return the checksum over the row and the key of the scope that owns it."""
-    return checksum_of(_facts(row, owner), row.labels, row.metadata)
 
 
 def _facts(row: Row, *owner: int | str) -> bytes:
@@ -99,7 +82,7 @@ def _facts(row: Row, *owner: int | str) -> bytes:
 # its state is from, so that an older state cannot take its place.
 
 
-def encrypted(row: Row, scope: ScopeKey, cipher: Cipher) -> Row:
+def encrypted(row: Row, scope: Place, cipher: Cipher) -> Row:
     """Return a row as it is stored."""
     if cipher is PLAIN:
         return row
@@ -110,7 +93,7 @@ def encrypted(row: Row, scope: ScopeKey, cipher: Cipher) -> Row:
     return stored._replace(metadata=cipher.encrypt(data, _about(stored, scope)))
 
 
-def decrypted(row: Row, scope: ScopeKey, cipher: Cipher) -> Row:
+def decrypted(row: Row, scope: Place, cipher: Cipher) -> Row:
     """Return a row that was read and verified, or raise Corrupt."""
     if not is_encrypted(row.metadata):
         cipher.decrypt(row.metadata, b"")  # raises if it has to be encrypted
@@ -130,73 +113,8 @@ def stored_status(status: str, cipher: Cipher) -> str:
     return cipher.label("", status)[1] if status and cipher is not PLAIN else status
 
 
-def _about(row: Row, scope: ScopeKey) -> bytes:
+def _about(row: Row, scope: Place) -> bytes:
     return b"row %b%b" % (_facts(row, *scope), row.labels)
-
-
-def scope_checksum(key: ScopeKey, columns: tuple[Any, ...], cipher: Cipher = PLAIN) -> int:
-    """Return the checksum over the row of a scope: its name, and the columns that decide an answer.
-
-    These are pk, head_seq, tip_seq, next_seq, floor, fence, lease_owner, lease_until and family.
-    With the name of its session, a row that is found under another name fails too. With keys the
-    lower half is a checksum with the key; the upper half finds damage without one.
-    """
-    text = orjson.dumps((*key, *columns))
-    return checksum_of(text) if cipher is PLAIN else _keyed(text) << 32 | cipher.sum(text)
-
-
-def _keyed(text: bytes) -> int:
-    """Return the upper half of a checksum with a key, as a signed number."""
-    return checksum_of(b"keyed ", text) >> 32
-
-
-def session_checksum(session_id: str, pk: int) -> int:
-    return checksum_of(orjson.dumps((session_id, pk)))
-
-
-def is_scope_sound(key: ScopeKey, columns: tuple[Any, ...], checksum: int | None) -> bool:
-    try:
-        check_scope_sum(key, columns, checksum)
-    except Corrupt:
-        return False
-    return True
-
-
-def check_scope_sum(
-    key: ScopeKey, columns: tuple[Any, ...], checksum: int | None, cipher: Cipher | None = None
-) -> None:
-    """Raise Corrupt unless a row of a scope has its right checksum, or an old row none.
-
-    Raises:
-        WrongKeys: it has, but not from the keys of its session. Not without a cipher.
-    """
-    try:
-        text = b"" if checksum is None else orjson.dumps((*key, *columns))
-    except TypeError:  # text that is not UTF-8
-        raise _fails(columns[0]) from None
-    if checksum is None or checksum_of(text) == checksum:
-        if cipher is not None:
-            cipher.decrypt(b"", b"")  # raises if it has to be encrypted
-    elif _keyed(text) != checksum >> 32:
-        raise _fails(columns[0])
-    elif cipher is PLAIN:
-        raise WrongKeys(f"{KEYS_MISSING}. pk=`{columns[0]}`")
-    elif cipher is not None and not cipher.has_sum(text, checksum % 2**32):
-        raise WrongKeys(
-            "the row of a scope was changed, or written with a key that is not given. "
-            f"pk=`{columns[0]}`"
-        )
-
-
-def _fails(pk: int) -> Corrupt:
-    return Corrupt(f"the row of a scope fails its checksum. pk=`{pk}`")
-
-
-def is_session_sound(session_id: str, pk: int, checksum: int | None) -> bool:
-    try:
-        return checksum is None or session_checksum(session_id, pk) == checksum
-    except TypeError:
-        return False  # text that is not UTF-8
 
 
 def pack_ref(ref: SnapshotRef | None) -> bytes | None:
@@ -220,16 +138,16 @@ def info_of(scope: ScopeKey, row: Row) -> SnapshotInfo:
     if row.updated_at != row.created_at:
         updated_at = times.from_us(row.updated_at)
     return SnapshotInfo(
-        scope=scope,
-        id=row.id,
-        parent_id=row.parent_id,
-        forked_from=unpack_ref(row.forked_from),
-        status=row.status,
-        labels={} if row.labels == EMPTY else decode(row.labels),
-        metadata={} if row.metadata == EMPTY else decode(row.metadata),
-        created_at=created_at,
-        updated_at=updated_at,
-        revision=row.revision,
-        kept=bool(row.kept),
-        size=row.size,
+        scope,
+        row.id,
+        row.parent_id,
+        None if row.forked_from is None else unpack_ref(row.forked_from),
+        row.status,
+        {} if row.labels == EMPTY else decode(row.labels),
+        {} if row.metadata == EMPTY else decode(row.metadata),
+        created_at,
+        updated_at,
+        f"{row.seq:x}.{row.rev:x}.{row.nonce}",
+        bool(row.kept),
+        row.size,
     )

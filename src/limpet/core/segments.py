@@ -54,6 +54,7 @@ class _Opened(NamedTuple):
     kind: int
     seqs: list[int]
     payloads: list[bytes]  # one more than seqs if it is a JUMP
+    size: int
 
     @property
     def leap(self) -> list[bytes]:
@@ -62,7 +63,7 @@ class _Opened(NamedTuple):
 
 
 class Segment:
-    """A segment; each frame is decompressed at most once."""
+    """A segment; each frame is decompressed at most once. Threads may read it at the same time."""
 
     def __init__(self, frames: Iterable[Frame] = ()) -> None:
         self.frames = list(frames)
@@ -101,9 +102,20 @@ class Segment:
         return sum(each.length for each in self.frames)
 
     @property
+    def seqs(self) -> list[int]:
+        """The seqs of all its states, the newest first."""
+        return [seq for at in range(len(self.frames)) for seq in self._open(at).seqs]
+
+    @property
     def delta_bytes(self) -> int:
         """How much its frames take without the first."""
         return sum(len(each.data) for each in self.frames[1:])
+
+    @property
+    def cost(self) -> int:
+        """What it takes in memory, about, with the frames that were read."""
+        opened = list(self._opened.values())  # at once: threads may read it
+        return sum(len(each.data) for each in self.frames) + sum(each.size for each in opened)
 
     def newest(self) -> bytes:
         return self._open(0).payloads[0]
@@ -208,7 +220,7 @@ def edit(
     """
     touched = {*dropped, *replaced}
     frames = list(segment.frames)
-    while frames and _held(frames[-1], dropped) == frames[-1].length:
+    while frames and _goes(frames[-1], dropped):
         frames.pop()
     concerned = [at for at, frame in enumerate(frames) if _held(frame, touched)]
     if not concerned:
@@ -259,6 +271,12 @@ def _edit_frame(
     return old, new
 
 
+def _goes(frame: Frame, dropped: Collection[int]) -> bool:
+    # Both ends, too: a seq whose state is lost is none of those that the frame holds.
+    is_all = frame.newest in dropped and frame.oldest in dropped
+    return is_all and _held(frame, dropped) == frame.length
+
+
 def _held(frame: Frame, seqs: Collection[int]) -> int:
     return sum(frame.oldest <= each <= frame.newest for each in seqs)
 
@@ -278,7 +296,7 @@ def _parsed(frame: Frame) -> _Opened:
             raise ValueError
     except (ValueError, TypeError, IndexError) as cause:
         raise _malformed() from cause
-    return _Opened(kind, seqs, [raw[at:to] for at, to in pairwise(ends)])
+    return _Opened(kind, seqs, [raw[at:to] for at, to in pairwise(ends)], len(raw))
 
 
 def _malformed() -> Corrupt:

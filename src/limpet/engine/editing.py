@@ -1,24 +1,31 @@
 """What replaces or removes stored states: update, overwrite, promotion, redaction, deletion.
 
 No other snapshot reads back differently: a state that was built on one that goes or changes is
-written again on another.
+written again on another. What is damaged stops none of it: it can be deleted and replaced, and what
+cannot be read stays as it is.
 """
 
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
-
-import orjson
 
 from limpet.core import commits, segments
 from limpet.core.commits import ScopeState
+from limpet.core.encryption import WrongKeys
 from limpet.core.rows import Row
-from limpet.engine.records import changed
-from limpet.engine.states import States, tail_row
+from limpet.engine.records import changed, dump_offsets
+from limpet.engine.states import State, States, past_damage, tail_row
 from limpet.errors import Corrupt
 from limpet.model import Pruned, ScopeKey
 from limpet.protocol import AppendOffsets, Commit, Stamp
-from limpet.storage import Change, Reader, ScopeRecord, SegmentRow, TailRow
+from limpet.storage import SHARED, Change, Reader, ScopeRecord, SegmentRow, TailRow
+
+
+class Version(NamedTuple):
+    """Another version of a snapshot: its row until now, its next row, and its state."""
+
+    before: Row
+    row: Row
+    state: bytes
 
 
 class _Edit(NamedTuple):
@@ -32,48 +39,67 @@ _NOTHING = _Edit({}, set(), [], [])
 
 
 def _edited(
-    states: States, dropped: set[int], replaced: Mapping[int, bytes], drafts: set[int]
+    states: States, dropped: set[int], replaced: Mapping[int, State], drafts: set[int]
 ) -> _Edit:
     """Return the stored states after some are dropped and others replaced.
 
     No state builds on one of `drafts`, which goes when the head moves.
     """
     tail, touched = states.tail, dropped | replaced.keys()
-    rebased = dict[int, bytes]()
+    known = dict(replaced)
     for row in tail.values():
         if row.base in touched and row.seq not in touched:
-            with suppress(Corrupt):  # it cannot be read, with or without what goes
-                rebased[row.seq] = states.get(row.seq)
+            state = _readable(states, row.seq)
+            if state is not None:  # else it cannot be read, with or without what goes
+                known[row.seq] = state
     edit = _Edit({}, {seq for seq in dropped if seq in tail}, [], [])
-    ground = states.newest_segment_end()
-    for last, seqs in _by_segment(states, touched).items():
-        kept = {seq: replaced[seq] for seq in seqs if seq in replaced}
-        made = segments.edit(states.segment(last), seqs & dropped, kept)
-        edit.segments_gone.append(last)
+    ground = None
+    with past_damage():
+        ground = states.newest_segment_end()
+    for old, seqs in _by_segment(states, touched - tail.keys()):
+        kept = {seq: replaced[seq].data for seq in seqs if seq in replaced}
+        try:
+            made = segments.edit(states.segment(old.last), seqs & dropped, kept)
+        except WrongKeys:
+            raise
+        except Corrupt:
+            continue  # it stays for `check`: what it holds can no longer be read
+        for seq in kept:
+            del known[seq]
+        edit.segments_gone.append(old.last)
         if made is not None:
-            edit.segments.append(SegmentRow(made.oldest_seq, made.newest_seq, made.dump()))
-        if last == ground:
+            nonces = {seq: nonce for seq, nonce in old.nonces.items() if seq not in dropped}
+            if nonces:
+                nonces |= {seq: replaced[seq].nonce for seq in kept}
+            edit.segments.append(SegmentRow(made.oldest_seq, made.newest_seq, made.dump(), nonces))
+        if old.last == ground:
             ground = None if made is None else made.newest_seq
     bases = [seq for seq in sorted(tail) if seq not in dropped and seq not in drafts]
-    known = {**rebased, **replaced}
-    for seq in sorted(rebased.keys() | (replaced.keys() & tail.keys())):
+    for seq in sorted(known):  # also those whose segment is damaged
         base_seq = max((each for each in bases if each < seq), default=ground)
         base = None
         if base_seq is not None and base_seq < seq:
-            with suppress(Corrupt):
-                base = known[base_seq] if base_seq in known else states.get(base_seq)
-        edit.tail[seq] = tail_row(seq, known[seq], base_seq, base)
+            base = known.get(base_seq) or replaced.get(base_seq) or _readable(states, base_seq)
+        edit.tail[seq] = tail_row(seq, known[seq].nonce, known[seq].data, base)
     return edit
 
 
-def _by_segment(states: States, seqs: set[int]) -> dict[int, set[int]]:
-    """Return which of some seqs are in which segment, by its last seq."""
-    found = dict[int, set[int]]()
+def _readable(states: States, seq: int) -> State | None:
+    """Return a state, None if it is damaged."""
+    with past_damage():
+        return states.state(seq)
+    return None
+
+
+def _by_segment(states: States, seqs: set[int]) -> list[tuple[SegmentRow, set[int]]]:
+    """Return which of some seqs are in which segment."""
+    found = dict[int, tuple[SegmentRow, set[int]]]()
     for seq in seqs:
-        row = None if seq in states.tail else states.segment_row(seq)
-        if row is not None:
-            found.setdefault(row.last, set()).add(seq)
-    return found
+        with past_damage():
+            row = states.segment_row(seq)
+            if row is not None:
+                found.setdefault(row.last, (row, set()))[1].add(seq)
+    return list(found.values())
 
 
 def _tail_sums(states: States, edit: _Edit) -> dict[str, int]:
@@ -82,42 +108,66 @@ def _tail_sums(states: States, edit: _Edit) -> dict[str, int]:
     return {"tail_count": len(left), "tail_bytes": sum(left)}
 
 
+def _unshared(states: States, edit: _Edit) -> list[bytes]:
+    return shared_by(states.tail, edit.tail_gone | edit.tail.keys())
+
+
+def shared_by(tail: Mapping[int, TailRow], seqs: Collection[int]) -> list[bytes]:
+    """Return the names of the shared states that some rows of a tail have."""
+    rows = (tail[seq] for seq in seqs if seq in tail)
+    return [row.body for row in rows if row.encoding == SHARED]
+
+
+def drafts_of(reader: Reader, record: ScopeRecord, kept: Collection[int] = ()) -> set[int]:
+    """Return the seq of the head if it is a draft, or may be one."""
+    if record.head is None or record.head == record.tip or record.head in kept:
+        return set()
+    with past_damage():
+        head = reader.row_at(record.head)
+        if head is not None and head.kept:
+            return set()
+    return {record.head}
+
+
 def replaced(
     reader: Reader,
     record: ScopeRecord,
     states: States,
-    changes: Sequence[tuple[Row, bytes]],
+    versions: Sequence[Version],
     stamp: Stamp,
     offsets: AppendOffsets | None = None,
 ) -> Change:
     """Return the change that puts other versions of snapshots in their places."""
-    others = {row.seq: state for row, state in changes if not _is_same(states, row, state)}
-    kept = {row.seq for row, _ in changes if row.kept}
-    head = None if record.head is None else reader.row_at(record.head)
-    drafts = set() if head is None or head.kept or head.seq in kept else {head.seq}
-    edit = _edited(states, set(), others, drafts) if others else _NOTHING
+    rows, others = list[Row](), dict[int, State]()
+    for before, row, state in versions:
+        is_same = _is_same(states, before, state)
+        rows.append(row._replace(state_nonce=before.written_by if is_same else ""))
+        if not is_same:
+            others[row.seq] = State(row.seq, row.nonce, state)
+    kept = {row.seq for row in rows if row.kept}
+    edit = _edited(states, set(), others, drafts_of(reader, record, kept)) if others else _NOTHING
     fields = dict[str, object](_tail_sums(states, edit) if others else {})
     tip = max(kept, default=0)
     if tip >= (record.tip or 1):  # also a draft that is kept from now on
-        fields |= {"tip": tip, "offsets": None if offsets is None else orjson.dumps(offsets)}
+        fields |= {"tip": tip, "offsets": dump_offsets(offsets)}
     after = changed(record, record.key, stamp, states_changed=True, **fields)
     return Change(
         record.key,
         record,
         after,
-        [row for row, _ in changes],
+        rows,
         replace=True,
         tail=list(edit.tail.values()),
         segments=edit.segments,
         segments_gone=edit.segments_gone,
+        unshared=_unshared(states, edit) if others else (),
     )
 
 
-def _is_same(states: States, row: Row, state: bytes) -> bool:
-    try:
-        return states.get(row.seq) == state
-    except Corrupt:
-        return False
+def _is_same(states: States, before: Row, state: bytes) -> bool:
+    with past_damage():
+        return states.of(before) == state
+    return False
 
 
 def replace_all(
@@ -129,7 +179,7 @@ def replace_all(
     if record is None:
         return None, 0
     existing = {row.id: row for row in reader.rows([each.id or "" for each in commits_])}
-    count, changes, states = 0, list[tuple[Row, bytes]](), States(reader)
+    count, versions, states = 0, list[Version](), States(reader)
     for commit in commits_:
         row = existing.get(commit.id or "")
         if row is None or not isinstance(commit.body, bytes):
@@ -139,12 +189,12 @@ def replace_all(
             continue  # it is stored already
         scope = ScopeState(fence=record.fence)
         plan = commits.decide(commit, scope, row, same_body=lambda: False, newest_kept=lambda: None)
-        changes.append((plan.row, commit.body))
-    if not changes:
+        versions.append(Version(row, plan.row, commit.body))
+    if not versions:
         return None, count
-    with suppress(Corrupt):  # what is damaged may be replaced
-        states.keep([row.seq for row, _ in changes])
-    return replaced(reader, record, states, changes, stamp), count
+    with past_damage():  # what is damaged may be replaced
+        states.keep({each.before.seq: each.before.written_by for each in versions})
+    return replaced(reader, record, states, versions, stamp), count
 
 
 def delete_snapshots(
@@ -160,28 +210,26 @@ def delete_snapshots(
     commits.check_fence(fence, None if record is None else record.fence, key)
     if record is None or not ids:
         return None, Pruned(0, 0)
-    head = None if record.head is None else reader.row_at(record.head)
     doomed = dict.fromkeys(ids)
-    if spare_head and head is not None:
-        doomed.pop(head.id, None)
-    rows = reader.rows(list(doomed))
-    notes = [(note.on, note.name) for note in reader.notes(doomed)]
-    if not rows and not notes:
+    sizes = dict(reader.places(list(doomed)))
+    if spare_head and record.head in sizes:
+        del sizes[record.head]
+        del doomed[_id_at(reader, record.head, ids)]
+    notes, dropped = reader.note_places(doomed), set(sizes)
+    if not dropped and not notes:
         return None, Pruned(0, 0)
-    states, dropped = States(reader), {row.seq for row in rows}
-    drafts = set() if head is None or head.kept else {head.seq}
-    edit = _edited(states, dropped, {}, drafts) if rows else _NOTHING
+    states = States(reader)
+    edit = _edited(states, dropped, {}, drafts_of(reader, record)) if dropped else _NOTHING
     fields: dict[str, object] = {"notes": record.notes - len(notes)}
-    if rows:
+    if dropped:
         fields |= _tail_sums(states, edit)
     if dropped & {record.head, record.tip}:
-        newest = reader.newest_kept(dropped)
-        uncovered = None if newest is None else newest.seq
+        uncovered = reader.newest_kept(dropped)
         if record.tip in dropped:
             fields |= {"tip": uncovered, "offsets": None}
         if record.head in dropped:
             fields["head"] = uncovered
-    after = changed(record, key, stamp, states_changed=bool(rows), **fields)
+    after = changed(record, key, stamp, states_changed=bool(dropped), **fields)
     change = Change(
         key,
         record,
@@ -192,5 +240,15 @@ def delete_snapshots(
         segments=edit.segments,
         segments_gone=edit.segments_gone,
         notes_gone=notes,
+        unshared=_unshared(states, edit) if dropped else (),
     )
-    return change, Pruned(len(rows), sum(row.size for row in rows))
+    return change, Pruned(len(sizes), sum(sizes.values()))
+
+
+def _id_at(reader: Reader, seq: int | None, ids: Sequence[str]) -> str:
+    """Return which of some ids a seq has; its row may be damaged."""
+    with past_damage():
+        row = None if seq is None else reader.row_at(seq)
+        if row is not None:
+            return row.id
+    return next(id for id in ids if any(at == seq for at, _ in reader.places([id])))

@@ -3,32 +3,26 @@
 import heapq
 import threading
 from collections import Counter
-from collections.abc import Callable, Sequence
-from contextlib import suppress
-from itertools import pairwise
-from typing import TypeAlias, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
+from operator import attrgetter
+from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 from limpet.backends.support.backoff import Backoff
 from limpet.backends.support.forks import renew_after_fork
 from limpet.backends.support.located import located
 from limpet.backends.support.recent import Recent
-from limpet.core import commits, limits
-from limpet.core.ages import newest_page
-from limpet.core.leases import LeaseRow, claimed, renewed
-from limpet.core.notes import (
-    NoteRow,
-    check_expect,
-    found_note,
-    newest_first,
-    note_of,
-    written_note,
-)
+from limpet.core import commits, limits, matching
+from limpet.core.leases import claimed, renewed
+from limpet.core.notes import NoteRow, found_note, note_of
 from limpet.core.rows import Row, info_of
-from limpet.engine import editing, rolling, saving
-from limpet.engine.records import changed
-from limpet.engine.saving import Known, Saved
-from limpet.engine.states import States, checked, payload_of
-from limpet.errors import CLOSED, InvalidInput, LimpetError, Unavailable
+from limpet.engine import editing, noting, rolling, saving
+from limpet.engine.background import Roller
+from limpet.engine.records import follows, head_of
+from limpet.engine.saving import Known, Saved, known_of
+from limpet.engine.states import SegmentCache, States, checked, compare, payload_of
+from limpet.errors import CLOSED, Corrupt, InvalidInput, LimpetError, Unavailable
 from limpet.model import (
     ANY,
     Expect,
@@ -59,13 +53,33 @@ from limpet.protocol import (
     Target,
     Topic,
 )
-from limpet.storage import Change, LostAnswer, Reader, ScopeRecord, Storage, Taken
+from limpet.storage import DAMAGED, SHARED, Change, LostAnswer, Reader, ScopeRecord, Storage, Taken
 
 T = TypeVar("T")
 Decide: TypeAlias = Callable[[Reader, Stamp], tuple[Change | None, T]]
 """Decides what to write to a scope, and what to return; pure, and may be called again."""
 
-_LOCKS = 64
+_LOCKS: Final = 1024
+_WAIT_S: Final = 1.0
+_SEGMENT_BYTES_MAX: Final = 16 * limits.MIB
+_TAKEN_MAX: Final = 100  # seqs in a row: by then an index is damaged
+_OVERDUE: Final = 4  # times the limit: a writer that outruns the rolls waits for one
+_PUT_OFF_MAX: Final = 1024
+
+
+def open_engine(
+    storage: Callable[..., Storage],
+    place: str,
+    *,
+    clock: Clock,
+    draw: Callable[[], Stamp],
+    rolls: Literal["background", "inline"] = "inline",
+    cache_bytes_max: int = limits.CACHE_BYTES_MAX,
+    **options: Any,
+) -> "Engine":
+    """Open a storage, with its options, and an engine over it."""
+    opened = storage(place, clock=clock, states=States, **options)
+    return Engine(opened, clock=clock, draw=draw, rolls=rolls, cache_bytes_max=cache_bytes_max)
 
 
 @located
@@ -79,6 +93,8 @@ class Engine:
         clock: Clock,
         draw: Callable[[], Stamp],
         tails: rolling.Limits = rolling.LIMITS,
+        rolls: Literal["background", "inline"] = "inline",
+        cache_bytes_max: int = limits.CACHE_BYTES_MAX,
     ) -> None:
         self.storage = storage
         self.blocking = storage.blocking
@@ -86,14 +102,22 @@ class Engine:
         self._clock = clock
         self._draw = draw
         self._tails = tails
-        self._known: Recent[ScopeKey, Known] = Recent(limits.CACHE_BYTES_MAX, lambda it: it.cost)
+        self._known: Recent[ScopeKey, Known] = Recent(cache_bytes_max, attrgetter("cost"))
+        self._segments: SegmentCache = Recent(_SEGMENT_BYTES_MAX, attrgetter("cost"))
+        self._put_off: Recent[ScopeKey, int] = Recent(_PUT_OFF_MAX)  # until a tail has these bytes
         self._closed = False
-        self.after_fork()
+        self._roller = Roller(self._roll) if rolls == "background" else None
+        self._locks = _locks()
         renew_after_fork(self)
 
     def after_fork(self) -> None:
-        # Threads that save to one scope would make each other's knowledge stale.
-        self._locks = [threading.RLock() for _ in range(_LOCKS)]
+        self._locks = _locks()
+        self._roller = None  # its thread is the parent's
+
+    def distrust(self, scope: ScopeKey) -> None:
+        """Forget what is known of a scope."""
+        self._known.pop(scope)
+        self._put_off.pop(scope)
 
     # Changes
 
@@ -121,31 +145,39 @@ class Engine:
             return change, (change, result)
 
         backoff = Backoff(self._clock, first_s=0.005, longest_s=1, wait_s=limits.RETRY_S_MAX)
+        tries = 0
         while True:
             try:
-                return self.storage.transact(key, once)
-            except Taken:
+                done = self.storage.transact(key, once)
+                if done[0] is not None and (done[0].segments_gone or done[0].after is None):
+                    # What was deleted is not kept in memory either.
+                    self._segments.drop(lambda each: each[0] == key)
+                return done
+            except Taken as cause:
                 stamp = stamp._replace(bits=stamp.bits + 1)  # another seq
+                tries += 1
+                if tries > _TAKEN_MAX:
+                    raise Corrupt("the index of a scope has what its table has not") from cause
             except LostAnswer as cause:
                 in_doubt = True
                 if not backoff.sleep():
-                    raise _in_doubt(key) from cause
+                    raise _in_doubt(key.session_id) from cause
             except Unavailable as cause:
                 if in_doubt:
-                    raise _in_doubt(key) from cause
+                    raise _in_doubt(key.session_id) from cause
                 raise
 
     def _edit(self, key: ScopeKey, decide: Decide[T]) -> T:
         """Change stored snapshots; what is known of the scope is forgotten."""
         self._check_open()
-        with self._lock_of(key):
-            self._known.pop(key)
+        with self._first(key):
+            self.distrust(key)
             return self._transact(key, self._draw(), decide)[1]
 
     def _touch(self, key: ScopeKey, stamp: Stamp, decide: Decide[T]) -> T:
         """Change notes or the lease; what is known of the snapshots stays known."""
         self._check_open()
-        with self._lock_of(key):
+        with self._first(key):
             change, result = self._transact(key, stamp, decide)
             known = self._known.get(key)
             if known is not None and change is not None:
@@ -155,40 +187,62 @@ class Engine:
                     self._known.pop(key)
         return result
 
-    def _lock_of(self, key: ScopeKey) -> threading.RLock:
-        return self._locks[hash(key) % _LOCKS]
+    @contextmanager
+    def _first(self, key: ScopeKey) -> Iterator[None]:
+        """Wait for other threads that change a scope, so that none makes the others' knowledge old.
+
+        It only saves time, so nobody waits for long: the other one may hang, or was interrupted.
+        """
+        at = hash(key) % _LOCKS
+        lock = self._locks[at]
+        is_first = lock.acquire(timeout=_WAIT_S)
+        try:
+            yield
+        finally:
+            self._leave(at, lock, is_first=is_first)
+
+    def _leave(self, at: int, lock: threading.RLock, *, is_first: bool) -> None:
+        if is_first:
+            lock.release()
+        elif self._locks[at] is lock:
+            self._locks[at] = threading.RLock()
 
     # Snapshots
 
     def commit(self, commit: Commit) -> SnapshotInfo:
-        self._check_open()
+        if self._closed:
+            raise InvalidInput(CLOSED)
         key = commit.scope
-        with self._lock_of(key):
-            saved = self._saved(commit)
-            if saved.known is None:
+        at = hash(key) % _LOCKS
+        lock = self._locks[at]
+        is_first = lock.acquire(timeout=_WAIT_S)  # as `_first`, in less time
+        try:
+            known = self._known.get(key)
+            quick = None if known is None else saving.continued(commit, known)
+            saved = None
+            if quick is not None:
+                try:
+                    saved = quick[1] if self.storage.write(quick[0]) else None
+                except Taken:
+                    quick = None
+                except LostAnswer:
+                    pass
+            row, known = saved or self._decided(commit, quick)
+            if known is None:
                 self._known.pop(key)
             else:
-                self._known.put(key, saved.known)
-        if saved.known is not None and self._tails.is_due(saved.known.record, saved.row.size):
-            self._roll(key)
-        return info_of(key, saved.row)
+                self._known.put(key, known)
+        finally:
+            self._leave(at, lock, is_first=is_first)
+        if known is not None and self._tails.is_due(known.record, row.size):
+            self._roll_soon(known.record, row.size)
+        return info_of(key, row)
 
-    def _saved(self, commit: Commit) -> Saved:
-        known = self._known.get(commit.scope)
-        quick = None if known is None else saving.continued(commit, known)
-        if quick is not None:
-            try:
-                if self.storage.write(quick[0]):
-                    return quick[1]
-            except Taken:
-                quick = None
-            except LostAnswer:
-                pass
-
+    def _decided(self, commit: Commit, sent: tuple[Change, Saved] | None) -> Saved:
         def decide(reader: Reader, stamp: Stamp) -> tuple[Change | None, Saved]:
             return saving.decide(reader, commit._replace(stamp=stamp))
 
-        return self._transact(commit.scope, commit.stamp, decide, quick)[1]
+        return self._transact(commit.scope, commit.stamp, decide, sent)[1]
 
     def replace_snapshots(self, changes: Sequence[Commit]) -> int:
         key = changes[0].scope
@@ -212,25 +266,52 @@ class Engine:
     def delete_scope(
         self, scope: ScopeKey, *, expect: Expect = ANY, fence: str | None = None
     ) -> int:
+        if expect is ANY and fence is None:
+            return self._drop(scope.session_id, scope)
+
         def decide(reader: Reader, _: Stamp) -> tuple[Change | None, int]:
             record = reader.record
             commits.check_fence(fence, None if record is None else record.fence, scope)
             if expect is not ANY:
-                commits.check_expect(expect, _head(reader), scope)
+                commits.check_expect(expect, head_of(reader), scope)
             return (None, 0) if record is None else (Change(scope, record, None), reader.count())
 
         return self._edit(scope, decide)
 
     def delete_session(self, session_id: str) -> int:
+        return self._drop(session_id)
+
+    def _drop(self, session_id: str, key: ScopeKey | None = None) -> int:
         self._check_open()
-        self._known.drop(lambda key: key.session_id == session_id)
-        return self.storage.delete_session(session_id)
+        if key is None:
+            self._known.drop(lambda each: each.session_id == session_id)
+        else:
+            self._known.pop(key)
+        try:
+            return self.storage.drop(session_id, key)
+        except LostAnswer as cause:
+            raise _in_doubt(session_id) from cause
+        finally:
+            self._segments.drop(lambda each: each[0].session_id == session_id)
+
+    def _roll_soon(self, record: ScopeRecord, size: int) -> None:
+        """Have a tail that is due rolled."""
+        if record.tail_bytes < (self._put_off.get(record.key) or 0):
+            return
+        roller = self._roller
+        if roller is None or self._tails.is_due(record, size, _OVERDUE):
+            self._roll(record.key)
+        else:
+            roller.ask(record.key)
 
     def _roll(self, key: ScopeKey) -> None:
         """Move the tail into a segment. The save before it is stored: nothing here may fail it."""
         with suppress(LimpetError):
             roll = self.storage.read(key, rolling.plan)
-            if roll is not None:
+            if isinstance(roll, int):
+                self._put_off.put(key, roll)
+            else:
+                self._put_off.pop(key)
                 self._touch(key, self._draw(), roll.at)
 
     # Reading
@@ -242,42 +323,46 @@ class Engine:
 
         def use(reader: Reader) -> list[Found]:
             rows = {row.id: row for row in reader.rows([each for each in ids if each is not None])}
-            head = _head(reader) if None in ids else None
+            head = head_of(reader) if None in ids else None
             found = [head if each is None else rows.get(each) for each in ids]
             wanted = [row for row in found if row is not None]
-            states = States(reader)
+            states = States(reader, self._segments)
             if len(wanted) > 1:
-                states.keep({row.seq for row in wanted})
-            return [(info_of(scope, row), checked(row, states.get(row.seq))) for row in wanted]
+                states.keep({row.seq: row.written_by for row in wanted})
+            return [(info_of(scope, row), states.of(row)) for row in wanted]
 
         return self.storage.read(scope, use)
 
     def _read_head(self, key: ScopeKey) -> list[Found]:
         found = self.storage.read_head(key)
         record, row, entry = found or (None, None, None)
-        if record is None or row is None:
+        if record is None or record.head is None:
             return []
-        known = self._known.get(key)
-        if entry is not None and entry.base is None:
-            state: bytes | None = payload_of(entry)
+        state: bytes | None = None
+        if row is not None and entry is not None and entry.nonce:
+            compare(row.seq, entry.nonce, row.written_by)
+        is_whole = entry is not None and entry.base is None and entry.encoding != SHARED
+        if entry is not None and (is_whole or entry.encoding == DAMAGED):
+            state = payload_of(entry)
         else:
-            is_known = known is not None and known.record == record and record.head == record.tip
-            state = known.state() if known is not None and is_known else None
-        if state is not None:
+            known = self._known.get(key)
+            if known is not None and known.record == record and record.head == record.tip:
+                state = known.state()
+        if row is not None and state is not None:
             return [(info_of(key, row), checked(row, state))]
 
         def use(reader: Reader) -> tuple[ScopeRecord, Row, bytes] | None:
-            head, states = _head(reader), States(reader)
+            head = head_of(reader)
             if reader.record is None or head is None:
                 return None
-            return reader.record, head, checked(head, states.get(head.seq))
+            return reader.record, head, States(reader).of(head)
 
         again = self.storage.read(key, use)
         if again is None:
             return []
         record, row, state = again
         if record.head == record.tip:
-            self._known.put(key, Known(record, row, state))
+            self._known.put(key, known_of(record, row, state))
         return [(info_of(key, row), state)]
 
     def read_info(self, scope: ScopeKey, snapshot_id: str | None) -> SnapshotInfo | None:
@@ -285,15 +370,15 @@ class Engine:
 
         def use(reader: Reader) -> Row | None:
             if snapshot_id is None:
-                return _head(reader)
+                return head_of(reader)
             return next(iter(reader.rows([snapshot_id])), None)
 
         row = self.storage.read(scope, use)
         return None if row is None else info_of(scope, row)
 
     def read_revisions(self, targets: Sequence[Target]) -> list[str | None]:
-        infos = [self.read_info(key, id) for key, id in targets]
-        return [None if info is None else info.revision for info in infos]
+        self._check_open()
+        return self.storage.revisions(targets)
 
     # Listings
 
@@ -311,17 +396,11 @@ class Engine:
 
     def list_sessions(self, *, prefix: str, after: str, limit: int) -> list[str]:
         self._check_open()
-        scopes = self.storage.list_scopes(prefix=prefix)
-        names = {record.key.session_id for record, _ in scopes}
-        return heapq.nsmallest(limit, (name for name in names if name > after))
+        return self.storage.list_sessions(prefix, after, limit)
 
     def list_newest(self, *, prefix: str, after: SessionAge | None, limit: int) -> list[SessionAge]:
         self._check_open()
-        heads = (
-            (record.key.session_id, None if head is None else head.created_at)
-            for record, head in self.storage.list_scopes(prefix=prefix)
-        )
-        return newest_page(heads, after, limit)
+        return self.storage.list_newest(prefix, after, limit)
 
     def list_scopes(
         self,
@@ -373,33 +452,32 @@ class Engine:
         limit: int,
     ) -> list[Note]:
         self._check_open()
-        order = {each or "": at for at, each in enumerate(on)}
-        found = self.storage.read(scope, lambda reader: reader.notes(order, name))
-        rows = (row for row in found if order[row.on] > 0 or row.name > after)
-        page = heapq.nsmallest(limit, rows, key=lambda row: (order[row.on], row.name))
-        return [note_of(row) for row in page]
+        asked = [each or "" for each in on]
+        use = partial(noting.page, on=asked, name=name, after=after, limit=limit)
+        return [note_of(row) for row in self.storage.read(scope, use)]
 
     def read_notes(self, scope: ScopeKey, names: Sequence[str]) -> list[FoundNote]:
         self._check_open()
-        rows = self.storage.read(scope, lambda reader: reader.notes([""]))
+        rows = self.storage.read(scope, lambda reader: reader.notes([""], names))
         found = {row.name: row for row in rows}
         return [found_note(scope, found[name]) for name in names if name in found]
 
     def find_notes(self, query: NoteQuery, *, limit: int) -> list[FoundNote]:
         self._check_open()
-        notes = self.storage.scope_notes(query.scope_id, query.kind)
-        covered = (
-            found_note(key, row, value=query.values) for key, row in notes if query.covers(key)
-        )
-        return newest_first(covered, query, limit)
+        is_match = None if query.where is None else matching.matcher(query.where)
+
+        def take(key: ScopeKey, row: NoteRow) -> FoundNote | None:
+            found = found_note(key, row, value=query.values)
+            return found if is_match is None or is_match(found.value) else None
+
+        return self.storage.find_notes(query, limit, take)
 
     def list_noted(self, scope: ScopeKey, *, after: str, limit: int) -> list[str]:
         self._check_open()
-        rows = self.storage.read(scope, lambda reader: reader.notes())
-        return heapq.nsmallest(limit, {row.on for row in rows if row.on > after})
+        return self.storage.read(scope, lambda reader: reader.noted(after, limit))
 
     def write_note(self, write: NoteWrite) -> Note:
-        return note_of(self._write_notes([write])[0])
+        return note_of(self._write_notes([write])[0][0])
 
     def write_notes(self, changes: Sequence[NoteChange]) -> None:
         if changes:
@@ -408,72 +486,34 @@ class Engine:
     def delete_note(
         self, scope: ScopeKey, name: str, *, on: str | None, fence: str | None = None
     ) -> int:
-        return len(self._write_notes([NoteDelete(scope, name, on, fence=fence)]))
+        return len(self._write_notes([NoteDelete(scope, name, on, fence=fence)])[1])
 
-    def _write_notes(self, changes: Sequence[NoteChange]) -> list[NoteRow]:
-        """Write and delete notes of one scope; return those that were written or deleted."""
-        key = changes[0].scope
+    def _write_notes(
+        self, changes: Sequence[NoteChange]
+    ) -> tuple[list[NoteRow], list[noting.Address]]:
+        """Write and delete notes of one scope; return those that were written, and deleted."""
         stamps = (each.stamp for each in changes if isinstance(each, NoteWrite))
         stamp = next(stamps, None) or self._draw()
-
-        def decide(reader: Reader, stamp: Stamp) -> tuple[Change | None, list[NoteRow]]:
-            record = reader.record
-            rows = reader.notes({each.on or "" for each in changes})
-            found = {(row.on, row.name): row for row in rows}
-            put, gone = list[NoteRow](), list[NoteRow]()
-            for each in changes:
-                commits.check_fence(each.fence, None if record is None else record.fence, key)
-                existing = found.get((each.on or "", each.name))
-                if isinstance(each, NoteWrite):
-                    put.append(written_note(each, existing))
-                else:
-                    check_expect(each, existing)
-                    gone += [] if existing is None else [existing]
-            if not put and not gone:
-                return None, []
-            new = [row for row in put if (row.on, row.name) not in found]
-            count = (0 if record is None else record.notes) + len(new) - len(gone)
-            after = changed(record, key, stamp, notes=count)
-            addresses = [(row.on, row.name) for row in gone]
-            return Change(key, record, after, notes=put, notes_gone=addresses), [*put, *gone]
-
-        return self._touch(key, stamp, decide)
+        return self._touch(changes[0].scope, stamp, lambda r, s: noting.write(r, changes, s))
 
     def claim(self, claim: Claim) -> Hold:
-        return self._lease(claim, claimed)
+        return self._touch(
+            claim.scope, claim.stamp, lambda r, stamp: noting.lease(r, claim, stamp, claimed)
+        )
 
     def renew(self, claim: Claim) -> Hold:
-        return self._lease(claim, renewed)
-
-    def _lease(self, claim: Claim, rule: Callable[[Claim, LeaseRow | None, int], LeaseRow]) -> Hold:
-        def decide(reader: Reader, stamp: Stamp) -> tuple[Change | None, Hold]:
-            record, now = reader.record, reader.now(claim.stamp.now)
-            found = _lease_of(record)
-            lease = rule(claim, found, now)
-            if lease == found:
-                return None, lease.hold(now)
-            fence, owner, until = lease
-            after = changed(record, claim.scope, stamp, fence=fence, owner=owner, until=until)
-            return Change(claim.scope, record, after), lease.hold(now)
-
-        return self._touch(claim.scope, claim.stamp, decide)
+        return self._touch(
+            claim.scope, claim.stamp, lambda r, stamp: noting.lease(r, claim, stamp, renewed)
+        )
 
     def release(self, claim: Claim) -> None:
-        def decide(reader: Reader, stamp: Stamp) -> tuple[Change | None, None]:
-            record = reader.record
-            if record is None or record.fence != claim.key:
-                return None, None
-            after = changed(record, claim.scope, stamp, fence=None, owner=None, until=None)
-            is_empty = not after.floor and not after.holds_anything  # nothing was ever minted in it
-            return Change(claim.scope, record, None if is_empty else after), None
-
-        self._touch(claim.scope, claim.stamp, decide)
+        self._touch(claim.scope, claim.stamp, lambda r, stamp: noting.release(r, claim, stamp))
 
     def read_lease(self, scope: ScopeKey, *, now: int) -> Hold | None:
         self._check_open()
 
         def use(reader: Reader) -> Hold | None:
-            lease = _lease_of(reader.record)
+            lease = noting.lease_of(reader.record)
             return None if lease is None else lease.hold(reader.now(now))
 
         return self.storage.read(scope, use)
@@ -486,27 +526,30 @@ class Engine:
 
     def list_damage(self, scope: ScopeKey) -> list[Finding]:
         self._check_open()
-        return []
+        return self.storage.list_damage(scope)
 
     def list_unlisted(self) -> list[Finding]:
         self._check_open()
-        return []
+        return self.storage.list_damage(None)
 
     def compact(self) -> int:
         self._check_open()
-        return 0
+        return self.storage.compact()
 
     def check(self, after: str, *, repair: bool, limit: int) -> tuple[list[Finding], str | None]:
         self._check_open()
-        return [], None
+        return self.storage.check(after, repair=repair, limit=limit)
 
     def rekey(self, after: str, *, limit: int) -> tuple[int, str | None]:
         self._check_open()
-        return 0, None
+        return self.storage.rekey(after, limit=limit)
 
     def close(self) -> None:
         self._closed = True
+        if self._roller is not None:
+            self._roller.close()
         self._known.clear()
+        self._segments.clear()
         self.storage.close()
 
     def _check_open(self) -> None:
@@ -514,15 +557,9 @@ class Engine:
             raise InvalidInput(CLOSED)
 
 
-def _head(reader: Reader) -> Row | None:
-    record = reader.record
-    return None if record is None or record.head is None else reader.row_at(record.head)
-
-
-def _lease_of(record: ScopeRecord | None) -> LeaseRow | None:
-    if record is None or record.fence is None:
-        return None
-    return LeaseRow(record.fence, record.owner or "", record.until or 0)
+def _locks() -> list[threading.RLock]:
+    # Threads that save to one scope would make each other's knowledge stale.
+    return [threading.RLock() for _ in range(_LOCKS)]
 
 
 def _is_stored(change: Change, reader: Reader) -> bool:
@@ -538,17 +575,18 @@ def _is_stored(change: Change, reader: Reader) -> bool:
         return False
     if before is None:
         return True
-    if before.version in record.trail:
-        return (after.version, before.version) in pairwise(record.trail)
-    # Too many changes came since, so the trail does not tell.
+    found = follows(record, after, before)
+    if found is not None:
+        return found
+    # Too many changes came since.
     if not change.rows:
-        raise _in_doubt(change.key)
+        raise _in_doubt(change.key.session_id)
     row = reader.row_by_nonce(change.rows[0].nonce)
     return row is not None and row.revision == change.rows[0].revision
 
 
-def _in_doubt(key: ScopeKey) -> Unavailable:
+def _in_doubt(session_id: str) -> Unavailable:
     return Unavailable(
-        f"the storage did not answer: the change may be stored. session=`{key.session_id}`",
+        f"the storage did not answer: the change may be stored. session=`{session_id}`",
         outcome_known=False,
     )

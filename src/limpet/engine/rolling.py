@@ -5,6 +5,7 @@ stored state went or changed since, so saves that came in between do not stop it
 it does not happen.
 """
 
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from limpet.core import segments
@@ -12,10 +13,19 @@ from limpet.core.deltas import delta
 from limpet.core.deltas.delta import Delta
 from limpet.core.limits import KIB
 from limpet.core.segments import SMALL_BYTES, Segment
+from limpet.engine.editing import drafts_of, shared_by
 from limpet.engine.records import changed
-from limpet.engine.states import BYTES_PER_DELTA, States, payload_of, tail_row
+from limpet.engine.states import (
+    BYTES_PER_DELTA,
+    State,
+    States,
+    compare,
+    past_damage,
+    payload_of,
+    tail_row,
+)
 from limpet.protocol import Stamp
-from limpet.storage import WHOLE, Change, Reader, ScopeRecord, SegmentRow, TailRow
+from limpet.storage import DAMAGED, WHOLE, Change, Reader, ScopeRecord, SegmentRow, TailRow
 
 _SEGMENT_COUNT_MAX: Final = 1024
 _SEGMENT_DELTA_BYTES: Final = 32 * KIB
@@ -28,10 +38,16 @@ class Limits(NamedTuple):
     snapshots: int = 64
     stored_bytes: int = 64 * KIB
 
-    def is_due(self, record: ScopeRecord, size: int) -> bool:
-        """Return whether a tail is due; a roll writes the state, so large states wait longer."""
-        count = max(self.snapshots, min(size // BYTES_PER_DELTA, 4 * self.snapshots))
-        return record.tail_bytes >= self.stored_bytes or record.tail_count >= count
+    def is_due(self, record: ScopeRecord, size: int, times: int = 1) -> bool:
+        """Return whether a tail is due; a roll writes the state, so large states wait longer.
+
+        With `times` it is asked whether the tail is that many times as long.
+        """
+        if record.tail_bytes >= times * self.stored_bytes:
+            return True
+        if record.tail_count < times * self.snapshots:
+            return False
+        return record.tail_count >= times * min(size // BYTES_PER_DELTA, 4 * self.snapshots)
 
 
 LIMITS: Final = Limits()
@@ -61,47 +77,63 @@ class Roll(NamedTuple):
         return self.change._replace(before=record, after=after), None
 
 
-def plan(reader: Reader) -> Roll | None:
-    """Work a roll out; None if there is nothing to move. Raises Corrupt if a state is damaged."""
+def plan(reader: Reader) -> Roll | int:
+    """Work a roll out; else return how many bytes the tail must have before it is worth a try.
+
+    What is damaged stays in the tail.
+    """
     record = reader.record
-    if record is None or record.tip is None:
-        return None
-    states = States(reader)
-    tail, last = states.tail, reader.segment(None)
-    ground = 0 if last is None else last.last
-    is_draft = record.head != record.tip and record.head in tail and not _is_kept(reader, record)
-    drafts = {record.head} if is_draft else set()
-    moved = sorted((seq for seq in tail if seq not in drafts and seq > ground), reverse=True)
-    if not moved or moved[0] != record.tip:
-        return None
-    older = None if last is None else Segment.parse(last.blob)
-    if older is not None and _is_full(older, len(moved)):
-        older = None
-    made, newest = _segment(states, moved, older)
+    if record is None:
+        return 0
+    with past_damage():
+        states, last = States(reader), reader.segment(None)
+        least = _shared_bytes(reader, states.tail)
+        if record.tail_bytes < least:
+            return least
+        ground, drafts = 0 if last is None else last.last, drafts_of(reader, record)
+        rows = [row for seq, row in states.tail.items() if seq > ground and seq not in drafts]
+        made = _made(states, [row for row in rows if row.encoding != DAMAGED], last)
+        if made is not None:
+            return _roll(states, record, made)
+    return 2 * record.tail_bytes
+
+
+def _shared_bytes(reader: Reader, tail: Mapping[int, TailRow]) -> int:
+    """Return how many bytes a tail shares with others: a roll stores them once more."""
+    found = [reader.shared(name) for name in shared_by(tail, tail)]
+    return sum(len(row.body) for row in found if row is not None)
+
+
+class _Made(NamedTuple):
+    """A segment, the rows of the tail that went into it, its newest state, and what it replaces."""
+
+    row: SegmentRow
+    moved: list[TailRow]
+    newest: State
+    replaces: int | None
+
+
+def _roll(states: States, record: ScopeRecord, made: _Made) -> Roll:
+    tail, moved, newest = states.tail, {row.seq for row in made.moved}, made.newest
+    left = list[TailRow]()
     # A draft, or one that was kept later and is older than the newest segment, stays in the tail.
-    left = [_restated(states, seq, record.tip, newest) for seq in tail if seq not in moved]
+    for row in tail.values():
+        if row.base in moved and row.seq not in moved:
+            with past_damage():
+                base = newest if newest.seq < row.seq else None
+                left.append(tail_row(row.seq, row.nonce, states.get(row.seq), base))
     change = Change(
         record.key,
         record,
         record,
         tail=left,
         tail_gone=moved,
-        segments=[SegmentRow(made.oldest_seq, made.newest_seq, made.dump())],
-        segments_gone=() if older is None or last is None else [last.last],
+        segments=[made.row],
+        segments_gone=() if made.replaces is None else [made.replaces],
+        unshared=shared_by(tail, moved),
     )
-    less = sum(len(row.body) for row in tail.values()) - sum(len(row.body) for row in left)
-    return Roll(record.epoch, change, len(moved), less)
-
-
-def _is_kept(reader: Reader, record: ScopeRecord) -> bool:
-    row = None if record.head is None else reader.row_at(record.head)
-    return row is not None and row.kept
-
-
-def _restated(states: States, seq: int, newest_seq: int, newest: bytes) -> TailRow:
-    return tail_row(
-        seq, states.get(seq), *((newest_seq, newest) if newest_seq < seq else (None, None))
-    )
+    less = sum(len(tail[seq].body) for seq in [*moved, *(row.seq for row in left)])
+    return Roll(record.epoch, change, len(moved), less - sum(len(row.body) for row in left))
 
 
 def _is_full(last: Segment, count: int) -> bool:
@@ -113,26 +145,58 @@ def _is_full(last: Segment, count: int) -> bool:
     return last.count + count > _SEGMENT_COUNT_MAX or too_large
 
 
-def _segment(states: States, moved: list[int], older: Segment | None) -> tuple[Segment, bytes]:
-    """Return the states of some seqs, the newest first, as a segment; and the newest state."""
-    tail = states.tail
-    rows = [tail[seq] for seq in moved]
+def _made(states: States, rows: list[TailRow], last: SegmentRow | None) -> _Made | None:
+    """Return the segment that some rows of the tail become; None if none of them can be read."""
+    has_nonces = any(row.nonce for row in rows)
+    older, before = None, None
+    if last is not None and has_nonces == bool(last.nonces):
+        with past_damage():
+            found = states.segment(last.last)
+            if not _is_full(found, len(rows)):
+                before = State(last.last, last.nonces.get(last.last, ""), found.newest())
+                older = found
     if all(
         row.base is None and row.encoding == WHOLE and len(row.body) <= SMALL_BYTES for row in rows
     ):
-        return segments.pack([(row.seq, row.body) for row in rows], older), rows[0].body
-    before, state = (None, b"") if older is None else (older.newest_seq, older.newest())
-    steps = list[tuple[int, Delta]]()
-    for row in reversed(rows):  # one state at a time is in memory
-        earlier = state
-        if row.base is not None and row.base == before:
-            step = delta.parse(payload_of(row))
-            state = segments.apply_all(earlier, [step])
-            back = segments.inverse(earlier, step)
-        else:
-            state = payload_of(row) if row.base is None else states.get(row.seq)
-            back = delta.diff(state, earlier)
-        if before is not None:
-            steps.append((before, back))
-        before = row.seq
-    return segments.chain((moved[0], state), steps[::-1], older), state
+        moved, steps = rows, None
+        newest = State(rows[-1].seq, rows[-1].nonce, rows[-1].body) if rows else None
+    else:
+        moved, steps, newest = _steps(states, rows, before)
+    if not moved or newest is None:
+        return None
+    if steps is None:
+        made = segments.pack([(row.seq, row.body) for row in reversed(rows)], older)
+    else:
+        made = segments.chain((newest.seq, newest.data), steps[::-1], older)
+    nonces = {row.seq: row.nonce for row in moved} if has_nonces else {}
+    replaces = None if older is None or last is None else last
+    row = SegmentRow(
+        made.oldest_seq,
+        made.newest_seq,
+        made.dump(),
+        nonces if replaces is None else {**replaces.nonces, **nonces},
+    )
+    return _Made(row, moved, newest, None if replaces is None else replaces.last)
+
+
+def _steps(
+    states: States, rows: list[TailRow], state: State | None
+) -> tuple[list[TailRow], list[tuple[int, Delta]], State | None]:
+    """Return which rows can be read, the deltas from each to the one before, and the last state."""
+    moved, steps = list[TailRow](), list[tuple[int, Delta]]()
+    for row in rows:  # one state at a time is in memory
+        with past_damage():
+            earlier = b"" if state is None else state.data
+            if state is not None and row.base == state.seq:
+                compare(state.seq, state.nonce, row.base_nonce)
+                step = delta.parse(payload_of(row))
+                data = segments.apply_all(earlier, [step])
+                back = segments.inverse(earlier, step)
+            else:
+                data = states.get(row.seq)
+                back = delta.diff(data, earlier)
+            if state is not None:
+                steps.append((state.seq, back))
+            state = State(row.seq, row.nonce, data)
+            moved.append(row)
+    return moved, steps, state

@@ -4,6 +4,7 @@
 the head that this process wrote last: everything is known then, and nothing is read.
 """
 
+from contextlib import nullcontext
 from typing import NamedTuple
 
 import orjson
@@ -13,38 +14,63 @@ from limpet.core.commits import ScopeState
 from limpet.core.deltas import delta
 from limpet.core.deltas.chain import extended
 from limpet.core.deltas.delta import Delta
+from limpet.core.encryption import WrongKeys
 from limpet.core.rows import Row
 from limpet.core.segments import SMALL_BYTES, apply_all
-from limpet.engine.editing import replaced
-from limpet.engine.records import changed
-from limpet.engine.states import States, delta_row, is_whole_due, tail_row, whole_row
+from limpet.engine.editing import Version, replaced, shared_by
+from limpet.engine.records import changed, dump_offsets, head_of
+from limpet.engine.states import (
+    State,
+    States,
+    delta_row,
+    is_shared,
+    is_whole_due,
+    past_damage,
+    shared_name,
+    shared_row,
+    tail_row,
+    whole_row,
+)
 from limpet.errors import Corrupt, InvalidInput
 from limpet.model import ANY, HEAD
 from limpet.protocol import Append, AppendOffsets, Commit, Copy
-from limpet.storage import Change, Reader, ScopeRecord, TailRow
+from limpet.storage import (
+    SHARED,
+    TRAIL_BYTES_MAX,
+    Change,
+    Reader,
+    ScopeRecord,
+    SharedRow,
+    TailRow,
+)
 
 _STEPS_MAX = 64
+_NONE = ((),) * 5  # what a save does not change
+_new = tuple.__new__  # the same as Row(…), without a call of Python code
+_KNOWN_BYTES = 2000  # what a record and a row take, about
+_STEP_BYTES = 200
 
 
 class Known(NamedTuple):
     """What this process knows of a scope that it changed last; true as long as its version is.
 
-    `base` is a state from which `steps` lead to that of the tip; None if that is not known.
+    `base` is a state from which `steps` lead to that of the tip; None if that is not known. `cost`
+    is what all of it takes in memory, about.
     """
 
     record: ScopeRecord
     head: Row | None
     base: bytes | None
     steps: tuple[Delta, ...] = ()
+    cost: int = _KNOWN_BYTES
 
     def state(self) -> bytes | None:
         """Return the state of the tip, if it is known."""
         return None if self.base is None else apply_all(self.base, self.steps)
 
-    @property
-    def cost(self) -> int:
-        steps = sum(len(step.literal) + 200 for step in self.steps)
-        return 2000 + len(self.base or b"") + steps
+
+def known_of(record: ScopeRecord, head: Row, state: bytes | None) -> Known:
+    return Known(record, head, state, (), _KNOWN_BYTES + len(state or b""))
 
 
 class Saved(NamedTuple):
@@ -63,7 +89,9 @@ def can_continue(commit: Commit, known: Known) -> bool:
         return False
     if commit.forked_from is not None or commit.new_scope or commit.again or commit.past_damage:
         return False
-    if commit.fence not in (None, record.fence) or commit.expect not in (ANY, head.revision):
+    if commit.fence is not None and commit.fence != record.fence:
+        return False
+    if commit.expect is not ANY and commit.expect != head.revision:
         return False
     # Any other id that is taken is refused by the storage.
     return commit.id is None or commit.id not in (head.id, commit.parent)
@@ -76,64 +104,65 @@ def continued(commit: Commit, known: Known) -> tuple[Change, Saved] | None:
         return None
     now, nonce, bits = commit.stamp
     seq = ids.place(now, record.last, bits)
-    stored = _next_row(commit, known, seq)
+    stored = _next_row(commit, known, head, seq)
     if stored is None:
         return None
-    entry, size, offsets, base, steps = stored
-    id = ids.mint(now, bits, record.floor) if commit.id is None else commit.id
-    row = Row(
-        seq,
-        id,
-        0,
-        nonce,
-        True,
-        head.id if commit.parent is HEAD else commit.parent,
-        None,
-        head.status if commit.status is None else commit.status,
-        commit.labels,
-        commit.metadata,
-        now if commit.created_at is None else commit.created_at,
-        now,
-        ids.place_us(seq),
-        size,
+    entry, size, offsets, base, steps, cost = stored
+    id, floor = commit.id, record.floor
+    if id is None:
+        id = floor = ids.mint(now, bits, floor)
+    parent_id = head.id if commit.parent is HEAD else commit.parent
+    status = head.status if commit.status is None else commit.status
+    created_at = now if commit.created_at is None else commit.created_at
+    facts = (status, commit.labels, commit.metadata, created_at, now, seq >> ids.PLACE_BITS, size)
+    row = _new(Row, (seq, id, 0, nonce, True, parent_id, None, *facts, ""))
+    version = bytes.fromhex(nonce)
+    tail = (record.tail_count + 1, record.tail_bytes + len(entry.body))
+    after = _new(
+        ScopeRecord,
+        (
+            record.key,
+            record.pk,
+            int.from_bytes(version, signed=True),
+            *(seq, seq, seq),
+            floor,
+            *record[7:11],  # the lease, and how many notes there are
+            *tail,
+            dump_offsets(offsets),
+            (version + record.trail)[:TRAIL_BYTES_MAX],
+            record.epoch,
+        ),
     )
-    after = changed(
-        record,
-        commit.scope,
-        commit.stamp,
-        head=seq,
-        tip=seq,
-        last=seq,
-        floor=id if commit.id is None else record.floor,
-        tail_count=record.tail_count + 1,
-        tail_bytes=record.tail_bytes + len(entry.body),
-        offsets=None if offsets is None else orjson.dumps(offsets),
+    is_apart = parent_id != head.id
+    change = _new(
+        Change, (commit.scope, record, after, (row,), False, (), (entry,), *_NONE, is_apart, (), ())
     )
-    change = Change(commit.scope, record, after, [row], tail=[entry])
-    return change, Saved(row, Known(after, row, base, steps))
+    return change, _new(Saved, (row, _new(Known, (after, row, base, steps, cost))))
 
 
-_Next = tuple[TailRow, int, AppendOffsets | None, bytes | None, tuple[Delta, ...]]
-"""A tail row, the size of its state, its offsets, and the base and steps of `Known`."""
+_Next = tuple[TailRow, int, AppendOffsets | None, bytes | None, tuple[Delta, ...], int]
+"""A tail row, the size of its state, its offsets; and the base, the steps and the cost of `Known`.
+"""
 
 
-def _next_row(commit: Commit, known: Known, seq: int) -> _Next | None:
-    record, body = known.record, commit.body
+def _next_row(commit: Commit, known: Known, head: Row, seq: int) -> _Next | None:
+    record, body, nonce = known.record, commit.body, commit.stamp.nonce
     if isinstance(body, bytes):
-        size, state = len(body), None
-        if size > SMALL_BYTES and not is_whole_due(record.tail_count, size):
-            state = known.state()
-            if state is None:
-                return None
-        entry = tail_row(seq, body, record.tip, state)
-        return entry, size, commit.append_offsets, body, ()
-    if not isinstance(body, Append) or record.offsets is None or known.head is None:
+        size = len(body)
+        if size <= SMALL_BYTES or is_whole_due(record.tail_count, size):
+            entry = whole_row(seq, nonce, body)
+        elif (state := known.state()) is not None:
+            entry = tail_row(seq, nonce, body, State(head.seq, head.written_by, state))
+        else:
+            return None
+        return entry, size, commit.append_offsets, body, (), _KNOWN_BYTES + size
+    if not isinstance(body, Append) or record.offsets is None:
         return None
-    found = extended(orjson.loads(record.offsets), known.head.size, body)
+    found = extended(orjson.loads(record.offsets), head.size, body)
     if found is None:
         return None
     step, offsets = found
-    size = known.head.size + len(step.literal)
+    size = head.size + len(step.literal)
     if size > body.state_bytes_max:
         return None
     if size <= SMALL_BYTES or is_whole_due(record.tail_count, size):
@@ -141,13 +170,13 @@ def _next_row(commit: Commit, known: Known, seq: int) -> _Next | None:
         if before is None:
             return None
         state = delta.apply(before, step)
-        return whole_row(seq, state), size, offsets, state, ()
-    if record.tip is None:
-        return None
+        return whole_row(seq, nonce, state), size, offsets, state, (), _KNOWN_BYTES + size
     base, steps = known.base, (*known.steps, step)
+    cost = known.cost + len(step.literal) + _STEP_BYTES
     if base is not None and len(steps) > _STEPS_MAX:
-        base, steps = apply_all(base, steps), ()
-    return delta_row(seq, record.tip, delta.dump(step)), size, offsets, base, steps
+        base, steps, cost = apply_all(base, steps), (), _KNOWN_BYTES + size
+    entry = delta_row(seq, nonce, delta.dump(step), head.seq, head.written_by)
+    return entry, size, offsets, base, steps, cost
 
 
 def decide(reader: Reader, commit: Commit) -> tuple[Change | None, Saved]:
@@ -168,54 +197,99 @@ def decide(reader: Reader, commit: Commit) -> tuple[Change | None, Saved]:
         _scope_state(record, head, commit),
         existing,
         source=source,
-        same_body=lambda: existing is not None and states.get(existing.seq) == commit.body,
-        newest_kept=lambda: _tip_id(reader),
+        same_body=lambda: existing is not None and _is_body(states, existing, commit),
+        newest_kept=lambda: _tip_id(reader, commit),
     )
     if plan.is_stored:
         return None, Saved(plan.row)
+    if existing is None and origin is not None and source is not None and _shares(commit, source):
+        return _forked(reader, commit, plan, head, (origin, source))
     state, offsets = _state(commit, states, head, origin, source)
     row = plan.row._replace(size=len(state))
     if existing is not None and record is not None:
-        change = replaced(reader, record, states, [(row, state)], commit.stamp, offsets)
-        return change, Saved(row, _known(change.after, row, state))
-    change = _added(reader, commit, states, plan, row, state, offsets)
+        versions = [Version(existing, row, state)]
+        change = replaced(reader, record, states, versions, commit.stamp, offsets)
+        row = change.rows[0]
+    else:
+        entry = _entry(states, record, row, state)
+        change = _added(reader, commit, plan, head, row, entry, offsets)
+    return change, Saved(row, _known(change.after, row, state))
+
+
+def _shares(commit: Commit, source: Row) -> bool:
+    """Return whether a fork shares the state of its source instead of a copy."""
+    ref = commit.forked_from
+    if not isinstance(commit.body, Copy) or ref is None:
+        return False
+    return is_shared(source.size) and ref.scope.session_id == commit.scope.session_id
+
+
+def _forked(
+    reader: Reader,
+    commit: Commit,
+    plan: commits.Plan,
+    head: Row | None,
+    origin: tuple[Reader, Row],
+) -> tuple[Change, Saved]:
+    """Return the change that adds a fork; only the first fork of a state reads and stores it."""
+    there, source = origin
+    begun = there.tail_row(source.seq)  # a fork of a fork shares what that one began with
+    name = begun.body if begun is not None and begun.encoding == SHARED else shared_name(source)
+    state = None
+    row = plan.row._replace(size=source.size)
+    entry = TailRow(row.seq, None, SHARED, name, row.nonce)
+    shared = list[SharedRow]()
+    if not reader.has_shared(name):
+        state = States(there).of(source)
+        shared = [shared_row(name, state)]
+    change = _added(reader, commit, plan, head, row, entry, None)._replace(shared=shared)
     return change, Saved(row, _known(change.after, row, state))
 
 
 def _added(
     reader: Reader,
     commit: Commit,
-    states: States,
     plan: commits.Plan,
+    head: Row | None,
     row: Row,
-    state: bytes,
+    entry: TailRow,
     offsets: AppendOffsets | None,
 ) -> Change:
     """Return the change that adds a new snapshot."""
     record = reader.record
-    entry = _entry(states, record, row.seq, state)
     gone = [] if plan.covers is None else [plan.covers.seq]
-    covered = [found for seq in gone if (found := reader.tail_row(seq)) is not None]
+    covered = {seq: found for seq in gone if (found := reader.tail_row(seq)) is not None}
     count = 0 if record is None else record.tail_count
     size = 0 if record is None else record.tail_bytes
     fields: dict[str, object] = {
         "last": row.seq,
         "floor": plan.floor,
         "tail_count": count + 1 - len(covered),
-        "tail_bytes": size + len(entry.body) - sum(len(each.body) for each in covered),
+        "tail_bytes": size + len(entry.body) - sum(len(each.body) for each in covered.values()),
     }
     if commit.head:
         fields["head"] = row.seq
     if row.kept:
-        fields |= {"tip": row.seq, "offsets": None if offsets is None else orjson.dumps(offsets)}
-    after = changed(record, commit.scope, commit.stamp, states_changed=bool(gone), **fields)
-    return Change(commit.scope, record, after, [row], rows_gone=gone, tail=[entry], tail_gone=gone)
+        fields |= {"tip": row.seq, "offsets": dump_offsets(offsets)}
+    # With a kept head that is the newest, nothing can ever come between it and this one.
+    is_next = head is not None and record is not None and head.seq == record.tip
+    return Change(
+        commit.scope,
+        record,
+        changed(record, commit.scope, commit.stamp, states_changed=bool(gone), **fields),
+        [row],
+        rows_gone=gone,
+        tail=[entry],
+        tail_gone=gone,
+        apart=not is_next or head is None or head.id != row.parent_id,
+        unshared=shared_by(covered, gone),
+    )
 
 
-def _known(record: ScopeRecord | None, row: Row, state: bytes) -> Known | None:
+def _known(record: ScopeRecord | None, row: Row, state: bytes | None) -> Known | None:
     if record is None or record.head != row.seq or record.tip != row.seq:
         return None
-    return Known(record, row, state)
+    return known_of(record, row, state)
 
 
 def _scope_state(record: ScopeRecord | None, head: Row | None, commit: Commit) -> ScopeState:
@@ -237,19 +311,31 @@ def _source(reader: Reader, commit: Commit) -> tuple[Reader | None, Row | None]:
 
 
 def _head(reader: Reader, commit: Commit) -> Row | None:
-    record = reader.record
     try:
-        return None if record is None or record.head is None else reader.row_at(record.head)
-    except Corrupt:
-        if commits.needs_head(commit):
+        return head_of(reader)
+    except Corrupt as cause:
+        # The damaged row stays where it is, and is no longer shown.
+        is_needed = commits.needs_head(commit) or isinstance(commit.body, Append)
+        if is_needed or isinstance(cause, WrongKeys):
             raise
         return None
 
 
-def _tip_id(reader: Reader) -> str | None:
+def _tip_id(reader: Reader, commit: Commit) -> str | None:
     record = reader.record
-    row = None if record is None or record.tip is None else reader.row_at(record.tip)
-    return None if row is None else row.id
+    with past_damage() if commit.past_damage else nullcontext():
+        row = None if record is None or record.tip is None else reader.row_at(record.tip)
+        return None if row is None else row.id
+    return None
+
+
+def _is_body(states: States, existing: Row, commit: Commit) -> bool:
+    try:
+        return states.of(existing) == commit.body
+    except Corrupt as cause:
+        if isinstance(cause, WrongKeys) or not commit.overwrite:
+            raise
+        return False
 
 
 def _state(
@@ -260,20 +346,20 @@ def _state(
     source: Row | None,
 ) -> tuple[bytes, AppendOffsets | None]:
     if isinstance(commit.body, Append):
-        return commits.appended(commit.body, None if head is None else states.get(head.seq))
+        return commits.appended(commit.body, None if head is None else states.of(head))
     if isinstance(commit.body, bytes):
         return commit.body, commit.append_offsets
     if origin is None or source is None:
         raise InvalidInput("a copy needs the snapshot that it is forked from")
-    return States(origin).get(source.seq), None
+    return States(origin).of(source), None
 
 
-def _entry(states: States, record: ScopeRecord | None, seq: int, state: bytes) -> TailRow:
+def _entry(states: States, record: ScopeRecord | None, row: Row, state: bytes) -> TailRow:
     if record is None or record.tip is None or len(state) <= SMALL_BYTES:
-        return whole_row(seq, state)
+        return whole_row(row.seq, row.nonce, state)
     if is_whole_due(record.tail_count, len(state)):
-        return whole_row(seq, state)
+        return whole_row(row.seq, row.nonce, state)
     try:
-        return tail_row(seq, state, record.tip, states.get(record.tip))
-    except Corrupt:
-        return whole_row(seq, state)  # no save fails because an older state is damaged
+        return tail_row(row.seq, row.nonce, state, states.state(record.tip))
+    except Corrupt:  # no save fails because an older state is damaged
+        return whole_row(row.seq, row.nonce, state)

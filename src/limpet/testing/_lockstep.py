@@ -146,7 +146,6 @@ class Twins:
         *,
         text_order: bool,
         mints_alike: bool = True,
-        by_clock: bool = False,
     ) -> None:
         minted: deque[str] = deque()
         self._opener = opener if mints_alike else lambda: cast(Backend, _Told(opener(), minted))
@@ -154,7 +153,7 @@ class Twins:
         backend = self._opener()
         self.durable = "durable" in backend.capabilities
         self._indexed = "index" in backend.capabilities
-        oracle = Oracle(by_clock=by_clock) if mints_alike else _Echo(minted)
+        oracle = Oracle() if mints_alike else _Echo(minted)
         self._tested, self._oracle = Side(backend), Side(oracle)
         self._outdated: list[Store] = []
         self._ids = {ABSENT, *ids}

@@ -52,7 +52,6 @@ from limpet.protocol import (
     NoteWrite,
     Query,
     SessionAge,
-    Stamp,
     Target,
 )
 
@@ -129,12 +128,9 @@ class Oracle:
     blocking = False
     capabilities = frozenset({"index", "atomic"})
 
-    def __init__(self, *, by_clock: bool = False) -> None:
-        """With `by_clock` the order across scopes is that of the clocks, else that of commits."""
-        self._by_clock = by_clock
+    def __init__(self) -> None:
         self._lock = threading.RLock()
         self._scopes: dict[ScopeKey, OracleScope] = {}
-        self._next_seq = 1
         self._next_saved_at = 0
         self._closed = False
         self._listeners: weakref.WeakSet[MemoryListener] = weakref.WeakSet()
@@ -152,7 +148,7 @@ class Oracle:
                 scope.head_row,
                 scope.floor,
                 scope.fence,
-                self._seq(commit.stamp, scope),
+                ids.place(commit.stamp.now, scope.last, commit.stamp.bits),
                 self._next_saved_at,
                 scope.holds_anything(),
             )
@@ -172,18 +168,13 @@ class Oracle:
             scope.put(row, body)
             if plan.replaces is None:
                 self._scopes[commit.scope] = scope
-                self._next_seq, self._next_saved_at = row.seq + 1, row.saved_at + 1
+                self._next_saved_at = row.saved_at + 1
                 scope.last = row.seq
                 scope.floor = plan.floor
                 scope.head = row.seq if commit.head else scope.head
             if plan.covers is not None:
                 scope.drop(plan.covers)
             return info_of(commit.scope, row)
-
-    def _seq(self, stamp: Stamp, scope: OracleScope) -> int:
-        if not self._by_clock:
-            return self._next_seq
-        return ids.place(stamp.now, scope.last, stamp.bits)
 
     def replace_snapshots(self, changes: Sequence[Commit]) -> int:
         with self._open():

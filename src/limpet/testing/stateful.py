@@ -66,8 +66,10 @@ which: st.SearchStrategy[int | str] = st.integers(0, 9) | names
 plain_values: st.SearchStrategy[Any] = st.sampled_from(
     [None, True, 0, 1, 1.0, -0.0, 2**70, "", "\0", "text", [], [1], {}, {"z": 1, "a": None}]
 )
-# Long enough to be compressed, and to differ from one another by little.
-long_values = st.integers(1, 40).map(lambda count: [f"turn {n} " * 12 for n in range(count)])
+# Long enough to be compressed, and to differ from one another by little; some from 20 KB to 2 KB.
+long_values = st.sampled_from([*range(1, 41), *(220,) * 8]).map(
+    lambda count: [f"turn {n} " * 12 for n in range(count)]
+)
 states = (
     st.dictionaries(st.sampled_from("mnk"), plain_values | long_values, max_size=3) | plain_values
 )
@@ -98,7 +100,6 @@ class Lockstep(RuleBasedStateMachine):
     expected = expectations | expectations | expectations | snapshots
     text_order = True  # False for an engine that documents other orders, of names and across scopes
     mints_alike = True  # False for an engine whose ids carry more than time and chance
-    by_clock = False  # True for an engine whose order across scopes depends on its clocks
     steps_back = True  # False for an engine whose order of history depends on its clocks
 
     def open_backend(self, place: Path) -> Backend:
@@ -121,7 +122,6 @@ class Lockstep(RuleBasedStateMachine):
             _NAMES,
             text_order=self.text_order,
             mints_alike=self.mints_alike,
-            by_clock=self.by_clock,
         )
 
     def teardown(self) -> None:

@@ -159,7 +159,10 @@ def test_a_damaged_thread_is_left_to_check(tmp_path: Path) -> None:
         for thread_id in ("s", "t", "u"):
             save(LimpetSaver(store), thread_id)
     with closing(sqlite3.connect(tmp_path / "a.db")) as conn:
-        conn.execute("UPDATE snapshots SET checksum = checksum + 1 WHERE seq = 2")
+        conn.execute(
+            "UPDATE snapshots SET checksum = checksum + 1 WHERE scope_pk ="
+            " (SELECT pk FROM scopes WHERE session_id = 't')"
+        )
         conn.commit()
     with opened(url) as (store,):
         assert LimpetSaver(store).expire(timedelta(0)) == ["s", "u"]

@@ -168,7 +168,10 @@ def test_one_damaged_row_breaks_nothing(tmp_path: Path) -> None:
         for run_id in ("a", "b", "c"):
             found.save(Checkpoint(run_id))
         with closing(sqlite3.connect(tmp_path / "runs.db", isolation_level=None)) as database:
-            database.execute("UPDATE snapshots SET metadata = x'7b7b' WHERE scope_pk = 2")
+            database.execute(
+                "UPDATE snapshots SET metadata = x'7b7b' WHERE scope_pk ="
+                " (SELECT pk FROM scopes ORDER BY session_id, scope_id LIMIT 1 OFFSET 1)"
+            )
         assert sorted(each.run_id for each in found.list()) == ["a", "c"]
         assert found.has_checkpoint("b")
         with pytest.raises(Corrupt):

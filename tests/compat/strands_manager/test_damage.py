@@ -88,7 +88,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     elif engine == "sqlite":
         path = tmp_path / "store.db"
         opened = limpet.open(f"sqlite:///{path}", synchronous="off")
-        change = FACTS if facts else "bodies SET body = x'2a'"
+        change = FACTS if facts else "tails SET body = x'2a'"
         place = in_tables(opened, lambda: sqlite3.connect(path), change)
     else:
         schemas = request.getfixturevalue("schemas")
@@ -99,7 +99,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
             conn.execute(sql.SQL("SET search_path TO {}").format(name))
             return conn
 
-        change = FACTS if facts else "bodies SET body = '*'"
+        change = FACTS if facts else "tails SET body = '*'"
         place = in_tables(limpet.open(schemas.url()), connect, change)
     yield place
     close(place.storage)

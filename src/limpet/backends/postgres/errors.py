@@ -9,8 +9,8 @@ from limpet.backends.sql.transaction import upgraded
 from limpet.errors import Corrupt, InvalidInput, LimpetError, Unavailable, Unsupported
 
 # Conflicts with another transaction, after which nothing was applied: a serialization failure, a
-# deadlock, a key that was inserted at the same moment, a scope that was deleted. To be retried.
-_RACES = {"40001", "40P01", "23505", "23503"}
+# deadlock, a key that was inserted at the same moment. To be retried.
+_RACES = {"40001", "40P01", "23505"}
 
 # A prepared statement is missing, or another one has its name. A new connection helps, unless a
 # pooler assigns connections to single statements.
@@ -29,6 +29,7 @@ _FACTS = {
     "57014": "the statement took too long, or was cancelled",
 }
 
+_PLACES = {"scopes_pkey", "snapshots_pkey", "snapshots_by_id", "tails_pkey", "labels_pkey"}
 _MISSING = {"42P01", "3F000", "42703"}  # a table, a schema, a column
 _UPGRADED = "22012"  # a division by zero, of `check_version` alone
 
@@ -42,11 +43,11 @@ def is_of_other_tables(cause: psycopg.Error) -> bool:
     return cause.sqlstate in _MISSING or (cause.sqlstate or "").startswith("23")
 
 
-def is_seq_taken(cause: Exception) -> bool:
-    """Return whether another scope has taken the same `seq`; the next attempt takes another."""
+def is_taken(cause: Exception) -> bool:
+    """Return whether a place in history is taken, or an id in its scope."""
     if not isinstance(cause, psycopg.errors.UniqueViolation):
         return False
-    return cause.diag.constraint_name in ("snapshots_pkey", "bodies_pkey")
+    return cause.diag.constraint_name in _PLACES
 
 
 def is_unprepared(cause: psycopg.Error) -> bool:

@@ -16,7 +16,7 @@ from psycopg import sql
 
 from limpet.backends.postgres.errors import is_gone, translated
 from limpet.backends.postgres.pool import Channel
-from limpet.backends.postgres.transaction import Connection
+from limpet.backends.postgres.raw import Connection
 from limpet.backends.support.forks import renew_after_fork
 from limpet.backends.support.polling import Poller
 from limpet.errors import Unavailable

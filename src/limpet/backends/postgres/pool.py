@@ -24,9 +24,7 @@ from typing import NamedTuple
 import psycopg
 from psycopg.pq import TransactionStatus
 
-from limpet.backends.postgres.raw import roll_back
-from limpet.backends.postgres.tables import RetryTransaction
-from limpet.backends.postgres.transaction import Connection
+from limpet.backends.postgres.raw import Connection, roll_back
 from limpet.errors import CLOSED, InvalidInput, LimpetError, Unavailable
 from limpet.protocol import Clock
 
@@ -152,7 +150,7 @@ class Pool:
         try:
             conn = self._take_free() or self._connect()
             yield conn
-        except (LimpetError, RetryTransaction):
+        except LimpetError:
             raise  # the connection is still good
         except BaseException:
             # After an error the driver may believe that a statement is prepared which is not.

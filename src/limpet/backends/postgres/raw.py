@@ -1,69 +1,154 @@
-"""One statement whose values are sent as bytes, without a cursor: that takes much less CPU.
+"""Statements whose values are sent as bytes, without a cursor: that takes much less CPU.
 
-It waits as a cursor does, by `Connection.wait`: an interrupt cancels the statement, and a lost
-connection raises OperationalError. The server infers the types of values, which are text or bytes.
+Several are sent in one pipeline, and so in one round trip. It waits as a cursor does, by
+`Connection.wait`: an interrupt cancels the statement, and a lost connection raises
+OperationalError. The server infers the types of values.
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
+import psycopg
 from psycopg import generators
 from psycopg.errors import error_from_result
-from psycopg.pq import ExecStatus
-from psycopg.pq.abc import PGresult
-
-from limpet.backends.postgres.transaction import Connection
+from psycopg.pq import ConnStatus, ExecStatus
+from psycopg.pq.abc import PGconn, PGresult
 
 PREPARE_THRESHOLD = 2  # uses on a connection, after which a statement is prepared there
-_PLACEHOLDER = re.compile(rb"%\((\w+)\)s")
+_BINARY = 1
+_PLACEHOLDER = re.compile(r"%\((\w+)\)s")
 
 
-class RawStatement(NamedTuple):
-    """A statement with numbered placeholders, and the names of their values."""
+class Statement(NamedTuple):
+    """A statement with numbered placeholders, and the names of their values if they have any.
+
+    One without a name is never prepared.
+    """
 
     name: bytes
     text: bytes
-    names: tuple[str, ...]
+    names: tuple[str, ...] = ()
 
-    def one(self, conn: Connection, values: Mapping[str, Any]) -> tuple[int, ...] | None:
-        """Run it outside of a transaction; return its first row, which has integers only."""
-        pgconn, given = conn.pgconn, [values[name] for name in self.names]
-        sent = [_SENT[type(each)](each) for each in given]
-        formats = [type(each) is bytes for each in given]  # 1 is binary
-        uses = conn.uses[self.name] = conn.uses.get(self.name, 0) + 1
-        if uses <= PREPARE_THRESHOLD:
-            pgconn.send_query_params(self.text, sent, None, formats)
-        else:
-            if uses == PREPARE_THRESHOLD + 1:
-                pgconn.send_prepare(self.name, self.text)
-                _answer(conn)
-            pgconn.send_query_prepared(self.name, sent, formats)
-        found = _answer(conn)
-        if not found.ntuples:
-            return None
-        return tuple(int(found.get_value(0, at) or b"0") for at in range(found.nfields))
+    def with_values(self, values: Mapping[str, Any] | Sequence[Any]) -> "Command":
+        if isinstance(values, Mapping):
+            values = [values[name] for name in self.names]
+        return self, values
 
 
-def raw_statement(name: str, text: bytes) -> RawStatement:
-    """Return a statement that has named placeholders."""
-    names = dict.fromkeys(_PLACEHOLDER.findall(text))
-    numbers = {each: b"$%d" % number for number, each in enumerate(names, 1)}
-    numbered = _PLACEHOLDER.sub(lambda found: numbers[found[1]], text)
-    return RawStatement(f"limpet_{name}".encode(), numbered, tuple(each.decode() for each in names))
+Command: TypeAlias = tuple[Statement, Sequence[Any]]
+
+
+class Connection(psycopg.Connection[tuple[Any, ...]]):
+    """A connection, with how often it ran each statement, and how the results of each are read."""
+
+    def __init__(self, *given: Any, **options: Any) -> None:
+        super().__init__(*given, **options)
+        self.uses: dict[bytes, int] = {}
+        self.readers: dict[bytes, list[Callable[[bytes], Any]]] = {}
+
+
+def statement_of(name: str, text: str) -> Statement:
+    """Return a statement whose placeholders are all named, or all numbered."""
+    names = list(dict.fromkeys(_PLACEHOLDER.findall(text)))
+    numbered = _PLACEHOLDER.sub(lambda found: f"${names.index(found[1]) + 1}", text)
+    return Statement(f"limpet_{name}".encode(), numbered.encode(), tuple(names))
+
+
+def run(conn: Connection, commands: Sequence[Command]) -> list[PGresult]:
+    """Send statements in one go; return the result of each, or raise the first error."""
+    pgconn, (statement, values) = conn.pgconn, commands[-1]
+    if len(commands) == 1 and not _is_due(conn, statement):
+        _send(conn, statement, values)
+        results: list[PGresult] = conn.wait(generators.execute(pgconn))
+        return [_checked(results[-1])]
+    pgconn.enter_pipeline_mode()
+    wanted = list[bool]()
+    for statement, values in commands:
+        if _is_due(conn, statement):
+            pgconn.send_prepare(statement.name, statement.text)
+            wanted.append(False)
+        _send(conn, statement, values)
+        wanted.append(True)
+    pgconn.pipeline_sync()
+    results = conn.wait(_answers(pgconn))
+    pgconn.exit_pipeline_mode()
+    checked = [*map(_checked, results)]
+    return [result for result, is_wanted in zip(checked, wanted, strict=True) if is_wanted]
+
+
+def rows_of(conn: Connection, statement: Statement, result: PGresult) -> list[tuple[Any, ...]]:
+    """Return the rows of a result."""
+    count = result.ntuples
+    if not count:
+        return []
+    columns = range(result.nfields)
+    readers = conn.readers.get(statement.name)
+    if readers is None:
+        readers = [_READ[result.ftype(at)] for at in columns]
+        conn.readers[statement.name] = readers
+    get = result.get_value
+    return [
+        tuple(
+            None if (value := get(row, at)) is None else read(value)
+            for at, read in zip(columns, readers, strict=True)
+        )
+        for row in range(count)
+    ]
 
 
 def roll_back(conn: Connection) -> None:
     """End a transaction. A cursor would deallocate all prepared statements after it."""
     conn.pgconn.send_query(b"ROLLBACK")
-    _answer(conn)
+    _checked(conn.wait(generators.execute(conn.pgconn))[-1])
 
 
-def _answer(conn: Connection) -> PGresult:
-    result: PGresult = conn.wait(generators.execute(conn.pgconn))[-1]
+def _is_due(conn: Connection, statement: Statement) -> bool:
+    """Return whether a statement is to be prepared now."""
+    return conn.uses.get(statement.name) == PREPARE_THRESHOLD
+
+
+def _send(conn: Connection, statement: Statement, values: Sequence[Any]) -> None:
+    sent = [_SENT.get(type(each), _other)(each) for each in values]
+    formats = [type(each) is bytes for each in values]  # 1 is binary
+    uses = conn.uses.get(statement.name, 0)
+    if statement.name and conn.prepare_threshold is not None:
+        conn.uses[statement.name] = uses + 1
+    if uses < PREPARE_THRESHOLD:
+        conn.pgconn.send_query_params(statement.text, sent, None, formats, _BINARY)
+    else:
+        conn.pgconn.send_query_prepared(statement.name, sent, formats, _BINARY)
+
+
+def _answers(pgconn: PGconn) -> Any:
+    """Wait for the results of a pipeline, as the generators of psycopg do.
+
+    A statement that commits by itself does so at the end of the pipeline: an error may come there.
+    """
+    yield from generators.send(pgconn)
+    results = list[PGresult]()
+    while True:
+        found = yield from generators.fetch(pgconn)
+        if found is not None:
+            if found.status == ExecStatus.PIPELINE_SYNC:
+                return results
+            results.append(found)
+        elif pgconn.status != ConnStatus.OK:
+            for result in results:
+                _checked(result)
+            raise psycopg.OperationalError("the connection is lost")
+
+
+def _checked(result: PGresult) -> PGresult:
     if result.status not in (ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK):
         raise error_from_result(result)
     return result
+
+
+def _text(value: str) -> bytes:
+    if "\0" in value:  # the driver would end the text there
+        raise psycopg.DataError("text holds NUL")
+    return value.encode()
 
 
 def _array(items: Iterable[Any]) -> bytes:
@@ -75,15 +160,34 @@ def _item(item: Any) -> bytes:
         return b"NULL"
     if type(item) is int:
         return b"%d" % item
-    text = b"\\x%s" % item.hex().encode() if type(item) is bytes else item.encode()
-    return b'"%s"' % text.replace(b"\\", b"\\\\").replace(b'"', b'\\"')
+    return b'"%s"' % _text(item).replace(b"\\", b"\\\\").replace(b'"', b'\\"')
 
 
 _SENT: dict[type, Callable[[Any], bytes | None]] = {
     type(None): lambda _: None,
     bytes: bytes,
     bool: lambda value: b"t" if value else b"f",
-    int: lambda value: b"%d" % value,
-    str: str.encode,
+    int: b"%d".__mod__,
+    str: _text,
     list: _array,
+}
+
+
+def _other(value: Any) -> bytes | None:
+    """Send a value of a derived class as one of its base."""
+    return next(_SENT[base](value) for base in type(value).__mro__ if base in _SENT)
+
+
+def _integer(value: bytes) -> int:
+    return int.from_bytes(value, signed=True)
+
+
+_READ: dict[int, Callable[[bytes], Any]] = {
+    16: _integer,  # as SQLite has it
+    17: bytes,
+    19: bytes.decode,
+    20: _integer,
+    21: _integer,
+    23: _integer,
+    25: bytes.decode,
 }

@@ -6,13 +6,15 @@ from contextlib import suppress
 import psycopg
 
 from limpet.backends.postgres.errors import is_race, translated
-from limpet.backends.postgres.transaction import NEWEST, Connection
+from limpet.backends.postgres.raw import Connection
+from limpet.backends.postgres.transaction import NEWEST
 from limpet.backends.sql import transaction
 from limpet.backends.support.backoff import Backoff
-from limpet.errors import Unavailable
+from limpet.errors import Unavailable, Unsupported
 from limpet.protocol import Clock
 
 MIGRATIONS = transaction.load_migrations("postgres")
+OLDEST = MIGRATIONS[1][0]  # the one before it makes the schema alone
 
 _SETUP_WAIT_S = 30.0
 _PAUSE_S = 0.05
@@ -35,6 +37,12 @@ def make_ready(
         version = _version(conn, schema)
         if version > NEWEST:
             raise transaction.upgraded(f"schema=`{schema}` found=`{version}` known=`{NEWEST}`")
+        if 0 < version < OLDEST:
+            raise Unsupported(
+                "the store was made by a version before the first release, in another format: "
+                "export it with that version, and import it here. "
+                f"schema=`{schema}` found=`{version}`"
+            )
         if version == NEWEST:
             return
         if not setup:

@@ -1,62 +1,47 @@
-"""One PostgreSQL server: transactions on its connections, retries, and lost answers.
+"""One PostgreSQL server: transactions on its connections, and retries.
 
 A transaction that conflicts with another one is retried, and so is one whose connection was lost
-before COMMIT was sent. If the connection was lost after that, the next attempt first looks, under
-the same lock, for the traces of the previous one (`lost_answers.py`): a commit that may have
-happened is never repeated. The server's own transaction ids would not do: they are assigned again
-after a crash.
+before COMMIT was sent. After that it is not known whether it was committed: LostAnswer.
 """
 
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
-from itertools import count
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import Conninfo
-from psycopg.types.numeric import Int8BinaryDumper, Int8Dumper
 
 from limpet.backends.postgres.errors import (
     is_gone,
     is_of_other_tables,
     is_race,
-    is_seq_taken,
+    is_taken,
     is_unprepared,
     place_of,
     translated,
 )
-from limpet.backends.postgres.lost_answers import CommitTrace
 from limpet.backends.postgres.pool import Pool, channel_of, notify
-from limpet.backends.postgres.raw import PREPARE_THRESHOLD, raw_statement
-from limpet.backends.postgres.tables import (
-    AlreadyCommitted,
-    ForkGroupLockNeeded,
-    PostgresTables,
-    RetryTransaction,
-)
-from limpet.backends.postgres.transaction import Connection, PostgresTransaction, statements_of
+from limpet.backends.postgres.raw import PREPARE_THRESHOLD, Connection, Statement
+from limpet.backends.postgres.transaction import PostgresTransaction, statements_of
 from limpet.backends.support import logs
 from limpet.backends.support.backoff import Backoff
 from limpet.backends.support.forks import abandon, opening_a_socket, renew_after_fork
-from limpet.backends.support.queue import ThreadQueue
-from limpet.core.encryption import NO_KEYS, Ciphers
 from limpet.errors import InvalidInput, LimpetError, Unavailable
-from limpet.model import ScopeKey
-from limpet.protocol import Clock, Stamp
+from limpet.protocol import Clock
+from limpet.storage import LostAnswer, Taken
 
 T = TypeVar("T")
 
 _PAUSE_S_MIN = 0.002
 _PAUSE_S_MAX = 0.1
 _ANSWER_S_MAX = 2.0
-_READ = b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
-_WRITE = b"BEGIN ISOLATION LEVEL READ COMMITTED"
+_READ = Statement(b"limpet_read", b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+_WRITE = Statement(b"limpet_write", b"BEGIN ISOLATION LEVEL READ COMMITTED")
 # A function that others put into a schema of the path could fit the types of a call better than
 # PostgreSQL's own, and would run with our rights. Our tables are named with their schema.
 _SEARCH_PATH = "search_path = pg_catalog"
-_ONCE = ("save_in_one", "save_and_fold", "remove_note_in_one")
 
 # Defaults for libpq unless the URL, a service or the environment sets them: a server that has
 # vanished is noticed within a minute, where the system's own defaults take two hours.
@@ -84,38 +69,21 @@ class Settings(NamedTuple):
 
 
 class PostgresServer:
-    """A pool of connections to one server, each opened when it is needed.
+    """A pool of connections to one server, each opened when it is needed."""
 
-    `draw` is the source of the tokens by which a transaction is recognised after a lost answer:
-    real randomness, so that no two processes can draw the same.
-    """
-
-    def __init__(
-        self,
-        conninfo: str,
-        settings: Settings,
-        clock: Clock,
-        draw: Callable[[], Stamp],
-        ciphers: Ciphers = NO_KEYS,
-    ) -> None:
+    def __init__(self, conninfo: str, settings: Settings, clock: Clock) -> None:
         self._settings = settings
-        self._ciphers = ciphers
         self._clock = clock
-        self._draw = draw
         self._conninfo = _complete(conninfo)
         self._secrets = _secrets(self._conninfo)
         self.channel = channel_of(settings.schema)
+        self._listeners = (self.channel.key,) if settings.notifies else ()
         self._statements = statements_of(settings.schema, notifies=settings.notifies)
         self._begin = [_WRITE]
-        self._raw = {name: raw_statement(name, self._statements[name]) for name in _ONCE}
         if settings.pooler:  # what is set for a connection would be set for its other users too
-            self._begin += [f"SET LOCAL {each}".encode() for each in self._limits()]
-            self._raw = {}  # nor can a statement be prepared, or be alone without those limits
+            self._begin += [Statement(b"", f"SET LOCAL {each}".encode()) for each in self._limits()]
         self._connections: weakref.WeakSet[Connection] = weakref.WeakSet()
         self._pool = self._new_pool()
-        self._queues: weakref.WeakValueDictionary[ScopeKey, ThreadQueue] = (
-            weakref.WeakValueDictionary()
-        )
         renew_after_fork(self)
 
     def _new_pool(self) -> Pool:
@@ -128,7 +96,6 @@ class PostgresServer:
         self._connections = weakref.WeakSet()
         _pools_of_parents.append(self._pool)
         self._pool = self._new_pool()
-        self._queues = weakref.WeakValueDictionary()
 
     def close(self) -> None:
         self._pool.close()
@@ -152,10 +119,6 @@ class PostgresServer:
             raise
         if not self._settings.pooler:
             self._set_up(conn)
-        # All integers are sent as bigint, so that a statement is prepared once, and not once for
-        # each integer type that its values happen to fit.
-        conn.adapters.register_dumper(int, Int8Dumper)
-        conn.adapters.register_dumper(int, Int8BinaryDumper)
         return conn
 
     def _set_up(self, conn: Connection) -> None:
@@ -183,128 +146,82 @@ class PostgresServer:
 
     # Transactions
 
-    def draw_stamp(self) -> bytes:
-        return bytes.fromhex(self._draw().nonce)
-
-    def queued(self, scope: ScopeKey, action: Callable[[], T]) -> T:
-        """Let the threads of this process change a scope one after the other.
-
-        They would wait for its row lock anyway, each holding a connection. One at a time, what this
-        process remembers about the scope stays true, so that a save is one statement.
-        """
-        queue = self._queues.get(scope)
-        if queue is None:
-            queue = self._queues.setdefault(scope, ThreadQueue())
-        with queue.first(self._settings.lock_wait_s):
-            return action()
-
-    def query(self, action: Callable[[PostgresTables], T]) -> T:
+    def query(self, action: Callable[[PostgresTransaction], T]) -> T:
         """Run statements without a transaction: each has a snapshot of its own."""
-        return self._until_answered(
-            lambda conn, _: action(PostgresTables(self._transaction(conn), self._ciphers))
-        )
+        return self._until_answered(lambda conn: action(self._transaction(conn)))
 
-    def read(self, action: Callable[[PostgresTables], T]) -> T:
+    def read(self, action: Callable[[PostgresTransaction], T]) -> T:
         """Run statements in one read-only transaction, which all see the same snapshot."""
 
-        def attempt(conn: Connection, _: int) -> T:
+        def attempt(conn: Connection) -> T:
             transaction = self._transaction(conn, _READ)
-            result = action(PostgresTables(transaction, self._ciphers))
+            result = action(transaction)
             transaction.commit()
             return result
 
         return self._until_answered(attempt)
 
-    def write(self, action: Callable[[PostgresTables], T], lost: "Lost[T] | None" = None) -> T:
+    def write(self, action: Callable[[PostgresTransaction], T]) -> T:
         """Run statements in one transaction: durable when this returns, or not applied at all.
 
-        `lost` is the same change, sent before as one statement, whose answer was lost.
+        Raises:
+            Taken: a seq or an id is taken.
+            LostAnswer: the connection was lost after COMMIT was sent.
         """
-        with_fork_group = False
 
-        def attempt(conn: Connection, number: int) -> T:
-            nonlocal lost, with_fork_group
+        def attempt(conn: Connection) -> T:
             transaction = self._transaction(conn, *self._begin)
-            tables = PostgresTables(
-                transaction,
-                self._ciphers,
-                with_fork_group=with_fork_group,
-                attempt=number,
-                stamp=self.draw_stamp(),
-            )
-            # That there is no trace is final only when this attempt has been committed.
-            if lost is not None:
-                tables.lost_trace = lost.trace
-                if tables.lost_trace.was_committed(tables):
-                    return lost.result
+            result = action(transaction)
             try:
-                result = action(tables)
-            except ForkGroupLockNeeded:
-                with_fork_group = True
-                raise
-            except AlreadyCommitted:
-                if lost is None:
-                    raise
-                return lost.result
-            notifies = tables.changed and self._settings.notifies
-            check = "check_version_and_listeners" if notifies else "check_version"
-            heard = transaction.later(check, {"listeners": self.channel.key} if notifies else None)
-            try:
-                transaction.commit()
+                (answer,) = transaction.commit("check_version", self._listeners)
             except psycopg.Error as cause:
-                if transaction.committing and is_gone(cause) and tables.trace is not None:
-                    lost = Lost(tables.trace, result)
+                if is_gone(cause) and not is_unprepared(cause):
+                    raise LostAnswer from cause
                 raise
-            if notifies and heard.fetchone() == (True, 1):
-                notify(conn, self.channel, tables.changed)
+            if transaction.changed and self._listeners and answer[0]:
+                notify(conn, self.channel, transaction.changed)
             return result
 
-        try:
-            return self._until_answered(attempt)
-        except (Unavailable, InvalidInput) as cause:
-            if lost is None or (isinstance(cause, Unavailable) and not cause.outcome_known):
+        return self._until_answered(attempt)
+
+    def once(self, name: str, values: tuple[Any, ...], session_id: str) -> bool:
+        """Run one statement that changes a session; return whether it applied.
+
+        It returns a row if it did: whether listeners are to be notified.
+
+        Raises:
+            Taken, LostAnswer: as `write`, the latter if the connection was lost at all.
+        """
+
+        def attempt(conn: Connection) -> bool:
+            try:
+                found = self._once(conn, name, (*values, *self._listeners))
+            except psycopg.Error as cause:
+                if is_gone(cause) and not is_unprepared(cause):
+                    raise LostAnswer from cause
+                if is_race(cause) and not is_taken(cause):
+                    return False
                 raise
-            raise Unavailable(str(cause), outcome_known=False) from cause
+            if found and found[0][0]:
+                notify(conn, self.channel, session_id)
+            return bool(found)
+
+        return self._until_answered(attempt)
+
+    def _once(self, conn: Connection, name: str, values: tuple[Any, ...]) -> list[Any]:
+        if not self._settings.pooler:
+            return self._transaction(conn).all(name, values)
+        # A pooler knows no settings of a connection: those of the transaction are sent along.
+        return self._transaction(conn, *self._begin).commit(name, values)
 
     def answers(self) -> bool:
         try:
             with self._pool.connection(_ANSWER_S_MAX) as conn:
-                return self._transaction(conn).one("last_seq_and_time") is not None
+                return self._transaction(conn).one("store_id") is not None
         except (psycopg.Error, Unavailable):
             return False
 
-    def once(self, name: str, values: dict[str, Any], session_id: str) -> tuple[int, ...] | None:
-        """Run one statement that changes a session, without retries; return its row.
-
-        That is None if it did not apply. It ends with whether listeners are to be notified.
-
-        Raises:
-            NoAnswer: it was sent, and its answer was lost.
-        """
-        sent = False
-        try:
-            with self._pool.connection(self._settings.retry_s) as conn:
-                values["listeners"] = self.channel.key
-                sent = True
-                if self._raw:
-                    found = self._raw[name].one(conn, values)
-                else:
-                    transaction = self._transaction(conn, *self._begin)
-                    answer = transaction.later(name, values)
-                    transaction.commit()
-                    found = answer.fetchone()
-                if found is not None and found[-1]:
-                    notify(conn, self.channel, session_id)
-                return found
-        except psycopg.Error as cause:
-            if is_gone(cause):
-                if sent and not is_unprepared(cause):
-                    raise NoAnswer from cause
-            elif not is_race(cause):
-                raise self._translated(cause) from cause
-            return None
-
-    def _transaction(self, conn: Connection, *begin: bytes) -> PostgresTransaction:
+    def _transaction(self, conn: Connection, *begin: Statement) -> PostgresTransaction:
         return PostgresTransaction(conn, self._statements, begin)
 
     def _translated(self, cause: psycopg.Error) -> LimpetError:
@@ -312,52 +229,32 @@ class PostgresServer:
         if is_of_other_tables(cause):
             try:
                 with self._pool.connection(self._settings.retry_s) as conn:
-                    conn.execute(self._statements["check_version"])
+                    self._transaction(conn).one("check_version", self._listeners)
             except psycopg.Error as newer:
                 cause = newer
         return translated(cause)
 
-    def _until_answered(self, attempt: Callable[[Connection, int], T]) -> T:
+    def _until_answered(self, attempt: Callable[[Connection], T]) -> T:
         """Retry conflicts for up to `lock_wait_s`, and lost connections for up to `retry_s`."""
         start = self._clock.monotonic()
         backoff = Backoff(self._clock, first_s=_PAUSE_S_MIN, longest_s=_PAUSE_S_MAX)
-        for number in count():
+        while True:
             waited_s = self._clock.monotonic() - start
             try:
                 with self._pool.connection(self._settings.retry_s - waited_s) as conn:
-                    return attempt(conn, number)
-            except ForkGroupLockNeeded:
-                continue
-            except RetryTransaction:
-                if waited_s >= self._settings.lock_wait_s:
-                    raise Unavailable(
-                        "other transactions kept conflicting with this one: try again later. "
-                        f"lock_wait_s=`{self._settings.lock_wait_s:g}`"
-                    ) from None
+                    return attempt(conn)
             except psycopg.Error as cause:
+                if is_taken(cause):
+                    raise Taken from cause
                 race, gone = is_race(cause), is_gone(cause)
                 patience_s = self._settings.lock_wait_s if race else self._settings.retry_s
                 if not (race or gone) or waited_s >= patience_s:
                     raise self._translated(cause) from cause
-                if is_seq_taken(cause):
-                    continue
                 if gone:
                     logs.info(
                         "a request is sent again", engine="postgresql", reason="no connection"
                     )
             backoff.sleep()
-        raise AssertionError  # count() does not end
-
-
-class NoAnswer(Exception):
-    """The answer to a statement was lost."""
-
-
-class Lost(NamedTuple, Generic[T]):
-    """A change whose answer was lost: the traces it leaves if applied, and its result."""
-
-    trace: CommitTrace
-    result: T
 
 
 def check_url(url: str) -> str:

@@ -5,116 +5,103 @@ is sent along in one pipeline: to read and to write are two round trips, however
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
-import psycopg
+from psycopg.pq.abc import PGresult
 
-from limpet.backends.sql.transaction import in_schema, load_migrations, load_statements
-
-if TYPE_CHECKING:
-    from psycopg.abc import QueryNoTemplate  # since 3.3
+from limpet.backends.postgres.raw import Command, Connection, Statement, rows_of, run, statement_of
+from limpet.backends.sql.transaction import in_schema, load_migrations, load_stored
 
 T = TypeVar("T")
-Cursor: TypeAlias = psycopg.Cursor[tuple[Any, ...]]
 
-_STATEMENTS = load_statements("postgres")
+_STATEMENTS = load_stored("postgres", "queries", "listings", "check")
 NEWEST = load_migrations("postgres")[-1][0]
 _NO_LISTENERS = "0 /* has_listeners */"
 _FETCH = 100  # rows at a time of a statement whose reader may stop
-
-
-class Connection(psycopg.Connection[tuple[Any, ...]]):
-    """A connection, with how often it ran each statement of `raw.py`."""
-
-    def __init__(self, *given: Any, **options: Any) -> None:
-        super().__init__(*given, **options)
-        self.uses: dict[bytes, int] = {}
+_COMMIT = Statement(b"limpet_commit", b"COMMIT")
+# Once the scope is locked it is known how many rows these touch, or else they fail.
+_CERTAIN = {"add_scope": "insert_scope", "move_scope": "move_scope"}
 
 
 @lru_cache(maxsize=64)
-def statements_of(schema: str, *, notifies: bool = True) -> Mapping[str, bytes]:
+def statements_of(schema: str, *, notifies: bool = True) -> Mapping[str, Statement]:
     """Return the statements for the tables of a schema; with `notifies` a save asks who listens."""
     found = dict(_STATEMENTS)
     if notifies:
         has_listeners = found["has_listeners"].rstrip(";")
         check = found["check_version"].rstrip(";")
-        found["check_version_and_listeners"] = f"SELECT ({has_listeners}), ({check})"
-        asked = f"({has_listeners})::int"
-        found["save_in_one"] = found["save_in_one"].replace(_NO_LISTENERS, asked)
-    found["save_and_fold"] = found["save_in_one"].replace("/* fold */", found.pop("fold"))
+        found["check_version"] = f"SELECT ({has_listeners}), ({check})"
+        asked = has_listeners.replace("%(listeners)s", "$41")
+        found["save"] = found["save"].replace(_NO_LISTENERS, f"({asked})::int")
     newest = f"{NEWEST} /* newest */"
     return {
-        name: in_schema(text.replace("0 /* newest */", newest), schema).encode()
+        name: statement_of(name, in_schema(text.replace("0 /* newest */", newest), schema))
         for name, text in found.items()
     }
+
+
+class Answer:
+    """The rows of a statement that is sent along with another."""
+
+    rows: list[tuple[Any, ...]]
 
 
 class PostgresTransaction:
     """Implements `sql.transaction.Transaction`. Without `begin` each statement commits alone."""
 
     def __init__(
-        self,
-        conn: Connection,
-        statements: Mapping[str, bytes],
-        begin: Iterable[bytes] = (),
+        self, conn: Connection, statements: Mapping[str, Statement], begin: Iterable[Statement] = ()
     ) -> None:
         self._conn = conn
         self._statements = statements
-        self._waiting: list[tuple[Cursor, QueryNoTemplate, Any]] = []
-        for text in begin:
-            self._waiting.append((conn.cursor(), text, None))
-        self.committing = False
+        self._waiting: list[Command] = [(each, ()) for each in begin]
+        self._following: list[tuple[Command, Answer]] = []
+        self._cursors = 0
+        self.is_locked = False  # the scope that is changed
+        self.changed = ""  # the session that listeners are to be notified of
 
-    def _ask(self, name: str, values: Any) -> Cursor:
-        cursor = self._conn.cursor(binary=True)
-        if not self._waiting:
-            return cursor.execute(self._statements[name], values)
-        with self._together():
-            self._send()
-            cursor.execute(self._statements[name], values)
-        return cursor
-
-    @contextmanager
-    def _together(self) -> Iterator[None]:
-        """Send the statements of the block in one pipeline, and raise the first error."""
-        first: psycopg.Error | None = None
-        try:
-            with self._conn.pipeline():
-                try:
-                    yield
-                except psycopg.Error as cause:
-                    first = cause  # not seen by the end of the pipeline, which would log the rest
-        except psycopg.Error as cause:
-            raise first or cause from None
-        if first is not None:
-            raise first
-
-    def _send(self) -> None:
+    def _ask(self, command: Command) -> PGresult:
         waiting, self._waiting = self._waiting, []
-        for cursor, text, values in waiting:
-            cursor.execute(text, values)
+        following, self._following = self._following, []
+        results = run(self._conn, [*waiting, command, *(each for each, _ in following)])
+        for (each, answer), result in zip(following, results[len(waiting) + 1 :], strict=True):
+            answer.rows = rows_of(self._conn, each[0], result)
+        return results[len(waiting)]
 
-    def commit(self) -> None:
-        with self._together():
-            self._send()
-            self.committing = True
-            self._conn.execute(b"COMMIT")
+    def _command(self, name: str, values: Any) -> Command:
+        return self._statements[name].with_values(values)
+
+    def commit(self, check: str = "", values: Any = ()) -> list[tuple[Any, ...]]:
+        """Send what waits and commit; return the rows of a last statement before that."""
+        commands, self._waiting = [*self._waiting], []
+        if check:
+            commands.append(self._command(check, values))
+        results = run(self._conn, [*commands, (_COMMIT, ())])
+        return rows_of(self._conn, commands[-1][0], results[-2]) if check else []
 
     def one(self, name: str, values: Any = ()) -> Any:
-        return self._ask(name, _plain(values)).fetchone()
+        found = self.all(name, values)
+        return found[0] if found else None
 
     def all(self, name: str, values: Any = ()) -> list[Any]:
-        return self._ask(name, _plain(values)).fetchall()
+        command = self._command(name, values)
+        return rows_of(self._conn, command[0], self._ask(command))
+
+    def also(self, name: str, values: Any) -> Answer:
+        """Send a statement along, right after the next query, by which its answer comes."""
+        answer = Answer()
+        self._following.append((self._command(name, values), answer))
+        return answer
 
     def each(self, name: str, values: Any = ()) -> Iterator[Any]:
-        if self._waiting:
-            with self._together():
-                self._send()
-        with self._conn.cursor(name=f"limpet_{id(values)}", binary=True) as cursor:
-            cursor.itersize = _FETCH
-            yield from cursor.execute(self._statements[name], _plain(values))
+        (label, text, _), given = self._command(name, values)
+        self._cursors += 1
+        cursor = b"%b_%d" % (label, self._cursors)
+        self._waiting.append((Statement(b"", b"DECLARE %b CURSOR FOR %b" % (cursor, text)), given))
+        fetch = Statement(cursor, b"FETCH %d FROM %b" % (_FETCH, cursor))
+        while rows := rows_of(self._conn, fetch, self._ask((fetch, ()))):
+            yield from rows
 
     def page(self, name: str, values: Any, take: Callable[[Any], T | None], limit: int) -> list[T]:
         asked = limit
@@ -126,25 +113,16 @@ class PostgresTransaction:
             asked *= 2  # some were damaged, which is rare enough to begin again
 
     def do(self, name: str, values: Any = ()) -> None:
-        self.later(name, values)
-
-    def later(self, name: str, values: Any = ()) -> Cursor:
-        """Run a statement together with the next query; its answer can be read after that."""
-        cursor = self._conn.cursor(binary=True)
-        self._waiting.append((cursor, self._statements[name], _plain(values)))
-        return cursor
+        self._waiting.append(self._command(name, values))
 
     def do_many(self, name: str, rows: Iterable[Any]) -> None:
-        for row in rows:
-            self.later(name, row)
+        self._waiting += [self._command(name, row) for row in rows]
 
     def count(self, name: str, values: Any = ()) -> int:
-        return self._ask(name, _plain(values)).rowcount
+        if self.is_locked and name in _CERTAIN:
+            self.do(_CERTAIN[name], values)
+            return 1
+        return self._ask(self._command(name, values)).command_tuples or 0
 
     def many(self, keys: Iterable[int | str]) -> Any:
         return list(keys)
-
-
-def _plain(values: Any) -> Any:
-    """Return values as the driver knows them: a tuple with names counts as a plain one."""
-    return tuple(values) if isinstance(values, tuple) else values

@@ -8,8 +8,10 @@ what a save costs over a network.
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
+from limpet.backends.sql.columns import COLUMNS
+from limpet.core.options import check_schema
 from limpet.errors import Unsupported
 
 T = TypeVar("T")
@@ -65,12 +67,19 @@ def load_queries(engine: str, file: str) -> dict[str, str]:
     return {name: text.strip() for name, text in zip(parts[1::2], parts[2::2], strict=True)}
 
 
-def load_statements(engine: str) -> dict[str, str]:
-    """Return all statements of an engine; those of bodies.sql and check.sql have a prefix."""
-    found = load_queries(engine, "queries") | load_queries(engine, "listings")
-    for file in ("bodies", "check"):
-        found |= {f"{file}.{name}": text for name, text in load_queries(engine, file).items()}
-    return found
+def load_stored(engine: str, *files: str) -> dict[str, str]:
+    """Return the statements of some files, with the names of columns (`sql.columns`) filled in."""
+    found = dict[str, str]()
+    for file in files:
+        found |= load_queries(engine, file)
+    return {name: _COLUMNS.sub(_spelled, text) for name, text in found.items()}
+
+
+_COLUMNS = re.compile(r"<([a-z]+) ([a-z])>")
+
+
+def _spelled(found: re.Match[str]) -> str:
+    return ", ".join(f"{found[2]}.{each}" for each in COLUMNS[found[1]].split())
 
 
 def load_migrations(engine: str) -> list[tuple[int, str, str]]:
@@ -99,3 +108,25 @@ def _folder(engine: str) -> str:
 def _read(engine: str, file: str) -> str:
     with open(os.path.join(_folder(engine), file), encoding="utf-8") as opened:
         return opened.read()
+
+
+class Migration(NamedTuple):
+    """The SQL of one migration; `record_sql` records in the database that it has run."""
+
+    version: int
+    name: str
+    sql: str
+    record_sql: str
+
+
+def migrations_of(engine: str, schema: str) -> list[Migration]:
+    """Return the migrations of `sqlite` or `postgres`, in order, for the tables of a schema."""
+    check_schema(schema)
+    found = []
+    for version, name, script in load_migrations(engine):
+        record = ""
+        if engine == "postgres" and version:  # version 0 creates the table of migrations
+            values = f"VALUES ({version}, '{name}');"
+            record = f"\nINSERT INTO {SCHEMA}.schema_migrations (version, name) {values}\n"
+        found.append(Migration(version, name, in_schema(script, schema), in_schema(record, schema)))
+    return found

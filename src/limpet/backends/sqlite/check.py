@@ -2,18 +2,18 @@
 
 import re
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from functools import cache, partial
 from typing import Any
 
-from limpet.backends.sql.check import CheckPosition, RowAccess, walk_some
-from limpet.backends.sql.check_rows import finding
+from limpet.backends.sql.checking import finding
+from limpet.backends.sql.mending import DAMAGE
 from limpet.backends.sql.transaction import load_queries
+from limpet.backends.sql.walking import Position
 from limpet.backends.sqlite.errors import APPLICATION_ID, primary_code
 from limpet.backends.sqlite.schema import MIGRATIONS, NEWEST
 from limpet.backends.sqlite.transaction import SqliteTransaction
-from limpet.core.encryption import Ciphers
 from limpet.model import Finding
 
 _OBJECTS = load_queries("sqlite", "check")["objects"]
@@ -21,43 +21,57 @@ _INCREMENTAL = 2
 _COMPLAINTS_MAX = 20  # of SQLite about its pages; with more it is beyond mending by hand
 _COMMENT = re.compile(r"--[^\n]*")
 
+Answer = tuple[list[Finding], str | None]
 
-def inspect_file(conn: sqlite3.Connection, *, repair: bool) -> tuple[list[Finding], RowAccess]:
-    """Return what is wrong with the file, and what may be done with its rows."""
-    findings: list[Finding] = []
+
+def check_file(
+    transaction: SqliteTransaction, walk: Callable[..., Answer], after: str, *, repair: bool
+) -> Answer:
+    """Inspect a part of the file, from a position on: first the file itself, then its rows.
+
+    `walk` inspects rows, and takes a position and what survives errors. A file that SQLite itself
+    finds damaged is only read, even with `repair`; the position remembers that.
+    """
+    transaction.accept_any_text()  # names may have become bytes that are no text
+    conn = transaction.conn
+    following: str | None
+    if after == "":
+        found, following = _inspect(conn, repair=repair)
+    else:
+        found, following = walk(after, survive=partial(_survived, writes=repair))
+    if any(each.code == "file_damaged" for each in found):
+        # Nothing was written. SQLite would report the damage once more when the transaction that
+        # met it is committed, and the findings would be lost to that error.
+        if conn.in_transaction:
+            conn.execute("ROLLBACK")
+        conn.execute("BEGIN")
+    return found, following
+
+
+def _inspect(conn: sqlite3.Connection, *, repair: bool) -> Answer:
+    """Return what is wrong with the file, and where to go on with its rows."""
+    found: list[Finding] = []
+    missing: list[str] = []
     try:
-        findings += _header(conn)
-        if _is_newer(conn):
-            return findings, RowAccess.NONE
-        missing: list[str] = []
-        findings += _schema(conn, missing)
-        findings += _pages(conn)
-        access = (
-            RowAccess.READ if _FORBIDDING & {each.code for each in findings} else RowAccess.REPAIR
-        )
-        mend = repair and access is RowAccess.REPAIR
-        findings += [_missing_index(conn, name, repair=mend) for name in missing]
+        found += _header(conn)
+        if _number(conn, "user_version") > NEWEST:
+            return found, None  # rows mean something that this version does not know
+        has_trigger = any(kind == "trigger" for kind, *_ in conn.execute(_OBJECTS))
+        found += _schema(conn, missing)
+        found += _pages(conn)
+        # Writing to a damaged file can destroy what could be salvaged from it; and what a write
+        # does to tables that were changed, or that have foreign triggers, is unknown.
+        mends = not has_trigger and not any(each.severity == "error" for each in found)
+        found += [_missing_index(conn, name, repair=repair and mends) for name in missing]
     except (sqlite3.DatabaseError, UnicodeDecodeError) as cause:
         # The Python module fails at messages of SQLite that quote bytes which are no text.
-        if isinstance(cause, sqlite3.DatabaseError) and not is_damage(cause):
+        if isinstance(cause, sqlite3.DatabaseError) and not _is_damage(cause):
             raise
-        return [*findings, unreadable(cause)], RowAccess.READ
-    return findings, access
+        return [*found, _unreadable(cause)], str(Position(mends=False))
+    return found, str(Position(mends=mends))
 
 
-# Writing to a damaged file can destroy what could be salvaged from it; and what a
-# write does to tables that were changed, or that have foreign triggers, is unknown.
-_FORBIDDING = {
-    "application_id_wrong",
-    "file_damaged",
-    "foreign_trigger",
-    "schema_differs",
-    "table_missing",
-    "user_version_wrong",
-}
-
-
-def is_damage(cause: sqlite3.Error) -> bool:
+def _is_damage(cause: sqlite3.Error) -> bool:
     """Tell whether SQLite found its file damaged; it may also be led to a page behind the end."""
     behind_the_end = sqlite3.SQLITE_IOERR_SHORT_READ
     return (
@@ -66,7 +80,23 @@ def is_damage(cause: sqlite3.Error) -> bool:
     )
 
 
-def unreadable(cause: Exception, **where: Any) -> Finding:
+def _survived(cause: Exception, position: Position, key: Any, *, writes: bool) -> list[Finding]:
+    """Return what to say of an error, or raise it.
+
+    While nothing is written, a part that cannot be read does not keep the others from being
+    inspected: SQLite's own check may have overlooked it. A table that is missing has been reported.
+    """
+    if (writes and position.mends) or not isinstance(cause, (sqlite3.DatabaseError, *DAMAGE)):
+        raise cause
+    if isinstance(cause, sqlite3.DatabaseError) and not _is_damage(cause):
+        if primary_code(cause) == sqlite3.SQLITE_ERROR:
+            return []
+        raise cause
+    where = {} if key is None else {"key": key}
+    return [_unreadable(cause, table=position.table, **where)]
+
+
+def _unreadable(cause: Exception, **where: Any) -> Finding:
     complaint = getattr(cause, "sqlite_errorname", "a row that makes no sense")
     return _damaged("cannot be read", complaint, **where)
 
@@ -85,27 +115,20 @@ def _number(conn: sqlite3.Connection, pragma: str) -> int:
     return int(number)
 
 
-def _is_newer(conn: sqlite3.Connection) -> bool:
-    return _number(conn, "user_version") > NEWEST
-
-
 def _header(conn: sqlite3.Connection) -> Iterator[Finding]:
-    found = _number(conn, "application_id")
-    if found != APPLICATION_ID:
-        fact = "the file has the application id of another program"
-        yield finding("application_id_wrong", fact, found=found, expected=APPLICATION_ID)
-    found = _number(conn, "user_version")
-    if found != NEWEST:
-        fact = "the file has another version of the tables"
-        yield finding("user_version_wrong", fact, found=found, expected=NEWEST)
-    found = _number(conn, "auto_vacuum")
-    if found != _INCREMENTAL:
+    for pragma, expected in (("application_id", APPLICATION_ID), ("user_version", NEWEST)):
+        found = _number(conn, pragma)
+        if found != expected:
+            fact = "the file is marked as that of another program or version"
+            yield finding("header_wrong", fact, pragma=pragma, found=found, expected=expected)
+    vacuum = _number(conn, "auto_vacuum")
+    if vacuum != _INCREMENTAL:
         fact = "the file does not give back free pages"
-        yield finding("auto_vacuum_wrong", fact, found=found, expected=_INCREMENTAL)
+        yield finding("pragma_wrong", fact, auto_vacuum=vacuum, expected=_INCREMENTAL)
     (mode,) = conn.execute("PRAGMA journal_mode").fetchone()
     if mode != "wal" and not _number(conn, "query_only"):  # of which SQLite does not tell
         fact = "the file has no write-ahead log, so that readers and writers wait for each other"
-        yield finding("journal_mode_wrong", fact, found=mode, expected="wal")
+        yield finding("pragma_wrong", fact, journal_mode=mode, expected="wal")
 
 
 @cache
@@ -120,22 +143,22 @@ def _schema(conn: sqlite3.Connection, missing: list[str]) -> Iterator[Finding]:
     found = {}
     for kind, name, table, sql in conn.execute(_OBJECTS).fetchall():
         if name in _expected():
-            found[name] = (kind, sql)
-        elif kind == "trigger":
-            fact = "a foreign trigger runs with every write, so that nothing is repaired"
-            yield finding("foreign_trigger", fact, name=name, table=table)
+            found[name] = (kind, _plain(str(sql)))
         else:
-            fact = "the file has a table, view or index that is not Limpet's"
-            yield finding("foreign_object", fact, type=kind, name=name)
+            fact = "the file has something that is not Limpet's"
+            if kind == "trigger":
+                fact = "a foreign trigger runs with every write, so that nothing is repaired"
+            yield finding("foreign_object", fact, type=kind, name=name, table=table)
     for name, (kind, sql) in _expected().items():
-        if name in found:
-            if (kind, _plain(sql)) != (found[name][0], _plain(str(found[name][1]))):
-                fact = "the definition of a table or an index was changed"
-                yield finding("schema_differs", fact, type=kind, name=name)
-        elif kind == "index":
+        if name not in found and kind == "index":
             missing.append(name)
-        else:
-            yield finding("table_missing", "a table is missing", name=name)
+        elif found.get(name) != (kind, _plain(sql)):
+            fact = "a table or an index was changed" if name in found else "a table is missing"
+            yield finding("schema_differs", fact, type=kind, name=name)
+    if "store" in found and conn.execute("SELECT count(*) FROM store").fetchone() != (1,):
+        yield finding(
+            "schema_differs", "the id of the store is missing", type="table", name="store"
+        )
 
 
 def _plain(sql: str) -> str:
@@ -157,54 +180,3 @@ def _pages(conn: sqlite3.Connection) -> Iterator[Finding]:
         for complaint in answer.splitlines():
             if complaint != "ok" and not complaint.startswith("***"):
                 yield _damaged("is damaged", complaint)
-
-
-def check_some(
-    transaction: SqliteTransaction, ciphers: Ciphers, after: str, *, repair: bool, limit: int
-) -> tuple[list[Finding], str | None]:
-    """Inspect a part of the file, from a position on; return findings and where to go on.
-
-    A part is the file itself, or up to `limit` keys of one table. A file that SQLite itself finds
-    damaged is only read, even with `repair`; the position remembers that.
-    """
-    transaction.accept_any_text()  # names may have become bytes that are no text
-    conn = transaction.conn
-    following: CheckPosition | None
-    if after == "":
-        findings, access = inspect_file(conn, repair=repair)
-        following = None if access is RowAccess.NONE else CheckPosition.first(access)
-    else:
-        findings, following = walk_some(
-            transaction,
-            ciphers,
-            CheckPosition.parse(after),
-            repair=repair,
-            limit=max(1, limit),
-            survive=partial(_survived, writes=repair),
-            broken=(sqlite3.DatabaseError,),
-        )
-    if any(each.code == "file_damaged" for each in findings):
-        # Nothing was written. SQLite would report the damage once more when the transaction that
-        # met it is committed, and the findings would be lost to that error.
-        if conn.in_transaction:
-            conn.execute("ROLLBACK")
-        conn.execute("BEGIN")
-    return findings, None if following is None else str(following)
-
-
-def _survived(
-    cause: Exception, position: CheckPosition, key: int | None, *, writes: bool
-) -> list[Finding]:
-    """Return what to say of an error, or raise it.
-
-    While nothing is written, a part that cannot be read does not keep the others from being
-    inspected: SQLite's own check may have overlooked it. A table that is missing has been reported.
-    """
-    if writes and position.access is not RowAccess.READ:
-        raise cause
-    if isinstance(cause, sqlite3.DatabaseError) and not is_damage(cause):
-        if primary_code(cause) == sqlite3.SQLITE_ERROR:
-            return []
-        raise cause
-    where = {} if key is None else {"key": key}
-    return [unreadable(cause, table=position.walk, **where)]

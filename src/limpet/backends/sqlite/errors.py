@@ -36,8 +36,11 @@ def is_full(error: Unavailable) -> bool:
 
 def translated(path: str, cause: Exception, *, committing: bool = False) -> LimpetError:
     """Return our error for SQLite's; `committing` if it came from the COMMIT itself."""
-    if isinstance(cause, UnicodeDecodeError):
-        # A message of SQLite's quotes a name from the schema that is no text.
+    is_no_text = isinstance(cause, sqlite3.OperationalError) and not hasattr(
+        cause, "sqlite_errorcode"
+    )
+    if is_no_text or isinstance(cause, UnicodeDecodeError):
+        # A value, or what a message of SQLite's quotes from the schema, is no text.
         return Corrupt(f"the database is damaged. path=`{path}`")
     if getattr(cause, "sqlite_errorcode", None) == sqlite3.SQLITE_IOERR_SHMSIZE:
         # The index of the log takes 32 KiB.

@@ -34,9 +34,9 @@ class Connection(sqlite3.Connection):
 
 
 class InPlace:
-    """The file that a path led to when the store was opened."""
+    """The file that a path led to when the store was opened; without a path any will do."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str = "") -> None:
         self._path = path
         found = _stat(path)
         self._opened = None if found is None else (found.st_dev, found.st_ino)
@@ -47,6 +47,8 @@ class InPlace:
 
         The log is that of a connection: SQLite removes it with the last one that is closed.
         """
+        if not self._path:
+            return
         try:
             found = os.stat(self._path)
             if (found.st_dev, found.st_ino) != self._opened:

@@ -3,8 +3,7 @@
 Threads that write to one file queue up. Whoever comes first takes along all who wait behind it.
 Each write is a savepoint: one that is refused leaves nothing in the others, and each caller gets
 its own answer, after the commit. If that fails nothing was stored, and each caller tries alone. A
-caller whose leader was interrupted (Ctrl-C) cannot tell what became of its write, and tries alone
-as well; its `alone` must find out whether it was stored.
+caller whose leader was interrupted (Ctrl-C) cannot tell what became of its write: LostAnswer.
 """
 
 import sqlite3
@@ -15,13 +14,15 @@ from contextlib import AbstractContextManager, suppress
 from typing import Any, Protocol, TypeVar
 
 from limpet.backends.sqlite.transaction import SqliteTransaction
-from limpet.errors import LimpetError, Unavailable
+from limpet.errors import LimpetError
 from limpet.protocol import Clock
+from limpet.storage import LostAnswer
 
 T = TypeVar("T")
 
 _TOGETHER_MAX = 64
 _LOOK_S = 0.005
+_LATE_S = 1.0  # that a leader may be late to say that it failed
 
 
 class File(Protocol):
@@ -31,7 +32,7 @@ class File(Protocol):
         """Return until when to wait for other writers."""
         ...
 
-    def queued(self, *, waits: bool = True) -> AbstractContextManager[bool]:
+    def queued(self) -> AbstractContextManager[bool]:
         """Wait to be the first of the threads that write; say whether it is."""
         ...
 
@@ -41,21 +42,22 @@ class File(Protocol):
 
 
 class _Batch:
-    """What one thread does for several."""
+    """What one thread does for several. `is_undone` if it is certain that nothing was stored."""
 
-    __slots__ = ("is_over",)
+    __slots__ = ("is_over", "is_undone")
 
     def __init__(self) -> None:
-        self.is_over = False
+        self.is_over = self.is_undone = False
 
 
 class _Turn:
     """One write that waits, and what came of it. Who acquires `claim` runs it, and nobody else."""
 
-    __slots__ = ("action", "answer", "batch", "claim", "error", "is_done")
+    __slots__ = ("action", "answer", "batch", "claim", "deadline_s", "error", "is_done")
 
-    def __init__(self, action: Callable[[SqliteTransaction], Any]) -> None:
+    def __init__(self, action: Callable[[SqliteTransaction], Any], deadline_s: float) -> None:
         self.action = action
+        self.deadline_s = deadline_s
         self.claim = threading.Lock()
         self.batch: _Batch | None = None
         self.is_done = False
@@ -74,70 +76,66 @@ class Joined:
     def __init__(self, file: File, clock: Clock) -> None:
         self._file = file
         self._clock = clock
-        self._waiting: deque[_Turn] = deque()
+        self.waiting: deque[_Turn] = deque()
 
-    def run(self, action: Callable[[SqliteTransaction], T], alone: Callable[[], T]) -> T:
+    def run(self, action: Callable[[SqliteTransaction], T]) -> T:
         """Run an action in a transaction, maybe in that of another thread; return its result.
 
-        `alone` does the same in a transaction of its own, and finds out whether it was done before.
+        Raises:
+            LostAnswer: that thread was interrupted, or takes too long.
         """
-        deadline_s = self._file.deadline_s()
-        if not self._waiting:
-            with self._file.queued(waits=False) as is_first:
-                if is_first:
-                    with self._file.transaction(write=True, deadline_s=deadline_s) as transaction:
-                        return action(transaction)
-        turn = _Turn(action)
+        turn = _Turn(action, self._file.deadline_s())
         try:
-            self._waiting.append(turn)
+            self.waiting.append(turn)
             with self._file.queued():
-                while turn in self._waiting:
-                    self._lead(turn, deadline_s)
+                while turn in self.waiting:
+                    self._lead(turn)
                 while not turn.is_done:
                     # Its leader failed, or was interrupted, or needs longer than one waits in line.
-                    if turn.claim.acquire(blocking=False) or (turn.batch and turn.batch.is_over):
-                        return alone()
-                    if self._clock.monotonic() > deadline_s:
-                        return self._in_doubt(alone)
+                    is_over = turn.batch is not None and turn.batch.is_over
+                    is_undone = turn.batch is not None and turn.batch.is_undone
+                    if is_undone or turn.claim.acquire(blocking=False):
+                        return self._alone(turn)  # type: ignore[no-any-return]
+                    if is_over or self._clock.monotonic() > turn.deadline_s + _LATE_S:
+                        raise LostAnswer
                     self._clock.sleep(_LOOK_S)
         finally:
             with suppress(ValueError):  # interrupted while it waited: nobody must do it later
                 if not turn.is_done:
-                    self._waiting.remove(turn)
+                    self.waiting.remove(turn)
         return turn.result()  # type: ignore[no-any-return]
 
-    def _in_doubt(self, alone: Callable[[], T]) -> T:
-        try:
-            return alone()
-        except Unavailable as error:
-            raise Unavailable(str(error), outcome_known=False) from error
+    def _alone(self, turn: _Turn) -> Any:
+        with self._file.transaction(write=True, deadline_s=turn.deadline_s) as transaction:
+            return turn.action(transaction)
 
-    def _lead(self, own: _Turn, deadline_s: float) -> None:
-        """Run what waits, in one transaction; what is not done then was not stored."""
+    def _lead(self, own: _Turn) -> None:
+        """Run what waits, in one transaction; each that is not done then tries alone."""
         batch, turns = _Batch(), list[_Turn]()
         try:
             with suppress(IndexError):  # until none is left
                 while len(turns) < _TOGETHER_MAX:
-                    turn = self._waiting.popleft()
+                    turn = self.waiting.popleft()
                     turn.batch = batch
                     if turn.claim.acquire(blocking=False):
                         turns.append(turn)
-            self._run(turns, own, deadline_s)
+            if turns == [own]:
+                own.answer = self._alone(own)
+                own.is_done = True
+            else:
+                self._run(turns, batch)
         finally:
             batch.is_over = True
 
-    def _run(self, turns: list[_Turn], own: _Turn, deadline_s: float) -> None:
-        if turns == [own]:
-            with self._file.transaction(write=True, deadline_s=deadline_s) as transaction:
-                own.answer = own.action(transaction)
-            own.is_done = True
-            return
+    def _run(self, turns: list[_Turn], batch: _Batch) -> None:
+        deadline_s = min((turn.deadline_s for turn in turns), default=0)
         try:
             with self._file.transaction(write=True, deadline_s=deadline_s) as transaction:
                 for turn in turns:
                     _run_one(turn, transaction)
-        except LimpetError:
-            return  # each tries alone
+        except LimpetError as error:
+            batch.is_undone = getattr(error, "outcome_known", True)
+            return
         for turn in turns:
             turn.is_done = True
 

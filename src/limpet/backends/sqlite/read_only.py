@@ -7,14 +7,18 @@ that another process does change it, so that is looked for after each transactio
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
-from limpet.backends.sqlite.file import SqliteFile
+from limpet.backends.sqlite.file import SqliteFile, User
 from limpet.backends.sqlite.in_place import Connection
 from limpet.backends.sqlite.schema import check_file, is_ready
 from limpet.backends.sqlite.transaction import SqliteTransaction
 from limpet.errors import Corrupt, Unavailable, Unsupported
+
+A = TypeVar("A")
+T = TypeVar("T")
 
 
 class FileChanged(Unavailable):
@@ -23,6 +27,9 @@ class FileChanged(Unavailable):
 
 class ReadOnlyFile(SqliteFile):
     """A file of which each transaction has a connection of its own."""
+
+    def write(self, action: Callable[[Connection, A], T], argument: A) -> T:
+        raise self._refusal()
 
     def _make_ready(self) -> None:
         check_file(self._path)
@@ -39,10 +46,7 @@ class ReadOnlyFile(SqliteFile):
         self, *, write: bool = False, several: bool = True, deadline_s: float | None = None
     ) -> Iterator[SqliteTransaction]:
         if write:
-            raise Unsupported(
-                "the store is open for reading only (mode=ro), so nothing was written. "
-                f"path=`{self._path}`"
-            )
+            raise self._refusal()
         before = self._unlogged()
         try:
             with super().transaction() as transaction:
@@ -63,6 +67,12 @@ class ReadOnlyFile(SqliteFile):
                 f"path=`{self._path}`"
             )
 
+    def _refusal(self) -> Unsupported:
+        return Unsupported(
+            "the store is open for reading only (mode=ro), so nothing was written. "
+            f"path=`{self._path}`"
+        )
+
     def _unlogged(self) -> tuple[int, ...] | None:
         """Return what shows a change of a file without a log; None if there is a log."""
         log = _stat(self._path + "-wal")
@@ -78,15 +88,12 @@ class ReadOnlyFile(SqliteFile):
     def _uri_options(self) -> str:
         return "mode=ro" if self._unlogged() is None else "mode=ro&immutable=1"
 
-    def _end(self, transaction: SqliteTransaction) -> None:
-        if hasattr(transaction, "conn"):
-            conn = transaction.conn
-            del transaction.conn
-            conn.close()  # another may be opened in the other way
-        super()._end(transaction)
+    def _give_back(self, user: User, conn: Connection) -> None:
+        conn.close()  # another may be opened in the other way
+        self._running.discard(user.ref)
 
     def version(self) -> tuple[int, int]:
-        self._check_in_place()
+        self.in_place.check()
         return hash(_facts(_stat(self._path))), hash(_facts(_stat(self._path + "-wal")))
 
 

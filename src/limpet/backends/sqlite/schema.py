@@ -13,7 +13,7 @@ from limpet.errors import InvalidInput, Unavailable, Unsupported
 VERSION_MIN = (3, 37, 0)  # STRICT tables
 
 MIGRATIONS = transaction.load_migrations("sqlite")
-NEWEST = MIGRATIONS[-1][0]
+OLDEST, NEWEST = MIGRATIONS[0][0], MIGRATIONS[-1][0]
 
 _HEADER_BYTES = 100
 _TRIES_MAX = 1_000
@@ -103,18 +103,16 @@ def is_ready(conn: sqlite3.Connection, path: str) -> bool:
     if application != APPLICATION_ID and (tables or application or version):
         raise InvalidInput(f"the file is a database of another program. path=`{path}`")
     if version > NEWEST:
-        raise _upgraded(path, version)
+        raise upgraded(path, version)
+    if 0 < version < OLDEST:
+        raise Unsupported(
+            "the store was made by a version before the first release, in another format: export "
+            f"it with that version, and import it here. path=`{path}` found=`{version}`"
+        )
     return bool(version == NEWEST)
 
 
-def check_version(conn: sqlite3.Connection, path: str) -> None:
-    """Raise Unsupported if a newer version of limpet has migrated the file."""
-    (version,) = conn.execute("PRAGMA user_version").fetchone()
-    if version > NEWEST:
-        raise _upgraded(path, version)
-
-
-def _upgraded(path: str, version: int) -> Unsupported:
+def upgraded(path: str, version: int) -> Unsupported:
     return transaction.upgraded(f"path=`{path}` found=`{version}` known=`{NEWEST}`")
 
 

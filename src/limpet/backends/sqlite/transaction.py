@@ -1,7 +1,6 @@
 """One transaction on a SQLite connection, by the names of statements (`sql/*.sql`)."""
 
 import sqlite3
-import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from functools import partial
@@ -9,25 +8,23 @@ from typing import Any, TypeVar
 
 import orjson
 
-from limpet.backends.sql.transaction import load_statements
+from limpet.backends.sql.transaction import load_stored
 from limpet.backends.sqlite.errors import NO_CODE, primary_code
 from limpet.backends.sqlite.in_place import Connection
 
 T = TypeVar("T")
 
-STATEMENTS = load_statements("sqlite")
+STATEMENTS = load_stored("sqlite", "queries", "listings", "check")
 _LENIENT_TEXT = partial(str, encoding="utf-8", errors="surrogateescape")
 
 
 class SqliteTransaction:
     """Implements `sql.transaction.Transaction`."""
 
-    __slots__ = ("__weakref__", "conn", "thread_id")
+    __slots__ = ("conn",)
 
-    def __init__(self, conn: Connection | None = None) -> None:
-        self.thread_id = threading.get_ident()
-        if conn is not None:
-            self.conn = conn
+    def __init__(self, conn: Connection) -> None:
+        self.conn = conn
 
     def one(self, name: str, values: Any = ()) -> Any:
         try:

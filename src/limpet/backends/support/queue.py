@@ -15,10 +15,10 @@ _WAIT_S_MAX = 1.0
 class ThreadQueue:
     """Lets one thread at a time through, mostly. Reentrant."""
 
-    __slots__ = ("__weakref__", "_lock")
+    __slots__ = ("__weakref__", "lock")
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()
+        self.lock = threading.RLock()
 
     @contextmanager
     def first(self, wait_s: float) -> Iterator[bool]:
@@ -26,11 +26,11 @@ class ThreadQueue:
 
         With 0 it does not wait, and who holds the lock is left alone.
         """
-        lock, has = self._lock, False
+        lock, has = self.lock, False
         try:
             has = lock.acquire(timeout=min(wait_s, _WAIT_S_MAX))
-            if not has and wait_s and self._lock is lock:
-                self._lock = threading.RLock()  # an interrupt may have left the other one locked
+            if not has and wait_s and self.lock is lock:
+                self.lock = threading.RLock()  # an interrupt may have left the other one locked
             yield has
         finally:
             if has:

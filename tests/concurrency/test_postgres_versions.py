@@ -1,7 +1,6 @@
 """A writer that was the last to change a scope saves in one statement: only if it still is.
 
-`scopes.stamps` says so. Whatever another one does to a scope in between must change it, or must not
-matter to the next save.
+`scopes.version` says so. Whatever another one does to a scope in between must change it.
 """
 
 from collections.abc import Callable, Iterator
@@ -112,13 +111,10 @@ def stores(postgres_url: str) -> Iterator[tuple[Store, Store]]:
         yield one, two
 
 
-def rows(conn: Connection, schema: str) -> dict[int, tuple[bytes, Any]]:
-    """Return the stamps of each scope and all else that its row says."""
-    # A fork changes only `family` in its origin: nothing that a new state could build on.
-    query = (
-        f"SELECT pk, stamps, (to_jsonb(s) - 'stamps' - 'family')::text FROM {schema}.scopes AS s"
-    )
-    return {pk: (bytes(stamps), rest) for pk, stamps, rest in conn.execute(query).fetchall()}
+def rows(conn: Connection, schema: str) -> dict[int, tuple[int, Any]]:
+    """Return the version of each scope and all else that its row says."""
+    query = f"SELECT pk, version, (to_jsonb(s) - 'version')::text FROM {schema}.scopes AS s"
+    return {pk: (version, rest) for pk, version, rest in conn.execute(query).fetchall()}
 
 
 @pytest.mark.parametrize(
@@ -144,7 +140,7 @@ def test_another_write_in_between(
             after = rows(conn, schemas.name())
             for pk in before.keys() & after.keys():
                 same = before[pk][1] == after[pk][1]
-                assert same or before[pk][0] != after[pk][0], "changed without a stamp"
+                assert same or before[pk][0] != after[pk][0], "changed without a version"
             for store in (one, oracle):
                 answer(NEXT[at], store)
             assert facts(one) == facts(oracle), at
@@ -159,8 +155,10 @@ def answer(verb: Verb, store: Store) -> str:
     return "done"
 
 
-def test_stamps_are_the_last_sixteen(conn: Connection, schemas: Schemas, postgres_url: str) -> None:
+def test_the_trail_has_the_last_sixteen(
+    conn: Connection, schemas: Schemas, postgres_url: str
+) -> None:
     with limpet.open(postgres_url) as store:
         saved = [store.scope("s").save({"n": number}) for number in range(40)]
-        ((found,),) = conn.execute(f"SELECT stamps FROM {schemas.name()}.scopes").fetchall()
+        ((found,),) = conn.execute(f"SELECT trail FROM {schemas.name()}.scopes").fetchall()
         assert found.hex() == "".join(each.revision.split(".")[2] for each in saved[:-17:-1])

@@ -1,4 +1,4 @@
-"""`kill -9` while groups of states are closed and rewritten: every acknowledged one reads back."""
+"""`kill -9` while tails are rolled and states rewritten: every acknowledged one reads back."""
 
 import json
 import random
@@ -56,27 +56,21 @@ def check_file(path: Path) -> None:
     with closing(sqlite3.connect(path)) as conn:
         assert conn.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
         assert conn.execute("PRAGMA foreign_key_check").fetchall() == []
+        assert conn.execute("SELECT count(*) FROM segments").fetchone() > (0,)
     names = {"store.db", "store.db-wal", "store.db-shm"}
     assert {file.name for file in path.parent.iterdir()} <= names
 
 
 def moments(chance: random.Random, rounds: int, total: int) -> list[tuple[int, float]]:
-    """Choose when to kill: after how many lines, and how long after.
-
-    Every second time it is just before a save that is likely to close a group of 32.
-    """
-    chosen = []
-    for number in range(rounds):
-        near = 33 * (1 + number % 3) + chance.choice((-2, -1, -1, 0, 0, 1))
-        after = near if number % 2 else chance.randrange(1, total)
-        chosen.append((after, chance.choice((0, 0.0005, 0.002, 0.004))))
-    return chosen
+    """Choose when to kill: after how many lines, and how long after."""
+    waits_s = (0, 0.0005, 0.002, 0.004)
+    return [(chance.randrange(1, total), chance.choice(waits_s)) for _ in range(rounds)]
 
 
 def killed_in_chats(path: Path, *, rounds: int, seed: int) -> None:
     url = f"sqlite:///{path}"
     saved = 0
-    for number, (after, wait_s) in enumerate(moments(random.Random(seed), rounds, 80)):
+    for number, (after, wait_s) in enumerate(moments(random.Random(seed), rounds, 140)):
         said = kill("chat", url, saved, after=after, wait_s=wait_s, seed=number)
         assert said == list(range(saved, saved + len(said)))
         with limpet.open(url) as store:
@@ -89,10 +83,11 @@ def killed_in_chats(path: Path, *, rounds: int, seed: int) -> None:
             assert head.state == state_of(numbers[-1])
             check_order(store)
             saved = len(numbers)
-            if number % 3 == 0:  # this process goes on, with a cold cache, in the middle of a group
+            if number % 3 == 0:  # this process goes on, with a cold cache, in the middle of a tail
                 for _ in range(5):
                     mortal_chat.save(scope, saved)
                     saved += 1
+    assert saved > 30 * rounds
     check_file(path)
 
 
@@ -111,10 +106,7 @@ def killed_in_drafts(path: Path, *, rounds: int, seed: int) -> None:
             assert store.stats().snapshots == 1
             check_order(store)
             begin = int(head.id) + 1
-            if number % 4 == 3:  # what drafts have left behind goes, and the head stays
-                store.compact()
-                assert scope.load() == head
-    check_file(path)
+    assert begin > 10 * rounds
 
 
 def killed_in_edits(path: Path, *, rounds: int, seed: int) -> Counter[str]:
@@ -148,6 +140,7 @@ def killed_in_edits(path: Path, *, rounds: int, seed: int) -> Counter[str]:
                         changed[change[1]] = change[2] + 1
             assert check_states(scope, changed) == numbers
             check_order(store)
+    assert kinds.total() > 15 * rounds
     check_file(path)
     return kinds
 
@@ -162,7 +155,7 @@ def note_change(change: list[Any], changed: dict[int, int]) -> None:
 
 @pytest.mark.slow
 def test_a_chat_that_is_killed_while_it_is_rewritten(tmp_path: Path) -> None:
-    """Promises 1, 2 and 5, at any moment, and around each save that closes a group."""
+    """Promises 1, 2 and 5, at any moment."""
     killed_in_chats(tmp_path / "store.db", rounds=10, seed=33)
 
 

@@ -1,0 +1,173 @@
+"""The storage in one SQLite file: the embedded default.
+
+Tables that a person can read (`sql/`). A change is one transaction that holds the file's write lock
+from its first read on. Several processes may write at once, and threads share transactions
+(`joined.py`).
+"""
+
+import re
+import sqlite3
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import Any, TypeVar
+
+from limpet.backends.sql.checking import StateReader
+from limpet.backends.sql.columns import label_values, row_values, scope_values, tail_values
+from limpet.backends.sql.reader import Head, head_of
+from limpet.backends.sql.storage import SqlStorage
+from limpet.backends.sql.transaction import Transaction
+from limpet.backends.sqlite.check import check_file
+from limpet.backends.sqlite.errors import is_full
+from limpet.backends.sqlite.file import SqliteFile
+from limpet.backends.sqlite.in_place import Connection
+from limpet.backends.sqlite.listen import SqliteListener
+from limpet.backends.sqlite.read_only import FileChanged, ReadOnlyFile
+from limpet.backends.sqlite.transaction import STATEMENTS, SqliteTransaction
+from limpet.core import matching
+from limpet.core.encryption import NO_KEYS, Ciphers
+from limpet.core.limits import LOCK_WAIT_S_MAX
+from limpet.core.rows import EMPTY
+from limpet.errors import Corrupt, Unavailable
+from limpet.model import Finding, ScopeKey
+from limpet.protocol import Clock, NoteQuery
+from limpet.storage import Change, Reader, Taken
+
+T = TypeVar("T")
+
+_HEAD, _MOVE_SCOPE, _ADD_SNAPSHOT, _PUT_TAIL, _ADD_LABEL = (
+    STATEMENTS[each] for each in ("head", "move_scope", "add_snapshot", "put_tail", "add_label")
+)
+_READS_MAX = 10
+_PLAIN = re.compile(r"[\w -]+", re.ASCII)  # needs no escaping in JSON, nor in a path of SQLite's
+
+
+class SqliteStorage(SqlStorage):
+    """Implements `storage.Storage` over one file."""
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        clock: Clock,
+        states: Callable[[Reader], StateReader],
+        ciphers: Ciphers = NO_KEYS,
+        lock_wait_s: float = LOCK_WAIT_S_MAX,
+        synchronous: str = "full",
+        mode: str = "rw",
+    ) -> None:
+        """Open the file, creating it or bringing its tables up to date; with `ro` only read it."""
+        super().__init__(ciphers, states)
+        self._clock = clock
+        self._reads_only = mode == "ro"
+        file = ReadOnlyFile if self._reads_only else SqliteFile
+        self._file = file(path, clock=clock, lock_wait_s=lock_wait_s, synchronous=synchronous)
+        if ciphers.encrypts:
+            (store_id,) = self._read(lambda transaction: transaction.one("store_id"))
+            ciphers.bind(store_id)
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _read(self, action: Callable[[Transaction], T]) -> T:
+        for _ in range(_READS_MAX - 1):
+            with suppress(FileChanged), self._file.transaction() as transaction:
+                return action(transaction)
+        with self._file.transaction() as transaction:
+            return action(transaction)
+
+    def _query(self, action: Callable[[Transaction], T]) -> T:
+        if self._reads_only:
+            return self._read(action)
+        with self._file.transaction(several=False) as transaction:
+            return action(transaction)
+
+    def read_head(self, key: ScopeKey) -> Head | None:
+        if self._reads_only:
+            return super().read_head(key)
+        try:
+            found = self._file.one(_HEAD, (key.session_id, key.kind, key.scope_id))
+        except Corrupt:
+            return super().read_head(key)  # text that is no UTF-8 is read there
+        return None if found is None else head_of(found, key, self.ciphers)
+
+    def write(self, change: Change) -> bool:
+        key, before, after, rows, replace, gone, tail = change[:7]
+        is_save = len(rows) == 1 == len(tail) and not (replace or gone or any(change[7:12]))
+        if before is None or after is None or not is_save or change.shared or change.unshared:
+            return super().write(change)
+        pk, cipher = after.pk, self.ciphers.of(key.session_id)
+        values = (
+            (*scope_values(after, cipher), pk, before.version),
+            (*row_values(rows[0], pk, key, cipher), change.apart),
+            tail_values(tail[0], pk, key, cipher),
+            () if rows[0].labels == EMPTY else label_values(rows[0], cipher),
+        )
+        return self._file.write(self._save, values)
+
+    def _save(self, conn: Connection, values: Any) -> bool:
+        """Store a save if its scope is as it was known."""
+        self._file.check_version(conn)
+        scope, snapshot, tail, labels = values
+        if conn.execute(_MOVE_SCOPE, scope).rowcount != 1:
+            return False
+        try:
+            conn.execute(_ADD_SNAPSHOT, snapshot)
+            conn.execute(_PUT_TAIL, tail)
+        except sqlite3.IntegrityError as cause:
+            raise Taken from cause
+        if labels:
+            conn.executemany(_ADD_LABEL, labels)
+        return True
+
+    def _write(self, action: Callable[[Transaction], T]) -> T:
+        try:
+            return self._file.write(self._run, action)
+        except Unavailable as error:
+            if not is_full(error):
+                raise
+        # To delete, too, SQLite needs a few pages for its log: so that is emptied first.
+        self._file.empty_log()
+        return self._file.write(self._run, action)
+
+    def _run(self, conn: Connection, action: Callable[[Transaction], T]) -> T:
+        self._file.check_version(conn)  # under the write lock, so that it stays true
+        try:
+            return action(SqliteTransaction(conn))
+        except sqlite3.IntegrityError as cause:
+            raise Taken from cause
+
+    def _note_rows(self, transaction: Transaction, asked: dict[str, Any]) -> list[Any]:
+        try:
+            return super()._note_rows(transaction, asked)
+        except sqlite3.OperationalError:
+            if asked["test"] is None:
+                raise
+            # A value is no JSON: damage.
+            return super()._note_rows(transaction, {**asked, "test": None})
+
+    def _bound(self, query: NoteQuery) -> dict[str, Any]:
+        bound = matching.bound_of(query.where)
+        if bound is None or not all(map(_PLAIN.fullmatch, bound.path)):
+            return {"test": None, "path": None, "bound": None}
+        test, value = bound.order, bound.value
+        if isinstance(value, str):
+            if bound.path and test == "eq" and _PLAIN.fullmatch(value):
+                # As it is encoded; to search for that is much faster than to parse.
+                text = f'"{bound.path[-1]}":"{value}"'.encode()
+                return {"test": "contains", "path": None, "bound": text}
+        elif test != "eq":
+            test += " number"
+        path = "".join(f'."{key}"' for key in bound.path)
+        return {"test": test, "path": f"${path}", "bound": value}
+
+    def listen(self) -> SqliteListener:
+        return SqliteListener(self._file, self._clock)
+
+    def check(self, after: str, *, repair: bool, limit: int) -> tuple[list[Finding], str | None]:
+        with self._file.transaction(write=repair) as transaction:
+            walk = partial(self._check, transaction, repair=repair, limit=limit)
+            return check_file(transaction, walk, after, repair=repair)
+
+    def compact(self) -> int:
+        return self._file.compact()
