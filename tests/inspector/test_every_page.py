@@ -151,10 +151,10 @@ def test_what_says_where_a_store_is_is_known() -> None:
     found = {*re.findall(r"\b([a-z_]+)=`", texts)}
     shown = {each for each in found if Grant(prefix="a/").told(f"a fact. {each}=`x`") != "a fact"}
     assert shown <= {
-        "bytes", "condition", "connections", "error", "found", "id", "key", "known", "last", "lock_wait_s",
-        "min", "name", "needed", "nonce", "option", "pk", "postgres", "prefix", "reason", "rev",
-            "scheme",
-        "scope", "seq", "session", "sqlite", "status", "type", "version", "waited_s",
+        "bytes", "condition", "connections", "error", "found", "id", "key", "known", "last",
+        "lock_wait_s", "min", "name", "needed", "nonce", "option", "pk", "postgres", "prefix",
+        "reason", "rev", "scheme", "scope", "seq", "session", "sqlite", "status", "type", "version",
+        "waited_s",
     }  # fmt: skip
 
 
