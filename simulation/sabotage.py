@@ -257,12 +257,17 @@ def _quick_ignores_expect(backend: Any) -> None:
 def _shared_without_nonce(backend: Any) -> None:
     """An update of the source of a fork leaves the name of its state as it was."""
 
+    def nameless(body: bytes) -> bytes:
+        return body[:8] + bytes(8) + body[16:]
+
     def altered(_: Any, change: Any) -> Any:
         tail = [
-            row._replace(body=row.body[:8]) if row.encoding == SHARED else row
+            row._replace(body=row.body[:8] + bytes(8) + row.body[16:])
+            if row.encoding == SHARED
+            else row
             for row in change.tail
         ]
-        shared = [row._replace(name=row.name[:8]) for row in change.shared]
+        shared = [row._replace(name=nameless(row.name)) for row in change.shared]
         return change._replace(tail=tail, shared=shared)
 
     _changing(backend, altered)

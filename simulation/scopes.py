@@ -19,7 +19,7 @@ from limpet.engine.states import States
 from limpet.errors import Unavailable
 from limpet.model import Pruned, ScopeKey
 from limpet.protocol import Clock, Stamp
-from limpet.storage import SHARED, Change, LostAnswer, Reader, ScopeRecord, Taken
+from limpet.storage import NAME_BYTES, SHARED, Change, LostAnswer, Reader, ScopeRecord, Taken
 from simulation.bucket import START_US, Late, SimulatedBucket
 from simulation.faults import Crash, Fault
 
@@ -173,7 +173,8 @@ class SimulatedScopes:
         # What was decided with has to be so still: other scopes, and states that are shared.
         is_same = all(self._scopes.at(key).record == record for key, record in others.items())
         shared = self._scopes.shared.keys() | {row.name for row in change.shared}
-        is_same &= all(row.body in shared for row in change.tail if row.encoding == SHARED)
+        names = {row.body[:NAME_BYTES] for row in change.tail if row.encoding == SHARED}
+        is_same &= names <= shared
         done = is_same and self._scopes.write(change)
         self._check_shared()
         if done and not change.apart:

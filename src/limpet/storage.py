@@ -18,6 +18,7 @@ T = TypeVar("T")
 
 WHOLE, ZSTD, SHARED, DAMAGED = 0, 1, 2, -1  # TailRow.encoding
 TRAIL_BYTES_MAX = 16 * 8
+NAME_BYTES = 16  # of a shared state
 
 
 class Taken(Exception):
@@ -75,7 +76,8 @@ class ScopeRecord(NamedTuple):
 class TailRow(NamedTuple):
     """The state of one of the newest snapshots: whole, or a delta on the state of `base`.
 
-    If it is SHARED, `body` is the name of a `SharedRow`, which holds the whole state. `nonce` is
+    If it is SHARED, `body` is the name of a `SharedRow`, which holds the whole state; or that name
+    and a compressed delta on that state. `nonce` is
     that of the write that made its state, `base_nonce` the same of its base: what is encrypted
     remembers both, so that no older state can take the place of either. "" if that is not known.
     """

@@ -65,11 +65,12 @@ def test_forks_share_the_state(store: Store) -> None:
         assert info is not None
         if number == 3:
             lines[-1].update(info, lambda found: found.with_(status="seen"))
-        lines.append(lines[-1 if number % 2 else 0].fork(info))
+        patch = {"turn": number} if number > 3 else None
+        lines.append(lines[-1 if number % 2 else 0].fork(info, patch=patch))
     assert stored(store) < 2 * alone + 1_000
     other = lines[-1].fork(lines[-1].info() or "", to="elsewhere")
     store.delete_session("s")
     found = other.load()
     assert found is not None
-    assert found.state == chat(200)
-    assert stored(store) <= alone
+    assert found.state == {**chat(200), "turn": 5}
+    assert stored(store) <= alone + 100

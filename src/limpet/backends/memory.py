@@ -22,6 +22,7 @@ from limpet.core.rows import Row
 from limpet.model import Finding, ScopeKey, SnapshotRef
 from limpet.protocol import NoteQuery, Query, SessionAge, Target, Topic
 from limpet.storage import (
+    NAME_BYTES,
     SHARED,
     Change,
     Reader,
@@ -68,7 +69,7 @@ class _Scope:
 
     def names(self) -> set[bytes]:
         """Return the names of the states that it shares."""
-        return {row.body for row in self.tail_rows.values() if row.encoding == SHARED}
+        return {row.body[:NAME_BYTES] for row in self.tail_rows.values() if row.encoding == SHARED}
 
     def row_at(self, seq: int) -> Row | None:
         return self.snapshots.get(seq)

@@ -17,7 +17,7 @@ from limpet.engine.states import State, States, past_damage, tail_row
 from limpet.errors import Corrupt
 from limpet.model import Pruned, ScopeKey
 from limpet.protocol import AppendOffsets, Commit, Stamp
-from limpet.storage import SHARED, Change, Reader, ScopeRecord, SegmentRow, TailRow
+from limpet.storage import NAME_BYTES, SHARED, Change, Reader, ScopeRecord, SegmentRow, TailRow
 
 
 class Version(NamedTuple):
@@ -115,7 +115,7 @@ def _unshared(states: States, edit: _Edit) -> list[bytes]:
 def shared_by(tail: Mapping[int, TailRow], seqs: Collection[int]) -> list[bytes]:
     """Return the names of the shared states that some rows of a tail have."""
     rows = (tail[seq] for seq in seqs if seq in tail)
-    return [row.body for row in rows if row.encoding == SHARED]
+    return [row.body[:NAME_BYTES] for row in rows if row.encoding == SHARED]
 
 
 def drafts_of(reader: Reader, record: ScopeRecord, kept: Collection[int] = ()) -> set[int]:

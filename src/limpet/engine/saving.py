@@ -28,6 +28,7 @@ from limpet.engine.states import (
     past_damage,
     shared_name,
     shared_row,
+    shared_tail,
     tail_row,
     whole_row,
 )
@@ -35,6 +36,7 @@ from limpet.errors import Corrupt, InvalidInput
 from limpet.model import ANY, HEAD
 from limpet.protocol import Append, AppendOffsets, Commit, Copy
 from limpet.storage import (
+    NAME_BYTES,
     SHARED,
     TRAIL_BYTES_MAX,
     Change,
@@ -203,7 +205,9 @@ def decide(reader: Reader, commit: Commit) -> tuple[Change | None, Saved]:
     if plan.is_stored:
         return None, Saved(plan.row)
     if existing is None and origin is not None and source is not None and _shares(commit, source):
-        return _forked(reader, commit, plan, head, (origin, source))
+        forked = _forked(reader, commit, plan, head, (origin, source))
+        if forked is not None:
+            return forked
     state, offsets = _state(commit, states, head, origin, source)
     row = plan.row._replace(size=len(state))
     if existing is not None and record is not None:
@@ -219,7 +223,9 @@ def decide(reader: Reader, commit: Commit) -> tuple[Change | None, Saved]:
 def _shares(commit: Commit, source: Row) -> bool:
     """Return whether a fork shares the state of its source instead of a copy."""
     ref = commit.forked_from
-    if not isinstance(commit.body, Copy) or ref is None:
+    if ref is None or isinstance(commit.body, Append):
+        return False
+    if isinstance(commit.body, bytes) and not is_shared(len(commit.body)):
         return False
     return is_shared(source.size) and ref.scope.session_id == commit.scope.session_id
 
@@ -230,19 +236,30 @@ def _forked(
     plan: commits.Plan,
     head: Row | None,
     origin: tuple[Reader, Row],
-) -> tuple[Change, Saved]:
-    """Return the change that adds a fork; only the first fork of a state reads and stores it."""
+) -> tuple[Change, Saved] | None:
+    """Return the change that adds a fork; None if its state is too much of another.
+
+    Only the first fork of a state stores it. A copy need not even read it.
+    """
     there, source = origin
     begun = there.tail_row(source.seq)  # a fork of a fork shares what that one began with
-    name = begun.body if begun is not None and begun.encoding == SHARED else shared_name(source)
-    state = None
-    row = plan.row._replace(size=source.size)
-    entry = TailRow(row.seq, None, SHARED, name, row.nonce)
+    if begun is None or begun.encoding != SHARED:
+        begun = TailRow(source.seq, None, SHARED, shared_name(source))
+    name, base = begun.body[:NAME_BYTES], None
     shared = list[SharedRow]()
     if not reader.has_shared(name):
-        state = States(there).of(source)
-        shared = [shared_row(name, state)]
-    change = _added(reader, commit, plan, head, row, entry, None)._replace(shared=shared)
+        base = States(there).of(source)
+        shared = [shared_row(name, base)]
+    body, row, offsets = commit.body, plan.row._replace(size=source.size), None
+    entry: TailRow | None = TailRow(row.seq, None, SHARED, begun.body, row.nonce)
+    state = base
+    if isinstance(body, bytes):
+        base, state, row = base or States(reader).shared(name), body, plan.row
+        offsets = commit.append_offsets
+        entry = None if base is None else shared_tail(row.seq, row.nonce, name, base, body)
+    if entry is None:
+        return None
+    change = _added(reader, commit, plan, head, row, entry, offsets)._replace(shared=shared)
     return change, Saved(row, _known(change.after, row, state))
 
 

@@ -24,7 +24,17 @@ from limpet.core.rows import Row
 from limpet.core.segments import SMALL_BYTES, Segment, apply_all
 from limpet.errors import Corrupt
 from limpet.model import ScopeKey
-from limpet.storage import DAMAGED, SHARED, WHOLE, ZSTD, Reader, SegmentRow, SharedRow, TailRow
+from limpet.storage import (
+    DAMAGED,
+    NAME_BYTES,
+    SHARED,
+    WHOLE,
+    ZSTD,
+    Reader,
+    SegmentRow,
+    SharedRow,
+    TailRow,
+)
 
 _WHOLE_ZSTD_MIN: Final = 16 * KIB
 _DELTA_ZSTD_MIN: Final = KIB
@@ -84,6 +94,14 @@ def shared_name(source: Row) -> bytes:
 
 def shared_row(name: bytes, state: bytes) -> SharedRow:
     return SharedRow(name, codec.compress(state, _LEVEL))
+
+
+def shared_tail(seq: int, nonce: str, name: bytes, shared: bytes, state: bytes) -> TailRow | None:
+    """Return a state that is made of a shared one; None if it is too much of another."""
+    payload = delta.dump(delta.diff(shared, state))
+    if 2 * len(payload) >= len(state):
+        return None
+    return TailRow(seq, None, SHARED, name + codec.compress(payload, _LEVEL), nonce)
 
 
 def payload_of(row: TailRow) -> bytes:
@@ -167,10 +185,15 @@ class States:
         """Return what a row of the tail holds, also if it is shared, or raise Corrupt."""
         if row.encoding != SHARED:
             return payload_of(row)
-        found = self._reader.shared(row.body)
-        if found is None:
+        name, rest = row.body[:NAME_BYTES], row.body[NAME_BYTES:]
+        state = self.shared(name)
+        if state is None:
             raise Corrupt(f"the state that a fork shares is missing. seq=`{row.seq}`")
-        return codec.decompress(found.body, what="state")
+        return apply_all(state, [delta.parse(codec.decompress(rest, what="state"))] if rest else [])
+
+    def shared(self, name: bytes) -> bytes | None:
+        found = self._reader.shared(name)
+        return None if found is None else codec.decompress(found.body, what="state")
 
     def keep(self, wanted: Mapping[int, str]) -> None:
         """Read states that will be asked for, and remember them; each segment is read once."""

@@ -22,7 +22,7 @@ from limpet.core.rows import EMPTY, Row, decrypted, encrypted
 from limpet.core.segments import Segment
 from limpet.errors import Corrupt
 from limpet.model import ScopeKey
-from limpet.storage import DAMAGED, SHARED, ScopeRecord, SegmentRow, SharedRow, TailRow
+from limpet.storage import DAMAGED, NAME_BYTES, SHARED, ScopeRecord, SegmentRow, SharedRow, TailRow
 
 # In the order of the statements: <scope s> in a statement stands for s.pk, s.session_id, …
 COLUMNS = {
@@ -35,7 +35,6 @@ COLUMNS = {
     "note": "on_id name rev nonce updated_at value checksum",
 }
 SCOPE_COLUMNS, ROW_COLUMNS = (len(COLUMNS[each].split()) for each in ("scope", "row"))
-NAME_BYTES = 16  # of a shared state
 _NONCE_BYTES = 8
 _SEQ_BYTES = 8
 _HALF = 2**63  # an integer column has a sign
@@ -126,7 +125,9 @@ def tail_values(row: TailRow, pk: int, key: ScopeKey, cipher: Cipher) -> tuple[A
     if cipher is not PLAIN:
         nonces = bytes.fromhex(nonce + (base_nonce if base is not None else ""))
         if encoding == SHARED:  # the name is found by an index
-            body += cipher.encrypt(nonces, _about("tail", key, pk, seq, base, body.hex()))
+            name, rest = body[:NAME_BYTES], body[NAME_BYTES:]
+            about = _about("tail", key, pk, seq, base, name.hex())
+            body = name + cipher.encrypt(nonces + rest, about)
         else:
             body = cipher.encrypt(nonces + body, _about("tail", key, pk, seq, base, encoding))
     return seq, base, encoding, body, _tail_sum(pk, seq, base, encoding, body)
@@ -159,14 +160,13 @@ def read_tail(columns: Any, pk: int, key: ScopeKey, cipher: Cipher) -> TailRow:
 
 
 def _read_shared_tail(row: TailRow, pk: int, key: ScopeKey, cipher: Cipher) -> TailRow:
-    name, sealed = row.body[:NAME_BYTES], row.body[NAME_BYTES:]
-    about = b"" if cipher is PLAIN else _about("tail", key, pk, row.seq, row.base, name.hex())
-    data = cipher.decrypt(sealed, about)
-    if cipher is PLAIN or not sealed:
-        nonce = "" if cipher is PLAIN else PLAIN_NONCE
-        return row._replace(nonce=nonce, base_nonce=nonce)
-    _, nonce, base_nonce = _split_nonces(data, row.base)
-    return row._replace(body=name, nonce=nonce, base_nonce=base_nonce)
+    name, rest = row.body[:NAME_BYTES], row.body[NAME_BYTES:]
+    if cipher is PLAIN or not is_encrypted(rest):
+        cipher.decrypt(rest, b"")  # raises if it has to be encrypted, or is
+        return row if cipher is PLAIN else row._replace(nonce=PLAIN_NONCE)
+    data = cipher.decrypt(rest, _about("tail", key, pk, row.seq, row.base, name.hex()))
+    rest, nonce, base_nonce = _split_nonces(data, row.base)
+    return row._replace(body=name + rest, nonce=nonce, base_nonce=base_nonce)
 
 
 def _split_nonces(data: bytes, base: int | None) -> tuple[bytes, str, str]:
