@@ -8,7 +8,6 @@ from contextlib import suppress
 from typing import Any
 
 from limpet.backends.sql.columns import (
-    NAME_BYTES,
     SCOPE_COLUMNS,
     label_values,
     note_values,
@@ -31,7 +30,7 @@ from limpet.core.encryption import Cipher, Ciphers
 from limpet.core.limits import MIB
 from limpet.errors import Corrupt
 from limpet.model import ScopeKey
-from limpet.storage import DAMAGED, SHARED
+from limpet.storage import DAMAGED, NAME_BYTES, SHARED
 
 _BYTES_MAX = 8 * MIB  # in one part, unless one row has more
 # Where the statements `check_…` have the column that is encrypted.
