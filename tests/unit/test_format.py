@@ -149,7 +149,10 @@ def fill(filled: Filled) -> Filled:
     chat.save({**state, "scratch": "unfinished"}, keep=False)
     filled.add(chat, {**state, "scratch": "unfinished"})
     chat.set_note("goal", {"city": "Graz"}, on="turn-3")
-    until(lambda: filled.rows(ROLLED) == [(3,)])  # in a thread
+    small = filled.store.scope("chat-45")
+    small.save({"n": 1})
+    filled.add(small, {"n": 1})  # it stays in the tail, whenever the thread rolls the others
+    until(lambda: filled.rows(ROLLED) == [(3,)])
     return filled
 
 
