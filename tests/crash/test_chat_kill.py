@@ -52,11 +52,13 @@ def check_order(store: Store) -> None:
     assert [found for found in store.check() if found.severity != "info"] == []
 
 
-def check_file(path: Path) -> None:
+def check_file(path: Path, rounds: int) -> None:
     with closing(sqlite3.connect(path)) as conn:
         assert conn.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
         assert conn.execute("PRAGMA foreign_key_check").fetchall() == []
-        assert conn.execute("SELECT count(*) FROM segments").fetchone() > (0,)
+        # A thread rolls: in a few rounds it may be killed before it did.
+        if rounds > 9:
+            assert conn.execute("SELECT count(*) FROM segments").fetchone() > (0,)
     names = {"store.db", "store.db-wal", "store.db-shm"}
     assert {file.name for file in path.parent.iterdir()} <= names
 
@@ -88,7 +90,7 @@ def killed_in_chats(path: Path, *, rounds: int, seed: int) -> None:
                     mortal_chat.save(scope, saved)
                     saved += 1
     assert saved > 30 * rounds
-    check_file(path)
+    check_file(path, rounds)
 
 
 def killed_in_drafts(path: Path, *, rounds: int, seed: int) -> None:
@@ -141,7 +143,7 @@ def killed_in_edits(path: Path, *, rounds: int, seed: int) -> Counter[str]:
             assert check_states(scope, changed) == numbers
             check_order(store)
     assert kinds.total() > 15 * rounds
-    check_file(path)
+    check_file(path, rounds)
     return kinds
 
 

@@ -281,6 +281,7 @@ def test_a_writer_that_goes_on_with_an_older_key_is_reported(url: str) -> None:
         finally:
             done.set()
             writer.join()
+            old.close()  # it may be about to roll what it wrote
         new.rekey()
         assert new.rekey() == 0
 
