@@ -55,7 +55,6 @@ def check_order(store: Store) -> None:
 def check_file(path: Path, rounds: int) -> None:
     with closing(sqlite3.connect(path)) as conn:
         assert conn.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
-        assert conn.execute("PRAGMA foreign_key_check").fetchall() == []
         # A thread rolls: in a few rounds it may be killed before it did.
         if rounds > 9:
             assert conn.execute("SELECT count(*) FROM segments").fetchone() > (0,)

@@ -87,4 +87,3 @@ def test_what_was_acknowledged_survives_the_kill(tmp_path: Path) -> None:
     }  # fmt: skip
     with closing(sqlite3.connect(path)) as conn:
         assert conn.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
-        assert conn.execute("PRAGMA foreign_key_check").fetchall() == []

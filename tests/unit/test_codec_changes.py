@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from limpet.core import codec, prepare
-from limpet.core.deltas.chain import extended
+from limpet.core.deltas.appending import extended
 from limpet.core.deltas.delta import apply
 from limpet.errors import InvalidInput
 from limpet.model import ScopeKey

@@ -500,14 +500,12 @@ def compress(payload: bytes, level: int) -> bytes:
     return frame
 
 
-def decompress(
-    frame: bytes, *, what: str, unzip: zstandard.ZstdDecompressor | None = None
-) -> bytes:
+def decompress(frame: bytes, *, what: str) -> bytes:
     """Return what `compress` was given, or raise Corrupt."""
     try:
         # A few KB may say to be many GB, and have the right checksum.
         if 0 <= zstandard.frame_content_size(frame) <= STORED_BYTES_MAX:
-            return (unzip or zstandard.ZstdDecompressor()).decompress(frame)
+            return zstandard.ZstdDecompressor().decompress(frame)
     except zstandard.ZstdError as cause:
         raise Corrupt(f"a {what} does not decompress. bytes=`{len(frame)}`") from cause
     raise Corrupt(f"a {what} is too large, or does not say its size. bytes=`{len(frame)}`")

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from limpet.core import codec, limits, times
+from limpet.core.rows import EMPTY
 from limpet.errors import InvalidInput
 from limpet.model import (
     ANY,
@@ -24,7 +25,6 @@ from limpet.model import (
 )
 from limpet.protocol import Append, AppendOffsets, Commit, NoteWrite, Stamp
 
-EMPTY = b"{}"  # an encoded object without members
 _REVISION = re.compile(r"-?[0-9a-f]+\.")  # with which every revision begins
 
 

@@ -199,12 +199,13 @@ class Engine:
         try:
             yield
         finally:
-            self._leave(at, lock, is_first=is_first)
+            if is_first:
+                lock.release()
+            else:
+                self._renew(at, lock)
 
-    def _leave(self, at: int, lock: threading.RLock, *, is_first: bool) -> None:
-        if is_first:
-            lock.release()
-        elif self._locks[at] is lock:
+    def _renew(self, at: int, lock: threading.RLock) -> None:
+        if self._locks[at] is lock:  # else another thread has done it
             self._locks[at] = threading.RLock()
 
     # Snapshots
@@ -233,7 +234,10 @@ class Engine:
             else:
                 self._known.put(key, known)
         finally:
-            self._leave(at, lock, is_first=is_first)
+            if is_first:
+                lock.release()
+            else:
+                self._renew(at, lock)
         if known is not None and self._tails.is_due(known.record, row.size):
             self._roll_soon(known.record, row.size)
         return info_of(key, row)
@@ -317,7 +321,8 @@ class Engine:
     # Reading
 
     def read_snapshots(self, scope: ScopeKey, ids: Sequence[str | None]) -> list[Found]:
-        self._check_open()
+        if self._closed:
+            raise InvalidInput(CLOSED)
         if len(ids) == 1 and ids[0] is None:
             return self._read_head(scope)
 

@@ -12,7 +12,7 @@ import orjson
 from limpet.core import commits, ids
 from limpet.core.commits import ScopeState
 from limpet.core.deltas import delta
-from limpet.core.deltas.chain import extended
+from limpet.core.deltas.appending import extended
 from limpet.core.deltas.delta import Delta
 from limpet.core.encryption import WrongKeys
 from limpet.core.rows import Row

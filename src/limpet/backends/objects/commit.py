@@ -20,7 +20,7 @@ from limpet.backends.objects.writer import Change, Part
 from limpet.core import commits, ids
 from limpet.core.commits import Plan, ScopeState
 from limpet.core.deltas import delta
-from limpet.core.deltas.chain import extended
+from limpet.core.deltas.appending import extended
 from limpet.core.rows import Row, info_of
 from limpet.errors import (
     AlreadyExists,

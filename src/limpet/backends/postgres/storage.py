@@ -20,18 +20,14 @@ from limpet.backends.postgres.transaction import PostgresTransaction
 from limpet.backends.sql.checking import StateReader
 from limpet.backends.sql.columns import (
     ROW_COLUMNS,
-    label_values,
     read_row,
-    row_values,
-    scope_values,
-    tail_values,
 )
 from limpet.backends.sql.reader import SqlReader, record_of
 from limpet.backends.sql.storage import SqlStorage, check_order, listed_key
 from limpet.core.encryption import NO_KEYS, Ciphers
 from limpet.core.ids import prefix_end
 from limpet.core.limits import LOCK_WAIT_S_MAX, PAGE_STATES_MAX, RETRY_S_MAX
-from limpet.core.rows import EMPTY, Row
+from limpet.core.rows import Row
 from limpet.errors import Corrupt, Unavailable
 from limpet.model import Finding, ScopeKey
 from limpet.protocol import Clock, Listener, Topic
@@ -160,21 +156,14 @@ class PostgresStorage(SqlStorage):
     # One scope
 
     def write(self, change: Change) -> bool:
-        key, before, after, rows, replace, gone, tail = change[:7]
-        is_more = replace or gone or any(change[7:12]) or change.shared or change.unshared
-        if before is None or after is None or is_more or not len(rows) == 1 == len(tail):
+        found = self._save_of(change)
+        if found is None:
             return self._write(lambda transaction: self._apply_at(transaction, change))
-        pk, cipher = after.pk, self.ciphers.of(key.session_id)
-        labels = () if rows[0].labels == EMPTY else label_values(rows[0], cipher)
-        values = (
-            *scope_values(after, cipher),
-            *(pk, before.version),
-            *(*row_values(rows[0], pk, key, cipher), change.apart),
-            *tail_values(next(iter(tail)), pk, key, cipher),
-            [name for name, _, _ in labels] if labels else _NONE,
-            [value for _, value, _ in labels] if labels else _NONE,
-        )
-        return self._server.once("save", values, key.session_id)
+        scope, snapshot, tail, labels = found
+        names = [name for name, _, _ in labels] if labels else _NONE
+        values = [value for _, value, _ in labels] if labels else _NONE
+        sent = (*scope, *snapshot, *tail, names, values)
+        return self._server.once("save", sent, change.key.session_id)
 
     def _apply_at(self, transaction: PostgresTransaction, change: Change) -> bool:
         """Make a change if its scope, which is locked here, is at the version it was made for."""

@@ -32,7 +32,7 @@ from limpet.core.codec import decode
 from limpet.core.encryption import Ciphers
 from limpet.core.ids import SEQ_MAX, prefix_end, revision
 from limpet.core.notes import NoteRow
-from limpet.core.rows import Row
+from limpet.core.rows import EMPTY, Row
 from limpet.errors import Corrupt, InvalidInput
 from limpet.model import Finding, ScopeKey, SnapshotRef
 from limpet.protocol import NoteQuery, Query, SessionAge, Target
@@ -72,6 +72,20 @@ class SqlStorage:
         raise NotImplementedError
 
     # One scope
+
+    def _save_of(self, change: Change) -> tuple[Any, ...] | None:
+        """Return the columns of scope, snapshot, tail and labels if all it does is a save."""
+        key, before, after, rows, replace, gone, tail = change[:7]
+        is_more = replace or gone or any(change[7:12]) or change.shared or change.unshared
+        if before is None or after is None or is_more or not len(rows) == 1 == len(tail):
+            return None
+        row, pk, cipher = rows[0], after.pk, self.ciphers.of(key.session_id)
+        return (
+            (*scope_values(after, cipher), pk, before.version),
+            (*row_values(row, pk, key, cipher), change.apart),
+            tail_values(tail[0], pk, key, cipher),
+            () if row.labels == EMPTY else label_values(row, cipher),
+        )
 
     def read(self, key: ScopeKey, use: Callable[[Reader], T]) -> T:
         return self._read(lambda transaction: use(self.reader(transaction, key, self.ciphers)))

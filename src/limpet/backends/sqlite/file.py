@@ -254,7 +254,6 @@ class SqliteFile:
                 cached_statements=128,
                 factory=Connection,
             )
-            conn.execute("PRAGMA foreign_keys = ON")
             conn.execute("PRAGMA trusted_schema = OFF")
             conn.execute(f"PRAGMA synchronous = {self._synchronous}")
             conn.execute("PRAGMA fullfsync = ON")  # macOS: a plain fsync does not reach the disk

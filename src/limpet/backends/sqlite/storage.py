@@ -13,7 +13,6 @@ from functools import partial
 from typing import Any, TypeVar
 
 from limpet.backends.sql.checking import StateReader
-from limpet.backends.sql.columns import label_values, row_values, scope_values, tail_values
 from limpet.backends.sql.reader import Head, head_of
 from limpet.backends.sql.storage import SqlStorage
 from limpet.backends.sql.transaction import Transaction
@@ -27,7 +26,6 @@ from limpet.backends.sqlite.transaction import STATEMENTS, SqliteTransaction
 from limpet.core import matching
 from limpet.core.encryption import NO_KEYS, Ciphers
 from limpet.core.limits import LOCK_WAIT_S_MAX
-from limpet.core.rows import EMPTY
 from limpet.errors import Corrupt, Unavailable
 from limpet.model import Finding, ScopeKey
 from limpet.protocol import Clock, NoteQuery
@@ -92,18 +90,8 @@ class SqliteStorage(SqlStorage):
         return None if found is None else head_of(found, key, self.ciphers)
 
     def write(self, change: Change) -> bool:
-        key, before, after, rows, replace, gone, tail = change[:7]
-        is_save = len(rows) == 1 == len(tail) and not (replace or gone or any(change[7:12]))
-        if before is None or after is None or not is_save or change.shared or change.unshared:
-            return super().write(change)
-        pk, cipher = after.pk, self.ciphers.of(key.session_id)
-        values = (
-            (*scope_values(after, cipher), pk, before.version),
-            (*row_values(rows[0], pk, key, cipher), change.apart),
-            tail_values(tail[0], pk, key, cipher),
-            () if rows[0].labels == EMPTY else label_values(rows[0], cipher),
-        )
-        return self._file.write(self._save, values)
+        values = self._save_of(change)
+        return super().write(change) if values is None else self._file.write(self._save, values)
 
     def _save(self, conn: Connection, values: Any) -> bool:
         """Store a save if its scope is as it was known."""

@@ -42,11 +42,6 @@ def size_of(delta: Delta) -> int:
     return sum(delta.ops[1::3]) + len(delta.literal)
 
 
-def is_poor(delta: Delta) -> bool:
-    """Return whether so little is copied that the base is not worth depending on."""
-    return 8 * sum(delta.ops[1::3]) < size_of(delta)
-
-
 def is_large(delta: Delta) -> bool:
     """Return whether so much is new that another base is worth trying."""
     return len(delta.literal) > max(_LARGE_MIN, size_of(delta) // 16)
