@@ -503,9 +503,13 @@ def _over(open_bucket: "_BucketOpener", *, compress: str) -> "_Opener":
 
 
 def _object_backend(bucket: "Bucket", *, compress: str, **options: Any) -> Backend:
-    from limpet.backends.objects.backend import ObjectBackend
+    from limpet.backends.objects.storage import ObjectStorage
+    from limpet.engine import open_engine
+    from limpet.engine.rolling import OBJECTS
 
-    return ObjectBackend(bucket, clock=CLOCK, draw=draw, compress=compress == "zstd", **options)
+    given = {"tails": OBJECTS, "rolls": "background", "compress": compress == "zstd", **options}
+    storage = partial(ObjectStorage, draw=draw)
+    return open_engine(storage, bucket, clock=CLOCK, draw=draw, **given)
 
 
 _BucketOpener: TypeAlias = Callable[[str, Mapping[str, Any]], Callable[[], "Bucket"]]

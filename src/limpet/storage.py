@@ -182,8 +182,11 @@ class Reader(Protocol):
 
     def shared(self, name: bytes) -> SharedRow | None: ...
 
-    def has_shared(self, name: bytes) -> bool:
-        """Return whether a shared state is there, and stays until the change is stored."""
+    def has_shared(self, name: bytes) -> bool | None:
+        """Return whether a shared state is there, and stays until the change is stored.
+
+        None: this storage shares none, so a fork copies its state.
+        """
         ...
 
     def notes(self, on: Collection[str], names: Collection[str] | None = None) -> list[NoteRow]: ...

@@ -13,6 +13,7 @@ _RANDOM_BITS = 74
 _RANDOM_MASK = (1 << _RANDOM_BITS) - 1
 _TIME_MAX = (1 << 48) - 1
 _STEP_MASK = (1 << 32) - 1
+_TAG_MASK = (1 << 40) - 1
 
 
 def mint(now_us: int, bits: int, floor: str, tag: int | None = None) -> str:
@@ -92,6 +93,11 @@ def place(now_us: int, last: int, bits: int) -> int:
 def place_at(now_us: int) -> int:
     """Return the last place of a moment."""
     return (max(0, min(now_us, _PLACE_US_MAX)) << PLACE_BITS) | ((1 << PLACE_BITS) - 1)
+
+
+def tag_of_place(seq: int) -> int:
+    """Return the tag of the ids that are minted in a scope whose first change has a place."""
+    return seq & _TAG_MASK
 
 
 def place_us(seq: int) -> int:

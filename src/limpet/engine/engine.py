@@ -69,17 +69,20 @@ _PUT_OFF_MAX: Final = 1024
 
 def open_engine(
     storage: Callable[..., Storage],
-    place: str,
+    place: Any,
     *,
     clock: Clock,
     draw: Callable[[], Stamp],
     rolls: Literal["background", "inline"] = "inline",
+    tails: rolling.Limits = rolling.LIMITS,
     cache_bytes_max: int = limits.CACHE_BYTES_MAX,
     **options: Any,
 ) -> "Engine":
     """Open a storage, with its options, and an engine over it."""
     opened = storage(place, clock=clock, states=States, **options)
-    return Engine(opened, clock=clock, draw=draw, rolls=rolls, cache_bytes_max=cache_bytes_max)
+    return Engine(
+        opened, clock=clock, draw=draw, tails=tails, rolls=rolls, cache_bytes_max=cache_bytes_max
+    )
 
 
 @located
@@ -311,7 +314,7 @@ class Engine:
     def _roll(self, key: ScopeKey) -> None:
         """Move the tail into a segment. The save before it is stored: nothing here may fail it."""
         with suppress(LimpetError):
-            roll = self.storage.read(key, rolling.plan)
+            roll = self.storage.read(key, partial(rolling.plan, limits=self._tails))
             if isinstance(roll, int):
                 self._put_off.put(key, roll)
             else:

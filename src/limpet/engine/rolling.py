@@ -33,10 +33,14 @@ _PACKED_BYTES: Final = 16 * KIB
 
 
 class Limits(NamedTuple):
-    """When a tail is rolled: by its snapshots, or by its bytes."""
+    """When a tail is rolled: by its snapshots, or by its bytes.
+
+    A newest state of up to `newest_bytes` stays in the tail, whole: there it costs no read more.
+    """
 
     snapshots: int = 64
     stored_bytes: int = 64 * KIB
+    newest_bytes: int = 0
 
     def is_due(self, record: ScopeRecord, size: int, times: int = 1) -> bool:
         """Return whether a tail is due; a roll writes the state, so large states wait longer.
@@ -51,6 +55,7 @@ class Limits(NamedTuple):
 
 
 LIMITS: Final = Limits()
+OBJECTS: Final = Limits(newest_bytes=32 * KIB)
 
 
 class Roll(NamedTuple):
@@ -77,7 +82,7 @@ class Roll(NamedTuple):
         return self.change._replace(before=record, after=after), None
 
 
-def plan(reader: Reader) -> Roll | int:
+def plan(reader: Reader, limits: Limits = LIMITS) -> Roll | int:
     """Work a roll out; else return how many bytes the tail must have before it is worth a try.
 
     What is damaged stays in the tail.
@@ -92,10 +97,22 @@ def plan(reader: Reader) -> Roll | int:
             return least
         ground, drafts = 0 if last is None else last.last, drafts_of(reader, record)
         rows = [row for seq, row in states.tail.items() if seq > ground and seq not in drafts]
-        made = _made(states, [row for row in rows if row.encoding != DAMAGED], last)
+        rows = [row for row in rows if row.encoding != DAMAGED]
+        stays = _staying(states, rows, limits)
+        made = _made(states, rows if stays is None else rows[:-1], last)
         if made is not None:
-            return _roll(states, record, made)
+            return _roll(states, record, made, stays)
     return 2 * record.tail_bytes
+
+
+def _staying(states: States, rows: list[TailRow], limits: Limits) -> TailRow | None:
+    """Return the newest row as it stays in the tail, if it does."""
+    if not rows or not limits.newest_bytes:
+        return None
+    newest = rows[-1]
+    if newest.base is not None:
+        newest = tail_row(newest.seq, newest.nonce, states.get(newest.seq), None)
+    return newest if len(newest.body) <= limits.newest_bytes else None
 
 
 def _shared_bytes(reader: Reader, tail: Mapping[int, TailRow]) -> int:
@@ -113,12 +130,14 @@ class _Made(NamedTuple):
     replaces: int | None
 
 
-def _roll(states: States, record: ScopeRecord, made: _Made) -> Roll:
+def _roll(states: States, record: ScopeRecord, made: _Made, stays: TailRow | None) -> Roll:
     tail, moved, newest = states.tail, {row.seq for row in made.moved}, made.newest
     left = list[TailRow]()
     # A draft, or one that was kept later and is older than the newest segment, stays in the tail.
     for row in tail.values():
-        if row.base in moved and row.seq not in moved:
+        if row.base in moved and stays is not None and row.seq == stays.seq:
+            left.append(stays)
+        elif row.base in moved and row.seq not in moved:
             with past_damage():
                 base = newest if newest.seq < row.seq else None
                 left.append(tail_row(row.seq, row.nonce, states.get(row.seq), base))

@@ -112,7 +112,7 @@ def continued(commit: Commit, known: Known) -> tuple[Change, Saved] | None:
     entry, size, offsets, base, steps, cost = stored
     id, floor = commit.id, record.floor
     if id is None:
-        id = floor = ids.mint(now, bits, floor)
+        id = floor = ids.mint(now, bits, floor, ids.tag_of_place(record.pk))
     parent_id = head.id if commit.parent is HEAD else commit.parent
     status = head.status if commit.status is None else commit.status
     created_at = now if commit.created_at is None else commit.created_at
@@ -247,7 +247,10 @@ def _forked(
         begun = TailRow(source.seq, None, SHARED, shared_name(source))
     name, base = begun.body[:NAME_BYTES], None
     shared = list[SharedRow]()
-    if not reader.has_shared(name):
+    is_there = reader.has_shared(name)
+    if is_there is None:
+        return None
+    if not is_there:
         base = States(there).of(source)
         shared = [shared_row(name, base)]
     body, row, offsets = commit.body, plan.row._replace(size=source.size), None
@@ -313,9 +316,9 @@ def _scope_state(record: ScopeRecord | None, head: Row | None, commit: Commit) -
     now, _, bits = commit.stamp
     seq = ids.place(now, 0 if record is None else record.last, bits)
     if record is None:
-        return ScopeState(None, "", None, seq, ids.place_us(seq))
-    taken = record.holds_anything
-    return ScopeState(head, record.floor, record.fence, seq, ids.place_us(seq), taken)
+        return ScopeState(None, "", None, seq, ids.place_us(seq), tag=ids.tag_of_place(seq))
+    taken, tag = record.holds_anything, ids.tag_of_place(record.pk)
+    return ScopeState(head, record.floor, record.fence, seq, ids.place_us(seq), taken, tag)
 
 
 def _source(reader: Reader, commit: Commit) -> tuple[Reader | None, Row | None]:

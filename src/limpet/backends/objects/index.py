@@ -15,9 +15,10 @@ import orjson
 from limpet.backends.buckets.protocol import Bucket, Listed
 from limpet.backends.objects import keys
 from limpet.backends.objects.keys import Pointer
-from limpet.backends.objects.objects import Fact, Head
-from limpet.backends.objects.storage import Storage, walk
+from limpet.backends.objects.files import Files, walk
+from limpet.backends.objects.format import Entry, Fact
 from limpet.core.names import Clipped
+from limpet.core.rows import EMPTY
 from limpet.errors import Unavailable
 from limpet.model import ANY, ScopeKey
 
@@ -35,12 +36,12 @@ class Pointed(NamedTuple):
 
 
 class Index:
-    def __init__(self, storage: Storage) -> None:
-        self._storage = storage
+    def __init__(self, files: Files) -> None:
+        self._files = files
 
     @property
     def _bucket(self) -> Bucket:
-        return self._storage.bucket
+        return self._files.bucket
 
     def spellings(self, scope: ScopeKey, fact: Fact) -> list[list[str]]:
         """Return the keys of the pointers that cover a kept snapshot, except that of its line.
@@ -50,7 +51,7 @@ class Index:
         row = fact.row
         if not row.kept:
             return []
-        cipher = self._storage.ciphers.of(scope.session_id)
+        cipher = self._files.ciphers.of(scope.session_id)
         found = [
             [keys.label_key(scope, *each, row.seq, stamp) for each in spelt]
             for label, stamp in zip(fact.labels.items(), fact.pointers, strict=True)
@@ -115,18 +116,21 @@ def _scope_of(pointer: Pointer, data: bytes | None) -> ScopeKey | None:
     return ScopeKey(session_id, scope_id, pointer.kind)
 
 
-def stamped(fact: Fact, head: Head, stamp: int) -> Fact:
+def stamped(fact: Fact, tail: Iterable[Entry], stamp: int, before: Fact | None = None) -> Fact:
     """Return a kept snapshot whose labels are covered by pointers.
 
-    A pointer stands for a minute, so one that another snapshot of the tail has is shared; the
-    others get this stamp.
+    A pointer stands for a minute, so one that another snapshot of the tail has, or this one had
+    `before`, is shared; the others get this stamp.
     """
     if not fact.row.kept:
         return fact._replace(pointers=())
+    if fact.row.labels == EMPTY:
+        return fact
     minute = keys.minute_of(fact.row.seq)
+    facts = [entry.fact for entry in tail if keys.minute_of(entry.seq) == minute]
     known: dict[tuple[str, str], int] = {}
-    for entry in head.kept:
-        if entry.fact.pointers and keys.minute_of(entry.row.seq) == minute:
-            known |= zip(entry.fact.labels.items(), entry.fact.pointers, strict=True)
+    for each in facts if before is None else [before]:
+        if each.pointers:
+            known |= zip(each.labels.items(), each.pointers, strict=True)
     pointers = tuple(known.get(pair, stamp) for pair in fact.labels.items())
     return fact._replace(pointers=pointers)

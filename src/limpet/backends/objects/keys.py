@@ -4,13 +4,13 @@
         head                                  the only authority of the scope
         segments/<place>.<w>.after-<base>     immutable; written by the write `w` of the head, to
                                               replace the head of the write `base`
-        notes/scope/<name>.json, notes/on/<id>/<name>.json
+        notes/<place>.<w>.after-<base>        the same for a page of notes
         started.<line>                        there was a head of this line; written after it
     .limpet/index/
         ids/<id>/<session>.<kind>.<scope>.<seq>                  ids that a caller gave
         labels/<name>=<value>/<minute>.<session>.<kind>.<scope>.<stamp>
-        lines/<tag>/<session>.<kind>.<scope>.<line>              scopes, by the tag of minted ids
-        alive/<session>.<kind>.<scope>.<line>                    scopes that are not being deleted
+        lines/<tag>/<session>.<kind>.<scope>.<line>              scopes, by the tag of minted ids;
+                                              the sign that a scope is not being deleted
 
 Names are escaped as in `core.names`, kinds are written as they are. A key of the index is never
 used again: a `seq`, a `stamp` and a `line` are unique.
@@ -22,8 +22,6 @@ from typing import NamedTuple
 from limpet.core import ids
 from limpet.core.names import (
     INDEX_NAME_BYTES_MAX,
-    NAME_BYTES_MAX,
-    NOTED_NAME_BYTES_MAX,
     Clipped,
     Name,
     cut,
@@ -35,16 +33,16 @@ from limpet.model import ScopeKey
 
 ROOT = "sessions/"
 INDEX = ".limpet/index/"
-ALIVE = f"{INDEX}alive/"
 _MINUTE_LAST = 10**9 - 1
 _MINUTE_US = 60 * 1_000_000
 
 _NAME = r"(?:[a-z0-9_-]|\+[0-9a-f]{2})+(?:~[0-9a-f]{32})?"
 _KIND = r"[a-z0-9_-]{1,64}|multiAgent"
+_PART = r"[0-9a-f]+\.[0-9a-f]+\.after-[0-9a-f]*"
 _OBJECT = re.compile(
     rf"(?P<session>{_NAME})/scopes/(?P<kind>{_KIND})/(?P<scope>{_NAME})/snapshots/"
-    r"(?:(?P<head>head)|segments/(?P<segment>[0-9a-f]+\.[0-9a-f]+\.after-(?P<base>[0-9a-f]+))"
-    rf"|notes/(?:scope|on/(?P<on>{_NAME}))/(?P<note>{_NAME})\.json|started\.(?P<line>[0-9a-f-]+))"
+    rf"(?:(?P<head>head)|segments/(?P<segment>{_PART})|notes/(?P<page>{_PART})"
+    r"|started\.(?P<line>[0-9a-f]+))"
 )
 _ADDRESS = rf"(?P<session>{_NAME})\.(?P<kind>{_KIND})\.(?P<scope>{_NAME})"
 _POINTERS = tuple(
@@ -53,13 +51,13 @@ _POINTERS = tuple(
         rf"ids/(?P<id>{_NAME})/{_ADDRESS}\.(?P<seq>[0-9a-f]{{16}})",
         rf"labels/(?P<label>{_NAME}=(?:{_NAME})?)/(?P<minute>[0-9]{{9}})\.{_ADDRESS}"
         r"\.(?P<stamp>[0-9a-f]{16})",
-        rf"(?:lines/[0-9a-f]{{10}}|alive)/{_ADDRESS}\.(?P<line>[0-9a-f-]+)",
+        rf"lines/[0-9a-f]{{10}}/{_ADDRESS}\.(?P<line>[0-9a-f]+)",
     )
 )
 
 
 class ObjectKey(NamedTuple):
-    """A parsed key: of a head, unless it has the name of a segment or of a note, or a line.
+    """A parsed key: of a head, unless it has the name of a segment, a page of notes, or a line.
 
     `folder` is the prefix of all keys of the scope.
     """
@@ -69,14 +67,17 @@ class ObjectKey(NamedTuple):
     kind: str
     scope_id: Name
     segment: str | None = None
-    base: str | None = None
-    note: Name | None = None
-    on: Name | None = None
+    page: str | None = None
     line: str | None = None
 
     @property
     def is_head(self) -> bool:
-        return self.segment is None and self.note is None and self.line is None
+        return self.segment is None and self.page is None and self.line is None
+
+    @property
+    def part(self) -> str | None:
+        """The name of a segment or a page."""
+        return self.segment or self.page
 
     @property
     def scope(self) -> ScopeKey | None:
@@ -111,7 +112,7 @@ def segments_prefix(scope: ScopeKey) -> str:
     return f"{scope_prefix(scope)}segments/"
 
 
-def segment_name(place: int, w: str, base: str) -> str:
+def part_name(place: int, w: str, base: str) -> str:
     return f"{place:016x}.{w}.after-{base}"
 
 
@@ -119,33 +120,12 @@ def segment_key(scope: ScopeKey, name: str) -> str:
     return f"{segments_prefix(scope)}{name}"
 
 
+def page_key(scope: ScopeKey, name: str) -> str:
+    return f"{scope_prefix(scope)}notes/{name}"
+
+
 def started_key(scope: ScopeKey, line: str) -> str:
     return f"{scope_prefix(scope)}started.{line}"
-
-
-def all_notes_prefix(scope: ScopeKey) -> str:
-    return f"{scope_prefix(scope)}notes/"
-
-
-def noted_prefix(scope: ScopeKey) -> str:
-    """Return the prefix of the notes of all snapshots of a scope."""
-    return f"{scope_prefix(scope)}notes/on/"
-
-
-def notes_prefix(scope: ScopeKey, on: str | None) -> str:
-    """Return the prefix of the notes of a scope, or of one of its snapshots."""
-    where = "scope" if on is None else f"on/{name_of(on, NOTED_NAME_BYTES_MAX)}"
-    return f"{scope_prefix(scope)}notes/{where}/"
-
-
-def noted_end(scope: ScopeKey, on: str) -> str:
-    """Return a text between the keys of a snapshot's notes and the keys that follow."""
-    return notes_prefix(scope, on)[:-1] + chr(ord("/") + 1)
-
-
-def note_key(scope: ScopeKey, name: str, on: str | None) -> str:
-    bytes_max = NAME_BYTES_MAX if on is None else NOTED_NAME_BYTES_MAX
-    return f"{notes_prefix(scope, on)}{name_of(name, bytes_max)}.json"
 
 
 def parse(key: str) -> ObjectKey | None:
@@ -154,16 +134,11 @@ def parse(key: str) -> ObjectKey | None:
     if found is None:
         return None
     session, scope = unescape(found["session"]), unescape(found["scope"])
-    on_bytes = () if found["on"] is None else (NOTED_NAME_BYTES_MAX,)
-    on = None if found["on"] is None else unescape(found["on"], NOTED_NAME_BYTES_MAX)
-    note = None if found["note"] is None else unescape(found["note"], *on_bytes)
-    if session is None or scope is None or (found["note"] and note is None):
-        return None
-    if found["on"] and on is None:
+    if session is None or scope is None:
         return None
     folder = key.partition("/snapshots/")[0] + "/snapshots/"
     where = (folder, session, found["kind"], scope)
-    return ObjectKey(*where, found["segment"], found["base"], note, on, found["line"])
+    return ObjectKey(*where, found["segment"], found["page"], found["line"])
 
 
 def is_content(key: str) -> bool:
@@ -239,10 +214,6 @@ def label_key(scope: ScopeKey, label: str, value: str, seq: int, stamp: int) -> 
     return f"{label_start(label, value, seq)}.{_address(scope)}.{stamp:016x}"
 
 
-def tag_of(line: str) -> int:
-    return int(line.replace("-", "")[-10:], 16)
-
-
 def line_prefix(tag: int) -> str:
     return f"{INDEX}lines/{tag:010x}/"
 
@@ -252,16 +223,7 @@ def lines_prefix() -> str:
 
 
 def line_key(scope: ScopeKey, line: str) -> str:
-    return f"{line_prefix(tag_of(line))}{_address(scope)}.{line}"
-
-
-def alive_key(scope: ScopeKey, line: str) -> str:
-    return f"{ALIVE}{_address(scope)}.{line}"
-
-
-def line_keys(scope: ScopeKey, line: str) -> list[str]:
-    """Return what is written before a line begins: its pointer, and the sign that it lives."""
-    return [line_key(scope, line), alive_key(scope, line)]
+    return f"{line_prefix(ids.tag_of_place(int(line, 16)))}{_address(scope)}.{line}"
 
 
 def pointed_minute(pointer: Pointer) -> int:

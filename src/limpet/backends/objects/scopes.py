@@ -9,13 +9,10 @@ from typing import NamedTuple
 
 from limpet.backends.buckets.protocol import Listed
 from limpet.backends.objects import keys
+from limpet.backends.objects.files import PAGE, Files
+from limpet.backends.objects.format import Head
 from limpet.backends.objects.keys import ObjectKey
-from limpet.backends.objects.objects import Head
-from limpet.backends.objects.storage import PAGE, Storage
-from limpet.core import notes
-from limpet.core.names import Clipped, Name
-from limpet.core.notes import NoteFile
-from limpet.errors import Corrupt, LimpetError
+from limpet.errors import LimpetError
 from limpet.model import ScopeKey
 
 _CHUNK = 32  # scopes read together
@@ -30,8 +27,8 @@ class Listing(NamedTuple):
 
 
 class Scopes:
-    def __init__(self, storage: Storage) -> None:
-        self._storage = storage
+    def __init__(self, files: Files) -> None:
+        self._files = files
 
     def session_ids(self, prefix: str, after: str) -> Iterator[str]:
         start = f"{keys.session_prefix(after)}~" if after else ""
@@ -52,7 +49,7 @@ class Scopes:
     def _walk(self, prefix: str, after: str, *, one_each: bool) -> Iterator[Listing]:
         done, start = "", after  # keys that begin with `done` are skipped
         while True:
-            page = self._storage.bucket.list(prefix, after=after, limit=PAGE)
+            page = self._files.bucket.list(prefix, after=after, limit=PAGE)
             pairs = ((each, key) for each in page if (key := keys.parse(each.key)) is not None)
             groups = groupby(pairs, key=lambda pair: pair[1].folder)
             listed = ((folder, list(pairs)) for folder, pairs in groups)
@@ -63,7 +60,7 @@ class Scopes:
                         done = _session_folder(folder) if one_each else folder
             if len(page) < PAGE:
                 if not done and not start:
-                    self._storage.check_ours()
+                    self._files.check_ours()
                 return
             last = page[-1].key
             # Names that sort after `~` are foreign: then nothing is skipped.
@@ -79,61 +76,27 @@ class Scopes:
             if one_each and (scope := pairs[0][1].scope) and any(_is_proof(*p) for p in pairs)
         }
         unread = [folder for folder, _ in chunk if folder not in known]
-        found = self._storage.list_heads([f"{folder}head" for folder in unread])
+        found = self._files.list_heads([f"{folder}head" for folder in unread])
         heads = dict(zip(unread, found, strict=True))
         for folder, pairs in chunk:
             if folder in known:
                 yield folder, known[folder]
                 continue
-            head = heads[folder]
-            scope = pairs[0][1].scope or self._full_name(head, pairs)
-            is_held = any(key.note or (key.segment and head is None) for _, key in pairs)
+            head, scope = heads[folder], pairs[0][1].scope
+            is_held = isinstance(head, LimpetError)
             if isinstance(head, Head):
-                is_held = is_held or bool(head.count or head.lease)
-            elif head is None and scope is not None and not is_held:
-                is_held = any(self._storage.is_lost(scope, each.key) for each, _ in pairs)
-            if scope is None or not (is_held or isinstance(head, LimpetError)):
-                yield folder, None
-            else:
-                yield folder, Listing(scope, head)
-
-    def _full_name(
-        self, head: Head | LimpetError | None, pairs: Sequence[tuple[Listed, ObjectKey]]
-    ) -> ScopeKey | None:
-        """Return a scope whose name is clipped in its keys, as its head or a note has it."""
-        if isinstance(head, Head):
-            return head.scope
-        for listed, key in pairs:
-            (stored,) = self._storage.bucket.get([listed.key]) if key.note else [None]
-            try:
-                file = None if stored is None else parse_note(listed.key, stored.data)
-            except Corrupt:
-                continue
-            if file is not None:
-                session_id, scope_id = key.session_id, key.scope_id
-                session_id = file.session_id or session_id
-                scope_id = file.scope_id or scope_id
-                if not isinstance(session_id, Clipped) and not isinstance(scope_id, Clipped):
-                    return ScopeKey(session_id, scope_id, key.kind)
-        return None
+                scope = head.key
+                is_held = head.record is not None and head.record.holds_anything
+            elif head is None and scope is not None:
+                signs = [each.key for each, key in pairs if key.line or key.segment]
+                is_held = any(self._files.is_lost(scope, each) for each in signs)
+            yield folder, Listing(scope, head) if is_held and scope is not None else None
 
 
 def _is_proof(listed: Listed, key: ObjectKey) -> bool:
     """Return whether a key and a size show that a scope is not empty."""
-    return key.note is not None or (key.is_head and listed.size > _EMPTY_BYTES_MAX)
+    return key.is_head and listed.size > _EMPTY_BYTES_MAX
 
 
 def _session_folder(folder: str) -> str:
     return f"{keys.ROOT}{folder[len(keys.ROOT) :].partition('/')[0]}/"
-
-
-def parse_note(path: str, data: bytes) -> NoteFile:
-    """Read a note, or raise Corrupt."""
-    file, key = notes.read(data), keys.parse(path)
-    if key is None or not (_is_name(key.note, file.row.name) and _is_name(key.on, file.row.on)):
-        raise Corrupt(f"a note is stored under the key of another. key=`{path}`")
-    return file
-
-
-def _is_name(name: Name | None, id: str) -> bool:
-    return name.matches(id) if isinstance(name, Clipped) else (name or "") == id

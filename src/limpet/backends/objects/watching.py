@@ -10,8 +10,8 @@ from typing import NamedTuple
 from limpet.backends.buckets.protocol import KeyPrefix
 from limpet.backends.objects import keys
 from limpet.backends.objects.keys import ROOT
-from limpet.backends.objects.storage import Held
-from limpet.backends.objects.writer import Part, Writer
+from limpet.backends.objects.part import Part
+from limpet.backends.objects.reader import ObjectReader
 from limpet.backends.support.recent import Recent
 from limpet.core import ids
 from limpet.core.names import unescape
@@ -33,16 +33,16 @@ class _Known(NamedTuple):
 class Watching(Part):
     """Reads the revisions of many targets, and caches them."""
 
-    def __init__(self, writer: Writer) -> None:
-        super().__init__(writer)
+    def __init__(self) -> None:
         self._recent: Recent[Target, _Known] = Recent(_KNOWN_MAX)
+        super().__init__()
 
-    def read_revisions(self, targets: Sequence[Target]) -> list[str | None]:
+    def revisions(self, targets: Sequence[Target]) -> list[str | None]:
         known = {each: found for each in targets if (found := self._recent.get(each)) is not None}
         asked: dict[str, str | None] = {keys.head_key(each.scope): None for each in targets}
         asked |= {keys.head_key(each.scope): found.token or None for each, found in known.items()}
         # Before any head is read: what changes from now on has another fingerprint next time.
-        tokens = self._storage.bucket.fingerprints(asked)
+        tokens = self.files.bucket.fingerprints(asked)
         changed: dict[ScopeKey, list[Target]] = {}
         for each in dict.fromkeys(targets):
             token = tokens[keys.head_key(each.scope)]
@@ -64,21 +64,25 @@ class Watching(Part):
     def _read_targets(
         self, scope: ScopeKey, targets: Sequence[Target], token: str | None
     ) -> dict[Target, _Known]:
-        def read(held: Held) -> dict[Target, _Known]:
-            found = {}
+        def read(reader: ObjectReader) -> dict[Target, _Known]:
             # A pending fork depends on another scope for a moment.
-            settled = token if held.head is None or held.head.pending is None else ""
-            for each in targets:
-                place = self._history.find(held.head, each.id)
-                found[each] = _Known(None if place is None else place.row.revision, settled)
-            return found
+            settled = token if reader.head.pending is None else ""
+            return {each: _Known(_revision(reader, each.id), settled) for each in targets}
 
         try:
-            return self._storage.reading(scope, read)
+            return self.files.reading(scope, read)
         except Unavailable:
             raise
         except LimpetError:
             return dict.fromkeys(targets, _Known(f"damaged.{token}", token))
+
+
+def _revision(reader: ObjectReader, id: str | None) -> str | None:
+    if id is not None:
+        return next((row.revision for row in reader.rows([id])), None)
+    record = reader.record
+    row = None if record is None or record.head is None else reader.row_at(record.head)
+    return None if row is None else row.revision
 
 
 class _Followed(NamedTuple):

@@ -1,0 +1,341 @@
+"""How a change becomes objects: the next head of a scope, and the parts that it needs.
+
+A part is a segment or a page of notes. It is never changed: one of which something goes is written
+again, under another name.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+
+from limpet.backends.objects import keys
+from limpet.backends.objects.format import (
+    Address,
+    Entry,
+    Fact,
+    Head,
+    Named,
+    NamedPage,
+    StoredNote,
+    dump_page,
+    dump_segment,
+    line_of,
+    nonce_of,
+    sum_of,
+)
+from limpet.backends.objects.index import stamped
+from limpet.backends.objects.reader import Gone, ObjectReader
+from limpet.core import ids
+from limpet.core.limits import KIB
+from limpet.core.rows import Row
+from limpet.errors import Corrupt
+from limpet.model import ScopeKey
+from limpet.storage import Change, ScopeRecord, Taken, TailRow
+
+if TYPE_CHECKING:
+    from limpet.backends.objects.storage import ObjectStorage
+
+_INLINE_NOTES_MAX: Final = 64
+_INLINE_BYTES_MAX: Final = 16 * KIB
+_PAGE_NOTES_MAX: Final = 256
+_PAGE_BYTES_MAX: Final = 128 * KIB
+
+
+class StateReader(Protocol):
+    """Reads the states of one moment: `engine.states.States`."""
+
+    def of(self, row: Row) -> bytes: ...
+
+
+class Built(NamedTuple):
+    """A head to be stored, and what is written before it and removed after it.
+
+    `parts` are new objects by key, `removed` the keys of those that the head before named;
+    `pointers` are new, `unneeded` ones have no use any more.
+    """
+
+    head: Head
+    parts: Mapping[str, bytes] = {}
+    removed: Sequence[str] = ()
+    pointers: Sequence[str] = ()
+    unneeded: Collection[str] = ()
+    is_first: bool = False
+
+
+def part_keys(head: Head) -> list[str]:
+    """Return the keys of the segments and pages that a head names."""
+    return [
+        *(keys.segment_key(head.key, each.name) for each in head.segments),
+        *(keys.page_key(head.key, each.name) for each in head.pages),
+    ]
+
+
+def build(storage: "ObjectStorage", change: Change, reader: ObjectReader) -> Built:
+    """Return what a change writes, or raise Taken.
+
+    Raises:
+        Gone: a part that has to be written again is missing.
+    """
+    if change.after is None:
+        raise ValueError("a scope that goes has no next head")
+    return _Builder(storage, change, change.after, reader).built()
+
+
+class _Builder:
+    def __init__(
+        self, storage: "ObjectStorage", change: Change, after: ScopeRecord, reader: ObjectReader
+    ) -> None:
+        self._storage = storage
+        self._change = change
+        self._after = after
+        self._reader = reader
+        self._before = reader.head
+        self._w = nonce_of(after.version)
+        self._parts: dict[str, bytes] = {}
+        self._replaced: dict[int, Fact] = {}
+        self._gone: list[Fact] = []  # and other versions than those that are there from now on
+        self._left: list[Fact] = []  # the snapshots of segments that are written again
+        self._pool: dict[int, Fact] = {}  # snapshots that go from one place to another
+
+    def built(self) -> Built:
+        change, before, reader = self._change, self._before, self._reader
+        is_save = not (change.replace or change.rows_gone or change.segments or change.tail_gone)
+        if change.rows and not change.replace:
+            self._check_taken(change.rows)
+        else:
+            self._replaced = self._other_versions()
+        entries = self._entries()
+        segments = before.segments if is_save else self._segments(entries)
+        pages, notes = self._notes()
+        head = before._replace(
+            record=self._after,
+            w=self._w,
+            entries=entries,
+            segments=segments,
+            pages=pages,
+            notes=notes,
+            pending=self._pending(),
+        )
+        if self._after.until != (None if change.before is None else change.before.until):
+            head = head._replace(ttl_us=self._ttl_us())
+        named = {*part_keys(head)}
+        removed = [path for path in part_keys(before) if path not in named]
+        if (self._parts or removed) and (change.rows_gone or change.replace or change.notes_gone):
+            head = head._replace(unswept=True)
+        is_first = before.record is None
+        return Built(
+            head, self._parts, removed, self._pointers(entries, is_first), self._unneeded(head), is_first
+        )
+
+    def _check_taken(self, rows: Sequence[Row]) -> None:
+        for row in rows:
+            if row.seq in self._before.entries:
+                raise Taken
+            if self._is_own(row):
+                found = self._reader.facts([row.id]).get(row.id)
+                if found is not None and found.row.seq not in self._change.rows_gone:
+                    raise Taken
+
+    def _is_own(self, row: Row) -> bool:
+        """Return whether a new snapshot has an id that its caller gave."""
+        before = self._change.before
+        return row.id != self._after.floor or (before is not None and before.floor == row.id)
+
+    def _other_versions(self) -> dict[int, Fact]:
+        """Return the next versions of snapshots, and note what goes with those before."""
+        found = dict[int, Fact]()
+        for row in self._change.rows:
+            fact = self._reader.fact_at(row.seq)
+            if fact is not None:
+                new = fact._replace(row=row)
+                stamp = ids.place(row.updated_at, 0, self._after.version)
+                found[row.seq] = stamped(new, (), stamp, fact)
+                self._gone.append(fact)
+        return found
+
+    # The tail
+
+    def _entries(self) -> dict[int, Entry]:
+        change, entries = self._change, dict(self._before.entries)
+        tails = {tail.seq: tail for tail in change.tail}
+        for seq in change.rows_gone:
+            if (entry := entries.pop(seq, None)) is not None:
+                self._gone.append(entry.fact)
+        for seq in change.tail_gone:
+            if (entry := entries.pop(seq, None)) is not None:
+                self._pool[seq] = entry.fact
+        for seq, fact in self._replaced.items():
+            if seq in entries:
+                entries[seq] = entries[seq].with_fact(fact)
+        for row in () if change.replace else change.rows:
+            fact = stamped(Fact(row, self._is_own(row)), self._before.entries.values(), row.seq)
+            entries[row.seq] = Entry.of(fact, tails.pop(row.seq))
+        for seq, tail in tails.items():
+            entries[seq] = self._with_tail(entries.get(seq), tail)
+        return dict(sorted(entries.items())) if tails else entries
+
+    def _with_tail(self, entry: Entry | None, tail: TailRow) -> Entry:
+        if entry is not None:
+            return entry.with_tail(tail)
+        fact = self._replaced.get(tail.seq) or self._reader.fact_at(tail.seq)
+        if fact is None:
+            raise Corrupt(f"a snapshot is missing. seq=`{tail.seq}`")
+        return Entry.of(fact, tail)
+
+    # Segments
+
+    def _segments(self, entries: Mapping[int, Entry]) -> tuple[Named, ...]:
+        change, before = self._change, self._before.segments
+        ends = {*change.segments_gone, *(row.last for row in change.segments)}
+        taken = [named for named in before if named.last in ends]
+        kept = [named for named in before if named.last not in ends]
+        for facts in self._reader.facts_of(taken):
+            self._take(facts)
+        made = list[Named]()
+        for row in change.segments:
+            inside = [fact for seq, fact in self._pool.items() if row.first <= seq <= row.last]
+            blob = row.blob, sum_of(row.blob)
+            made.append(self._segment((row.first, row.last), inside, blob, entries))
+        for named in kept:
+            touched = {*change.rows_gone, *self._replaced} - entries.keys()
+            if not any(named.first <= seq <= named.last for seq in touched):
+                made.append(named)
+                continue
+            # Its states stay as they are, or cannot be read.
+            found = self._storage.files.segment(self._reader.key, named)
+            self._pool = {}
+            self._take(found.facts)
+            if left := list(self._pool.values()):
+                made.append(self._segment((named.first, named.last), left, found.blob, entries))
+        return tuple(sorted(made, key=lambda named: named.last))
+
+    def _take(self, facts: Iterable[Fact]) -> None:
+        gone = self._change.rows_gone
+        self._gone += (fact for fact in facts if fact.row.seq in gone)
+        left = [fact for fact in facts if fact.row.seq not in gone]
+        self._pool |= {fact.row.seq: self._replaced.get(fact.row.seq, fact) for fact in left}
+
+    def _segment(
+        self,
+        ends: tuple[int, int],
+        facts: Sequence[Fact],
+        blob: tuple[bytes, str],
+        entries: Mapping[int, Entry],
+    ) -> Named:
+        inside = sorted((f for f in facts if f.row.seq not in entries), key=lambda f: f.row.seq)
+        self._left += inside
+        name = keys.part_name(ends[1], self._w, self._before.w)
+        compress = self._storage.compress
+        data, named = dump_segment(self._after, name, ends, inside, blob, compress=compress)
+        self._parts[keys.segment_key(self._after.key, name)] = data
+        return named
+
+    # Notes
+
+    def _notes(self) -> tuple[tuple[NamedPage, ...], Mapping[Address, StoredNote]]:
+        change, before, pages = self._change, self._before, self._before.pages
+        if not change.notes and not change.notes_gone:
+            return pages, before.notes
+        notes = dict(before.notes)
+        changed = {*change.notes_gone, *((row.on, row.name) for row in change.notes)}
+        touched = dict.fromkeys(page for each in changed if (page := self._reader.page_at(each)))
+        for address in changed:
+            notes.pop(address, None)
+        notes |= {(row.on, row.name): StoredNote.of(row) for row in change.notes}
+        texts = dict[NamedPage, list[StoredNote]]()
+        for page, found in zip(touched, self._reader.notes_of([*touched]), strict=True):
+            left = [note for note in found if note.address not in changed]
+            if len(left) < len(found):
+                texts[page] = left
+        size = sum(len(note.value) + len(note.about) for note in notes.values())
+        if len(notes) > _INLINE_NOTES_MAX or size > _INLINE_BYTES_MAX:
+            with suppress(Corrupt):  # no note is refused because another one is damaged
+                return self._paged(pages, texts, notes), {}
+        return self._paged(pages, texts, {}), notes
+
+    def _paged(
+        self,
+        pages: Sequence[NamedPage],
+        texts: Mapping[NamedPage, list[StoredNote]],
+        more: Mapping[Address, StoredNote],
+    ) -> tuple[NamedPage, ...]:
+        """Return the pages with other texts for some of them, and more notes put in their places."""
+        groups = dict[NamedPage | None, list[StoredNote]]()
+        for address, note in more.items():
+            below = [page for page in pages if page.first <= address]
+            home = below[-1] if below else next(iter(pages), None)
+            groups.setdefault(home, []).append(note)
+        again = [page for page in groups if page is not None and page not in texts]
+        found = {page: [*notes] for page, notes in zip(again, self._reader.notes_of(again), strict=True)}
+        found |= texts
+        made = list[NamedPage]()
+        for home in pages or ([None] if more else []):
+            if home is not None and home not in found:
+                made.append(home)
+                continue
+            whole = [*groups.get(home, ()), *(() if home is None else found[home])]
+            made += self._pages_of(sorted(whole, key=lambda note: note.address), len(made))
+        return tuple(made)
+
+    def _pages_of(self, notes: Sequence[StoredNote], place: int) -> list[NamedPage]:
+        made, some, size = list[NamedPage](), list[StoredNote](), 0
+        for note in notes:
+            if len(some) >= _PAGE_NOTES_MAX or (some and size + len(note.value) > _PAGE_BYTES_MAX):
+                made.append(self._page(some, place + len(made)))
+                some, size = [], 0
+            some.append(note)
+            size += len(note.value)
+        return [*made, self._page(some, place + len(made))] if some else made
+
+    def _page(self, notes: Sequence[StoredNote], place: int) -> NamedPage:
+        name = keys.part_name(place, self._w, self._before.w)
+        key, compress = self._after.key, self._storage.compress
+        data, named = dump_page(key, name, notes, compress=compress)
+        self._parts[keys.page_key(key, name)] = data
+        return named
+
+    # The rest
+
+    def _ttl_us(self) -> int:
+        until, now = self._after.until, self._reader.said_now
+        return 0 if until is None or now is None else until - now
+
+    def _pending(self) -> tuple[ScopeKey, int] | None:
+        """Return the source of a fork, which may be deleted until it is stored."""
+        if self._before.record is not None:
+            return None
+        for key, other in self._reader.others.items():
+            if key.session_id == self._after.key.session_id and other.record is not None:
+                return key, other.record.pk
+        return None
+
+    def _pointers(self, entries: Mapping[int, Entry], is_first: bool) -> list[str]:
+        key, index = self._after.key, self._storage.index
+        found = [keys.line_key(key, line_of(self._after.pk))] if is_first else []
+        for row in () if self._change.replace else self._change.rows:
+            # The others are shared with a snapshot of the tail, which has written them.
+            own = f".{row.seq:016x}"
+            found += (k for k in index.pointers_of(key, entries[row.seq].fact) if k.endswith(own))
+        known = {each for fact in self._gone for each in index.pointers_of(key, fact)}
+        some = (each for fact in self._replaced.values() for each in index.pointers_of(key, fact))
+        return found + [each for each in some if each not in known]
+
+    def _unneeded(self, head: Head) -> set[str]:
+        if not self._gone:
+            return set()
+        left = [*self._left, *(entry.fact for entry in head.entries.values())]
+        return self._storage.index.unused(head.key, self._gone, [*left, *self._neighbours(head)])
+
+    def _neighbours(self, head: Head) -> list[Fact]:
+        """Return the snapshots in other segments that may share a pointer with removed ones."""
+        minutes = {keys.minute_of(fact.row.seq) for fact in self._gone if fact.pointers}
+        near = [
+            each
+            for each in head.segments
+            if keys.segment_key(head.key, each.name) not in self._parts
+            and any(keys.minute_of(each.first) <= m <= keys.minute_of(each.last) for m in minutes)
+        ]
+        try:
+            return [fact for facts in self._reader.facts_of(near) for fact in facts]
+        except (Corrupt, Gone):
+            return list(self._gone)  # not known: their pointers stay

@@ -1,0 +1,302 @@
+"""Reading the objects of scopes, and remembering them."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, NamedTuple, TypeVar
+
+from limpet.backends.buckets.protocol import Bucket, Ending, Listed, Stored
+from limpet.backends.objects import keys
+from limpet.backends.objects.encrypted import EncryptedBucket, Unreadable
+from limpet.backends.objects.format import (
+    Fact,
+    Head,
+    Named,
+    NamedPage,
+    StoredNote,
+    StoredSegment,
+    parse_head,
+    parse_page,
+    parsed,
+    unpack,
+)
+from limpet.backends.objects.reader import Gone, ObjectReader
+from limpet.backends.support.recent import Recent
+from limpet.core.encryption import Ciphers
+from limpet.core.foreign import recognise
+from limpet.core.limits import CACHE_BYTES_MAX
+from limpet.errors import CLOSED, Corrupt, InvalidInput, LimpetError, Unsupported
+from limpet.model import ScopeKey
+from limpet.protocol import Clock
+
+T = TypeVar("T")
+
+PAGE: Final = 1000  # what one request lists
+_TOP_KEYS: Final = 100  # that show whose folder it is
+_LISTED_BYTES: Final = 16 * 1024  # of a head in a listing: mostly all of its facts
+_SMALL_BYTES: Final = 512 * 1024  # a segment of this size is read whole, though facts are needed
+_SCOPES_MAX: Final = 16_384
+_LOST_LOOKS: Final = 3
+_LOST_PAUSE_S: Final = 0.1
+
+
+class Held(NamedTuple):
+    """The head of a scope as it was read or written; `version` is what a compare-and-set expects.
+
+    None where there is no object.
+    """
+
+    head: Head | None = None
+    version: str | None = None
+    size: int = 0
+
+
+def walk(bucket: Bucket, prefix: str, after: str = "", until: str = "") -> Iterator[Listed]:
+    """Iterate over all keys with a prefix, a page at a time; `until` as in `Bucket.list`."""
+    while True:
+        listed = bucket.list(prefix, after=after, limit=PAGE, until=until)
+        yield from listed
+        if len(listed) < PAGE:
+            return
+        after = listed[-1].key
+
+
+class Files:
+    """The objects of a bucket. Safe for threads."""
+
+    def __init__(self, bucket: Bucket, *, clock: Clock, ciphers: Ciphers) -> None:
+        if isinstance(bucket, Ending):
+            bucket.keep_end()
+        self._bucket = EncryptedBucket(bucket, ciphers)
+        self.ciphers = ciphers
+        self.clock = clock
+        self._closed = False
+        self._is_ours = False
+        self.held: Recent[ScopeKey, Held] = Recent(CACHE_BYTES_MAX, lambda held: 2 * held.size)
+        self._segments: Recent[str, StoredSegment] = Recent(
+            CACHE_BYTES_MAX, lambda found: found.cost
+        )
+        self._pages: Recent[str, tuple[int, tuple[StoredNote, ...]]] = Recent(
+            CACHE_BYTES_MAX, lambda found: found[0]
+        )
+        self._newest: Recent[ScopeKey, tuple[int, int]] = Recent(_SCOPES_MAX)
+        self._leases: Recent[ScopeKey, tuple[tuple[str, int], float]] = Recent(_SCOPES_MAX)
+
+    @property
+    def bucket(self) -> EncryptedBucket:
+        if self._closed:
+            raise InvalidInput(CLOSED)
+        return self._bucket
+
+    def close(self) -> None:
+        self._closed = True
+        self._bucket.close()
+
+    # Heads
+
+    def reader(self, key: ScopeKey) -> ObjectReader:
+        return ObjectReader(self, key, self.read(key).head)
+
+    def read(self, key: ScopeKey) -> Held:
+        """Read a head; without one the scope is empty.
+
+        Raises:
+            Corrupt: it is damaged, or it is missing although the scope was not deleted; or it is
+                encrypted, and an older one that was put back.
+        """
+        path, newest = keys.head_key(key), self._newest.get(key)  # others may write meanwhile
+        (stored,) = self.bucket.get([path])
+        if stored is None:
+            self.held.pop(key)
+            self._check_absent(key)
+            return Held()
+        held = self.held.get(key)
+        if held is None or held.version != stored.version:
+            held = self.parsed(stored, path)
+            self.held.put(key, held)
+        record = None if held.head is None else held.head.record
+        if newest and record and self.ciphers.encrypts and record.pk == newest[0]:
+            if record.last < newest[1]:
+                raise Corrupt(f"a head is older than one that was read or written. key=`{path}`")
+        if record is not None:
+            self._newest.put(key, (record.pk, record.last))
+        return held
+
+    def parsed(self, stored: Stored, path: str) -> Held:
+        """Return the head that is stored under a key, or raise Corrupt if it is that of another."""
+        head = parse_head(stored.data)
+        self._is_ours = True
+        if keys.head_key(head.key) != path:
+            raise Corrupt(f"a head is stored under the key of another scope. key=`{path}`")
+        if head.pending is not None and not self.is_alive(*head.pending):
+            head = Head(head.key, None, head.w)
+        return Held(head, stored.version, stored.size)
+
+    def is_alive(self, source: ScopeKey, pk: int) -> bool:
+        """Return whether the source of a fork was not deleted."""
+        (stored,) = self.bucket.get([keys.head_key(source)])
+        try:
+            record = None if stored is None else parse_head(stored.data).record
+            return record is not None and record.pk == pk
+        except Corrupt:
+            return True  # a damaged source must not hide its forks
+
+    def list_heads(self, paths: Sequence[str]) -> list[Head | LimpetError | None]:
+        """Read the facts of many heads; one that cannot be read is an error as a value."""
+        found = self.bucket.get(paths, first=_LISTED_BYTES)
+        large = [at for at, each in enumerate(found) if each is not None and not _has_facts(each)]
+        if large:
+            wholes = self.bucket.get([paths[at] for at in large])
+            for at, stored in zip(large, wholes, strict=True):
+                found[at] = stored
+        heads: list[Head | LimpetError | None] = []
+        for path, each in zip(paths, found, strict=True):
+            try:
+                heads.append(None if each is None else self.parsed(each, path).head)
+            except LimpetError as error:
+                heads.append(error)
+        return heads
+
+    def reading(self, key: ScopeKey, use: Callable[[ObjectReader], T]) -> T:
+        """Return what `use` returns for one moment; repeat it if the head moves meanwhile."""
+        seen = None
+        while True:
+            reader = self.reader(key)
+            try:
+                return use(reader)
+            except Gone as gone:
+                if reader.head.w == seen:
+                    raise missing(gone) from None
+                seen = reader.head.w
+
+    # A head that is missing
+
+    def check_ours(self) -> None:
+        """Refuse the folder of another tool. Asked once, when a store seems to be empty."""
+        if self._is_ours:
+            return
+        found = recognise(each.key for each in self.bucket.list("", limit=_TOP_KEYS))
+        if found is not None:
+            raise Unsupported(
+                f"this is no store but {found.what}: import it into one with `limpet import strands"
+                f" <this folder or URL>{found.below} --url <store>`"
+            )
+        self._is_ours = True
+
+    def _check_absent(self, scope: ScopeKey) -> None:
+        self.check_ours()
+        prefix = keys.scope_prefix(scope)
+        for each in self.bucket.list(prefix, limit=PAGE):
+            path = each.key
+            if path.endswith("/snapshot_latest.json"):
+                raise Unsupported(
+                    "this folder has another layout, of Strands or of an earlier version: use "
+                    f"`limpet import`. key=`{path}`"
+                )
+            found = keys.parse(path)
+            if found is not None and (found.line or found.segment) and self.is_lost(scope, path):
+                what = "its history is there: run `limpet repair`"
+                if found.line:
+                    what = "all that it held: restore it from a backup, or delete the scope"
+                raise Corrupt(
+                    f"the head of a scope is missing, and {what}. "
+                    f"session=`{scope.session_id}` scope=`{scope.scope_id}`"
+                )
+
+    def is_lost(self, scope: ScopeKey, path: str) -> bool:
+        """Return whether a segment or a line whose head was missing shows that the head is lost.
+
+        Otherwise the scope was deleted: that removes the sign that its line lives before the head.
+        A writer that began a line while the scope was deleted removes its own signs at once, so
+        they are looked at again.
+        """
+        for _ in range(_LOST_LOOKS):
+            head, found = self.bucket.get([keys.head_key(scope), path])
+            if head is not None or found is None:
+                return False
+            try:
+                key = keys.parse(path)
+                line = "" if key is None else key.line or unpack("segment", found.data).about["line"]
+                if self.bucket.get([keys.line_key(scope, line)]) == [None]:
+                    return False
+            except (Corrupt, KeyError, ValueError):
+                return True
+            self.clock.sleep(_LOST_PAUSE_S)
+        return True
+
+    # Segments and pages
+
+    def segment(self, scope: ScopeKey, named: Named) -> StoredSegment:
+        """Return a whole segment, or raise Gone."""
+        return self._read_segments(scope, [named])[0]
+
+    def _read_segments(
+        self, scope: ScopeKey, some: Sequence[Named], first: int | None = None
+    ) -> list[StoredSegment]:
+        paths = [keys.segment_key(scope, each.name) for each in some]
+        known = {path: found for path in paths if (found := self._segments.get(path))}
+        absent = [p for p in paths if p not in known or (first is None and not known[p].is_whole)]
+        for path, stored in zip(absent, self.bucket.get(absent, first=first) if absent else [], strict=True):
+            if stored is None:
+                raise Gone(path)
+            known[path] = StoredSegment(path.rpartition("/")[2], stored.data)
+            self._segments.put(path, known[path])
+        return [known[path] for path in paths]
+
+    def _facts(self, scope: ScopeKey, some: Sequence[Named]) -> list[StoredSegment]:
+        """Return segments of which only the facts are needed, or raise Gone."""
+        small = [each for each in some if each.size <= _SMALL_BYTES]
+        large = [each for each in some if each.size > _SMALL_BYTES]
+        known = dict(zip(small, self._read_segments(scope, small), strict=True))
+        if large:
+            first = max(each.facts_bytes for each in large)
+            known |= zip(large, self._read_segments(scope, large, first), strict=True)
+        return [known[each] for each in some]
+
+    def facts_of(self, scope: ScopeKey, some: Sequence[Named]) -> list[tuple[Fact, ...]]:
+        return [each.facts for each in self._facts(scope, some)]
+
+    def ids_of(self, scope: ScopeKey, some: Sequence[Named]) -> list[dict[str, Fact]]:
+        return [each.by_id for each in self._facts(scope, some)]
+
+    def notes_of(self, scope: ScopeKey, some: Sequence[NamedPage]) -> list[tuple[StoredNote, ...]]:
+        """Return the notes of pages, or raise Gone."""
+        paths = [keys.page_key(scope, each.name) for each in some]
+        known = {path: found for path in paths if (found := self._pages.get(path))}
+        absent = [path for path in paths if path not in known]
+        for path, stored in zip(absent, self.bucket.get(absent) if absent else [], strict=True):
+            if stored is None:
+                raise Gone(path)
+            _, notes = parse_page(path.rpartition("/")[2], stored.data)
+            known[path] = 2 * stored.size, tuple(notes)
+            self._pages.put(path, known[path])
+        return [known[path][1] for path in paths]
+
+    def delete(self, paths: Sequence[str]) -> None:
+        """Remove objects, also from memory."""
+        for path in paths:
+            self._segments.pop(path)
+            self._pages.pop(path)
+        self.bucket.delete(paths)
+
+    # Leases
+
+    def lease_seen_us(self, key: ScopeKey, lease: tuple[str, int]) -> int:
+        """Return for how long this process has seen a lease as it is now."""
+        now_s, seen = self.clock.monotonic(), self._leases.get(key)
+        if seen is None or seen[0] != lease:
+            seen = lease, now_s
+            self._leases.put(key, seen)
+        return int((now_s - seen[1]) * 1_000_000)
+
+
+def _has_facts(stored: Stored) -> bool:
+    """Return whether the bytes at hand are all, or have at least the facts of a head."""
+    if isinstance(stored, Unreadable) or len(stored.data) == stored.size:
+        return True
+    try:
+        return unpack("head", stored.data).end <= len(stored.data)
+    except LimpetError:
+        return False
+
+
+def missing(gone: Gone) -> Corrupt:
+    return Corrupt(f"a part of the history is missing. key=`{gone}`")

@@ -1,0 +1,559 @@
+"""The objects of a scope as values and as bytes: its head, its segments, and its pages of notes.
+
+Each is a line of JSON, the description, and two frames; all numbers are in docs/format.md.
+
+| object  | first frame                                    | second frame              |
+|---------|------------------------------------------------|---------------------------|
+| head    | the record of the scope, then the facts of its | their states, then the    |
+|         | newest snapshots, one line each                | values of its last notes  |
+| segment | the facts of its snapshots, oldest first       | as `core.segments` has it |
+| notes   | the facts of its notes, in order               | their values              |
+
+The description has the sizes of the frames and the checksum of the first one. Each state and each
+value has a checksum of its own, so that a damaged one does not hide the others.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
+
+import orjson
+import xxhash
+
+from limpet.core import codec, ids, times
+from limpet.core.limits import STORED_BYTES_MAX
+from limpet.core.notes import NoteRow
+from limpet.core.rows import EMPTY, Row
+from limpet.errors import Corrupt, Unsupported
+from limpet.model import ScopeKey
+from limpet.storage import DAMAGED, ScopeRecord, TailRow
+
+T = TypeVar("T")
+Address: TypeAlias = tuple[str, str]
+"""Of a note: the snapshot that it is on, or "", and its name."""
+
+VERSION: Final = 3
+_LEVEL: Final = 3
+
+
+class Fact(NamedTuple):
+    """A snapshot without its state.
+
+    `own`: its id was given by the caller. `pointers` has for each of its labels the stamp of the
+    index pointer that covers it (`index`).
+    """
+
+    row: Row
+    own: bool = False
+    pointers: tuple[int, ...] = ()
+
+    @property
+    def labels(self) -> dict[str, str]:
+        return {} if self.row.labels == EMPTY else orjson.loads(self.row.labels)
+
+
+class Named(NamedTuple):
+    """A segment as a head names it: the first and the last seq whose state it may hold.
+
+    `size` is that of the object, whose first `facts_bytes` have all facts; `logical` that of its
+    states.
+    """
+
+    name: str
+    first: int
+    last: int
+    snapshots: int
+    size: int
+    facts_bytes: int
+    logical: int
+
+
+class NamedPage(NamedTuple):
+    """A page of notes as a head names it, with the addresses of its first and its last note."""
+
+    name: str
+    first: Address
+    last: Address
+    notes: int
+    size: int
+
+
+# Objects
+
+
+class Unpacked(NamedTuple):
+    """An object, or its first bytes: its description, and where its second frame begins."""
+
+    about: dict[str, Any]
+    data: bytes
+    end: int
+
+    def lines(self) -> list[bytes]:
+        """Return the lines of the first frame, or raise Corrupt if it fails its checksum."""
+        size = self.about["frames"][0]
+        stored = self.data[self.end - size : self.end]
+        if len(stored) != size or sum_of(stored) != self.about["sum"]:
+            raise Corrupt(f"a {self.about['limpet']} fails its checksum")
+        if self.about.get("zstd"):
+            stored = codec.decompress(stored, what="frame")
+        return stored.split(b"\n")[:-1]
+
+    def rest(self) -> bytes:
+        """Return the second frame, not verified; b"" if it is not all there."""
+        stored = self.data[self.end :]
+        return stored if len(stored) == self.about["frames"][1] else b""
+
+
+def sum_of(stored: bytes) -> str:
+    return xxhash.xxh3_64_hexdigest(stored)
+
+
+def pack(
+    kind: str, lines: Sequence[bytes], rest: Iterable[bytes], *, compress: bool = False, **more: Any
+) -> tuple[bytes, int]:
+    """Return an object, and where its facts end."""
+    first, second = b"\n".join((*lines, b"")), b"".join(rest)
+    if compress:
+        first, more = codec.compress(first, _LEVEL), {**more, "zstd": True}
+    sizes = [len(first), len(second)]
+    about = {"limpet": kind, "v": VERSION, **more, "frames": sizes, "sum": sum_of(first)}
+    described = orjson.dumps(about)
+    return b"%b\n%b%b" % (described, first, second), len(described) + 1 + len(first)
+
+
+def unpack(kind: str, data: bytes) -> Unpacked:
+    """Read the description of an object.
+
+    Raises:
+        Corrupt: it is not an object of this kind.
+        Unsupported: it was written by another version.
+    """
+    try:
+        begin = data.find(b"\n") + 1
+        about = orjson.loads(data[:begin])
+        if about["limpet"] != kind:
+            raise ValueError
+        version, sizes = about["v"], about.get("frames", [0, 0])
+        if type(version) is not int or not all(type(each) is int and each >= 0 for each in sizes):
+            raise ValueError
+        end = begin + sizes[0]
+    except (KeyError, IndexError, TypeError, ValueError) as cause:
+        raise Corrupt(f"an object is not a {kind}. bytes=`{len(data)}`") from cause
+    if version != VERSION:
+        raise Unsupported(
+            f"a {kind} has the format of another version: read it with that one, and export it. "
+            f"format=`{version}` known=`{VERSION}`"
+        )
+    return Unpacked(about, data, end)
+
+
+def facts_end(data: bytes) -> int:
+    """Return where the facts of an object end; of what is none, its own end."""
+    try:
+        begin = data.index(b"\n") + 1
+        return min(begin + int(orjson.loads(data[:begin])["frames"][0]), len(data))
+    except (KeyError, IndexError, TypeError, ValueError):
+        return len(data)
+
+
+def parsed(parse: Callable[[], T]) -> T:
+    """Return what `parse` does; whatever is wrong with the form of what it reads is Corrupt."""
+    try:
+        return parse()
+    except (AttributeError, KeyError, IndexError, TypeError, ValueError) as cause:
+        raise Corrupt(f"an object has an unknown form. {cause!a}") from cause
+
+
+# Facts
+
+
+def dump_fact(fact: Fact) -> bytes:
+    row, at = fact.row, ids.place_us(fact.row.seq)
+    facts: dict[str, Any] = {"id": row.id, "seq": f"{row.seq:x}", "nonce": row.nonce}
+    facts["size"] = row.size
+    if row.rev:
+        facts["rev"] = row.rev
+    if fact.own:
+        facts["own"] = True
+    if not row.kept:
+        facts["kept"] = False
+    if row.parent_id is not None:
+        facts["parent"] = row.parent_id
+    if row.forked_from is not None:
+        facts["forked_from"] = orjson.Fragment(row.forked_from)
+    if row.status:
+        facts["status"] = row.status
+    if row.labels != EMPTY:
+        facts["labels"] = orjson.Fragment(row.labels)
+        if any(each != row.seq for each in fact.pointers):
+            facts["pointers"] = [f"{each:x}" for each in fact.pointers]
+    if row.metadata != EMPTY:
+        # Integers beyond 64 bits need the exact text.
+        is_wide = row.metadata.startswith(b" ")
+        facts["metadata"] = row.metadata.decode() if is_wide else orjson.Fragment(row.metadata)
+    if row.created_at != at:
+        facts["created_at"] = row.created_at
+    if row.updated_at != row.created_at:
+        facts["updated_at"] = row.updated_at
+    return orjson.dumps(facts)
+
+
+def parse_fact(line: bytes) -> Fact:
+    facts = orjson.loads(line)
+    seq = int(facts["seq"], 16)
+    at = ids.place_us(seq)
+    created_at = facts.get("created_at", at)
+    metadata, forked_from = facts.get("metadata"), facts.get("forked_from")
+    labels = facts.get("labels", {})
+    row = Row(
+        seq=seq,
+        id=facts["id"],
+        rev=facts.get("rev", 0),
+        nonce=facts["nonce"],
+        kept=facts.get("kept", True),
+        parent_id=facts.get("parent"),
+        forked_from=None if forked_from is None else orjson.dumps(forked_from),
+        status=facts.get("status", ""),
+        labels=orjson.dumps(labels) if labels else EMPTY,
+        metadata=EMPTY
+        if metadata is None
+        else metadata.encode()
+        if isinstance(metadata, str)
+        else orjson.dumps(metadata),
+        created_at=created_at,
+        updated_at=facts.get("updated_at", created_at),
+        saved_at=at,
+        size=facts["size"],
+    )
+    if not (type(row.rev) is type(row.size) is int and isinstance(row.id, str)):
+        raise TypeError("a fact has another type")
+    if not 0 <= row.size <= STORED_BYTES_MAX:
+        raise ValueError("a state is too large")
+    times.from_us(row.created_at)
+    times.from_us(row.updated_at)
+    stamps = facts.get("pointers", [facts["seq"]] * len(labels))
+    pointers = tuple(int(each, 16) for each in stamps) if row.kept else ()
+    return Fact(row, facts.get("own", False), pointers)
+
+
+# Heads
+
+
+class Entry:
+    """A snapshot of the tail, as it is in a head: its facts and its state, as bytes."""
+
+    def __init__(self, about: Sequence[Any], line: bytes, body: bytes) -> None:
+        self.seq: int = about[0]
+        self.about = orjson.dumps(about)
+        self.line = line
+        self.body = body
+        self._base, self._encoding, self._sum = about[1], about[2], about[-1]
+
+    @classmethod
+    def of(cls, fact: Fact, tail: TailRow) -> "Entry":
+        made = cls._of(tail, dump_fact(fact))
+        made.__dict__["fact"] = fact
+        return made
+
+    @classmethod
+    def _of(cls, tail: TailRow, line: bytes) -> "Entry":
+        sizes = len(line), len(tail.body)
+        return cls((tail.seq, tail.base, tail.encoding, *sizes, sum_of(tail.body)), line, tail.body)
+
+    def with_fact(self, fact: Fact) -> "Entry":
+        """Return it with other facts, and its state as it is, damaged or not."""
+        line = dump_fact(fact)
+        sizes = len(line), len(self.body)
+        return Entry((self.seq, self._base, self._encoding, *sizes, self._sum), line, self.body)
+
+    def with_tail(self, tail: TailRow) -> "Entry":
+        return Entry._of(tail, self.line)
+
+    @cached_property
+    def fact(self) -> Fact:
+        return parsed(lambda: parse_fact(self.line))
+
+    @property
+    def row(self) -> Row:
+        return self.fact.row
+
+    @cached_property
+    def tail(self) -> TailRow:
+        is_whole = sum_of(self.body) == self._sum
+        encoding = self._encoding if is_whole else DAMAGED
+        return TailRow(self.seq, self._base, encoding, self.body)
+
+
+class StoredNote(NamedTuple):
+    """A note in a head or in a page, as bytes."""
+
+    on: str
+    name: str
+    about: bytes
+    value: bytes
+
+    @property
+    def address(self) -> Address:
+        return self.on, self.name
+
+    @classmethod
+    def of(cls, row: NoteRow) -> "StoredNote":
+        facts = (*row[:-1], len(row.value), sum_of(row.value))
+        return cls(row.on, row.name, orjson.dumps(facts), row.value)
+
+    def row(self) -> NoteRow:
+        """Return it, or raise Corrupt if it fails its checksum."""
+        on, name, rev, nonce, updated_at, _, checksum = orjson.loads(self.about)
+        if sum_of(self.value) != checksum:
+            raise Corrupt(f"a note fails its checksum. name=`{name}`")
+        return NoteRow(on, name, rev, nonce, updated_at, self.value)
+
+
+def _parse_note(facts: Sequence[Any], value: bytes) -> StoredNote:
+    on, name, rev, nonce, updated_at, _, _ = facts
+    if not all(isinstance(each, str) for each in (on, name, nonce)) or type(rev) is not int:
+        raise TypeError("a note has another type")
+    times.from_us(updated_at)
+    return StoredNote(on, name, orjson.dumps(facts), value)
+
+
+class Head(NamedTuple):
+    """The only authority of a scope, at one version.
+
+    Attributes:
+        record: None if the scope was deleted: nothing of it is there.
+        w: the nonce of this write; segments and pages are named by those that they were made for.
+        entries: the tail, by seq, in ascending order.
+        segments: oldest first. pages: of notes, in the order of their addresses.
+        notes: those that are in the head itself, by address; a note is in one place only.
+        ttl_us: how long the lease runs after its last write.
+        pending: the address and the pk of a fork's source, until that was found alive.
+        unswept: something that this head does not name is to be removed.
+    """
+
+    key: ScopeKey
+    record: ScopeRecord | None
+    w: str
+    entries: Mapping[int, Entry] = {}
+    segments: tuple[Named, ...] = ()
+    pages: tuple[NamedPage, ...] = ()
+    notes: Mapping[Address, StoredNote] = {}
+    ttl_us: int = 0
+    pending: tuple[ScopeKey, int] | None = None
+    unswept: bool = False
+
+    @property
+    def count(self) -> int:
+        return len(self.entries) + sum(each.snapshots for each in self.segments)
+
+    @property
+    def logical(self) -> int:
+        tail = sum(entry.row.size for entry in self.entries.values())
+        return tail + sum(each.logical for each in self.segments)
+
+
+_TEXTS = ("version", "trail", "epoch", "offsets")
+_FIELDS = tuple(name for name in ScopeRecord._fields[1:] if name not in _TEXTS)
+
+
+def nonce_of(version: int) -> str:
+    return version.to_bytes(8, signed=True).hex()
+
+
+def _version_of(nonce: str) -> int:
+    return int.from_bytes(bytes.fromhex(nonce), signed=True)
+
+
+def dump_head(head: Head) -> bytes:
+    record, about = head.record, dict[str, Any](scope=tuple(head.key), w=head.w)
+    if record is not None:
+        facts = zip(ScopeRecord._fields, record, strict=True)
+        about |= {name: value for name, value in facts if name in _FIELDS and value}
+        about["trail"], about["epoch"] = record.trail.hex(), nonce_of(record.epoch)
+        if record.offsets is not None:
+            about["offsets"] = orjson.Fragment(record.offsets)
+    if head.segments:
+        about["segments"] = [tuple(each) for each in head.segments]
+    if head.pages:
+        about["pages"] = [tuple(each) for each in head.pages]
+    if head.ttl_us:
+        about["ttl_us"] = head.ttl_us
+    if head.pending is not None:
+        about["pending"] = tuple(head.pending[0]), head.pending[1]
+    if head.unswept:
+        about["unswept"] = True
+    entries, notes = head.entries.values(), head.notes.values()
+    if entries:
+        about["states"] = [orjson.Fragment(each.about) for each in entries]
+    if notes:
+        about["noted"] = [orjson.Fragment(each.about) for each in notes]
+    lines = [orjson.dumps(about), *(each.line for each in entries)]
+    bodies = [each.body + b"\n" for each in entries] + [each.value + b"\n" for each in notes]
+    return pack("head", lines, bodies)[0]
+
+
+def parse_head(data: bytes) -> Head:
+    """Read a head, or as much as its first bytes have: its facts, and no state.
+
+    Raises:
+        Corrupt, Unsupported: as `unpack`; or its facts fail their checksum.
+    """
+    unpacked = unpack("head", data)
+    return parsed(lambda: _parse_head(unpacked.lines(), unpacked.rest()))
+
+
+def _parse_head(lines: Sequence[bytes], bodies: bytes) -> Head:
+    about = orjson.loads(lines[0])
+    key, entries, at = ScopeKey(*about["scope"]), dict[int, Entry](), 0
+    for facts, line in zip(about.get("states", ()), lines[1:], strict=True):
+        end = at + facts[4]
+        entries[facts[0]] = Entry(facts, line, bodies[at:end])
+        at = end + 1
+    notes = dict[Address, StoredNote]()
+    for facts in about.get("noted", ()):
+        end = at + facts[5]
+        notes[facts[0], facts[1]] = _parse_note(facts, bodies[at:end])
+        at = end + 1
+    pending = about.get("pending")
+    return Head(
+        key,
+        _parse_record(key, about) if "pk" in about else None,
+        about["w"],
+        entries,
+        tuple(Named(*each) for each in about.get("segments", ())),
+        tuple(
+            NamedPage(name, tuple(first), tuple(last), *numbers)
+            for name, first, last, *numbers in about.get("pages", ())
+        ),
+        notes,
+        about.get("ttl_us", 0),
+        None if pending is None else (ScopeKey(*pending[0]), pending[1]),
+        about.get("unswept", False),
+    )
+
+
+def _parse_record(key: ScopeKey, about: Mapping[str, Any]) -> ScopeRecord:
+    offsets = about.get("offsets")
+    return ScopeRecord(
+        key,
+        version=_version_of(about["w"]),
+        trail=bytes.fromhex(about["trail"]),
+        epoch=_version_of(about["epoch"]),
+        offsets=None if offsets is None else b"%b" % orjson.dumps(offsets),
+        **{name: about[name] for name in _FIELDS if name in about},
+    )
+
+
+# Segments and pages
+
+
+def line_of(pk: int) -> str:
+    """Return the name of the line of a scope: until it is deleted, and begun again."""
+    return f"{pk:016x}"
+
+
+def dump_segment(
+    record: ScopeRecord,
+    name: str,
+    ends: tuple[int, int],
+    facts: Sequence[Fact],
+    blob: tuple[bytes, str],
+    *,
+    compress: bool,
+) -> tuple[bytes, Named]:
+    """Return the bytes of a segment, and how a head names it.
+
+    `ends` are its first and last seq, `blob` its states and their checksum.
+    """
+    lines = [dump_fact(fact) for fact in facts]
+    more = {"scope": tuple(record.key), "line": line_of(record.pk), "name": name, "ends": ends}
+    more["states"] = blob[1]
+    data, end = pack("segment", lines, [blob[0]], compress=compress, **more)
+    logical = sum(fact.row.size for fact in facts)
+    return data, Named(name, *ends, len(facts), len(data), end, logical)
+
+
+class StoredSegment:
+    """A segment as it was read, or its first bytes; it raises Corrupt where it is damaged."""
+
+    def __init__(self, name: str, data: bytes) -> None:
+        self._unpacked = unpack("segment", data)
+        if self._unpacked.about.get("name") != name:
+            raise Corrupt(f"a segment is stored under the key of another. name=`{name}`")
+        self.cost = 2 * len(data)
+
+    @cached_property
+    def facts(self) -> tuple[Fact, ...]:
+        """The facts of its snapshots, oldest first."""
+        return parsed(lambda: tuple(map(parse_fact, self._unpacked.lines())))
+
+    @cached_property
+    def by_id(self) -> dict[str, Fact]:
+        return {fact.row.id: fact for fact in self.facts}
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all of it was read, not only its facts."""
+        return len(self._unpacked.data) == self._unpacked.end + self._unpacked.about["frames"][1]
+
+    @property
+    def ends(self) -> tuple[int, int]:
+        return parsed(lambda: (int(self._unpacked.about["ends"][0]), int(self._unpacked.about["ends"][1])))
+
+    @property
+    def scope(self) -> ScopeKey:
+        return parsed(lambda: ScopeKey(*self._unpacked.about["scope"]))
+
+    @property
+    def line(self) -> str:
+        return str(self._unpacked.about.get("line"))
+
+    def named(self, name: str) -> Named:
+        """Return how a head names it."""
+        unpacked = self._unpacked
+        logical = sum(fact.row.size for fact in self.facts)
+        size = len(unpacked.data)
+        return Named(name, *self.ends, len(self.facts), size, unpacked.end, logical)
+
+    @property
+    def blob(self) -> tuple[bytes, str]:
+        """Its states, and what their checksum should be."""
+        return self._unpacked.rest(), str(self._unpacked.about.get("states"))
+
+    @cached_property
+    def states(self) -> bytes:
+        """Its states, or b"" if they fail their checksum."""
+        blob, checksum = self.blob
+        return blob if sum_of(blob) == checksum else b""
+
+
+def dump_page(
+    key: ScopeKey, name: str, notes: Sequence[StoredNote], *, compress: bool
+) -> tuple[bytes, NamedPage]:
+    lines = [each.about for each in notes]
+    more = {"scope": tuple(key), "name": name}
+    values = [each.value + b"\n" for each in notes]
+    if compress:
+        values = [codec.compress(b"".join(values), _LEVEL)]
+    data, _ = pack("notes", lines, values, compress=compress, **more)
+    ends = (notes[0].on, notes[0].name), (notes[-1].on, notes[-1].name)
+    return data, NamedPage(name, *ends, len(notes), len(data))
+
+
+def parse_page(name: str, data: bytes) -> tuple[ScopeKey, list[StoredNote]]:
+    """Return the notes of a page, in order, or raise Corrupt."""
+    unpacked = unpack("notes", data)
+    if unpacked.about.get("name") != name:
+        raise Corrupt(f"a page of notes is stored under the key of another. name=`{name}`")
+
+    def parse() -> tuple[ScopeKey, list[StoredNote]]:
+        values, at, found = unpacked.rest(), 0, list[StoredNote]()
+        if unpacked.about.get("zstd"):
+            values = codec.decompress(values, what="page of notes")
+        for facts in map(orjson.loads, unpacked.lines()):
+            end = at + facts[5]
+            found.append(_parse_note(facts, values[at:end]))
+            at = end + 1
+        return ScopeKey(*unpacked.about["scope"]), found
+
+    return parsed(parse)
