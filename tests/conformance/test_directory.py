@@ -16,7 +16,7 @@ class OnDirectory(conformance.Kit):
         # What a power cut does is not tested here, and without syncing it is much faster.
         return opening.open_backend(f"file://{place}/store", sync=False)
 
-    def order(self, name: str, *, folder: bool = False) -> str:
+    def folder_order(self, name: str) -> str:
         return f"{name_of(name)}."
 
 

@@ -69,9 +69,8 @@ class OnSeaweedFS(OnService):
     def _served(self, seaweedfs: Service) -> None:
         self.service = seaweedfs
 
-    def order(self, name: str, *, folder: bool = False) -> str:
-        # It keeps a tree, so folders are sorted by their names alone.
-        return name_of(name) if folder else f"{name_of(name)}."
+    def folder_order(self, name: str) -> str:
+        return name_of(name)  # it keeps a tree, so folders are sorted by their names alone
 
 
 class TestSeaweedFS(Sync, OnSeaweedFS, Damage, Saving, Updating, Threads, Leasing):
@@ -95,7 +94,7 @@ class OnMoto(OnService):
     def _served(self, moto: Service) -> None:
         self.service = moto
 
-    def order(self, name: str, *, folder: bool = False) -> str:
+    def folder_order(self, name: str) -> str:
         return f"{name_of(name)}."
 
 

@@ -122,10 +122,8 @@ def stamped(fact: Fact, tail: Iterable[Entry], stamp: int, before: Fact | None =
     A pointer stands for a minute, so one that another snapshot of the tail has, or this one had
     `before`, is shared; the others get this stamp.
     """
-    if not fact.row.kept:
+    if not fact.row.kept or fact.row.labels == EMPTY:
         return fact._replace(pointers=())
-    if fact.row.labels == EMPTY:
-        return fact
     minute = keys.minute_of(fact.row.seq)
     facts = [entry.fact for entry in tail if keys.minute_of(entry.seq) == minute]
     known: dict[tuple[str, str], int] = {}

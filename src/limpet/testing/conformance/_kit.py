@@ -59,15 +59,12 @@ class Kit:
                 path.write_bytes(stored.replace(text, text[:-1] + b"!"))
         return found
 
-    def order(self, name: str, *, folder: bool = False) -> str:
-        """Return what ids and names are sorted by in listings: themselves, by code points.
+    def folder_order(self, name: str) -> str:
+        """Return what sessions and scopes are sorted by in listings: themselves, by code points.
 
-        Override it for an engine that documents another order; `folder` for sessions and scopes.
+        Override it for an engine that documents another order.
         """
         return name
-
-    def folder_order(self, name: str) -> str:
-        return self.order(name, folder=True)
 
     @pytest.fixture
     def place(self, tmp_path: Path) -> Path:

@@ -55,7 +55,7 @@ class Notes(Kit):
     def test_notes_come_in_the_order_asked_and_by_name(
         self, scope: Scope, small_pages: int
     ) -> None:
-        by_name = sorted(["A", "a", "b", "é", "\uffff", "\U0001f980"], key=self.order)
+        by_name = sorted(["A", "a", "b", "é", "\uffff", "\U0001f980"])
         for on in ("x", "y", "z", None):
             for name in reversed(by_name):
                 scope.set_note(name, 1, on=on)

@@ -56,7 +56,7 @@ class Order(Kit):
             scope.set_note(each, each)
 
         assert list(scope.ids()) == sorted(STRANGE_IDS)
-        assert [note.name for note in scope.notes()] == sorted(STRANGE_IDS, key=self.order)
+        assert [note.name for note in scope.notes()] == sorted(STRANGE_IDS)
         assert names(scope.history()) == list(STRANGE_IDS)[::-1]
         left = list(STRANGE_IDS)
         for each in STRANGE_IDS[::7]:
@@ -64,7 +64,7 @@ class Order(Kit):
             assert scope.delete_note(each) == 1
             left.remove(each)
         assert [snapshot.state for snapshot in scope.load_many(left)] == left
-        assert [note.value for note in scope.notes()] == sorted(left, key=self.order)
+        assert [note.value for note in scope.notes()] == sorted(left)
 
     def test_promise_11_ids_cannot_escape_deletion(self, store: Store) -> None:
         """To delete one session touches no other, whatever they are called."""
