@@ -156,8 +156,10 @@ class Listings(Part):
 
     def stored_bytes(self, session_id: str | None) -> int:
         prefix = ROOT if session_id is None else keys.session_prefix(session_id)
-        listed = walk(self.files.bucket, prefix)
-        return sum(each.size for each in listed if keys.parse(each.key) is not None)
+        parsed = ((each, keys.parse(each.key)) for each in walk(self.files.bucket, prefix))
+        # A scope that was deleted may have left a head that holds nothing.
+        folders = {keys.scope_prefix(each.scope) for each in self.scopes.walk(session_id)}
+        return sum(each.size for each, key in parsed if key is not None and key.folder in folders)
 
     def find_notes(
         self, query: NoteQuery, limit: int, take: Callable[[ScopeKey, NoteRow], T | None]

@@ -48,7 +48,7 @@ class ObjectStorage(Checking, Watching):
     """Implements `storage.Storage` over a bucket."""
 
     blocking = True
-    capabilities = frozenset({"durable", "index", "atomic"})
+    capabilities = frozenset({"durable", "index"})
 
     def __init__(
         self,
