@@ -465,24 +465,6 @@ def checksum_of(*parts: bytes) -> int:
     return unsigned - 2**64 if unsigned >= 2**63 else unsigned
 
 
-_SUMMED = b'{"limpet":{"sum":"'
-
-
-def write_summed(rest: bytes) -> bytes:
-    """Return a small document `{"limpet":{"sum":"<checksum>",<rest>`."""
-    rest = b'",' + rest
-    return b"%s%016x%s" % (_SUMMED, checksum_of(rest) % 2**64, rest)
-
-
-def read_summed(stored: bytes, *, what: str) -> bytes:
-    """Return what `write_summed` was given, or raise Corrupt."""
-    start, end = len(_SUMMED), len(_SUMMED) + 16
-    rest = stored[end:]
-    if stored[:start] != _SUMMED or b"%016x" % (checksum_of(rest) % 2**64) != stored[start:end]:
-        raise Corrupt(f"a {what} fails its checksum. bytes=`{len(stored)}`")
-    return rest[2:]
-
-
 # Compressors that nobody uses. To make one takes longer than to compress a small payload, since its
 # memory comes from the operating system each time. One must not be used by two threads at once.
 _idle_compressors: dict[int, list[zstandard.ZstdCompressor]] = {}

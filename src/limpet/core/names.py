@@ -14,12 +14,9 @@ from functools import lru_cache
 from hashlib import sha256
 from typing import NamedTuple, TypeAlias
 
-from limpet.model import ScopeKey
-
 # A key has at most 1,024 bytes on S3, and a file name 255. With these numbers the longest key of
 # each sort still fits.
 NAME_BYTES_MAX = 200
-NOTED_NAME_BYTES_MAX = 100  # the last two names of a snapshot's note share the room of one
 INDEX_NAME_BYTES_MAX = 48  # up to five names are in one file name
 
 _UNSAFE = re.compile(rb"[^a-z0-9_-]")
@@ -63,20 +60,6 @@ def unescape(name: str, bytes_max: int = NAME_BYTES_MAX) -> Name | None:
     if not mark:
         return id
     return Clipped(id, digest) if re.fullmatch("[0-9a-f]{32}", digest) else None
-
-
-def is_clipped(id: str) -> bool:
-    """Return whether an id is too long for a key, which then lacks part of it."""
-    return len(escape(id)) > NAME_BYTES_MAX
-
-
-def clipped_ids(scope: ScopeKey) -> tuple[str | None, str | None]:
-    """Return the ids of a session and a scope that keys have clipped."""
-    session_id, scope_id = scope.session_id, scope.scope_id
-    return (
-        session_id if is_clipped(session_id) else None,
-        scope_id if is_clipped(scope_id) else None,
-    )
 
 
 @lru_cache(maxsize=4096)

@@ -1,8 +1,8 @@
-"""One note, as a row of SQL engines and as a document of object stores."""
+"""One note: its row, and what a storage makes of it."""
 
 import heapq
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import orjson
 
@@ -10,7 +10,7 @@ from limpet.core import codec, matching, times
 from limpet.core.codec import decode
 from limpet.core.encryption import PLAIN, Cipher
 from limpet.core.rows import Place
-from limpet.errors import Conflict, Corrupt
+from limpet.errors import Conflict
 from limpet.model import ANY, Note, ScopeKey
 from limpet.protocol import FoundNote, NoteChange, NoteQuery, NoteWrite
 
@@ -126,61 +126,3 @@ def newest_first(found: Iterable[FoundNote], query: NoteQuery, limit: int) -> li
         is_match = matching.matcher(query.where)
         found = (each for each in found if is_match(each.value))
     return heapq.nsmallest(limit, found, key=lambda each: (-each.updated_at, each.scope, each.name))
-
-
-# The document of a note in directories and object stores:
-#
-#     {"limpet":{"sum":<hex>,"name":…,"rev":…,"nonce":…,"updated_at":…,…},"value":<value>}
-#
-# `sum` covers everything after it. A value with integers beyond 64 bits keeps its leading space
-# (see `codec`). `trail` has the nonces of the last writes, and the ids are set if the key has them
-# clipped, as in a snapshot's document.
-
-_SPLIT = b'},"value":'
-
-
-class NoteFile(NamedTuple):
-    row: NoteRow
-    trail: tuple[str, ...] = ()
-    session_id: str | None = None
-    scope_id: str | None = None
-
-
-def write(file: NoteFile) -> bytes:
-    row = file.row
-    facts: dict[str, Any] = {
-        "name": row.name,
-        "on": row.on or None,
-        "rev": row.rev,
-        "nonce": row.nonce,
-        "updated_at": row.updated_at,
-        "trail": file.trail or None,
-        "session_id": file.session_id,
-        "scope_id": file.scope_id,
-    }
-    given = orjson.dumps({key: value for key, value in facts.items() if value is not None})
-    return codec.write_summed(b"%s%s%s}" % (given[1:-1], _SPLIT, row.value))
-
-
-def read(stored: bytes) -> NoteFile:
-    # Inside a text the quotes of the split would be escaped, so its first occurrence is the split.
-    given, _, value = codec.read_summed(stored, what="note")[:-1].partition(_SPLIT)
-    try:
-        facts = orjson.loads(b"{%s}" % given)
-        row = NoteRow(
-            facts.get("on") or "",
-            facts["name"],
-            facts["rev"],
-            facts["nonce"],
-            facts["updated_at"],
-            value,
-        )
-        texts = (row.on, row.name, row.nonce, *facts.get("trail", ()))
-        if not all(isinstance(text, str) for text in texts) or type(row.rev) is not int:
-            raise TypeError
-        times.from_us(row.updated_at)
-        codec.decode(value)
-    except (KeyError, TypeError, orjson.JSONDecodeError) as cause:
-        raise Corrupt(f"a note has an unknown form. bytes=`{len(stored)}`") from cause
-    trail = tuple(facts.get("trail", ()))
-    return NoteFile(row, trail, facts.get("session_id"), facts.get("scope_id"))
