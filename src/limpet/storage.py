@@ -216,6 +216,18 @@ class Reader(Protocol):
         ...
 
 
+class StateReader(Protocol):
+    """Reads the states of one moment of a scope, as the engine does."""
+
+    def keep(self, wanted: Mapping[int, str]) -> None:
+        """Read states that will be asked for, by seq, with their nonces if they are known."""
+        ...
+
+    def of(self, row: Row) -> bytes:
+        """Return the state of a snapshot, or raise Corrupt."""
+        ...
+
+
 class Storage(Protocol):
     """Holds scopes. Safe to call from many threads.
 

@@ -4,11 +4,12 @@ A part is a segment or a page of notes. It is never changed: one of which someth
 again, under another name.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from limpet.backends.objects import keys
+from limpet.backends.objects.files import Files, Gone
 from limpet.backends.objects.format import (
     Address,
     Entry,
@@ -23,28 +24,19 @@ from limpet.backends.objects.format import (
     nonce_of,
     sum_of,
 )
-from limpet.backends.objects.index import stamped
-from limpet.backends.objects.reader import Gone, ObjectReader
+from limpet.backends.objects.index import Index, stamped
+from limpet.backends.objects.reader import ObjectReader
 from limpet.core import ids
 from limpet.core.limits import KIB
 from limpet.core.rows import Row
 from limpet.errors import Corrupt
 from limpet.model import ScopeKey
-from limpet.storage import Change, ScopeRecord, Taken, TailRow
-
-if TYPE_CHECKING:
-    from limpet.backends.objects.storage import ObjectStorage
+from limpet.storage import Change, ScopeRecord, TailRow, Taken
 
 _INLINE_NOTES_MAX: Final = 64
 _INLINE_BYTES_MAX: Final = 16 * KIB
 _PAGE_NOTES_MAX: Final = 256
 _PAGE_BYTES_MAX: Final = 128 * KIB
-
-
-class StateReader(Protocol):
-    """Reads the states of one moment: `engine.states.States`."""
-
-    def of(self, row: Row) -> bytes: ...
 
 
 class Built(NamedTuple):
@@ -70,7 +62,9 @@ def part_keys(head: Head) -> list[str]:
     ]
 
 
-def build(storage: "ObjectStorage", change: Change, reader: ObjectReader) -> Built:
+def build(
+    files: Files, index: Index, change: Change, reader: ObjectReader, *, compress: bool
+) -> Built:
     """Return what a change writes, or raise Taken.
 
     Raises:
@@ -78,14 +72,22 @@ def build(storage: "ObjectStorage", change: Change, reader: ObjectReader) -> Bui
     """
     if change.after is None:
         raise ValueError("a scope that goes has no next head")
-    return _Builder(storage, change, change.after, reader).built()
+    return _Builder(files, index, change, change.after, reader, compress).built()
 
 
 class _Builder:
     def __init__(
-        self, storage: "ObjectStorage", change: Change, after: ScopeRecord, reader: ObjectReader
+        self,
+        files: Files,
+        index: Index,
+        change: Change,
+        after: ScopeRecord,
+        reader: ObjectReader,
+        compress: bool,
     ) -> None:
-        self._storage = storage
+        self._files = files
+        self._index = index
+        self._compress = compress
         self._change = change
         self._after = after
         self._reader = reader
@@ -98,7 +100,7 @@ class _Builder:
         self._pool: dict[int, Fact] = {}  # snapshots that go from one place to another
 
     def built(self) -> Built:
-        change, before, reader = self._change, self._before, self._reader
+        change, before = self._change, self._before
         is_save = not (change.replace or change.rows_gone or change.segments or change.tail_gone)
         if change.rows and not change.replace:
             self._check_taken(change.rows)
@@ -124,7 +126,12 @@ class _Builder:
             head = head._replace(unswept=True)
         is_first = before.record is None
         return Built(
-            head, self._parts, removed, self._pointers(entries, is_first), self._unneeded(head), is_first
+            head,
+            self._parts,
+            removed,
+            self._pointers(entries, is_first),
+            self._unneeded(head),
+            is_first,
         )
 
     def _check_taken(self, rows: Sequence[Row]) -> None:
@@ -202,7 +209,7 @@ class _Builder:
                 made.append(named)
                 continue
             # Its states stay as they are, or cannot be read.
-            found = self._storage.files.segment(self._reader.key, named)
+            found = self._files.segment(self._reader.key, named)
             self._pool = {}
             self._take(found.facts)
             if left := list(self._pool.values()):
@@ -225,7 +232,7 @@ class _Builder:
         inside = sorted((f for f in facts if f.row.seq not in entries), key=lambda f: f.row.seq)
         self._left += inside
         name = keys.part_name(ends[1], self._w, self._before.w)
-        compress = self._storage.compress
+        compress = self._compress
         data, named = dump_segment(self._after, name, ends, inside, blob, compress=compress)
         self._parts[keys.segment_key(self._after.key, name)] = data
         return named
@@ -256,20 +263,21 @@ class _Builder:
     def _paged(
         self,
         pages: Sequence[NamedPage],
-        texts: Mapping[NamedPage, list[StoredNote]],
+        texts: dict[NamedPage, list[StoredNote]],
         more: Mapping[Address, StoredNote],
     ) -> tuple[NamedPage, ...]:
-        """Return the pages with other texts for some of them, and more notes put in their places."""
+        """Return the pages with other notes in some of them, and more notes where they belong."""
         groups = dict[NamedPage | None, list[StoredNote]]()
         for address, note in more.items():
             below = [page for page in pages if page.first <= address]
             home = below[-1] if below else next(iter(pages), None)
             groups.setdefault(home, []).append(note)
         again = [page for page in groups if page is not None and page not in texts]
-        found = {page: [*notes] for page, notes in zip(again, self._reader.notes_of(again), strict=True)}
-        found |= texts
+        stored = self._reader.notes_of(again)
+        found = {page: [*notes] for page, notes in zip(again, stored, strict=True)} | texts
         made = list[NamedPage]()
-        for home in pages or ([None] if more else []):
+        homes: Sequence[NamedPage | None] = pages or ([None] if more else [])
+        for home in homes:
             if home is not None and home not in found:
                 made.append(home)
                 continue
@@ -289,7 +297,7 @@ class _Builder:
 
     def _page(self, notes: Sequence[StoredNote], place: int) -> NamedPage:
         name = keys.part_name(place, self._w, self._before.w)
-        key, compress = self._after.key, self._storage.compress
+        key, compress = self._after.key, self._compress
         data, named = dump_page(key, name, notes, compress=compress)
         self._parts[keys.page_key(key, name)] = data
         return named
@@ -310,7 +318,7 @@ class _Builder:
         return None
 
     def _pointers(self, entries: Mapping[int, Entry], is_first: bool) -> list[str]:
-        key, index = self._after.key, self._storage.index
+        key, index = self._after.key, self._index
         found = [keys.line_key(key, line_of(self._after.pk))] if is_first else []
         for row in () if self._change.replace else self._change.rows:
             # The others are shared with a snapshot of the tail, which has written them.
@@ -324,7 +332,7 @@ class _Builder:
         if not self._gone:
             return set()
         left = [*self._left, *(entry.fact for entry in head.entries.values())]
-        return self._storage.index.unused(head.key, self._gone, [*left, *self._neighbours(head)])
+        return self._index.unused(head.key, self._gone, [*left, *self._neighbours(head)])
 
     def _neighbours(self, head: Head) -> list[Fact]:
         """Return the snapshots in other segments that may share a pointer with removed ones."""

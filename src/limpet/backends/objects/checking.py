@@ -14,7 +14,7 @@ from limpet.backends.buckets.protocol import Listed, Moved, Stored, Sweepable
 from limpet.backends.objects import keys
 from limpet.backends.objects.building import part_keys
 from limpet.backends.objects.encrypted import Unreadable
-from limpet.backends.objects.files import Held, missing, walk
+from limpet.backends.objects.files import Gone, Held, walk
 from limpet.backends.objects.format import (
     Fact,
     Head,
@@ -30,7 +30,7 @@ from limpet.backends.objects.format import (
 from limpet.backends.objects.index import Pointed
 from limpet.backends.objects.keys import INDEX, ObjectKey
 from limpet.backends.objects.listing import Listings
-from limpet.backends.objects.reader import Gone, ObjectReader
+from limpet.backends.objects.reader import ObjectReader
 from limpet.core import findings, ids
 from limpet.core.codec import decode
 from limpet.core.encryption import WrongKeys
@@ -213,14 +213,18 @@ class Checking(Listings):
         lost = list[Named]()
         for named in head.segments:
             values = {"scope": head.key, "segment": named.name, "snapshots": named.snapshots}
-            found = self._damage_of("segment", keys.segment_key(head.key, named.name), values, _verify)
+            found = self._damage_of(
+                "segment", keys.segment_key(head.key, named.name), values, _verify
+            )
             if found is not None:
                 lost.append(named)
                 # What only lacks its key can still be read by others.
                 yield found, None if found.code == "keys_wrong" else named
         for page in head.pages:
             values = {"scope": head.key, "page": page.name, "notes": page.notes}
-            found = self._damage_of("notes", keys.page_key(head.key, page.name), values, _verify_page)
+            found = self._damage_of(
+                "notes", keys.page_key(head.key, page.name), values, _verify_page
+            )
             if found is not None:
                 yield found, None if found.code == "keys_wrong" else page
         for note in head.notes.values():
@@ -235,11 +239,21 @@ class Checking(Listings):
                 try:
                     decode(states.of(fact.row))
                 except (Corrupt, Gone) as error:
-                    found = _finding("state_damaged", "a state cannot be read", scope=head.key, id=fact.row.id, why=str(error))
+                    found = _finding(
+                        "state_damaged",
+                        "a state cannot be read",
+                        scope=head.key,
+                        id=fact.row.id,
+                        why=str(error),
+                    )
                     yield found, None
 
     def _damage_of(
-        self, kind: str, path: str, values: Mapping[str, object], verify: Callable[[str, bytes], None]
+        self,
+        kind: str,
+        path: str,
+        values: Mapping[str, object],
+        verify: Callable[[str, bytes], None],
     ) -> Finding | None:
         (stored,) = self.files.bucket.get([path])
         if stored is None:
@@ -265,7 +279,9 @@ class Checking(Listings):
             pages=tuple(each for each in head.pages if each not in lost),
         )
         reader = ObjectReader(self.files, head.key, smaller)
-        readable = [seq for seq, entry in head.entries.items() if self._can_read(reader, entry.fact)]
+        readable = [
+            seq for seq, entry in head.entries.items() if self._can_read(reader, entry.fact)
+        ]
         paths = [path for path in part_keys(head) if path not in part_keys(smaller)]
         if len(readable) < len(head.entries):
             paths.append(keys.head_key(head.key))
@@ -436,7 +452,9 @@ class Checking(Listings):
             self.files.bucket.put(keys.head_key(scope), data, expect=expect)
         except Moved:
             return False  # it has changed meanwhile
-        self.index.write(scope, [keys.line_key(scope, newest.line), keys.started_key(scope, newest.line)])
+        self.index.write(
+            scope, [keys.line_key(scope, newest.line), keys.started_key(scope, newest.line)]
+        )
         return True
 
     def _pages_below(self, folder: str) -> tuple[NamedPage, ...]:
@@ -448,7 +466,7 @@ class Checking(Listings):
             if key is None or key.page is None or stored is None:
                 continue
             try:
-                _, notes = parse_page(key.page, stored.data)
+                notes = parse_page(key.page, stored.data)
             except LimpetError:
                 continue
             page = NamedPage(key.page, notes[0].address, notes[-1].address, len(notes), stored.size)
@@ -495,7 +513,7 @@ class Checking(Listings):
             return not self._is_pointed(reader, pointed.key)
 
         try:
-            return self.files.reading(pointed.scope, read)
+            return self.reading(pointed.scope, read)
         except LimpetError:
             return False  # not known
 
@@ -571,7 +589,7 @@ class Checking(Listings):
         count = 0
         for scope, group in groupby(pointed, key=lambda each: each.scope):
             try:
-                current = self.files.reading(scope, self._current_pointers)
+                current = self.reading(scope, self._current_pointers)
             except LimpetError:
                 continue  # what cannot be read is left alone
             old = [each for each in group if current.get(each.key) != each.key]
@@ -600,7 +618,7 @@ def _verify(name: str, data: bytes) -> None:
 
 
 def _verify_page(name: str, data: bytes) -> None:
-    for note in parse_page(name, data)[1]:
+    for note in parse_page(name, data):
         note.row()
 
 

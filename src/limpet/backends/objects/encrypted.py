@@ -18,8 +18,8 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 from limpet.backends.buckets.protocol import Bucket, KeyPrefix, Listed, Moved, Stored
-from limpet.backends.objects.keys import ROOT
 from limpet.backends.objects.format import facts_end
+from limpet.backends.objects.keys import ROOT
 from limpet.core.encryption import ENCRYPTED_BYTES, Cipher, Ciphers, WrongKeys, is_encrypted
 from limpet.core.names import Clipped, escape, start_of, unescape
 from limpet.errors import Corrupt, InvalidInput, Unavailable

@@ -1,6 +1,6 @@
 """Reading the objects of scopes, and remembering them."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple, TypeVar
 
 from limpet.backends.buckets.protocol import Bucket, Ending, Listed, Stored
@@ -15,10 +15,8 @@ from limpet.backends.objects.format import (
     StoredSegment,
     parse_head,
     parse_page,
-    parsed,
     unpack,
 )
-from limpet.backends.objects.reader import Gone, ObjectReader
 from limpet.backends.support.recent import Recent
 from limpet.core.encryption import Ciphers
 from limpet.core.foreign import recognise
@@ -36,6 +34,10 @@ _SMALL_BYTES: Final = 512 * 1024  # a segment of this size is read whole, though
 _SCOPES_MAX: Final = 16_384
 _LOST_LOOKS: Final = 3
 _LOST_PAUSE_S: Final = 0.1
+
+
+class Gone(Exception):
+    """An object that a head names is not there: the head has moved, or it is damage."""
 
 
 class Held(NamedTuple):
@@ -92,9 +94,6 @@ class Files:
 
     # Heads
 
-    def reader(self, key: ScopeKey) -> ObjectReader:
-        return ObjectReader(self, key, self.read(key).head)
-
     def read(self, key: ScopeKey) -> Held:
         """Read a head; without one the scope is empty.
 
@@ -113,9 +112,9 @@ class Files:
             held = self.parsed(stored, path)
             self.held.put(key, held)
         record = None if held.head is None else held.head.record
-        if newest and record and self.ciphers.encrypts and record.pk == newest[0]:
-            if record.last < newest[1]:
-                raise Corrupt(f"a head is older than one that was read or written. key=`{path}`")
+        is_older = newest and record and record.pk == newest[0] and record.last < newest[1]
+        if is_older and self.ciphers.encrypts:
+            raise Corrupt(f"a head is older than one that was read or written. key=`{path}`")
         if record is not None:
             self._newest.put(key, (record.pk, record.last))
         return held
@@ -154,18 +153,6 @@ class Files:
             except LimpetError as error:
                 heads.append(error)
         return heads
-
-    def reading(self, key: ScopeKey, use: Callable[[ObjectReader], T]) -> T:
-        """Return what `use` returns for one moment; repeat it if the head moves meanwhile."""
-        seen = None
-        while True:
-            reader = self.reader(key)
-            try:
-                return use(reader)
-            except Gone as gone:
-                if reader.head.w == seen:
-                    raise missing(gone) from None
-                seen = reader.head.w
 
     # A head that is missing
 
@@ -214,7 +201,8 @@ class Files:
                 return False
             try:
                 key = keys.parse(path)
-                line = "" if key is None else key.line or unpack("segment", found.data).about["line"]
+                line = None if key is None else key.line
+                line = line or unpack("segment", found.data).about["line"]
                 if self.bucket.get([keys.line_key(scope, line)]) == [None]:
                     return False
             except (Corrupt, KeyError, ValueError):
@@ -234,7 +222,9 @@ class Files:
         paths = [keys.segment_key(scope, each.name) for each in some]
         known = {path: found for path in paths if (found := self._segments.get(path))}
         absent = [p for p in paths if p not in known or (first is None and not known[p].is_whole)]
-        for path, stored in zip(absent, self.bucket.get(absent, first=first) if absent else [], strict=True):
+        for path, stored in zip(
+            absent, self.bucket.get(absent, first=first) if absent else [], strict=True
+        ):
             if stored is None:
                 raise Gone(path)
             known[path] = StoredSegment(path.rpartition("/")[2], stored.data)
@@ -265,7 +255,7 @@ class Files:
         for path, stored in zip(absent, self.bucket.get(absent) if absent else [], strict=True):
             if stored is None:
                 raise Gone(path)
-            _, notes = parse_page(path.rpartition("/")[2], stored.data)
+            notes = parse_page(path.rpartition("/")[2], stored.data)
             known[path] = 2 * stored.size, tuple(notes)
             self._pages.put(path, known[path])
         return [known[path][1] for path in paths]

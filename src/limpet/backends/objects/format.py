@@ -343,7 +343,7 @@ class Head(NamedTuple):
     unswept: bool = False
 
     @property
-    def count(self) -> int:
+    def snapshots(self) -> int:
         return len(self.entries) + sum(each.snapshots for each in self.segments)
 
     @property
@@ -494,11 +494,14 @@ class StoredSegment:
     @property
     def is_whole(self) -> bool:
         """Whether all of it was read, not only its facts."""
-        return len(self._unpacked.data) == self._unpacked.end + self._unpacked.about["frames"][1]
+        size: int = self._unpacked.end + self._unpacked.about["frames"][1]
+        return len(self._unpacked.data) == size
 
     @property
     def ends(self) -> tuple[int, int]:
-        return parsed(lambda: (int(self._unpacked.about["ends"][0]), int(self._unpacked.about["ends"][1])))
+        return parsed(
+            lambda: (int(self._unpacked.about["ends"][0]), int(self._unpacked.about["ends"][1]))
+        )
 
     @property
     def scope(self) -> ScopeKey:
@@ -540,13 +543,13 @@ def dump_page(
     return data, NamedPage(name, *ends, len(notes), len(data))
 
 
-def parse_page(name: str, data: bytes) -> tuple[ScopeKey, list[StoredNote]]:
+def parse_page(name: str, data: bytes) -> list[StoredNote]:
     """Return the notes of a page, in order, or raise Corrupt."""
     unpacked = unpack("notes", data)
     if unpacked.about.get("name") != name:
         raise Corrupt(f"a page of notes is stored under the key of another. name=`{name}`")
 
-    def parse() -> tuple[ScopeKey, list[StoredNote]]:
+    def parse() -> list[StoredNote]:
         values, at, found = unpacked.rest(), 0, list[StoredNote]()
         if unpacked.about.get("zstd"):
             values = codec.decompress(values, what="page of notes")
@@ -554,6 +557,6 @@ def parse_page(name: str, data: bytes) -> tuple[ScopeKey, list[StoredNote]]:
             end = at + facts[5]
             found.append(_parse_note(facts, values[at:end]))
             at = end + 1
-        return ScopeKey(*unpacked.about["scope"]), found
+        return found
 
     return parsed(parse)

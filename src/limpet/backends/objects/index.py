@@ -14,9 +14,9 @@ import orjson
 
 from limpet.backends.buckets.protocol import Bucket, Listed
 from limpet.backends.objects import keys
-from limpet.backends.objects.keys import Pointer
 from limpet.backends.objects.files import Files, walk
 from limpet.backends.objects.format import Entry, Fact
+from limpet.backends.objects.keys import Pointer
 from limpet.core.names import Clipped
 from limpet.core.rows import EMPTY
 from limpet.errors import Unavailable

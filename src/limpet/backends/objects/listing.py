@@ -11,12 +11,12 @@ from itertools import groupby, islice
 from typing import TypeVar
 
 from limpet.backends.objects import keys
-from limpet.backends.objects.files import PAGE, walk
+from limpet.backends.objects.files import PAGE, Gone, walk
 from limpet.backends.objects.format import Fact, Head
 from limpet.backends.objects.index import Pointed
 from limpet.backends.objects.keys import ROOT
 from limpet.backends.objects.part import Part
-from limpet.backends.objects.reader import Gone, ObjectReader
+from limpet.backends.objects.reader import ObjectReader
 from limpet.backends.objects.scopes import Listing
 from limpet.backends.support.recent import Recent
 from limpet.core import ids
@@ -86,11 +86,11 @@ class Listings(Part):
             Corrupt: the head is damaged, or missing.
         """
         try:
-            return self.files.reading(scope, read)
+            return self.reading(scope, read)
         except Corrupt:
             if not may_skip:
                 raise
-            return read(self.files.reader(scope), skip=True)
+            return read(self.reader(scope), skip=True)
 
     def _of_any(
         self, scope: ScopeKey, query: Query, limit: int | None, since: int = 0
@@ -119,7 +119,9 @@ class Listings(Part):
 
     def list_newest(self, prefix: str, after: SessionAge | None, limit: int) -> list[SessionAge]:
         found = ((each, self._head_row(each)) for each in self.scopes.walk(prefix=prefix))
-        heads = ((each.scope.session_id, None if row is None else row.created_at) for each, row in found)
+        heads = (
+            (each.scope.session_id, None if row is None else row.created_at) for each, row in found
+        )
         return newest_page(heads, after, limit)
 
     def list_scopes(
@@ -142,7 +144,7 @@ class Listings(Part):
         try:
             if head.record.head in head.entries:
                 return head.entries[head.record.head].row
-            return self.files.reading(listing.scope, _shown)
+            return self.reading(listing.scope, _shown)
         except Corrupt:
             return None
 
@@ -150,7 +152,9 @@ class Listings(Part):
         found = (each for each in self.scopes.walk(session_id))
         heads = ((each.scope, each.head) for each in found)
         return [
-            (scope.session_id, head.count, head.logical) if isinstance(head, Head) else (scope.session_id, 0, 0)
+            (scope.session_id, head.snapshots, head.logical)
+            if isinstance(head, Head)
+            else (scope.session_id, 0, 0)
             for scope, head in heads
         ]
 
@@ -174,7 +178,7 @@ class Listings(Part):
 
     def _notes_of(self, key: ScopeKey) -> list[NoteRow]:
         with suppress(Corrupt, Unsupported):
-            return self.files.reading(key, lambda reader: reader.note_page("", "", PAGE**2))
+            return self.reading(key, lambda reader: reader.note_page("", "", PAGE**2))
         return []
 
     # Across scopes
@@ -264,7 +268,7 @@ class Listings(Part):
         found: dict[SnapshotRef, None] = {}
         for scope in self._scopes_beginning(id_prefix):
             with suppress(WrongKeys):  # a session without its key does not hide the others
-                found |= dict.fromkeys(self.files.reading(scope, lambda r: _refs(r, id_prefix)))
+                found |= dict.fromkeys(self.reading(scope, lambda r: _refs(r, id_prefix)))
             if len(found) >= limit:
                 break
         return list(found)[:limit]
@@ -330,8 +334,6 @@ def _minute(pointed: Pointed) -> int:
     return keys.pointed_minute(pointed.pointer)
 
 
-def _newest(
-    limit: int, pages: Iterable[list[tuple[ScopeKey, Row]]]
-) -> list[tuple[ScopeKey, Row]]:
+def _newest(limit: int, pages: Iterable[list[tuple[ScopeKey, Row]]]) -> list[tuple[ScopeKey, Row]]:
     rows = (pair for page in pages for pair in page)
     return heapq.nlargest(limit, rows, key=lambda pair: pair[1].seq)

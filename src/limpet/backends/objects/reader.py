@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
 from itertools import takewhile
-from typing import TYPE_CHECKING
 
+from limpet.backends.objects.files import Files, Gone
 from limpet.backends.objects.format import Address, Entry, Fact, Head, Named, NamedPage, StoredNote
 from limpet.core import ids
 from limpet.core.encryption import WrongKeys
@@ -18,13 +18,6 @@ from limpet.errors import Corrupt
 from limpet.model import ScopeKey
 from limpet.storage import ScopeRecord, SegmentRow, SharedRow, TailRow
 
-if TYPE_CHECKING:
-    from limpet.backends.objects.files import Files
-
-
-class Gone(Exception):
-    """An object that a head names is not there: the head has moved, or it is damage."""
-
 
 class ObjectReader:
     """Implements `storage.Reader`, and what else a storage asks of one moment.
@@ -33,7 +26,7 @@ class ObjectReader:
     damage.
     """
 
-    def __init__(self, files: "Files", key: ScopeKey, head: Head | None) -> None:
+    def __init__(self, files: Files, key: ScopeKey, head: Head | None) -> None:
         self._files = files
         self.key = key
         self.head = head or Head(key, None, "")
@@ -106,7 +99,7 @@ class ObjectReader:
         With `skip` segments that cannot be read are left out.
         """
         end = SEQ_MAX + 1 if before is None else before
-        tail = [seq for seq in reversed(self.head.entries) if since <= seq < end]
+        tail = sorted((seq for seq in self.head.entries if since <= seq < end), reverse=True)
         for named in reversed(self.head.segments):
             while tail and tail[0] > named.last:
                 yield self.head.entries[tail.pop(0)].fact
@@ -129,7 +122,7 @@ class ObjectReader:
         return self._files.facts_of(self.key, named)
 
     def count(self) -> int:
-        return self.head.count
+        return self.head.snapshots
 
     # States
 
@@ -173,13 +166,15 @@ class ObjectReader:
 
     def notes(self, on: Collection[str], names: Collection[str] | None = None) -> list[NoteRow]:
         if names is None:
-            return [each.row() for snapshot in on for each in self._walk_notes((snapshot, ""), snapshot)]
+            return [
+                each.row() for snapshot in on for each in self._walk_notes((snapshot, ""), snapshot)
+            ]
         wanted = {(snapshot, name) for snapshot in on for name in names}
         found = [self.head.notes[address] for address in wanted & self.head.notes.keys()]
         left = wanted - self.head.notes.keys()
-        pages = list(dict.fromkeys(page for each in left if (page := self.page_at(each))))
-        for page in self.notes_of(pages):
-            found += [each for each in page if each.address in left]
+        pages = dict.fromkeys(page for each in left if (page := self.page_at(each)))
+        for notes in self.notes_of([*pages]):
+            found += [each for each in notes if each.address in left]
         return [each.row() for each in found]
 
     def page_at(self, address: Address) -> NamedPage | None:
@@ -256,7 +251,7 @@ class ObjectReader:
         return self.said_now
 
     def other(self, key: ScopeKey) -> "ObjectReader":
-        found = self.others[key] = self._files.reader(key)
+        found = self.others[key] = ObjectReader(self._files, key, self._files.read(key).head)
         return found
 
 

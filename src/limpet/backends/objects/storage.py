@@ -21,10 +21,10 @@ from limpet.backends.buckets.protocol import Bucket, Listed, Moved, Sweepable
 from limpet.backends.objects import building, keys
 from limpet.backends.objects.building import Built
 from limpet.backends.objects.checking import Checking
-from limpet.backends.objects.files import PAGE, Files, Held, missing, walk
-from limpet.backends.objects.format import Head, dump_head, line_of, nonce_of
+from limpet.backends.objects.files import PAGE, Files, Gone, Held, missing, walk
+from limpet.backends.objects.format import Head, dump_head, line_of
 from limpet.backends.objects.index import Index
-from limpet.backends.objects.reader import Gone, ObjectReader
+from limpet.backends.objects.reader import ObjectReader
 from limpet.backends.objects.scopes import Scopes
 from limpet.backends.objects.watching import ObjectListener, Watching
 from limpet.backends.support.backoff import Backoff
@@ -34,7 +34,7 @@ from limpet.core.rows import Row
 from limpet.errors import Corrupt, LimpetError, Unavailable
 from limpet.model import ANY, ScopeKey
 from limpet.protocol import Clock, Stamp
-from limpet.storage import WHOLE, Change, LostAnswer, Reader, ScopeRecord, TailRow
+from limpet.storage import WHOLE, Change, LostAnswer, Reader, ScopeRecord, StateReader, TailRow
 
 T = TypeVar("T")
 
@@ -55,7 +55,7 @@ class ObjectStorage(Checking, Watching):
         bucket: Bucket,
         *,
         clock: Clock,
-        states: Callable[[Reader], building.StateReader],
+        states: Callable[[Reader], StateReader],
         draw: Callable[[], Stamp],
         compress: bool = False,
         poll_s: float = _POLL_S,
@@ -77,7 +77,7 @@ class ObjectStorage(Checking, Watching):
     # Reading
 
     def read(self, key: ScopeKey, use: Callable[[Reader], T]) -> T:
-        return self.files.reading(key, use)
+        return self.reading(key, use)
 
     def read_head(self, key: ScopeKey) -> tuple[ScopeRecord, Row | None, TailRow | None] | None:
         def use(reader: ObjectReader) -> tuple[ScopeRecord, Row | None, TailRow | None] | None:
@@ -90,7 +90,7 @@ class ObjectStorage(Checking, Watching):
                 entry = TailRow(row.seq, None, WHOLE, self.states(reader).of(row))
             return record, row, entry
 
-        return self.files.reading(key, use)
+        return self.reading(key, use)
 
     # Writing
 
@@ -157,7 +157,7 @@ class ObjectStorage(Checking, Watching):
         key = change.key
         if change.after is None:
             return change.before is None or self._bury(held, reader)
-        built = building.build(self, change, reader)
+        built = building.build(self.files, self.index, change, reader, compress=self.compress)
         self._write_parts(key, built)
         data = dump_head(built.head)
         try:
@@ -272,7 +272,9 @@ class ObjectStorage(Checking, Watching):
                 raise
             raise LostAnswer from cause
         parts = building.part_keys(head)
-        self._finish(held, Held(now, version, len(data)), Built(now, unneeded=unneeded, removed=parts))
+        self._finish(
+            held, Held(now, version, len(data)), Built(now, unneeded=unneeded, removed=parts)
+        )
         return True
 
     def _pointers_of(self, reader: ObjectReader) -> set[str]:
@@ -318,7 +320,7 @@ class ObjectStorage(Checking, Watching):
                 pointers |= self._pointers_below(prefix)
             if not isinstance(head, Head):
                 continue
-            count += head.count
+            count += head.snapshots
             self.files.held.pop(head.key)
             if head.record is not None:
                 lines.add(keys.line_key(head.key, line_of(head.record.pk)))
@@ -371,7 +373,9 @@ class ObjectStorage(Checking, Watching):
 
 def _is_at(held: Held, record: ScopeRecord | None) -> bool:
     found = None if held.head is None else held.head.record
-    return (None if found is None else found.version) == (None if record is None else record.version)
+    return (None if found is None else found.version) == (
+        None if record is None else record.version
+    )
 
 
 def _trail(record: ScopeRecord) -> list[bytes]:

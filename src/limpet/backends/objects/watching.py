@@ -70,7 +70,7 @@ class Watching(Part):
             return {each: _Known(_revision(reader, each.id), settled) for each in targets}
 
         try:
-            return self.files.reading(scope, read)
+            return self.reading(scope, read)
         except Unavailable:
             raise
         except LimpetError:

@@ -17,7 +17,6 @@ from limpet.backends.postgres.listen import listen, poller
 from limpet.backends.postgres.schema import make_ready
 from limpet.backends.postgres.server import PostgresServer, Settings
 from limpet.backends.postgres.transaction import PostgresTransaction
-from limpet.backends.sql.checking import StateReader
 from limpet.backends.sql.columns import (
     ROW_COLUMNS,
     read_row,
@@ -31,7 +30,7 @@ from limpet.core.rows import Row
 from limpet.errors import Corrupt, Unavailable
 from limpet.model import Finding, ScopeKey
 from limpet.protocol import Clock, Listener, Topic
-from limpet.storage import Change, LostAnswer, Reader, ScopeRecord, TailRow
+from limpet.storage import Change, LostAnswer, Reader, ScopeRecord, StateReader, TailRow
 
 T = TypeVar("T")
 

@@ -1,10 +1,10 @@
 """Inspecting the rows of the tables, a bounded part at a time, and mending what can be mended."""
 
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator
 from contextlib import suppress
 from functools import cached_property, partial
 from itertools import chain
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from limpet.backends.sql import mending
 from limpet.backends.sql.columns import (
@@ -33,7 +33,7 @@ from limpet.core.rows import Row, info_of
 from limpet.core.segments import Segment
 from limpet.errors import Corrupt, InvalidInput
 from limpet.model import Finding, ScopeKey
-from limpet.storage import DAMAGED
+from limpet.storage import DAMAGED, StateReader
 
 T = TypeVar("T")
 
@@ -67,14 +67,6 @@ SEVERITIES = {
 
 def finding(code: str, fact: str, **values: Any) -> Finding:
     return findings.finding(SEVERITIES[code], code, fact, **values)
-
-
-class StateReader(Protocol):
-    """Reads the states of a scope, as the engine does."""
-
-    def keep(self, wanted: Mapping[int, str]) -> None: ...
-
-    def of(self, row: Row) -> bytes: ...
 
 
 Survive = Callable[[Exception, Position, Any], list[Finding]]

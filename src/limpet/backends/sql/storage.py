@@ -36,7 +36,7 @@ from limpet.core.rows import EMPTY, Row
 from limpet.errors import Corrupt, InvalidInput
 from limpet.model import Finding, ScopeKey, SnapshotRef
 from limpet.protocol import NoteQuery, Query, SessionAge, Target
-from limpet.storage import Change, Reader, ScopeRecord
+from limpet.storage import Change, Reader, ScopeRecord, StateReader
 
 T = TypeVar("T")
 
@@ -51,7 +51,7 @@ class SqlStorage:
     blocking = True
     reader: type[SqlReader] = SqlReader
 
-    def __init__(self, ciphers: Ciphers, states: Callable[[Reader], checking.StateReader]) -> None:
+    def __init__(self, ciphers: Ciphers, states: Callable[[Reader], StateReader]) -> None:
         self.ciphers = ciphers
         self._states = states
 
@@ -464,7 +464,7 @@ class SqlStorage:
         return found, None if following is None else str(following)
 
     def _inspector(self, transaction: Transaction, *, repair: bool) -> checking.Inspector:
-        def states(key: ScopeKey) -> checking.StateReader:
+        def states(key: ScopeKey) -> StateReader:
             return self._states(self.reader(transaction, key, self.ciphers))
 
         return checking.Inspector(transaction, self.ciphers, states, repair=repair)

@@ -12,7 +12,6 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
-from limpet.backends.sql.checking import StateReader
 from limpet.backends.sql.reader import Head, head_of
 from limpet.backends.sql.storage import SqlStorage
 from limpet.backends.sql.transaction import Transaction
@@ -29,7 +28,7 @@ from limpet.core.limits import LOCK_WAIT_S_MAX
 from limpet.errors import Corrupt, Unavailable
 from limpet.model import Finding, ScopeKey
 from limpet.protocol import Clock, NoteQuery
-from limpet.storage import Change, Reader, Taken
+from limpet.storage import Change, Reader, StateReader, Taken
 
 T = TypeVar("T")
 
