@@ -21,9 +21,8 @@ engines do not promise", that says so.
 """
 
 from simulation.faults import ASSERTED, MODES
-from simulation.many import ENGINES
 from simulation.run import Run, simulate
-from simulation.sabotage import SABOTAGES, sabotaged
+from simulation.sabotage import ENGINES, SABOTAGES, sabotaged
 from simulation.scenarios import SCENARIOS
 
 __all__ = [

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 
 from simulation.faults import ASSERTED, MODES
-from simulation.many import ENGINES, Chunk, run_chunk, run_one
-from simulation.sabotage import SABOTAGES
+from simulation.many import Chunk, run_chunk, run_one
+from simulation.sabotage import ENGINES, SABOTAGES
 from simulation.scenarios import SCENARIOS
 
 _CHUNK = 100

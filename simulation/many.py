@@ -1,12 +1,9 @@
 """Many runs at once, in processes of their own."""
 
 from dataclasses import dataclass
-from typing import Final
 
-from simulation.engine import open_objects
 from simulation.run import Run, simulate
-from simulation.sabotage import sabotaged
-from simulation.scopes import open_engine
+from simulation.sabotage import ENGINES, sabotaged
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,9 +16,6 @@ class Chunk:
     count: int
     sabotage: str | None
     engine: str = "objects"
-
-
-ENGINES: Final = {"objects": open_objects, "scopes": open_engine}
 
 
 def run_one(chunk: Chunk, seed: int) -> Run:

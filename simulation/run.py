@@ -8,12 +8,11 @@ from limpet.protocol import Query
 from simulation import actions as do
 from simulation.checker import seen_infos, violations
 from simulation.client import Client
-from simulation.engine import open_objects, small_objects
+from simulation.engine import open_objects, small_states
 from simulation.faults import MODES, Crash
 from simulation.history import Op
 from simulation.scenarios import SCENARIOS, Scenario
 from simulation.scheduler import Event
-from simulation.scopes import small_states
 from simulation.words import lines_of
 from simulation.world import Opener, World
 
@@ -57,7 +56,6 @@ class Run(NamedTuple):
 
 
 @small_states()
-@small_objects()
 def simulate(scenario_name: str, mode_name: str, seed: int, opener: Opener = open_objects) -> Run:
     """Run a scenario once and judge it."""
     scenario, mode = SCENARIOS[scenario_name], MODES[mode_name]

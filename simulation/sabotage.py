@@ -5,176 +5,115 @@ Each does one thing as an obvious but wrong design does. The rest is the real en
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from functools import partial
 from typing import Any, Final, NamedTuple
 
-from limpet.backends.buckets.protocol import Bucket, Listed, Moved
+from limpet.backends.buckets.protocol import Bucket, Listed
 from limpet.backends.objects import keys
-from limpet.backends.objects.chain import Chain
-from limpet.backends.objects.objects import Head, Segment
-from limpet.backends.objects.storage import Beaten, Held, NoncesOf, Storage
-from limpet.backends.objects.writer import Change, Writer
+from limpet.backends.objects.building import Built
+from limpet.backends.objects.files import walk
+from limpet.backends.objects.format import Head
 from limpet.engine import rolling
-from limpet.errors import Unavailable
-from limpet.model import ANY
+from limpet.model import ANY, ScopeKey
 from limpet.protocol import Backend, Clock, Stamp
-from limpet.storage import SHARED, LostAnswer
+from limpet.storage import SHARED, Change, LostAnswer
 from simulation.engine import open_objects
-from simulation.scopes import open_engine
+from simulation.scopes import open_scopes
 from simulation.world import Opener
+
+# Of objects
 
 
 def _blind_head(backend: Any) -> None:
-    put = backend._storage.bucket.put
+    bucket = backend.storage.files.bucket
+    put = bucket.put
 
     def blind(key: str, data: bytes, *, expect: Any) -> str:
         version: str = put(key, data, expect=ANY if key.endswith("/head") else expect)
         return version
 
-    backend._storage.bucket.put = blind
+    bucket.put = blind
 
 
-def _swapping(backend: Any, *, resends: bool) -> None:
-    storage: Storage = backend._storage
+def _head_before_parts(backend: Any) -> None:
+    storage, bucket = backend.storage, backend.storage.files.bucket
+    write, put = storage._write_parts, bucket.put
+    waiting = dict[str, bytes]()
 
-    def swap(
-        key: str, data: bytes, *, expect: str | None, nonce: str, base: str, nonces_of: NoncesOf
-    ) -> str | None:
-        for _ in range(8):
-            try:
-                return storage.bucket.put(key, data, expect=expect)
-            except Moved:
-                raise Beaten from None
-            except Unavailable as error:
-                if error.outcome_known:
-                    raise
-                if not resends:
-                    raise Beaten from None
-        raise Beaten
-
-    storage.swap = swap  # type: ignore[method-assign]
-
-
-def _lost_is_failed(backend: Any) -> None:
-    _swapping(backend, resends=False)
-
-
-def _refusal_believed(backend: Any) -> None:
-    _swapping(backend, resends=True)
-
-
-def _head_before_segment(backend: Any) -> None:
-    bucket = backend._storage.bucket
-    put, waiting = bucket.put, []
+    def later(key: ScopeKey, built: Built) -> None:
+        waiting.update(built.parts)
+        write(key, built._replace(parts={}))
 
     def late(key: str, data: bytes, *, expect: Any) -> str:
-        if "/segments/" in key:
-            waiting.append((key, data))
-            return ""
         version: str = put(key, data, expect=expect)
         while key.endswith("/head") and waiting:
-            put(*waiting.pop(0), expect=ANY)
+            put(*waiting.popitem(), expect=ANY)
         return version
 
-    bucket.put = late
+    storage._write_parts, bucket.put = later, late
 
 
-def _old_segment_first(backend: Any) -> None:
-    storage: Storage = backend._storage
-    swap_head = storage.swap_head
+def _old_parts_first(backend: Any) -> None:
+    storage = backend.storage
+    write = storage._write_parts
 
-    def swap(held: Held, head: Head, *rest: Any) -> Held:
-        names = {each.name for each in head.segments}
-        before = () if held.head is None else held.head.segments
-        storage.drop_segments(head.scope, [e.name for e in before if e.name not in names])
-        return swap_head(held, head, *rest)
+    def early(key: ScopeKey, built: Built) -> None:
+        write(key, built)
+        storage.files.delete(built.removed)
 
-    storage.swap_head = swap  # type: ignore[method-assign,assignment]
+    storage._write_parts = early
 
 
 def _sweep_reads_head_first(backend: Any) -> None:
-    storage: Storage = backend._storage
+    storage = backend.storage
 
-    def sweep_after(head: Head, before: Head | None) -> None:
-        listed = storage.bucket.list(keys.segments_prefix(head.scope), limit=1000)
-        names = {keys.segment_key(head.scope, each.name) for each in head.segments}
-        storage.bucket.delete([each.key for each in listed if each.key not in names])
+    def sweep_after(head: Head, *_: Any) -> None:
+        listed = list(walk(storage.files.bucket, keys.scope_prefix(head.key)))
+        storage.files.delete([each.key for each in storage.unnamed(head, listed)])
 
-    storage.sweep_after = sweep_after  # type: ignore[method-assign]
+    storage._sweep_after = sweep_after
 
 
 def _sweep_ignores_after(backend: Any) -> None:
-    storage: Storage = backend._storage
-
-    def sweep_after(head: Head, before: Head | None) -> None:
-        listed = storage.bucket.list(keys.segments_prefix(head.scope), limit=1000)
-        now = storage.read_head(head.scope).head
-        names = set() if now is None else {each.name for each in now.segments}
-        doomed = [e.key for e in listed if e.key.rpartition("/")[2] not in names]
-        storage.bucket.delete(doomed)
-
-    storage.sweep_after = sweep_after  # type: ignore[method-assign]
+    unnamed = backend.storage.unnamed
+    backend.storage.unnamed = lambda head, listed: unnamed(head._replace(w="-"), listed)
 
 
 def _no_sweep(backend: Any) -> None:
-    backend._storage.sweep_after = lambda head, before: None
+    backend.storage._sweep_after = lambda *_: None
 
 
-def _first_head_names_a_segment(backend: Any) -> None:
-    writer: Writer = backend._writer
-    store = writer.store
+def _taken_back_unread(backend: Any) -> None:
+    backend.storage._take_back = lambda _, built, *__: backend.storage._drop_parts(built)
 
-    def first(held: Held, change: Change) -> Held:
-        head = change.head
-        if held.head is not None or len(head.entries) != 1 or not head.entries[0].row.kept:
-            return store(held, change)
-        fact = head.entries[0].fact
-        segment = Segment(head.scope, head.line, (fact,), Chain(head.base or b""))
-        name = keys.segment_name(fact.row.seq, head.w, "0")
-        named, _ = writer.storage.put_segment(head, name, segment)
-        new = replace(head, entries=(), is_rooted=False, base=None, base_frame=None)
-        return store(held, change._replace(head=replace(new, segments=(named,))))
 
-    writer.store = first  # type: ignore[method-assign]
+def _deleted_without_a_head(backend: Any) -> None:
+    storage = backend.storage
+    storage._bury = lambda _, reader: storage.files.delete([keys.head_key(reader.key)]) or True
 
 
 def _fork_without_check(backend: Any) -> None:
-    backend._settle = lambda stored: None
-    backend._storage.is_alive = lambda head: True
-
-
-def _lease_merely_read(backend: Any) -> None:
-    save = backend.commit
-
-    def commit(commit: Any) -> Any:
-        if commit.fence is not None:
-            hold = backend.read_lease(commit.scope, now=0)
-            if hold is None or hold.key != commit.fence:
-                return save(commit)
-        return save(commit._replace(fence=None))
-
-    backend.commit = commit
+    backend.storage._settle = lambda held: True
+    backend.storage.files.is_alive = lambda *_: True
 
 
 def _pointers_last(backend: Any) -> None:
-    writer: Writer = backend._writer
-    store = writer.store
+    storage = backend.storage
+    write, finish = storage._write_parts, storage._finish
 
-    def late(held: Held, change: Change) -> Held:
-        stored = store(held, change._replace(pointers=()))
-        writer.index.write(change.head.scope, change.pointers)
-        return stored
+    def without(key: ScopeKey, built: Built) -> None:
+        write(key, built._replace(pointers=()))
 
-    writer.store = late  # type: ignore[method-assign]
+    def late(before: Any, now: Any, built: Built) -> None:
+        finish(before, now, built)
+        storage.index.write(built.head.key, built.pointers)
 
-
-def _notes_stay(backend: Any) -> None:
-    backend._clear_notes = lambda scope, on: None
+    storage._write_parts, storage._finish = without, late
 
 
 def _only_listed_heads(backend: Any) -> None:
     """Deletes of a session only the heads that a listing shows, not those of what it shows."""
-    bucket = backend._storage.bucket
+    bucket = backend.storage.files.bucket
     list_, delete = bucket.list, bucket.delete
     seen: set[str] = set()
 
@@ -190,49 +129,111 @@ def _only_listed_heads(backend: Any) -> None:
     bucket.list, bucket.delete = listed, deleted
 
 
-def _changing(backend: Any, change_of: Callable[[Any, Any], Any]) -> None:
-    """Have every change of a storage of scopes altered on its way."""
+def _heads_before_lines(backend: Any) -> None:
+    """Deletes of a session the heads before the signs that their lines live."""
+    delete = backend.storage.files.delete
+    waiting = list[str]()
+
+    def deleted(doomed: Sequence[str]) -> None:
+        if all("/lines/" in key for key in doomed):
+            waiting.extend(doomed)
+            return
+        delete(doomed)
+        delete(waiting)
+        waiting.clear()
+
+    backend.storage.files.delete = deleted
+
+
+# Of both
+
+
+def _lease_merely_read(backend: Any) -> None:
+    save = backend.commit
+
+    def commit(commit: Any) -> Any:
+        if commit.fence is not None:
+            hold = backend.read_lease(commit.scope, now=0)
+            if hold is None or hold.key != commit.fence:
+                return save(commit)
+        return save(commit._replace(fence=None))
+
+    backend.commit = commit
+
+
+class _Beaten(Exception):
+    """A change is decided again, and nothing remembers that it was sent."""
+
+
+def _forgetting(backend: Any) -> None:
+    transact = backend._transact
+
+    def again(key: ScopeKey, stamp: Stamp, decide: Any, sent: Any = None) -> Any:
+        while True:
+            with suppress(_Beaten):
+                return transact(key, stamp, decide)
+
+    backend._transact = again
+
+
+def _lost_is_failed(backend: Any) -> None:
+    transact = backend.storage.transact
+
+    def failed(key: ScopeKey, decide: Any) -> Any:
+        try:
+            return transact(key, decide)
+        except LostAnswer:
+            raise _Beaten from None
+
+    backend.storage.transact = failed
+    _forgetting(backend)
+
+
+def _refusal_believed(backend: Any) -> None:
     storage = backend.storage
+    commit, write = storage._commit, storage.write
+
+    def refused(*given: Any) -> bool:
+        if not commit(*given):
+            raise _Beaten
+        return True
+
+    def quick(change: Change) -> bool:
+        with suppress(_Beaten):
+            return bool(write(change))
+        return False
+
+    storage._commit, storage.write = refused, quick
+    _forgetting(backend)
+
+
+def _changing(backend: Any, change_of: Callable[[Any, Change], Change]) -> None:
+    """Have every change altered on its way."""
+    storage = backend.storage
+    if hasattr(storage, "files"):
+        commit = storage._commit
+        storage._commit = lambda held, change, reader: commit(
+            held, change_of(storage, change), reader
+        )
+        return
     write = storage._write
-
-    def altered(change: Any, **options: Any) -> bool:
-        done: bool = write(change_of(storage, change), **options)
-        return done
-
-    storage._write = altered
+    storage._write = lambda change, **options: write(change_of(storage, change), **options)
 
 
-def _unguarded(backend: Any) -> None:
-    _changing(backend, lambda s, change: change._replace(before=s._scopes.at(change.key).record))
-
-
-def _notes_stay_in_scopes(backend: Any) -> None:
+def _notes_stay(backend: Any) -> None:
     _changing(backend, lambda _, change: change._replace(notes_gone=()))
 
 
 def _states_left_on_what_goes(backend: Any) -> None:
-    def altered(_: Any, change: Any) -> Any:
+    def altered(_: Any, change: Change) -> Change:
         return change._replace(tail=()) if change.rows_gone and not change.rows else change
 
     _changing(backend, altered)
 
 
-def _sent_again_blindly(backend: Any) -> None:
-    def transact(key: Any, stamp: Stamp, decide: Any, sent: Any = None) -> Any:
-        def once(reader: Any) -> Any:
-            change, result = decide(reader, stamp)
-            return change, (change, result)
-
-        while True:
-            with suppress(LostAnswer):
-                return backend.storage.transact(key, once)
-
-    backend._transact = transact
-
-
 def _roll_ignores_epoch(backend: Any) -> None:
     def roll_of(key: Any) -> None:
-        roll = backend.storage.read(key, rolling.plan)
+        roll = backend.storage.read(key, partial(rolling.plan, limits=backend._tails))
 
         def at(reader: Any, stamp: Stamp) -> Any:
             epoch = 0 if reader.record is None else reader.record.epoch
@@ -254,6 +255,10 @@ def _quick_ignores_expect(backend: Any) -> None:
     backend.commit = quick
 
 
+def _unguarded(backend: Any) -> None:
+    _changing(backend, lambda s, change: change._replace(before=s._scopes.at(change.key).record))
+
+
 def _shared_without_nonce(backend: Any) -> None:
     """An update of the source of a fork leaves the name of its state as it was."""
 
@@ -273,6 +278,9 @@ def _shared_without_nonce(backend: Any) -> None:
     _changing(backend, altered)
 
 
+ENGINES: Final[dict[str, Opener]] = {"objects": open_objects, "scopes": open_scopes}
+
+
 class Sabotage(NamedTuple):
     """What is broken, and the scenario, mode and seed from which on it is caught soonest."""
 
@@ -286,23 +294,26 @@ class Sabotage(NamedTuple):
 SABOTAGES: Final = {
     "blind head": Sabotage(_blind_head, "A", "none"),
     "lost is failed": Sabotage(_lost_is_failed, "A", "lost"),
-    "head before segment": Sabotage(_head_before_segment, "A", "none"),
-    "old segment deleted first": Sabotage(_old_segment_first, "A", "none"),
+    "a refusal is believed": Sabotage(_refusal_believed, "A", "lost"),
+    "head before its parts": Sabotage(_head_before_parts, "A", "none"),
+    "old parts deleted first": Sabotage(_old_parts_first, "A", "none"),
+    "taken back unread": Sabotage(_taken_back_unread, "A", "lost"),
     "sweep reads the head first": Sabotage(_sweep_reads_head_first, "A", "none"),
     "sweep ignores after": Sabotage(_sweep_ignores_after, "A", "none"),
     "delete without sweep": Sabotage(_no_sweep, "C", "none"),
-    "first head names a segment": Sabotage(_first_head_names_a_segment, "D", "none"),
-    "a refusal is believed": Sabotage(_refusal_believed, "A", "lost"),
+    "deleted without a head": Sabotage(_deleted_without_a_head, "D", "none"),
     "fork without check": Sabotage(_fork_without_check, "H", "none"),
     "lease merely read": Sabotage(_lease_merely_read, "I", "none"),
     "pointers after the commit": Sabotage(_pointers_last, "G", "crash"),
     "notes stay": Sabotage(_notes_stay, "Q", "none"),
+    "roll ignores the epoch": Sabotage(_roll_ignores_epoch, "P", "none"),
     "only listed heads deleted": Sabotage(_only_listed_heads, "S", "none", 440),
+    "heads deleted before lines": Sabotage(_heads_before_lines, "D", "crash"),
     "writes without a guard": Sabotage(_unguarded, "A", "none", engine="scopes"),
-    "notes stay in scopes": Sabotage(_notes_stay_in_scopes, "Q", "none", engine="scopes"),
+    "notes stay in scopes": Sabotage(_notes_stay, "Q", "none", engine="scopes"),
     "left on what goes": Sabotage(_states_left_on_what_goes, "P", "none", 70, engine="scopes"),
-    "sent again blindly": Sabotage(_sent_again_blindly, "A", "lost", engine="scopes"),
-    "roll ignores the epoch": Sabotage(_roll_ignores_epoch, "P", "none", engine="scopes"),
+    "lost is failed in scopes": Sabotage(_lost_is_failed, "A", "lost", engine="scopes"),
+    "epoch ignored in scopes": Sabotage(_roll_ignores_epoch, "P", "none", engine="scopes"),
     "quick ignores expect": Sabotage(_quick_ignores_expect, "A", "none", engine="scopes"),
     "names without nonces": Sabotage(_shared_without_nonce, "T", "none", engine="scopes"),
 }
@@ -313,8 +324,7 @@ def sabotaged(name: str) -> Opener:
 
     def open_(bucket: Bucket, clock: Clock, draw: Callable[[], Stamp]) -> Backend:
         sabotage = SABOTAGES[name]
-        opener = open_objects if sabotage.engine == "objects" else open_engine
-        backend: Backend = opener(bucket, clock, draw)
+        backend = ENGINES[sabotage.engine](bucket, clock, draw)
         sabotage.apply(backend)
         return backend
 

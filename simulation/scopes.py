@@ -4,44 +4,26 @@ Some runs have a storage that locks a scope while a change is decided, as SQL do
 reads, decides and compares-and-sets, again and again, as object stores do.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from types import MappingProxyType
 from typing import Any, TypeVar
 
 from limpet.backends.memory import MemoryStorage
-from limpet.core import codec, segments
-from limpet.core.segments import Segment
-from limpet.engine import Engine, rolling, saving, states
+from limpet.core.rows import Row
+from limpet.engine import Engine
 from limpet.engine.rolling import Limits
-from limpet.engine.states import States
 from limpet.errors import Unavailable
-from limpet.model import Pruned, ScopeKey
+from limpet.model import ScopeKey
 from limpet.protocol import Clock, Stamp
 from limpet.storage import NAME_BYTES, SHARED, Change, LostAnswer, Reader, ScopeRecord, Taken
 from simulation.bucket import START_US, Late, SimulatedBucket
+from simulation.engine import Inspected, in_segment
 from simulation.faults import Crash, Fault
 
 T = TypeVar("T")
 
-# So that most states are deltas, many are compressed, and forks share them.
-_SMALLER = {"SMALL_BYTES": 24, "_WHOLE_ZSTD_MIN": 96, "_DELTA_ZSTD_MIN": 48, "_SHARED_MIN": 8}
 _TRIES_MAX = 50
-
-
-@contextmanager
-def small_states() -> Iterator[None]:
-    """Let states be large sooner, in this block alone: the process may have other stores."""
-    modules = [vars(each) for each in (segments, states, saving, rolling)]
-    before = [{name: each[name] for name in _SMALLER if name in each} for each in modules]
-    try:
-        for module, values in zip(modules, before, strict=True):
-            module.update({name: _SMALLER[name] for name in values})
-        yield
-    finally:
-        for module, values in zip(modules, before, strict=True):
-            module.update(values)
 
 
 class _Timed:
@@ -198,41 +180,22 @@ def _outcome(execute: Callable[[], object]) -> str:
         return "taken"
 
 
-class InspectedEngine(Engine):
-    """The engine; after a deletion the storage itself is searched for what was deleted."""
+class InspectedScopes(Inspected):
+    """The engine over a storage of scopes."""
 
-    def delete_snapshots(
-        self, scope: ScopeKey, ids: Sequence[str], *, spare_head: bool = False, **options: Any
-    ) -> Pruned:
+    def moment(self, scope: ScopeKey) -> tuple[Reader, Iterable[Row]]:
         scopes: MemoryStorage = self.storage._scopes  # type: ignore[attr-defined]
-        before = scopes.read(scope, _tags)
-        answer = super().delete_snapshots(scope, ids, spare_head=spare_head, **options)
-        after = scopes.read(scope, _tags)
-        gone = set().union(*(tags for id, tags in before.items() if id in ids))
-        left = set().union(*after.values())
-        stored = scopes.read(scope, _stored)
-        for tag in gone - left:
-            assert codec.encode(tag) not in stored, f"{tag} was deleted and is still stored"
-        return answer
+        found = scopes.at(scope)
+        return found, found.snapshots.values()
+
+    def texts(self, scope: ScopeKey, before: set[str]) -> Iterator[bytes]:
+        found: Any = self.moment(scope)[0]
+        yield from (note.value for note in found.note_rows.values())
+        for row in found.segments.values():
+            yield from in_segment(row.blob)
 
 
-def _tags(reader: Reader) -> dict[str, set[str]]:
-    """Return what the states of a scope hold, by id."""
-    rows = list(reader.snapshots.values())  # type: ignore[attr-defined]
-    logs = {row.id: codec.decode(States(reader).get(row.seq)) for row in rows}
-    return {id: set(log.get("log", ())) for id, log in logs.items() if isinstance(log, dict)}
-
-
-def _stored(reader: Reader) -> bytes:
-    """Return all bytes of the states of a scope, decompressed."""
-    parts = [States(reader).payload(row) for row in reader.tail().values()]
-    for row in reader.segments.values():  # type: ignore[attr-defined]
-        segment = Segment.parse(row.blob)
-        parts += [codec.decompress(frame.data, what="frame") for frame in segment.frames]
-    return b"\n".join(parts)
-
-
-def open_engine(bucket: Any, clock: Clock, draw: Callable[[], Stamp]) -> InspectedEngine:
+def open_scopes(bucket: Any, clock: Clock, draw: Callable[[], Stamp]) -> Engine:
     """Open the engine over a storage of scopes, whose tails are rolled after two snapshots."""
     storage = SimulatedScopes(bucket)
-    return InspectedEngine(storage, clock=clock, draw=draw, tails=Limits(snapshots=2))
+    return InspectedScopes(storage, clock=clock, draw=draw, tails=Limits(snapshots=2))

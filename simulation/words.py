@@ -5,7 +5,8 @@ from typing import Any
 
 import orjson
 
-from limpet.backends.objects.objects import Fact, parse_head, parse_segment, unpack
+from limpet.backends.objects.format import Fact, StoredSegment, parse_head, parse_page
+from limpet.core.segments import Segment
 from limpet.errors import LimpetError
 from limpet.model import ANY, Note, SnapshotInfo
 from limpet.protocol import Append, Claim, Commit, NoteWrite, Query
@@ -115,24 +116,38 @@ def _about(event: Event) -> str:
 def object_in(data: bytes) -> str:
     """Return what an object says, in a few words."""
     try:
-        kind = orjson.loads(data.partition(b"\n")[0])["limpet"]
-        if kind == "segment":
-            segment = parse_segment(unpack("segment", data))
-            states = segment.chain.texts(range(len(segment.facts)))
-            pairs = zip(reversed(segment.facts), states.values(), strict=True)
-            return "[" + ", ".join(f"{_fact(fact)} {text.decode()}" for fact, text in pairs) + "]"
-        head = parse_head(data).facts_only if kind == "head" else None
+        about = orjson.loads(data.partition(b"\n")[0])
+        return {"head": _head, "segment": _segment, "notes": _page}[about["limpet"]](about, data)
     except (LimpetError, KeyError, TypeError, ValueError):
-        head = None
-    if head is None:
         return f"[{data[:60]!r}]" if data else "[]"
-    words = [_fact(entry.fact) for entry in head.entries]
-    words += [] if head.shown is None else [f"shows {_id(head.shown[0])}"]
-    words += [] if head.pending is None else ["pending"]
-    words += [] if head.lease is None else [f"lease {head.lease.key}"]
-    words += [f"<- {named.name[-40:]}" for named in head.segments]
-    trail = ",".join(each[:5] for each in head.trail)
-    return f"[{' '.join(words)} line={head.line[-4:]} w={head.w[:5]} trail={trail}]"
+
+
+def _segment(about: Any, data: bytes) -> str:
+    found = StoredSegment(about["name"], data)
+    states = Segment.parse(found.states).states([fact.row.seq for fact in found.facts])
+    facts = (f"{_fact(fact)} {states[fact.row.seq].decode()}" for fact in found.facts)
+    return f"[{', '.join(facts)}]"
+
+
+def _page(about: Any, data: bytes) -> str:
+    notes = parse_page(about["name"], data)[1]
+    return f"[{', '.join(f'{note.name} {note.value.decode()}' for note in notes)}]"
+
+
+def _head(about: Any, data: bytes) -> str:
+    head = parse_head(data)
+    record = head.record
+    words = [_fact(entry.fact) for entry in head.entries.values()]
+    words += [f"{note.name} {note.value.decode()}" for note in head.notes.values()]
+    words += [f"<- {each.name[-40:]}" for each in (*head.segments, *head.pages)]
+    words += [name for name in ("pending", "unswept") if getattr(head, name)]
+    if record is None:
+        return f"[{' '.join(words)} deleted w={head.w[:5]}]"
+    words += [] if record.head is None else [f"shows {record.head:x}"]
+    words += [] if record.fence is None else [f"lease {record.fence}"]
+    trail = record.trail.hex()
+    nonces = ",".join(trail[at : at + 5] for at in range(0, len(trail), 16))
+    return f"[{' '.join(words)} pk={record.pk:x} w={head.w[:5]} trail={nonces}]"
 
 
 def _fact(fact: Fact) -> str:
