@@ -68,7 +68,9 @@ class SimulatedScopes:
 
         return one_step
 
-    def read(self, key: ScopeKey, use: Callable[[Reader], T]) -> T:
+    def read(
+        self, key: ScopeKey, use: Callable[[Reader], T], seen: ScopeRecord | None = None
+    ) -> T:
         self._begin_read("read")
         return self._scopes.read(key, lambda reader: use(self._timed(reader)))
 

@@ -238,8 +238,13 @@ class Storage(Protocol):
     blocking: bool
     capabilities: frozenset[str]
 
-    def read(self, key: ScopeKey, use: Callable[[Reader], T]) -> T:
-        """Call `use` with one moment of a scope, perhaps more than once; return its last result."""
+    def read(
+        self, key: ScopeKey, use: Callable[[Reader], T], seen: ScopeRecord | None = None
+    ) -> T:
+        """Call `use` with one moment of a scope, perhaps more than once; return its last result.
+
+        The moment may be that of `seen`, which `read_head` has just returned.
+        """
         ...
 
     def read_head(self, key: ScopeKey) -> tuple[ScopeRecord, Row | None, TailRow | None] | None:

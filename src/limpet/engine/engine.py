@@ -365,7 +365,7 @@ class Engine:
                 return None
             return reader.record, head, States(reader).of(head)
 
-        again = self.storage.read(key, use)
+        again = self.storage.read(key, use, record)
         if again is None:
             return []
         record, row, state = again

@@ -13,6 +13,7 @@ The description has the sizes of the frames and the checksum of the first one. E
 value has a checksum of its own, so that a damaged one does not hide the others.
 """
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
@@ -20,6 +21,7 @@ from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 import orjson
 import xxhash
 
+from limpet.backends.objects import keys
 from limpet.core import codec, ids, times
 from limpet.core.limits import STORED_BYTES_MAX
 from limpet.core.notes import NoteRow
@@ -34,6 +36,7 @@ Address: TypeAlias = tuple[str, str]
 
 VERSION: Final = 3
 _LEVEL: Final = 3
+_LINE_BYTES_MIN: Final = 16  # few bytes unpack to millions of shorter lines
 
 
 class Fact(NamedTuple):
@@ -96,6 +99,8 @@ class Unpacked(NamedTuple):
             raise Corrupt(f"a {self.about['limpet']} fails its checksum")
         if self.about.get("zstd"):
             stored = codec.decompress(stored, what="frame")
+            if stored.count(b"\n") * _LINE_BYTES_MIN > len(stored):
+                raise Corrupt(f"a {self.about['limpet']} has lines that are too short")
         return stored.split(b"\n")[:-1]
 
     def rest(self) -> bytes:
@@ -133,25 +138,27 @@ def unpack(kind: str, data: bytes) -> Unpacked:
         about = orjson.loads(data[:begin])
         if about["limpet"] != kind:
             raise ValueError
-        version, sizes = about["v"], about.get("frames", [0, 0])
-        if type(version) is not int or not all(type(each) is int and each >= 0 for each in sizes):
+        version = about["v"]
+        if type(version) is not int:
             raise ValueError
-        end = begin + sizes[0]
+        if version == VERSION:
+            first, second = about["frames"]
+            _check_numbers(first, second)
+            return Unpacked(about, data, begin + first)
     except (KeyError, IndexError, TypeError, ValueError) as cause:
         raise Corrupt(f"an object is not a {kind}. bytes=`{len(data)}`") from cause
-    if version != VERSION:
-        raise Unsupported(
-            f"a {kind} has the format of another version: read it with that one, and export it. "
-            f"format=`{version}` known=`{VERSION}`"
-        )
-    return Unpacked(about, data, end)
+    raise Unsupported(
+        f"a {kind} has the format of another version: read it with that one, and export it. "
+        f"format=`{version}` known=`{VERSION}`"
+    )
 
 
 def facts_end(data: bytes) -> int:
     """Return where the facts of an object end; of what is none, its own end."""
     try:
         begin = data.index(b"\n") + 1
-        return min(begin + int(orjson.loads(data[:begin])["frames"][0]), len(data))
+        end = begin + int(orjson.loads(data[:begin])["frames"][0])
+        return end if begin <= end <= len(data) else len(data)
     except (KeyError, IndexError, TypeError, ValueError):
         return len(data)
 
@@ -162,6 +169,16 @@ def parsed(parse: Callable[[], T]) -> T:
         return parse()
     except (AttributeError, KeyError, IndexError, TypeError, ValueError) as cause:
         raise Corrupt(f"an object has an unknown form. {cause!a}") from cause
+
+
+def _check_numbers(*values: Any) -> None:
+    if not all(type(each) is int and 0 <= each <= ids.SEQ_MAX for each in values):
+        raise TypeError("a number has another type, or is too large")
+
+
+def _check_texts(*values: Any) -> None:
+    if not all(isinstance(each, str) for each in values):
+        raise TypeError("a text has another type")
 
 
 # Facts
@@ -204,6 +221,8 @@ def parse_fact(line: bytes) -> Fact:
     at = ids.place_us(seq)
     created_at = facts.get("created_at", at)
     metadata, forked_from = facts.get("metadata"), facts.get("forked_from")
+    if not isinstance(metadata, dict | str | None):
+        raise TypeError("metadata is no object")
     labels = facts.get("labels", {})
     row = Row(
         seq=seq,
@@ -225,15 +244,23 @@ def parse_fact(line: bytes) -> Fact:
         saved_at=at,
         size=facts["size"],
     )
-    if not (type(row.rev) is type(row.size) is int and isinstance(row.id, str)):
-        raise TypeError("a fact has another type")
-    if not 0 <= row.size <= STORED_BYTES_MAX:
+    _check_numbers(seq, row.rev, row.size)
+    _check_texts(row.id, row.nonce, row.parent_id or "", row.status, *labels.values())
+    if row.size > STORED_BYTES_MAX:
         raise ValueError("a state is too large")
-    times.from_us(row.created_at)
-    times.from_us(row.updated_at)
+    _check_time(row.created_at)
+    _check_time(row.updated_at)
+    if not labels or not row.kept:
+        return Fact(row, bool(facts.get("own")))
     stamps = facts.get("pointers", [facts["seq"]] * len(labels))
-    pointers = tuple(int(each, 16) for each in stamps) if row.kept else ()
-    return Fact(row, facts.get("own", False), pointers)
+    pointers = tuple(int(stamp, 16) for _, stamp in zip(labels, stamps, strict=True))
+    return Fact(row, bool(facts.get("own")), pointers)
+
+
+def _check_time(at: Any) -> None:
+    if type(at) is not int:
+        raise TypeError("a time is no number")
+    times.from_us(at)
 
 
 # Heads
@@ -271,7 +298,10 @@ class Entry:
 
     @cached_property
     def fact(self) -> Fact:
-        return parsed(lambda: parse_fact(self.line))
+        found = parsed(lambda: parse_fact(self.line))
+        if found.row.seq != self.seq:
+            raise Corrupt(f"the facts of a snapshot are those of another. seq=`{self.seq}`")
+        return found
 
     @property
     def row(self) -> Row:
@@ -310,10 +340,10 @@ class StoredNote(NamedTuple):
 
 
 def _parse_note(facts: Sequence[Any], value: bytes) -> StoredNote:
-    on, name, rev, nonce, updated_at, _, _ = facts
-    if not all(isinstance(each, str) for each in (on, name, nonce)) or type(rev) is not int:
-        raise TypeError("a note has another type")
-    times.from_us(updated_at)
+    on, name, rev, nonce, updated_at, size, _ = facts
+    _check_texts(on, name, nonce)
+    _check_numbers(rev, size)
+    _check_time(updated_at)
     return StoredNote(on, name, orjson.dumps(facts), value)
 
 
@@ -352,16 +382,21 @@ class Head(NamedTuple):
         return tail + sum(each.logical for each in self.segments)
 
 
+_NONCE_BYTES: Final = 8
 _TEXTS = ("version", "trail", "epoch", "offsets")
 _FIELDS = tuple(name for name in ScopeRecord._fields[1:] if name not in _TEXTS)
+_TEXT_FIELDS: Final = ("floor", "fence", "owner")
 
 
 def nonce_of(version: int) -> str:
-    return version.to_bytes(8, signed=True).hex()
+    return version.to_bytes(_NONCE_BYTES, signed=True).hex()
 
 
 def _version_of(nonce: str) -> int:
-    return int.from_bytes(bytes.fromhex(nonce), signed=True)
+    found = bytes.fromhex(nonce)
+    if len(found) != _NONCE_BYTES:
+        raise ValueError("a nonce has another length")
+    return int.from_bytes(found, signed=True)
 
 
 def dump_head(head: Head) -> bytes:
@@ -404,44 +439,75 @@ def parse_head(data: bytes) -> Head:
 
 def _parse_head(lines: Sequence[bytes], bodies: bytes) -> Head:
     about = orjson.loads(lines[0])
-    key, entries, at = ScopeKey(*about["scope"]), dict[int, Entry](), 0
+    key, entries, at = _parse_key(about["scope"]), dict[int, Entry](), 0
     for facts, line in zip(about.get("states", ()), lines[1:], strict=True):
-        end = at + facts[4]
-        entries[facts[0]] = Entry(facts, line, bodies[at:end])
-        at = end + 1
+        seq, base, _, _, size, _ = facts
+        _check_numbers(seq, seq if base is None else base, size)
+        entries[seq] = Entry(facts, line, bodies[at : at + size])
+        at += size + 1
     notes = dict[Address, StoredNote]()
     for facts in about.get("noted", ()):
-        end = at + facts[5]
-        notes[facts[0], facts[1]] = _parse_note(facts, bodies[at:end])
-        at = end + 1
-    pending = about.get("pending")
+        size = facts[5]
+        note = _parse_note(facts, bodies[at : at + size])
+        notes[note.address] = note
+        at += size + 1
+    ttl_us, pending = about.get("ttl_us", 0), about.get("pending")
+    _check_numbers(ttl_us)
     return Head(
         key,
         _parse_record(key, about) if "pk" in about else None,
-        about["w"],
+        nonce_of(_version_of(about["w"])),
         entries,
-        tuple(Named(*each) for each in about.get("segments", ())),
-        tuple(
-            NamedPage(name, tuple(first), tuple(last), *numbers)
-            for name, first, last, *numbers in about.get("pages", ())
-        ),
+        tuple(_parse_named(*each) for each in about.get("segments", ())),
+        tuple(_parse_named_page(*each) for each in about.get("pages", ())),
         notes,
-        about.get("ttl_us", 0),
-        None if pending is None else (ScopeKey(*pending[0]), pending[1]),
-        about.get("unswept", False),
+        ttl_us,
+        None if pending is None else _parse_pending(*pending),
+        bool(about.get("unswept")),
     )
+
+
+def _parse_key(parts: Sequence[Any]) -> ScopeKey:
+    _check_texts(*parts)
+    return ScopeKey(*parts)
+
+
+def _parse_pending(key: Sequence[Any], pk: Any) -> tuple[ScopeKey, int]:
+    _check_numbers(pk)
+    return _parse_key(key), pk
 
 
 def _parse_record(key: ScopeKey, about: Mapping[str, Any]) -> ScopeRecord:
     offsets = about.get("offsets")
+    fields = {name: about[name] for name in _FIELDS if name in about}
+    for name, value in fields.items():
+        (_check_texts if name in _TEXT_FIELDS else _check_numbers)(value)
     return ScopeRecord(
         key,
         version=_version_of(about["w"]),
         trail=bytes.fromhex(about["trail"]),
         epoch=_version_of(about["epoch"]),
         offsets=None if offsets is None else b"%b" % orjson.dumps(offsets),
-        **{name: about[name] for name in _FIELDS if name in about},
+        **fields,
     )
+
+
+def _parse_named(name: Any, *numbers: Any) -> Named:
+    _check_part(name)
+    _check_numbers(*numbers)
+    return Named(name, *numbers)
+
+
+def _parse_named_page(name: Any, first: Any, last: Any, *numbers: Any) -> NamedPage:
+    _check_part(name)
+    _check_texts(*first, *last)
+    _check_numbers(*numbers)
+    return NamedPage(name, (first[0], first[1]), (last[0], last[1]), *numbers)
+
+
+def _check_part(name: str) -> None:
+    if not keys.is_part(name):
+        raise ValueError("the name of a part is none")
 
 
 # Segments and pages
@@ -498,25 +564,22 @@ class StoredSegment:
         return len(self._unpacked.data) == size
 
     @property
-    def ends(self) -> tuple[int, int]:
-        return parsed(
-            lambda: (int(self._unpacked.about["ends"][0]), int(self._unpacked.about["ends"][1]))
-        )
-
-    @property
     def scope(self) -> ScopeKey:
-        return parsed(lambda: ScopeKey(*self._unpacked.about["scope"]))
+        return parsed(lambda: _parse_key(self._unpacked.about["scope"]))
 
     @property
     def line(self) -> str:
-        return str(self._unpacked.about.get("line"))
+        found = self._unpacked.about.get("line")
+        if not isinstance(found, str) or not re.fullmatch("[0-9a-f]{16}", found):
+            raise Corrupt(f"a segment has no line. line=`{found!a}`")
+        return found
 
     def named(self, name: str) -> Named:
         """Return how a head names it."""
         unpacked = self._unpacked
         logical = sum(fact.row.size for fact in self.facts)
-        size = len(unpacked.data)
-        return Named(name, *self.ends, len(self.facts), size, unpacked.end, logical)
+        sums = len(self.facts), len(unpacked.data), unpacked.end, logical
+        return parsed(lambda: _parse_named(name, *unpacked.about["ends"], *sums))
 
     @property
     def blob(self) -> tuple[bytes, str]:
@@ -554,9 +617,11 @@ def parse_page(name: str, data: bytes) -> list[StoredNote]:
         if unpacked.about.get("zstd"):
             values = codec.decompress(values, what="page of notes")
         for facts in map(orjson.loads, unpacked.lines()):
-            end = at + facts[5]
-            found.append(_parse_note(facts, values[at:end]))
-            at = end + 1
+            size = facts[5]
+            found.append(_parse_note(facts, values[at : at + size]))
+            at += size + 1
+        if not found:
+            raise ValueError("a page has no notes")
         return found
 
     return parsed(parse)

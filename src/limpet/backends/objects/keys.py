@@ -39,6 +39,7 @@ _MINUTE_US = 60 * 1_000_000
 _NAME = r"(?:[a-z0-9_-]|\+[0-9a-f]{2})+(?:~[0-9a-f]{32})?"
 _KIND = r"[a-z0-9_-]{1,64}|multiAgent"
 _PART = r"[0-9a-f]+\.[0-9a-f]+\.after-[0-9a-f]*"
+_PART_NAME = re.compile(_PART)
 _OBJECT = re.compile(
     rf"(?P<session>{_NAME})/scopes/(?P<kind>{_KIND})/(?P<scope>{_NAME})/snapshots/"
     rf"(?:(?P<head>head)|segments/(?P<segment>{_PART})|notes/(?P<page>{_PART})"
@@ -110,6 +111,10 @@ def head_key(scope: ScopeKey) -> str:
 
 def segments_prefix(scope: ScopeKey) -> str:
     return f"{scope_prefix(scope)}segments/"
+
+
+def is_part(name: str) -> bool:
+    return _PART_NAME.fullmatch(name) is not None
 
 
 def part_name(place: int, w: str, base: str) -> str:

@@ -34,7 +34,7 @@ from limpet.core.rows import Row
 from limpet.errors import Corrupt, LimpetError, Unavailable
 from limpet.model import ANY, ScopeKey
 from limpet.protocol import Clock, Stamp
-from limpet.storage import WHOLE, Change, LostAnswer, Reader, ScopeRecord, StateReader, TailRow
+from limpet.storage import Change, LostAnswer, Reader, ScopeRecord, StateReader, TailRow
 
 T = TypeVar("T")
 
@@ -76,7 +76,13 @@ class ObjectStorage(Checking, Watching):
 
     # Reading
 
-    def read(self, key: ScopeKey, use: Callable[[Reader], T]) -> T:
+    def read(
+        self, key: ScopeKey, use: Callable[[Reader], T], seen: ScopeRecord | None = None
+    ) -> T:
+        held = None if seen is None else self.files.held.get(key)
+        if held is not None and _is_at(held, seen):
+            with suppress(Gone):
+                return use(ObjectReader(self.files, key, held.head))
         return self.reading(key, use)
 
     def read_head(self, key: ScopeKey) -> tuple[ScopeRecord, Row | None, TailRow | None] | None:
@@ -84,11 +90,7 @@ class ObjectStorage(Checking, Watching):
             record = reader.record
             if record is None or record.head is None:
                 return None if record is None else (record, None, None)
-            row, entry = reader.row_at(record.head), reader.tail_row(record.head)
-            if row is not None and (entry is None or entry.base is not None):
-                # All that it builds on was read with the head, or is in one segment.
-                entry = TailRow(row.seq, None, WHOLE, self.states(reader).of(row))
-            return record, row, entry
+            return record, reader.row_at(record.head), reader.tail_row(record.head)
 
         return self.reading(key, use)
 
