@@ -453,7 +453,7 @@ def _directory_bucket(address: str, options: Mapping[str, Any]) -> Callable[[], 
 
     path = _directory_path(address)
     return lambda: DirectoryBucket(
-        path, token=lambda: os.urandom(8).hex(), now=_now_us, clock=CLOCK, **options
+        path, token=lambda: draw().nonce, now=_now_us, clock=CLOCK, **options
     )
 
 

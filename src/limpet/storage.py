@@ -238,9 +238,7 @@ class Storage(Protocol):
     blocking: bool
     capabilities: frozenset[str]
 
-    def read(
-        self, key: ScopeKey, use: Callable[[Reader], T], seen: ScopeRecord | None = None
-    ) -> T:
+    def read(self, key: ScopeKey, use: Callable[[Reader], T], seen: ScopeRecord | None = None) -> T:
         """Call `use` with one moment of a scope, perhaps more than once; return its last result.
 
         The moment may be that of `seen`, which `read_head` has just returned.

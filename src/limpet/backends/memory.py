@@ -177,9 +177,7 @@ class MemoryStorage:
     def at(self, key: ScopeKey) -> _Scope:
         return self._scopes.get(key) or _Scope(self)
 
-    def read(
-        self, key: ScopeKey, use: Callable[[Reader], T], seen: ScopeRecord | None = None
-    ) -> T:
+    def read(self, key: ScopeKey, use: Callable[[Reader], T], seen: ScopeRecord | None = None) -> T:
         with self._lock:
             return use(self.at(key))
 

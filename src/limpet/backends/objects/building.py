@@ -120,8 +120,10 @@ class _Builder:
         )
         if self._after.until != (None if change.before is None else change.before.until):
             head = head._replace(ttl_us=self._ttl_us())
-        named = {*part_keys(head)}
-        removed = [path for path in part_keys(before) if path not in named]
+        removed = list[str]()
+        if segments is not before.segments or pages is not before.pages:
+            named = {*part_keys(head)}
+            removed = [path for path in part_keys(before) if path not in named]
         if (self._parts or removed) and (change.rows_gone or change.replace or change.notes_gone):
             head = head._replace(unswept=True)
         is_first = before.record is None

@@ -421,7 +421,10 @@ class Checking(Listings):
             try:
                 segment = StoredSegment(key.segment, stored.data)
                 _verify(key.segment, stored.data)
-                found.append((segment.named(key.segment), segment))
+                if keys.segment_key(segment.scope, key.segment) != each.key:
+                    raise Corrupt("a segment is that of another scope")
+                if segment.facts and segment.line:
+                    found.append((segment.named(key.segment), segment))
             except LimpetError:
                 damaged[each.key] = stored
         return found, damaged

@@ -202,10 +202,10 @@ class Files:
             try:
                 key = keys.parse(path)
                 line = None if key is None else key.line
-                line = line or unpack("segment", found.data).about["line"]
+                line = line or StoredSegment(path.rpartition("/")[2], found.data).line
                 if self.bucket.get([keys.line_key(scope, line)]) == [None]:
                     return False
-            except (Corrupt, KeyError, ValueError):
+            except Corrupt:
                 return True
             self.clock.sleep(_LOST_PAUSE_S)
         return True

@@ -76,9 +76,7 @@ class ObjectStorage(Checking, Watching):
 
     # Reading
 
-    def read(
-        self, key: ScopeKey, use: Callable[[Reader], T], seen: ScopeRecord | None = None
-    ) -> T:
+    def read(self, key: ScopeKey, use: Callable[[Reader], T], seen: ScopeRecord | None = None) -> T:
         held = None if seen is None else self.files.held.get(key)
         if held is not None and _is_at(held, seen):
             with suppress(Gone):

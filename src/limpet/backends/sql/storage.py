@@ -87,9 +87,7 @@ class SqlStorage:
             () if row.labels == EMPTY else label_values(row, cipher),
         )
 
-    def read(
-        self, key: ScopeKey, use: Callable[[Reader], T], seen: ScopeRecord | None = None
-    ) -> T:
+    def read(self, key: ScopeKey, use: Callable[[Reader], T], seen: ScopeRecord | None = None) -> T:
         return self._read(lambda transaction: use(self.reader(transaction, key, self.ciphers)))
 
     def read_head(self, key: ScopeKey) -> Head | None:
