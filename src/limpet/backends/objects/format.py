@@ -453,7 +453,7 @@ def _parse_head(lines: Sequence[bytes], bodies: bytes) -> Head:
         at += size + 1
     ttl_us, pending = about.get("ttl_us", 0), about.get("pending")
     _check_numbers(ttl_us)
-    return Head(
+    head = Head(
         key,
         _parse_record(key, about) if "pk" in about else None,
         nonce_of(_version_of(about["w"])),
@@ -465,6 +465,9 @@ def _parse_head(lines: Sequence[bytes], bodies: bytes) -> Head:
         None if pending is None else _parse_pending(*pending),
         bool(about.get("unswept")),
     )
+    if head.record is None and (entries or notes or head.segments or head.pages):
+        raise ValueError("a scope that was deleted holds something")
+    return head
 
 
 def _parse_key(parts: Sequence[Any]) -> ScopeKey:
