@@ -3,12 +3,13 @@
 import sqlite3
 from pathlib import Path
 
+import orjson
 import pytest
 import zstandard
 
 import limpet
 from limpet import Corrupt, ScopeKey
-from limpet.backends.objects import objects
+from limpet.backends.objects import format
 from limpet.backends.sql.columns import tail_values
 from limpet.core import codec, segments
 from limpet.core.deltas.delta import Delta
@@ -48,9 +49,46 @@ def test_a_frame_that_lies_is_corrupt(frame: bytes) -> None:
         unsqueezed(frame)
     with pytest.raises(Corrupt):
         payload_of(TailRow(1, None, ZSTD, frame))
-    head = objects._pack("head", {}, [objects.Frame(frame, objects._sum(frame))], compress=True)
+
+
+def packed(kind: str, first: bytes, rest: bytes = b"") -> bytes:
+    """Return an object with frames that are what they are, and their checksum."""
+    about = {"limpet": kind, "v": format.VERSION, "name": "n", "scope": ["s", "main", "agent"]}
+    about |= {"zstd": True, "frames": [len(first), len(rest)], "sum": format.sum_of(first)}
+    return orjson.dumps(about) + b"\n" + first + rest
+
+
+NOTE = b'["","n",0,"0123456789abcdef",0,1,"0123456789abcdef"]\n'
+
+
+@pytest.mark.parametrize("frame", [*LYING.values(), codec.compress(b"\n" * 10_000_000, 3)])
+def test_an_object_with_a_frame_that_lies_is_corrupt(frame: bytes) -> None:
+    """Also one that unpacks to nothing but lines."""
     with pytest.raises(Corrupt):
-        objects.parse_head(head)
+        format.parse_head(packed("head", frame))
+    with pytest.raises(Corrupt):
+        format.StoredSegment("n", packed("segment", frame)).facts  # noqa: B018
+    for page in (packed("notes", frame), packed("notes", codec.compress(NOTE, 3), frame[:-1])):
+        with pytest.raises(Corrupt):
+            format.parse_page("n", page)
+
+
+def test_sizes_that_go_back_do_not_multiply() -> None:
+    """Of a note and of a state: else few bytes become many slices of the same."""
+    back = NOTE.replace(b",1,", b",-4,")
+    with pytest.raises(Corrupt):
+        format.parse_page(
+            "n", packed("notes", codec.compress(NOTE + back, 3), codec.compress(b"1\n", 3))
+        )
+    facts = b'{"id":"a","seq":"1","nonce":"n","size":1}'
+    for size in (b"-4", b"1.5", b"null", b'"1"'):
+        about = b'{"scope":["s","main","agent"],"w":"%s","states":[[1,null,0,41,%b,"x"]]}' % (
+            b"0" * 16,
+            size,
+        )
+        data, _ = format.pack("head", [about, facts], [b"1\n"])
+        with pytest.raises(Corrupt):
+            format.parse_head(data)
 
 
 def test_of_many_frames_in_a_row_only_the_first_is_read() -> None:
@@ -107,7 +145,7 @@ def test_a_text_in_many_slices_does_not_multiply() -> None:
 def test_a_state_that_says_to_be_larger_than_memory_is_corrupt_in_an_object() -> None:
     line = b'{"id":"a","seq":"1","nonce":"n","size":%d}' % (STORED_BYTES_MAX + 1)
     with pytest.raises(Corrupt):
-        objects.parsed(lambda: objects.parse_fact(line))
+        format.parsed(lambda: format.parse_fact(line))
 
 
 def test_a_bomb_in_a_real_file_stops_only_its_own_snapshot(tmp_path: Path) -> None:

@@ -8,8 +8,8 @@ import pytest
 
 import limpet
 from limpet import Corrupt, InvalidInput, LimpetError
-from limpet.backends.objects import objects
-from limpet.core import codec, notes, prepare
+from limpet.backends.objects import format
+from limpet.core import codec, prepare
 from limpet.core.limits import INTEGER_DIGITS_MAX
 from limpet.portable.records import LineReader
 from limpet.protocol import Commit
@@ -39,11 +39,19 @@ def test_what_is_stored_is_corrupt(text: bytes) -> None:
         codec.decode(text)
     with pytest.raises(Corrupt):
         codec.decode_foreign(text)
-    facts = b'"name":"a","rev":1,"nonce":"n","updated_at":1},"value":'
     with pytest.raises(Corrupt):
-        notes.read(codec.write_summed(facts + text + b"}"))
-    with pytest.raises(Corrupt):
-        objects.parse_head(b'{"limpet":"head","v":%d,"x":%b}\n' % (objects.VERSION, text))
+        format.parse_head(b'{"limpet":"head","v":%d,"x":%b}\n' % (format.VERSION, text))
+    fact = b'{"id":"a","seq":"1","nonce":"n","size":1,"labels":%b}' % text
+    head, _ = format.pack("head", [b'{"scope":["s"],"x":%b}' % text], [])
+    page, _ = format.pack("notes", [b'["","n",0,%b]' % text], [], name="n")
+    segment, _ = format.pack("segment", [fact], [], name="n")
+    for parse in (
+        lambda: format.parse_head(head),
+        lambda: format.parse_page("n", page),
+        lambda: format.StoredSegment("n", segment).facts,
+    ):
+        with pytest.raises(Corrupt):
+            parse()
 
 
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
