@@ -135,7 +135,7 @@ class InspectedObjects(Inspected):
             if "/segments/" in path:
                 yield from in_segment(StoredSegment(name, data).states)
             else:
-                yield from (note.value for note in parse_page(name, data)[1])
+                yield from (note.value for note in parse_page(name, data))
 
 
 def open_objects(bucket: Bucket, clock: Clock, draw: Callable[[], Stamp]) -> Engine:

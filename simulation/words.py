@@ -130,7 +130,7 @@ def _segment(about: Any, data: bytes) -> str:
 
 
 def _page(about: Any, data: bytes) -> str:
-    notes = parse_page(about["name"], data)[1]
+    notes = parse_page(about["name"], data)
     return f"[{', '.join(f'{note.name} {note.value.decode()}' for note in notes)}]"
 
 

@@ -63,16 +63,25 @@ def part_keys(head: Head) -> list[str]:
 
 
 def build(
-    files: Files, index: Index, change: Change, reader: ObjectReader, *, compress: bool
+    files: Files,
+    index: Index,
+    change: Change,
+    reader: ObjectReader,
+    *,
+    attempt: str,
+    compress: bool,
 ) -> Built:
     """Return what a change writes, or raise Taken.
+
+    `attempt` is a nonce. No two attempts at one change have a part in common: the earlier one may
+    still be stored after the later one has failed and removed its parts.
 
     Raises:
         Gone: a part that has to be written again is missing.
     """
     if change.after is None:
         raise ValueError("a scope that goes has no next head")
-    return _Builder(files, index, change, change.after, reader, compress).built()
+    return _Builder(files, index, change, change.after, reader, attempt, compress).built()
 
 
 class _Builder:
@@ -83,16 +92,17 @@ class _Builder:
         change: Change,
         after: ScopeRecord,
         reader: ObjectReader,
+        attempt: str,
         compress: bool,
     ) -> None:
         self._files = files
         self._index = index
+        self._attempt = attempt
         self._compress = compress
         self._change = change
         self._after = after
         self._reader = reader
         self._before = reader.head
-        self._w = nonce_of(after.version)
         self._parts: dict[str, bytes] = {}
         self._replaced: dict[int, Fact] = {}
         self._gone: list[Fact] = []  # and other versions than those that are there from now on
@@ -111,7 +121,7 @@ class _Builder:
         pages, notes = self._notes()
         head = before._replace(
             record=self._after,
-            w=self._w,
+            w=nonce_of(self._after.version),
             entries=entries,
             segments=segments,
             pages=pages,
@@ -124,7 +134,8 @@ class _Builder:
         if segments is not before.segments or pages is not before.pages:
             named = {*part_keys(head)}
             removed = [path for path in part_keys(before) if path not in named]
-        if (self._parts or removed) and (change.rows_gone or change.replace or change.notes_gone):
+        # A draft is replaced with every save, and is not what its caller deletes.
+        if change.replace or change.notes_gone or (change.rows_gone and not change.rows):
             head = head._replace(unswept=True)
         is_first = before.record is None
         return Built(
@@ -233,7 +244,7 @@ class _Builder:
     ) -> Named:
         inside = sorted((f for f in facts if f.row.seq not in entries), key=lambda f: f.row.seq)
         self._left += inside
-        name = keys.part_name(ends[1], self._w, self._before.w)
+        name = keys.part_name(ends[1], self._attempt, self._before.w)
         compress = self._compress
         data, named = dump_segment(self._after, name, ends, inside, blob, compress=compress)
         self._parts[keys.segment_key(self._after.key, name)] = data
@@ -298,7 +309,7 @@ class _Builder:
         return [*made, self._page(some, place + len(made))] if some else made
 
     def _page(self, notes: Sequence[StoredNote], place: int) -> NamedPage:
-        name = keys.part_name(place, self._w, self._before.w)
+        name = keys.part_name(place, self._attempt, self._before.w)
         key, compress = self._after.key, self._compress
         data, named = dump_page(key, name, notes, compress=compress)
         self._parts[keys.page_key(key, name)] = data

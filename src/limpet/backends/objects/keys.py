@@ -2,9 +2,9 @@
 
     sessions/<session>/scopes/<kind>/<scope>/snapshots/
         head                                  the only authority of the scope
-        segments/<place>.<w>.after-<base>     immutable; written by the write `w` of the head, to
-                                              replace the head of the write `base`
-        notes/<place>.<w>.after-<base>        the same for a page of notes
+        segments/<place>.<attempt>.after-<base>   immutable; written by one attempt to replace the
+                                              head of the write `base`
+        notes/<place>.<attempt>.after-<base>  the same for a page of notes
         started.<line>                        there was a head of this line; written after it
     .limpet/index/
         ids/<id>/<session>.<kind>.<scope>.<seq>                  ids that a caller gave
@@ -117,8 +117,8 @@ def is_part(name: str) -> bool:
     return _PART_NAME.fullmatch(name) is not None
 
 
-def part_name(place: int, w: str, base: str) -> str:
-    return f"{place:016x}.{w}.after-{base}"
+def part_name(place: int, attempt: str, base: str) -> str:
+    return f"{place:016x}.{attempt}.after-{base}"
 
 
 def segment_key(scope: ScopeKey, name: str) -> str:

@@ -157,13 +157,16 @@ class ObjectStorage(Checking, Watching):
         key = change.key
         if change.after is None:
             return change.before is None or self._bury(held, reader)
-        built = building.build(self.files, self.index, change, reader, compress=self.compress)
+        attempt, compress = self.draw().nonce, self.compress
+        built = building.build(
+            self.files, self.index, change, reader, attempt=attempt, compress=compress
+        )
         self._write_parts(key, built)
         data = dump_head(built.head)
         try:
             version = self.files.bucket.put(keys.head_key(key), data, expect=held.version)
         except Moved:
-            self._take_back(key, built)
+            self._take_back(key, reader.head.w, built)
             return False
         except Unavailable as cause:
             self.files.held.pop(key)
@@ -191,18 +194,22 @@ class ObjectStorage(Checking, Watching):
         with suppress(Unavailable):
             self.files.delete([*built.parts])
 
-    def _take_back(self, key: ScopeKey, built: Built) -> None:
-        """Remove what a change that was refused has written, unless it is stored after all."""
+    def _take_back(self, key: ScopeKey, before: str, built: Built) -> None:
+        """Remove what a change that was refused has written, unless it is stored after all.
+
+        `before` is the `w` of the head that it was to replace.
+        """
         self.files.held.pop(key)
         if not built.parts and not built.pointers:
             return
         with suppress(LimpetError):
             found = self.files.read(key).head
-            record = None if found is None else found.record
-            if record is not None and bytes.fromhex(built.head.w) not in _trail(record):
-                self._drop_parts(built)
-                # One that began the scope may still be stored, and needs its pointers.
-                self.index.remove([] if built.is_first else built.pointers)
+            named = set() if found is None else {*building.part_keys(found)}
+            self.files.delete([path for path in built.parts if path not in named])
+            trail = [] if found is None or found.record is None else _trail(found.record)
+            # One that began the scope may still be stored, and needs its pointers.
+            if bytes.fromhex(before) in trail and bytes.fromhex(built.head.w) not in trail:
+                self.index.remove(built.pointers)
 
     def _finish(self, before: Held, now: Held, built: Built) -> None:
         """Remove what the head no longer names; the change is stored."""
@@ -210,7 +217,7 @@ class ObjectStorage(Checking, Watching):
         if built.is_first and head.record is not None:
             self._start(key, line_of(head.record.pk))
         self.index.remove(built.unneeded)
-        if not built.parts and not built.removed:
+        if not built.parts and not built.removed and not head.unswept:
             return
         try:
             self._sweep_after(head, built.removed, before.head)
