@@ -472,7 +472,9 @@ def test_the_example_finds_damage(folder: tuple[Path, Store], tmp_path: Path) ->
     below = next(place.rglob("head")).parent
     for path in (below / "head", next((below / "segments").iterdir())):
         stored = path.read_bytes()
-        for at in (stored.index(b'"seq":') + 9, len(stored) - 5):
+        first = stored.index(b"\n") + 1
+        states = first + json.loads(stored[:first])["frames"][0]
+        for at in (stored.index(b'"seq":') + 9, states + 3):
             shutil.rmtree(tmp_path, ignore_errors=True)
             copied = shutil.copytree(below, tmp_path) / path.relative_to(below)
             damaged = bytearray(stored)
