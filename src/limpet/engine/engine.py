@@ -222,7 +222,11 @@ class Engine:
         is_first = lock.acquire(timeout=_WAIT_S)  # as `_first`, in less time
         try:
             known = self._known.get(key)
-            quick = None if known is None else saving.continued(commit, known)
+            quick = (
+                None
+                if known is None
+                else saving.continued(commit, known, wholes=self._tails.wholes)
+            )
             saved = None
             if quick is not None:
                 try:
@@ -247,7 +251,8 @@ class Engine:
 
     def _decided(self, commit: Commit, sent: tuple[Change, Saved] | None) -> Saved:
         def decide(reader: Reader, stamp: Stamp) -> tuple[Change | None, Saved]:
-            return saving.decide(reader, commit._replace(stamp=stamp))
+            now = commit._replace(stamp=stamp)
+            return saving.decide(reader, now, wholes=self._tails.wholes)
 
         return self._transact(commit.scope, commit.stamp, decide, sent)[1]
 

@@ -36,11 +36,13 @@ class Limits(NamedTuple):
     """When a tail is rolled: by its snapshots, or by its bytes.
 
     A newest state of up to `newest_bytes` stays in the tail, whole: there it costs no read more.
+    With `wholes` a state is stored whole now and then, so that few rows are read for one.
     """
 
     snapshots: int = 64
     stored_bytes: int = 64 * KIB
     newest_bytes: int = 0
+    wholes: bool = True
 
     def is_due(self, record: ScopeRecord, size: int, times: int = 1) -> bool:
         """Return whether a tail is due; a roll writes the state, so large states wait longer.
@@ -55,7 +57,7 @@ class Limits(NamedTuple):
 
 
 LIMITS: Final = Limits()
-OBJECTS: Final = Limits(newest_bytes=32 * KIB)
+OBJECTS: Final = Limits(newest_bytes=32 * KIB, wholes=False)  # a tail is read as one
 
 
 class Roll(NamedTuple):

@@ -99,14 +99,17 @@ def can_continue(commit: Commit, known: Known) -> bool:
     return commit.id is None or commit.id not in (head.id, commit.parent)
 
 
-def continued(commit: Commit, known: Known) -> tuple[Change, Saved] | None:
-    """Return the change of a save behind the head; None if more has to be known."""
+def continued(commit: Commit, known: Known, *, wholes: bool = True) -> tuple[Change, Saved] | None:
+    """Return the change of a save behind the head; None if more has to be known.
+
+    `wholes` as in `rolling.Limits`.
+    """
     record, head = known.record, known.head
     if head is None or not can_continue(commit, known):
         return None
     now, nonce, bits = commit.stamp
     seq = ids.place(now, record.last, bits)
-    stored = _next_row(commit, known, head, seq)
+    stored = _next_row(commit, known, head, seq, wholes=wholes)
     if stored is None:
         return None
     entry, size, offsets, base, steps, cost = stored
@@ -147,11 +150,11 @@ _Next = tuple[TailRow, int, AppendOffsets | None, bytes | None, tuple[Delta, ...
 """
 
 
-def _next_row(commit: Commit, known: Known, head: Row, seq: int) -> _Next | None:
+def _next_row(commit: Commit, known: Known, head: Row, seq: int, *, wholes: bool) -> _Next | None:
     record, body, nonce = known.record, commit.body, commit.stamp.nonce
     if isinstance(body, bytes):
         size = len(body)
-        if size <= SMALL_BYTES or is_whole_due(record.tail_count, size):
+        if size <= SMALL_BYTES or (wholes and is_whole_due(record.tail_count, size)):
             entry = whole_row(seq, nonce, body)
         elif (state := known.state()) is not None:
             entry = tail_row(seq, nonce, body, State(head.seq, head.written_by, state))
@@ -167,7 +170,7 @@ def _next_row(commit: Commit, known: Known, head: Row, seq: int) -> _Next | None
     size = head.size + len(step.literal)
     if size > body.state_bytes_max:
         return None
-    if size <= SMALL_BYTES or is_whole_due(record.tail_count, size):
+    if size <= SMALL_BYTES or (wholes and is_whole_due(record.tail_count, size)):
         before = known.state()
         if before is None:
             return None
@@ -181,8 +184,11 @@ def _next_row(commit: Commit, known: Known, head: Row, seq: int) -> _Next | None
     return entry, size, offsets, base, steps, cost
 
 
-def decide(reader: Reader, commit: Commit) -> tuple[Change | None, Saved]:
-    """Return the change of a commit by the rules, or raise the error for which it is refused."""
+def decide(reader: Reader, commit: Commit, *, wholes: bool = True) -> tuple[Change | None, Saved]:
+    """Return the change of a commit by the rules, or raise the error for which it is refused.
+
+    `wholes` as in `rolling.Limits`.
+    """
     record = reader.record
     if commit.again and record is not None:
         stored = reader.row_by_nonce(commit.stamp.nonce)
@@ -215,7 +221,7 @@ def decide(reader: Reader, commit: Commit) -> tuple[Change | None, Saved]:
         change = replaced(reader, record, states, versions, commit.stamp, offsets)
         row = change.rows[0]
     else:
-        entry = _entry(states, record, row, state)
+        entry = _entry(states, record, row, state, wholes=wholes)
         change = _added(reader, commit, plan, head, row, entry, offsets)
     return change, Saved(row, _known(change.after, row, state))
 
@@ -374,10 +380,12 @@ def _state(
     return States(origin).of(source), None
 
 
-def _entry(states: States, record: ScopeRecord | None, row: Row, state: bytes) -> TailRow:
+def _entry(
+    states: States, record: ScopeRecord | None, row: Row, state: bytes, *, wholes: bool
+) -> TailRow:
     if record is None or record.tip is None or len(state) <= SMALL_BYTES:
         return whole_row(row.seq, row.nonce, state)
-    if is_whole_due(record.tail_count, len(state)):
+    if wholes and is_whole_due(record.tail_count, len(state)):
         return whole_row(row.seq, row.nonce, state)
     try:
         return tail_row(row.seq, row.nonce, state, states.state(record.tip))
