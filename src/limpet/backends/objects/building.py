@@ -222,7 +222,7 @@ class _Builder:
                 made.append(named)
                 continue
             # Its states stay as they are, or cannot be read.
-            found = self._files.segment(self._reader.key, named)
+            found = self._reader.stored_segment(named)
             self._pool = {}
             self._take(found.facts)
             if left := list(self._pool.values()):

@@ -212,13 +212,10 @@ class Files:
 
     # Segments and pages
 
-    def segment(self, scope: ScopeKey, named: Named) -> StoredSegment:
-        """Return a whole segment, or raise Gone."""
-        return self._read_segments(scope, [named])[0]
-
-    def _read_segments(
+    def segments(
         self, scope: ScopeKey, some: Sequence[Named], first: int | None = None
     ) -> list[StoredSegment]:
+        """Return segments, whole or at least their first bytes, or raise Gone."""
         paths = [keys.segment_key(scope, each.name) for each in some]
         known = {path: found for path in paths if (found := self._segments.get(path))}
         absent = [p for p in paths if p not in known or (first is None and not known[p].is_whole)]
@@ -235,10 +232,10 @@ class Files:
         """Return segments of which only the facts are needed, or raise Gone."""
         small = [each for each in some if each.size <= _SMALL_BYTES]
         large = [each for each in some if each.size > _SMALL_BYTES]
-        known = dict(zip(small, self._read_segments(scope, small), strict=True))
+        known = dict(zip(small, self.segments(scope, small), strict=True))
         if large:
             first = max(each.facts_bytes for each in large)
-            known |= zip(large, self._read_segments(scope, large, first), strict=True)
+            known |= zip(large, self.segments(scope, large, first), strict=True)
         return [known[each] for each in some]
 
     def facts_of(self, scope: ScopeKey, some: Sequence[Named]) -> list[tuple[Fact, ...]]:
@@ -286,7 +283,3 @@ def _has_facts(stored: Stored) -> bool:
         return unpack("head", stored.data).end <= len(stored.data)
     except LimpetError:
         return False
-
-
-def missing(gone: Gone) -> Corrupt:
-    return Corrupt(f"a part of the history is missing. key=`{gone}`")

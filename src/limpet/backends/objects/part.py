@@ -1,9 +1,9 @@
 """What the parts of the storage have in common."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TypeVar
 
-from limpet.backends.objects.files import Files, Gone, missing
+from limpet.backends.objects.files import Files, Gone
 from limpet.backends.objects.index import Index
 from limpet.backends.objects.reader import ObjectReader
 from limpet.backends.objects.scopes import Scopes
@@ -23,17 +23,14 @@ class Part:
     states: Callable[[Reader], StateReader]
     draw: Callable[[], Stamp]
 
-    def reader(self, key: ScopeKey) -> ObjectReader:
-        return ObjectReader(self.files, key, self.files.read(key).head)
+    def reader(self, key: ScopeKey, lost: Collection[str] = ()) -> ObjectReader:
+        return ObjectReader(self.files, key, self.files.read(key).head, lost)
 
     def reading(self, key: ScopeKey, use: Callable[[ObjectReader], T]) -> T:
         """Return what `use` returns for one moment; repeat it if the head moves meanwhile."""
-        seen = None
+        lost = set[str]()
         while True:
-            reader = self.reader(key)
             try:
-                return use(reader)
+                return use(self.reader(key, lost))
             except Gone as gone:
-                if reader.head.w == seen:
-                    raise missing(gone) from None
-                seen = reader.head.w
+                lost.add(str(gone))

@@ -2,13 +2,23 @@
 
 import heapq
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
 from itertools import takewhile
+from typing import TypeVar
 
 from limpet.backends.objects.files import Files, Gone
-from limpet.backends.objects.format import Address, Entry, Fact, Head, Named, NamedPage, StoredNote
+from limpet.backends.objects.format import (
+    Address,
+    Entry,
+    Fact,
+    Head,
+    Named,
+    NamedPage,
+    StoredNote,
+    StoredSegment,
+)
 from limpet.core import ids
 from limpet.core.encryption import WrongKeys
 from limpet.core.ids import SEQ_MAX
@@ -18,21 +28,35 @@ from limpet.errors import Corrupt
 from limpet.model import ScopeKey
 from limpet.storage import ScopeRecord, SegmentRow, SharedRow, TailRow
 
+T = TypeVar("T")
+U = TypeVar("U")
+
 
 class ObjectReader:
     """Implements `storage.Reader`, and what else a storage asks of one moment.
 
     Raises `Gone` where an object that the head names is missing: the head has moved, or it is
-    damage.
+    damage. Those in `lost` were missing before the head was read, so they are damage: Corrupt.
     """
 
-    def __init__(self, files: Files, key: ScopeKey, head: Head | None) -> None:
+    def __init__(
+        self, files: Files, key: ScopeKey, head: Head | None, lost: Collection[str] = ()
+    ) -> None:
         self._files = files
         self.key = key
         self.head = head or Head(key, None, "")
         self.record: ScopeRecord | None = self.head.record
         self.others: dict[ScopeKey, ObjectReader] = {}
         self.said_now: int | None = None
+        self._lost = lost
+
+    def _read(self, read: Callable[[ScopeKey, Sequence[T]], U], some: Sequence[T]) -> U:
+        try:
+            return read(self.key, some)
+        except Gone as gone:
+            if str(gone) in self._lost:
+                raise Corrupt(f"a part of the history is missing. key=`{gone}`") from None
+            raise
 
     # Snapshots
 
@@ -66,7 +90,7 @@ class ObjectReader:
         others = [each for each in reversed(segments) if each not in likely]
         for group in (likely, others):
             if left and group:
-                for by_id in self._files.ids_of(self.key, group):
+                for by_id in self._read(self._files.ids_of, group):
                     here = ((id, by_id[id]) for id in left & by_id.keys())
                     found |= {id: fact for id, fact in here if not self._is_in_tail(fact)}
                 left -= found.keys()
@@ -119,7 +143,7 @@ class ObjectReader:
         yield from (self.head.entries[seq].fact for seq in tail)
 
     def facts_of(self, named: Sequence[Named]) -> list[tuple[Fact, ...]]:
-        return self._files.facts_of(self.key, named)
+        return self._read(self._files.facts_of, named)
 
     def count(self) -> int:
         return self.head.snapshots
@@ -147,7 +171,7 @@ class ObjectReader:
             return None
         named = segments[at]
         try:
-            found = self._files.segment(self.key, named)
+            found = self.stored_segment(named)
             # Without its facts it cannot be written again.
             states = found.states if found.facts else b""
         except WrongKeys:
@@ -155,6 +179,10 @@ class ObjectReader:
         except Corrupt:
             states = b""
         return SegmentRow(named.first, named.last, states)
+
+    def stored_segment(self, named: Named) -> StoredSegment:
+        """Return a whole segment."""
+        return self._read(self._files.segments, [named])[0]
 
     def shared(self, name: bytes) -> SharedRow | None:
         return None
@@ -184,7 +212,7 @@ class ObjectReader:
         return pages[at] if at < len(pages) and pages[at].first <= address else None
 
     def notes_of(self, pages: Sequence[NamedPage]) -> list[tuple[StoredNote, ...]]:
-        return self._files.notes_of(self.key, pages)
+        return self._read(self._files.notes_of, pages)
 
     def note_page(self, on: str, after: str, limit: int) -> list[NoteRow]:
         found = list[NoteRow]()
@@ -251,7 +279,8 @@ class ObjectReader:
         return self.said_now
 
     def other(self, key: ScopeKey) -> "ObjectReader":
-        found = self.others[key] = ObjectReader(self._files, key, self._files.read(key).head)
+        head = self._files.read(key).head
+        found = self.others[key] = ObjectReader(self._files, key, head, self._lost)
         return found
 
 

@@ -21,7 +21,7 @@ from limpet.backends.buckets.protocol import Bucket, Listed, Moved, Sweepable
 from limpet.backends.objects import building, keys
 from limpet.backends.objects.building import Built
 from limpet.backends.objects.checking import Checking
-from limpet.backends.objects.files import PAGE, Files, Gone, Held, missing, walk
+from limpet.backends.objects.files import PAGE, Files, Gone, Held, walk
 from limpet.backends.objects.format import Head, dump_head, line_of
 from limpet.backends.objects.index import Index
 from limpet.backends.objects.reader import ObjectReader
@@ -113,11 +113,11 @@ class ObjectStorage(Checking, Watching):
             longest_s=_PAUSE_S_MAX,
             wait_s=CONTENTION_WAIT_S_MAX,
         )
-        attempts, in_time, gone_at = 0, True, ""
+        attempts, in_time, lost = 0, True, set[str]()
         while True:
             held = self._read_to_change(key, is_first=not attempts)
             attempts += 1
-            reader = ObjectReader(self.files, key, held.head)
+            reader = ObjectReader(self.files, key, held.head, lost)
             try:
                 change, result = decide(reader)
                 if change is None:
@@ -130,9 +130,7 @@ class ObjectStorage(Checking, Watching):
                 if self._commit(held, change, reader):
                     return result
             except Gone as gone:
-                if reader.head.w == gone_at:
-                    raise missing(gone) from None
-                gone_at = reader.head.w
+                lost.add(str(gone))
             in_time = backoff.sleep()
 
     def _read_to_change(self, key: ScopeKey, *, is_first: bool) -> Held:
@@ -176,7 +174,7 @@ class ObjectStorage(Checking, Watching):
             raise LostAnswer from cause
         now = Held(built.head, version, len(data))
         self.files.held.put(key, now)
-        if built.head.pending is not None and not self._settle(now):
+        if built.head.pending is not None and not self._is_settled(now):
             return False
         self._finish(held, now, built)
         return True
@@ -238,6 +236,14 @@ class ObjectStorage(Checking, Watching):
             if self.files.bucket.get([keys.head_key(key)]) == [None]:
                 self.index.remove([started])  # it was deleted in between
 
+    def _is_settled(self, held: Held) -> bool:
+        try:
+            return self._settle(held)
+        except Unavailable as cause:
+            raise Unavailable(
+                f"the fork is stored, and may vanish with its source: {cause}", outcome_known=False
+            ) from cause
+
     def _settle(self, held: Held) -> bool:
         """Finish a fork; return False if its source was deleted, and the fork with it."""
         head = held.head
@@ -254,6 +260,8 @@ class ObjectStorage(Checking, Watching):
         except Unavailable as cause:
             self.files.held.pop(head.key)
             # It is stored, and it will vanish if its source is deleted before another write.
+            if cause.outcome_known:
+                raise
             raise LostAnswer from cause
         return is_alive
 
