@@ -211,7 +211,7 @@ def draw() -> Stamp:
         chance = _chances.pop()
     except IndexError:  # a call of the system takes as long as the rest of this
         many = os.urandom(18 * 64)
-        _chances.extend(many[at : at + 18] for at in range(18, len(many), 18))
+        _chances.extend([many[at : at + 18] for at in range(18, len(many), 18)])
         chance = many[:18]
     return _new(Stamp, (time.time_ns() // 1000, chance[:8].hex(), int.from_bytes(chance[8:])))
 

@@ -34,7 +34,7 @@ def default_parent(
 class ScopeState(NamedTuple):
     """What an engine knows about a scope when it commits.
 
-    A minted id must be greater than `floor`, and ends in `tag` where ids carry one. `taken`: the
+    A minted id must be greater than `floor`, and carries the tag of `line`. `taken`: the
     scope holds a snapshot, a note or a lease.
     """
 
@@ -44,7 +44,7 @@ class ScopeState(NamedTuple):
     next_seq: int = 1
     next_saved_at: int = 0
     taken: bool = False
-    tag: int | None = None
+    line: int | None = None
 
 
 class Plan(NamedTuple):
@@ -198,7 +198,7 @@ def new_row(
     now, nonce, bits = commit.stamp
     return Row(
         seq=scope.next_seq,
-        id=commit.id if commit.id is not None else ids.mint(now, bits, scope.floor, scope.tag),
+        id=commit.id if commit.id is not None else ids.mint(now, bits, scope.floor, scope.line),
         rev=0,
         nonce=nonce,
         kept=commit.keep,

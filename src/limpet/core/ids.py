@@ -16,33 +16,27 @@ _STEP_MASK = (1 << 32) - 1
 _TAG_MASK = (1 << 40) - 1
 
 
-def mint(now_us: int, bits: int, floor: str, tag: int | None = None) -> str:
+def mint(now_us: int, bits: int, floor: str, line: int | None = None) -> str:
     """Return a UUIDv7 that is greater than `floor`, the greatest one minted before ("" for none).
 
     It carries the given time, unless that does not exceed the floor (equal clocks, a clock that
-    stepped back): then it is a small random step above the floor. With a `tag` of 40 bits it is
+    stepped back): then it is a small random step above the floor. With a `line`, the place of the
+    first change of a scope, it carries the tag of that:
     `<time>-7<3 digits of the tag>-8<3 more>-<4 more><8 random digits>`.
     """
     now_ms = min(max(0, now_us // 1000), _TIME_MAX)
-    if tag is not None:
-        return _tagged(now_ms, bits, floor, tag)
-    text = _text_of((now_ms << _RANDOM_BITS) | (bits & _RANDOM_MASK))
-    return text if text > floor else _text_of(_value_of(floor) + 1 + (bits & _STEP_MASK))
-
-
-def _tagged(now_ms: int, bits: int, floor: str, tag: int) -> str:
-    def text_of(ms: int, low: int) -> str:
-        high, rest = divmod(tag, 1 << 28)
-        return _text_of((ms << _RANDOM_BITS) | (high << 62) | (rest << 32) | low)
-
-    text = text_of(now_ms, bits & _STEP_MASK)
+    if line is None:
+        text = _text_of((now_ms << _RANDOM_BITS) | (bits & _RANDOM_MASK))
+        return text if text > floor else _text_of(_value_of(floor) + 1 + (bits & _STEP_MASK))
+    tag = ((line >> 28 & 0xFFF) << 62) | ((line & 0xFFF_FFFF) << 32)
+    text = _text_of((now_ms << _RANDOM_BITS) | tag | (bits & _STEP_MASK))
     if text > floor:
         return text
     above = _value_of(floor)
-    low = (above & _STEP_MASK) + 1 + (bits & 0xFFFF)
-    text = text_of(above >> _RANDOM_BITS, low & _STEP_MASK)
+    time, low = above >> _RANDOM_BITS, (above & _STEP_MASK) + 1 + (bits & 0xFFFF)
+    text = _text_of((time << _RANDOM_BITS) | tag | (low & _STEP_MASK))
     # Not greater: there is no step left, or the floor has a greater tag.
-    return text if text > floor else text_of((above >> _RANDOM_BITS) + 1, bits & _STEP_MASK)
+    return text if text > floor else _text_of((time + 1 << _RANDOM_BITS) | tag | (low & 0xFFFF))
 
 
 def may_begin_minted(text: str) -> bool:

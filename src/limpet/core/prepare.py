@@ -25,6 +25,7 @@ from limpet.model import (
 )
 from limpet.protocol import Append, AppendOffsets, Commit, NoteWrite, Stamp
 
+_new = tuple.__new__  # the same as Commit(…), without a call of Python code
 _REVISION = re.compile(r"-?[0-9a-f]+\.")  # with which every revision begins
 
 
@@ -63,23 +64,25 @@ def save(
     body, offsets = codec.encode_state(state, bytes_max=state_bytes_max, default=default)
     if len(body) > state_bytes_max:
         raise _too_large("the state", body, state_bytes_max)
-    return Commit(
-        scope=scope,
-        body=body,
-        append_offsets=offsets,
-        status="" if status == "" else limits.check_status(status),
-        labels=EMPTY if labels is None else encode_labels(labels),
-        metadata=EMPTY if metadata is None else encode_metadata(metadata, state_bytes_max, default),
-        stamp=stamp,
-        id=id,
-        parent=parent,
-        keep=keep,
-        head=head,
-        overwrite=overwrite,
-        expect=ANY if expect is ANY else check_expect(expect),
-        created_at=None if created_at is None else times.to_us("created_at", created_at),
-        forked_from=None if forked_from is None else check_ref("forked_from", forked_from),
-        fence=fence,
+    return _new(
+        Commit,
+        (
+            scope,
+            body,
+            "" if status == "" else limits.check_status(status),
+            EMPTY if labels is None else encode_labels(labels),
+            EMPTY if metadata is None else encode_metadata(metadata, state_bytes_max, default),
+            stamp,
+            *(id, parent, keep, head, overwrite),
+            ANY if expect is ANY else check_expect(expect),
+            None,  # replaces
+            None if created_at is None else times.to_us("created_at", created_at),
+            None if forked_from is None else check_ref("forked_from", forked_from),
+            fence,
+            *(False, None),  # new_scope, source
+            offsets,
+            *(False, False),  # again, past_damage
+        ),
     )
 
 
@@ -108,7 +111,7 @@ def append(
     encoded = codec.encode_items(key, items, bytes_max=state_bytes_max, default=default)
     return Commit(
         scope=scope,
-        body=Append(key, encoded, state_bytes_max),
+        body=_new(Append, (key, encoded, state_bytes_max)),
         status=None if status is None else limits.check_status(status),
         labels=EMPTY if labels is None else encode_labels(labels),
         metadata=EMPTY if metadata is None else encode_metadata(metadata, state_bytes_max, default),

@@ -53,7 +53,17 @@ from limpet.protocol import (
     Target,
     Topic,
 )
-from limpet.storage import DAMAGED, SHARED, Change, LostAnswer, Reader, ScopeRecord, Storage, Taken
+from limpet.storage import (
+    DAMAGED,
+    SHARED,
+    WHOLE,
+    Change,
+    LostAnswer,
+    Reader,
+    ScopeRecord,
+    Storage,
+    Taken,
+)
 
 T = TypeVar("T")
 Decide: TypeAlias = Callable[[Reader, Stamp], tuple[Change | None, T]]
@@ -356,7 +366,7 @@ class Engine:
             compare(row.seq, entry.nonce, row.written_by)
         is_whole = entry is not None and entry.base is None and entry.encoding != SHARED
         if entry is not None and (is_whole or entry.encoding == DAMAGED):
-            state = payload_of(entry)
+            state = entry.body if entry.encoding == WHOLE else payload_of(entry)
         else:
             known = self._known.get(key)
             if known is not None and known.record == record and record.head == record.tip:

@@ -82,30 +82,24 @@ class Saved(NamedTuple):
     known: Known | None = None
 
 
-def can_continue(commit: Commit, known: Known) -> bool:
-    """Return whether a commit may take the quick way; the general way knows all the rules."""
-    head, record = known.head, known.record
-    if head is None or not head.kept or record.head != record.tip:
-        return False
-    if not commit.keep or not commit.head or commit.replaces is not None:
-        return False
-    if commit.forked_from is not None or commit.new_scope or commit.again or commit.past_damage:
-        return False
-    if commit.fence is not None and commit.fence != record.fence:
-        return False
-    if commit.expect is not ANY and commit.expect != head.revision:
-        return False
-    # Any other id that is taken is refused by the storage.
-    return commit.id is None or commit.id not in (head.id, commit.parent)
-
-
 def continued(commit: Commit, known: Known, *, wholes: bool = True) -> tuple[Change, Saved] | None:
-    """Return the change of a save behind the head; None if more has to be known.
+    """Return the change of a save behind the head; None if the general way has to decide.
 
     `wholes` as in `rolling.Limits`.
     """
     record, head = known.record, known.head
-    if head is None or not can_continue(commit, known):
+    if head is None or not head.kept or record.head != record.tip:
+        return None
+    if not commit.keep or not commit.head or commit.replaces is not None:
+        return None
+    if commit.forked_from is not None or commit.new_scope or commit.again or commit.past_damage:
+        return None
+    if commit.fence is not None and commit.fence != record.fence:
+        return None
+    if commit.expect is not ANY and commit.expect != head.revision:
+        return None
+    # Any other id that is taken is refused by the storage.
+    if commit.id is not None and commit.id in (head.id, commit.parent):
         return None
     now, nonce, bits = commit.stamp
     seq = ids.place(now, record.last, bits)
@@ -115,7 +109,7 @@ def continued(commit: Commit, known: Known, *, wholes: bool = True) -> tuple[Cha
     entry, size, offsets, base, steps, cost = stored
     id, floor = commit.id, record.floor
     if id is None:
-        id = floor = ids.mint(now, bits, floor, ids.tag_of_place(record.pk))
+        id = floor = ids.mint(now, bits, floor, record.pk)
     parent_id = head.id if commit.parent is HEAD else commit.parent
     status = head.status if commit.status is None else commit.status
     created_at = now if commit.created_at is None else commit.created_at
@@ -322,9 +316,9 @@ def _scope_state(record: ScopeRecord | None, head: Row | None, commit: Commit) -
     now, _, bits = commit.stamp
     seq = ids.place(now, 0 if record is None else record.last, bits)
     if record is None:
-        return ScopeState(None, "", None, seq, ids.place_us(seq), tag=ids.tag_of_place(seq))
-    taken, tag = record.holds_anything, ids.tag_of_place(record.pk)
-    return ScopeState(head, record.floor, record.fence, seq, ids.place_us(seq), taken, tag)
+        return ScopeState(None, "", None, seq, ids.place_us(seq), line=seq)
+    taken, saved_at = record.holds_anything, ids.place_us(seq)
+    return ScopeState(head, record.floor, record.fence, seq, saved_at, taken, record.pk)
 
 
 def _source(reader: Reader, commit: Commit) -> tuple[Reader | None, Row | None]:

@@ -68,7 +68,7 @@ def whole_row(seq: int, nonce: str, state: bytes) -> TailRow:
 
 def delta_row(seq: int, nonce: str, payload: bytes, base: int, base_nonce: str) -> TailRow:
     if len(payload) < _DELTA_ZSTD_MIN:
-        return TailRow(seq, base, WHOLE, payload, nonce, base_nonce)
+        return tuple.__new__(TailRow, (seq, base, WHOLE, payload, nonce, base_nonce))
     return TailRow(seq, base, ZSTD, codec.compress(payload, _LEVEL), nonce, base_nonce)
 
 

@@ -152,14 +152,20 @@ def record_of(columns: Any, key: ScopeKey, cipher: Cipher) -> ScopeRecord:
     """Return the scope that was asked for by its address."""
     record = read_scope(columns, cipher)
     if record.key != key:
-        raise Corrupt(f"an index leads to another scope. pk=`{record.pk}`")
+        raise _another(record)
     return record
+
+
+def _another(record: ScopeRecord) -> Corrupt:
+    return Corrupt(f"an index leads to another scope. pk=`{record.pk}`")
 
 
 def head_of(columns: Any, key: ScopeKey, ciphers: Ciphers) -> Head:
     """Return a scope, its head, and the state of that if it is in the tail."""
     cipher, at = ciphers.of(key.session_id), SCOPE_COLUMNS + ROW_COLUMNS
-    record = record_of(columns[:SCOPE_COLUMNS], key, cipher)
+    record = read_scope(columns[:SCOPE_COLUMNS], cipher)
+    if record.key != key:
+        raise _another(record)
     if record.head is None:
         return record, None, None
     if columns[SCOPE_COLUMNS] is None:
