@@ -4,6 +4,7 @@ import os
 import threading
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
+from random import Random
 from typing import Any, TypeVar
 
 import pytest
@@ -368,3 +369,21 @@ def test_parsed_segments_are_kept_up_to_a_limit() -> None:
         assert engine.read_snapshots(KEY, [IDS[0]])[0][1] == text_of(0)
     assert len(engine._segments._values) == 1
     assert engine._segments.cost_held > len(text_of(0))  # what was decompressed counts
+
+
+def test_states_of_two_branches_build_on_their_own() -> None:
+    """Saved in turns, each on its own parent, neither is stored whole again and again."""
+    engine = Engine(MemoryStorage(), clock=opening.CLOCK, draw=opening.draw)
+    dice, heads, size = Random(1), list[str](), 0
+    branches = [[dice.randbytes(60).hex() for _ in range(200)] for _ in range(2)]
+    for turn in range(60):
+        for at, branch in enumerate(branches):
+            branch.append(f"{at} {turn}")
+            parent = heads[at] if turn else None
+            info = save(engine, KEY, codec.encode(branch), parent=parent)
+            heads[at:] = [info.id, *heads[at + 1 :]]
+            size += info.size
+
+    assert engine.storage.stored_bytes(None) < size / 10
+    for at, branch in enumerate(branches):
+        assert engine.read_snapshots(KEY, [heads[at]])[0][1] == codec.encode(branch)

@@ -101,6 +101,8 @@ def continued(commit: Commit, known: Known, *, wholes: bool = True) -> tuple[Cha
     # Any other id that is taken is refused by the storage.
     if commit.id is not None and commit.id in (head.id, commit.parent):
         return None
+    if commit.parent is not HEAD and commit.parent != head.id and _is_compared(commit.body):
+        return None  # on another branch the state builds on its parent
     now, nonce, bits = commit.stamp
     seq = ids.place(now, record.last, bits)
     stored = _next_row(commit, known, head, seq, wholes=wholes)
@@ -215,7 +217,7 @@ def decide(reader: Reader, commit: Commit, *, wholes: bool = True) -> tuple[Chan
         change = replaced(reader, record, states, versions, commit.stamp, offsets)
         row = change.rows[0]
     else:
-        entry = _entry(states, record, row, state, wholes=wholes)
+        entry = _entry(reader, states, head, row, state, wholes=wholes)
         change = _added(reader, commit, plan, head, row, entry, offsets)
     return change, Saved(row, _known(change.after, row, state))
 
@@ -374,14 +376,23 @@ def _state(
     return States(origin).of(source), None
 
 
+def _is_compared(body: bytes | Append | Copy) -> bool:
+    return isinstance(body, bytes) and len(body) > SMALL_BYTES
+
+
 def _entry(
-    states: States, record: ScopeRecord | None, row: Row, state: bytes, *, wholes: bool
+    reader: Reader, states: States, head: Row | None, row: Row, state: bytes, *, wholes: bool
 ) -> TailRow:
+    record = reader.record
     if record is None or record.tip is None or len(state) <= SMALL_BYTES:
         return whole_row(row.seq, row.nonce, state)
     if wholes and is_whole_due(record.tail_count, len(state)):
         return whole_row(row.seq, row.nonce, state)
+    base = record.tip
     try:
-        return tail_row(row.seq, row.nonce, state, states.state(record.tip))
+        if row.parent_id is not None and head is not None and row.parent_id != head.id:
+            found = next(iter(reader.rows([row.parent_id])), None)
+            base = found.seq if found is not None and found.kept else base
+        return tail_row(row.seq, row.nonce, state, states.state(base))
     except Corrupt:  # no save fails because an older state is damaged
         return whole_row(row.seq, row.nonce, state)
