@@ -37,7 +37,7 @@ class _Timed:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._reader, name)
 
-    def now(self, here: int) -> int:
+    def now(self, here: int, *, hint: bool = False) -> int:
         return self._now_us
 
     def other(self, key: ScopeKey) -> Reader:
@@ -68,9 +68,7 @@ class SimulatedScopes:
 
         return one_step
 
-    def read(
-        self, key: ScopeKey, use: Callable[[Reader], T], seen: ScopeRecord | None = None
-    ) -> T:
+    def read(self, key: ScopeKey, use: Callable[[Reader], T], seen: ScopeRecord | None = None) -> T:
         self._begin_read("read")
         return self._scopes.read(key, lambda reader: use(self._timed(reader)))
 

@@ -207,8 +207,11 @@ class Reader(Protocol):
         """Return the number of snapshots."""
         ...
 
-    def now(self, here: int) -> int:
-        """Return the time by which leases end: the server's, or `here` where there is none."""
+    def now(self, here: int, *, hint: bool = False) -> int:
+        """Return the time by which leases end: the server's, or `here` where there is none.
+
+        With `hint` nothing is decided by it, and a clock that may be wrong will do.
+        """
         ...
 
     def other(self, key: ScopeKey) -> "Reader":

@@ -121,7 +121,7 @@ class _Scope:
     def count(self) -> int:
         return len(self.snapshots)
 
-    def now(self, here: int) -> int:
+    def now(self, here: int, *, hint: bool = False) -> int:
         return here
 
     def other(self, key: ScopeKey) -> Reader:

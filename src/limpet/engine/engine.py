@@ -537,7 +537,7 @@ class Engine:
 
         def use(reader: Reader) -> Hold | None:
             lease = noting.lease_of(reader.record)
-            return None if lease is None else lease.hold(reader.now(now))
+            return None if lease is None else lease.hold(reader.now(now, hint=True))
 
         return self.storage.read(scope, use)
 

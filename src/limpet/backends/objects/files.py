@@ -24,6 +24,7 @@ from limpet.core.limits import CACHE_BYTES_MAX
 from limpet.errors import CLOSED, Corrupt, InvalidInput, LimpetError, Unsupported
 from limpet.model import ScopeKey
 from limpet.protocol import Clock
+from limpet.storage import ScopeRecord
 
 T = TypeVar("T")
 
@@ -266,12 +267,15 @@ class Files:
 
     # Leases
 
-    def lease_seen_us(self, key: ScopeKey, lease: tuple[str, int]) -> int:
+    def lease_seen_us(self, record: ScopeRecord) -> int:
         """Return for how long this process has seen a lease as it is now."""
-        now_s, seen = self.clock.monotonic(), self._leases.get(key)
+        if record.fence is None:
+            return 0
+        lease = record.fence, record.until or 0
+        now_s, seen = self.clock.monotonic(), self._leases.get(record.key)
         if seen is None or seen[0] != lease:
             seen = lease, now_s
-            self._leases.put(key, seen)
+            self._leases.put(record.key, seen)
         return int((now_s - seen[1]) * 1_000_000)
 
 

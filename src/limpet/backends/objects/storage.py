@@ -160,6 +160,7 @@ class ObjectStorage(Checking, Watching):
             self.files, self.index, change, reader, attempt=attempt, compress=compress
         )
         self._write_parts(key, built)
+        self.files.lease_seen_us(change.after)  # or the first renewal would change nothing
         data = dump_head(built.head)
         try:
             version = self.files.bucket.put(keys.head_key(key), data, expect=held.version)

@@ -82,7 +82,7 @@ class PostgresReader(SqlReader):
         found = self._tails.get(seq)
         return super().tail_row(seq) if found is None else self._tail(found)
 
-    def now(self, here: int) -> int:
+    def now(self, here: int, *, hint: bool = False) -> int:
         return self._now
 
     def other(self, key: ScopeKey) -> SqlReader:

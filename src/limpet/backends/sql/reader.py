@@ -141,7 +141,7 @@ class SqlReader:
         (count,) = self._transaction.one("count_snapshots", (self._pk,))
         return int(count)
 
-    def now(self, here: int) -> int:
+    def now(self, here: int, *, hint: bool = False) -> int:
         return here
 
     def other(self, key: ScopeKey) -> "SqlReader":
