@@ -192,9 +192,9 @@ class Files:
     def is_lost(self, scope: ScopeKey, path: str) -> bool:
         """Return whether a segment or a line whose head was missing shows that the head is lost.
 
-        Otherwise the scope was deleted: that removes the sign that its line lives before the head.
-        A writer that began a line while the scope was deleted removes its own signs at once, so
-        they are looked at again.
+        Otherwise the scope was deleted: that removes first the sign that the line was begun, last
+        its pointer. A writer that began a line while the scope was deleted removes its own signs at
+        once, so they are looked at again.
         """
         for _ in range(_LOST_LOOKS):
             head, found = self.bucket.get([keys.head_key(scope), path])
@@ -204,7 +204,9 @@ class Files:
                 key = keys.parse(path)
                 line = None if key is None else key.line
                 line = line or StoredSegment(path.rpartition("/")[2], found.data).line
-                if self.bucket.get([keys.line_key(scope, line)]) == [None]:
+                if None in self.bucket.get(
+                    [keys.line_key(scope, line), keys.started_key(scope, line)]
+                ):
                     return False
             except Corrupt:
                 return True

@@ -5,12 +5,13 @@
         segments/<place>.<attempt>.after-<base>   immutable; written by one attempt to replace the
                                               head of the write `base`
         notes/<place>.<attempt>.after-<base>  the same for a page of notes
-        started.<line>                        there was a head of this line; written after it
+        started.<line>                        there was a head of this line; written after it, and
+                                              removed before it if the scope is deleted
     .limpet/index/
         ids/<id>/<session>.<kind>.<scope>.<seq>                  ids that a caller gave
         labels/<name>=<value>/<minute>.<session>.<kind>.<scope>.<stamp>
         lines/<tag>/<session>.<kind>.<scope>.<line>              scopes, by the tag of minted ids;
-                                              the sign that a scope is not being deleted
+                                              removed after the head if the scope is deleted
 
 Names are escaped as in `core.names`, kinds are written as they are. A key of the index is never
 used again: a `seq`, a `stamp` and a `line` are unique.

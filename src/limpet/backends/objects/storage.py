@@ -206,8 +206,9 @@ class ObjectStorage(Checking, Watching):
             named = set() if found is None else {*building.part_keys(found)}
             self.files.delete([path for path in built.parts if path not in named])
             trail = [] if found is None or found.record is None else _trail(found.record)
+            is_refused = bytes.fromhex(before) in trail and bytes.fromhex(built.head.w) not in trail
             # One that began the scope may still be stored, and needs its pointers.
-            if bytes.fromhex(before) in trail and bytes.fromhex(built.head.w) not in trail:
+            if is_refused or (found is None and before):
                 self.index.remove(built.pointers)
 
     def _finish(self, before: Held, now: Held, built: Built) -> None:
@@ -324,12 +325,12 @@ class ObjectStorage(Checking, Watching):
     def _drop_page(self, prefix: str, page: Sequence[Listed]) -> int:
         """Delete some objects of a session; return the number of snapshots.
 
-        First the sign that a line lives, so that what has no head any more is known as the rest of
-        a deletion and not as damage; then the heads.
+        First the signs that lines were begun, so that what has no head any more is known as the
+        rest of a deletion and not as damage; then the heads.
         """
         found = [key for each in page if (key := keys.parse(each.key)) is not None]
         heads = list(dict.fromkeys(f"{key.folder}head" for key in found))
-        lines = {keys.line_key(key.scope, key.line) for key in found if key.line and key.scope}
+        lines = {(key.scope, key.line) for key in found if key.line and key.scope}
         pointers, count = set[str](), 0
         for head in self.files.list_heads(heads):
             if isinstance(head, LimpetError):  # it is deleted all the same
@@ -339,12 +340,14 @@ class ObjectStorage(Checking, Watching):
             count += head.snapshots
             self.files.held.pop(head.key)
             if head.record is not None:
-                lines.add(keys.line_key(head.key, line_of(head.record.pk)))
+                lines.add((head.key, line_of(head.record.pk)))
             with suppress(Corrupt, Gone):
                 pointers |= self._pointers_of(ObjectReader(self.files, head.key, head))
-        rest = [each.key for each in page if each.key not in heads]
-        # A repair may have written the sign again until the head was gone.
-        for some in ([*lines], heads, [*lines, *rest] if rest else []):
+        started = {keys.started_key(*line) for line in lines}
+        rest = {each.key for each in page if each.key not in heads}
+        rest |= started | {keys.line_key(*line) for line in lines}
+        # What was begun is found by its pointer until its head is gone.
+        for some in (sorted(started), heads, sorted(rest)):
             if some:
                 self.files.delete(some)
         self.index.remove(pointers)
