@@ -4,8 +4,10 @@ Keys are listed before the head is read, as in a sweep. Nothing is removed in a 
 missing or cannot be read: its segments are all that is left of its history.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from hashlib import blake2b
 from itertools import groupby, islice
 from typing import Final, TypeVar
@@ -13,7 +15,6 @@ from typing import Final, TypeVar
 from limpet.backends.buckets.protocol import Listed, Moved, Stored, Sweepable
 from limpet.backends.objects import keys
 from limpet.backends.objects.building import part_keys
-from limpet.backends.objects.encrypted import Unreadable
 from limpet.backends.objects.files import Gone, Held, walk
 from limpet.backends.objects.format import (
     Fact,
@@ -114,10 +115,10 @@ class Checking(Listings):
                 yield from self._lost(folder, stored, error, repair)
             return
         if stored is None:
-            if parts and self._is_first(folder, parts[0]):
-                yield from self._headless(folder, parts[0], repair)
-            elif not parts and not any(True for _ in walk(self.files.bucket, f"{folder}segments/")):
-                yield from self._started(started, None, repair)
+            below = walk(self.files.bucket, folder)
+            everything = [(each, key) for each in below if (key := keys.parse(each.key))]
+            if everything and everything[0][0].key == listed[0][0].key:  # else it was reported
+                yield from self._headless(folder, everything, repair)
             return
         if held.head is None:
             return
@@ -127,31 +128,15 @@ class Checking(Listings):
         yield from self._left(held.head, parts, repair)
 
     def _started(
-        self, listed: Sequence[tuple[str, ObjectKey]], head: Head | None, repair: bool
+        self, listed: Sequence[tuple[str, ObjectKey]], head: Head, repair: bool
     ) -> Iterator[Finding]:
-        """Report lines without a head: it is lost, or a deletion has left them over."""
-        record = None if head is None else head.record
+        """Report lines that are not that of the head: deletions have left them over."""
+        line = None if head.record is None else line_of(head.record.pk)
         for path, key in listed:
-            line = key.line or ""
-            if record is not None and line_of(record.pk) == line:
-                continue
-            # Where the key has not all of its name, the sign that the line lives has.
-            tag = ids.tag_of_place(int(line, 16))
-            pointed = self.index.walk(keys.line_prefix(tag))
-            scope = key.scope or next((each.scope for each in pointed if each.line == line), None)
-            if scope is not None and self.files.is_lost(scope, path):
-                fact = "the head of a scope is missing, and all that it held"
-                yield _finding("head_missing", fact, scope=scope, key=f"{key.folder}head")
-                continue
-            if repair:
-                self.files.delete([path])
-            fact = "a pointer that leads nowhere"
-            yield _finding("pointer_dangling", fact, scope=scope, repaired=repair, key=path)
-
-    def _is_first(self, folder: str, part: Listed) -> bool:
-        """Return whether a part is the first of its folder, and still there."""
-        listed = (each.key for each in walk(self.files.bucket, folder))
-        return next((k for k in listed if (key := keys.parse(k)) and key.part), "") == part.key
+            if key.line != line:
+                if repair:
+                    self.files.delete([path])
+                yield _dangling(path, head.key, repair)
 
     def _scope(self, held: Held, repair: bool) -> Iterator[Finding]:
         head = held.head
@@ -161,10 +146,11 @@ class Checking(Listings):
         if damage:
             # What another process has changed meanwhile is no damage.
             if self._is_current(head):
-                broken = [named for _, named in damage if named is not None]
-                repaired = repair and bool(broken) and self._put_aside(held, broken)
-                for one, named in damage:
-                    yield replace(one, repaired=repaired and named is not None)
+                lost = [part for _, part in damage if isinstance(part, Named | NamedPage)]
+                gone = [seq for seq in head.entries if _builds_on(head, seq, lost)]
+                repaired = repair and bool(lost) and self._put_aside(held, lost, gone)
+                for one, part in damage:
+                    yield replace(one, repaired=repaired and part in (*lost, *gone))
             return
         try:
             yield from self._unpointed(ObjectReader(self.files, head.key, head), head, repair)
@@ -208,65 +194,67 @@ class Checking(Listings):
     def _has_some(self, some: Sequence[str]) -> bool:
         return len(self._missing(some)) < len(some)
 
-    def _damage(self, head: Head) -> Iterator[tuple[Finding, Named | NamedPage | None]]:
-        """Return what cannot be read of a scope whose head can, and the part that is damaged."""
-        lost = list[Named]()
+    def _damage(self, head: Head) -> Iterator[tuple[Finding, Named | NamedPage | int | None]]:
+        """Return what cannot be read of a scope whose head can.
+
+        With it is the part that is damaged, or the seq of the state. None: it is not to be put
+        aside, as others can read it, or more of it can be read.
+        """
+        unread = list[Named]()
         for named in head.segments:
             values = {"scope": head.key, "segment": named.name, "snapshots": named.snapshots}
-            found = self._damage_of(
-                "segment", keys.segment_key(head.key, named.name), values, _verify
-            )
+            path = keys.segment_key(head.key, named.name)
+            found = self._damage_of(path, "segment_missing", "segment_damaged", values, _verify)
             if found is not None:
-                lost.append(named)
-                # What only lacks its key can still be read by others.
-                yield found, None if found.code == "keys_wrong" else named
+                unread.append(named)
+                yield found[0], named if found[1] else None
         for page in head.pages:
             values = {"scope": head.key, "page": page.name, "notes": page.notes}
-            found = self._damage_of(
-                "notes", keys.page_key(head.key, page.name), values, _verify_page
-            )
+            path, notes = keys.page_key(head.key, page.name), list[StoredNote]()
+            take = partial(_take_page, notes)
+            found = self._damage_of(path, "notes_missing", "note_damaged", values, take)
             if found is not None:
-                yield found, None if found.code == "keys_wrong" else page
-        for note in head.notes.values():
-            yield from ((each, None) for each in _damaged_note(head.key, note))
+                yield found[0], page if found[1] else None
+            yield from _damaged_notes(head.key, notes)
+        yield from _damaged_notes(head.key, head.notes.values())
         reader = ObjectReader(self.files, head.key, head)
         facts = reader.newest_first(skip=True)
         while chunk := list(islice(facts, _STATES)):
             states = self.states(reader)
             for fact in chunk:
-                if any(named.first <= fact.row.seq <= named.last for named in lost):
+                seq = fact.row.seq
+                if seq not in head.entries and _is_within(seq, unread):
                     continue
                 try:
                     decode(states.of(fact.row))
+                except WrongKeys:
+                    continue  # what it builds on was reported
                 except (Corrupt, Gone) as error:
-                    found = _finding(
-                        "state_damaged",
-                        "a state cannot be read",
-                        scope=head.key,
-                        id=fact.row.id,
-                        why=str(error),
-                    )
-                    yield found, None
+                    about = {"scope": head.key, "id": fact.row.id, "why": str(error)}
+                    yield _finding("state_damaged", "a state cannot be read", **about), seq
 
     def _damage_of(
         self,
-        kind: str,
         path: str,
+        missing: str,
+        damaged: str,
         values: Mapping[str, object],
-        verify: Callable[[str, bytes], None],
-    ) -> Finding | None:
+        verify: Callable[[str, bytes], object],
+    ) -> tuple[Finding, bool] | None:
+        """Return what is wrong with a part, and whether nobody can read it."""
         (stored,) = self.files.bucket.get([path])
         if stored is None:
-            code = "segment_missing" if kind == "segment" else "notes_missing"
-            return _finding(code, "part of a history is missing", **values)
+            return _finding(missing, "part of a history is missing", **values), True
         try:
             verify(path.rpartition("/")[2], stored.data)
-        except Corrupt as error:
-            code = "segment_damaged" if kind == "segment" else "note_damaged"
-            return _damaged(code, "part of a history fails its check", error, **values)
+        except LimpetError as error:
+            found = _damaged(damaged, "part of a history fails its check", error, **values)
+            return found, not isinstance(error, WrongKeys | Unsupported)
         return None
 
-    def _put_aside(self, held: Held, lost: Sequence[Named | NamedPage]) -> bool:
+    def _put_aside(
+        self, held: Held, lost: Collection[Named | NamedPage], gone: Collection[int]
+    ) -> bool:
         """Write a head without parts that cannot be read, nor the states that build on them.
 
         What is there is kept next to the others: the new head will not name it.
@@ -277,18 +265,14 @@ class Checking(Listings):
         smaller = head._replace(
             segments=tuple(each for each in head.segments if each not in lost),
             pages=tuple(each for each in head.pages if each not in lost),
+            entries={seq: entry for seq, entry in head.entries.items() if seq not in gone},
         )
-        reader = ObjectReader(self.files, head.key, smaller)
-        readable = [
-            seq for seq, entry in head.entries.items() if self._can_read(reader, entry.fact)
-        ]
         paths = [path for path in part_keys(head) if path not in part_keys(smaller)]
-        if len(readable) < len(head.entries):
+        if gone:
             paths.append(keys.head_key(head.key))
         for path, stored in zip(paths, self.files.bucket.get(paths), strict=True):
             if stored is not None:
                 self.files.bucket.put(_aside(path, stored), stored[0], expect=ANY)
-        smaller = smaller._replace(entries={seq: head.entries[seq] for seq in readable})
         try:
             now = self._recounted(smaller, head.record)
             self.files.bucket.put(keys.head_key(head.key), dump_head(now), expect=held.version)
@@ -296,15 +280,6 @@ class Checking(Listings):
             return False  # it has changed meanwhile
         self.files.held.pop(head.key)
         self.sweep(head.key)
-        return True
-
-    def _can_read(self, reader: ObjectReader, fact: Fact) -> bool:
-        try:
-            decode(self.states(reader).of(fact.row))
-        except WrongKeys:
-            return True
-        except (Corrupt, Gone):
-            return False
         return True
 
     def _recounted(self, head: Head, record: ScopeRecord) -> Head:
@@ -368,28 +343,59 @@ class Checking(Listings):
 
     # A head that is lost
 
-    def _headless(self, folder: str, first: Listed, repair: bool) -> Iterator[Finding]:
-        found, _ = self._readable([first])
-        scope = found[0][1].scope if found else None
-        if scope is None or self.files.is_lost(scope, first.key):
+    def _headless(
+        self, folder: str, listed: Sequence[tuple[Listed, ObjectKey]], repair: bool
+    ) -> Iterator[Finding]:
+        """Report what is there without a head: it is lost, or a deletion was interrupted."""
+        scope = self._scope_of(listed)
+        signs = [each.key for each, key in listed if key.line or key.segment]
+        if scope is None or any(self._is_lost(scope, each) for each in signs):
             yield from self._lost(folder, None, None, repair)
             return
-        fact = "the rest of a scope that was deleted: delete its session again"
-        yield _finding("segment_left", fact, scope=scope, key=first.key)
+        if self.files.bucket.get([f"{folder}head"], first=1) != [None]:
+            return  # it has come meanwhile
+        for each, key in listed:
+            if key.line:
+                if repair:
+                    self.files.delete([each.key])
+                yield _dangling(each.key, scope, repair)
+            elif key.part:
+                code = "segment_left" if key.segment else "notes_left"
+                fact = "the rest of a scope that was deleted: delete its session again"
+                yield _finding(code, fact, scope=scope, key=each.key)
+
+    def _is_lost(self, scope: ScopeKey, path: str) -> bool:
+        try:
+            return self.files.is_lost(scope, path)
+        except Unsupported:
+            return True
+
+    def _scope_of(self, listed: Sequence[tuple[Listed, ObjectKey]]) -> ScopeKey | None:
+        """Return the scope of a folder; where keys do not have all of its name, others have it."""
+        for _, key in listed:
+            if key.scope is not None:
+                return key.scope
+            if key.line:  # the sign that the line lives has it
+                pointed = self.index.walk(keys.line_prefix(ids.tag_of_place(int(key.line, 16))))
+                scope = next((found.scope for found in pointed if found.line == key.line), None)
+                if scope is not None and keys.scope_prefix(scope) == key.folder:
+                    return scope
+        found, _, _ = self._readable([each for each, key in listed if key.segment])
+        return found[0][1].scope if found else None
 
     def _lost(
         self, folder: str, stored: Stored | None, error: LimpetError | None, repair: bool
     ) -> Iterator[Finding]:
         code = "head_missing" if stored is None else "head_damaged"
         fact = "the head of a scope is missing" if stored is None else "a head fails its check"
-        found, damaged = self._readable(list(walk(self.files.bucket, f"{folder}segments/")))
-        # What only lacks its key can still be read by others: it must not be replaced.
-        objects = [stored, *damaged.values()]
-        is_locked = any(isinstance(each, Unreadable) and each.is_locked for each in objects)
-        key = keys.parse(f"{folder}head")
-        scope = None if key is None else key.scope
-        if scope is None and found:
-            scope = found[0][1].scope
+        below = [(each, keys.parse(each.key)) for each in walk(self.files.bucket, folder)]
+        found, damaged, is_locked = self._readable([each for each, _ in below])
+        # What others can read, with its key or as another version, must not be replaced.
+        pages = None
+        with suppress(WrongKeys, Unsupported):
+            pages = self._pages_below(folder)
+        is_locked = is_locked or pages is None or isinstance(error, WrongKeys | Unsupported)
+        scope = self._scope_of([(each, key) for each, key in below if key])
         if not repair or is_locked or not found or scope is None:
             yield _damaged(code, fact, error, scope=scope, key=f"{folder}head")
             return
@@ -397,7 +403,7 @@ class Checking(Listings):
             # Kept next to the others: the new head will not name it.
             self.files.bucket.put(_aside(path, each), each[0], expect=ANY)
         chosen = _disjoint(found)
-        rebuilt = self._rebuilt(scope, folder, chosen, stored)
+        rebuilt = self._rebuilt(scope, chosen, pages or (), stored)
         last = chosen[-1][1].facts[-1].row
         yield _finding(
             code,
@@ -410,13 +416,15 @@ class Checking(Listings):
 
     def _readable(
         self, listed: Sequence[Listed]
-    ) -> tuple[list[tuple[Named, StoredSegment]], dict[str, Stored]]:
-        """Return the segments, and by key what is none or cannot be read."""
-        found, damaged = list[tuple[Named, StoredSegment]](), dict[str, Stored]()
+    ) -> tuple[list[tuple[Named, StoredSegment]], dict[str, Stored], bool]:
+        """Return the segments, by key those that are damaged, and whether others can read some."""
+        found, damaged, is_locked = list[tuple[Named, StoredSegment]](), dict[str, Stored](), False
         for each in listed:
             key = keys.parse(each.key)
+            if key is None or not key.segment:
+                continue
             (stored,) = self.files.bucket.get([each.key])
-            if stored is None or key is None or not key.segment:
+            if stored is None:
                 continue
             try:
                 segment = StoredSegment(key.segment, stored.data)
@@ -425,20 +433,20 @@ class Checking(Listings):
                     raise Corrupt("a segment is that of another scope")
                 if segment.facts and segment.line:
                     found.append((segment.named(key.segment), segment))
-            except LimpetError:
+            except LimpetError as error:
+                is_locked = is_locked or isinstance(error, WrongKeys | Unsupported)
                 damaged[each.key] = stored
-        return found, damaged
+        return found, damaged, is_locked
 
     def _rebuilt(
         self,
         scope: ScopeKey,
-        folder: str,
         chosen: Sequence[tuple[Named, StoredSegment]],
+        pages: tuple[NamedPage, ...],
         stored: Stored | None,
     ) -> bool:
         newest, stamp = chosen[-1][1], self.draw()
         names = (fact.row.id for _, segment in chosen for fact in segment.facts)
-        pages = self._pages_below(folder)
         record = ScopeRecord(
             scope,
             int(newest.line, 16),
@@ -461,7 +469,7 @@ class Checking(Listings):
         return True
 
     def _pages_below(self, folder: str) -> tuple[NamedPage, ...]:
-        """Return the pages of notes that can be read, of those that overlap the newest."""
+        """Return the pages of notes that are not damaged, of those that overlap the newest."""
         chosen = list[NamedPage]()
         listed = walk(self.files.bucket, f"{folder}notes/")
         for each in sorted(listed, key=lambda each: -each.modified):
@@ -470,7 +478,9 @@ class Checking(Listings):
                 continue
             try:
                 notes = parse_page(key.page, stored.data)
-            except LimpetError:
+            except WrongKeys:
+                raise
+            except Corrupt:
                 continue
             page = NamedPage(key.page, notes[0].address, notes[-1].address, len(notes), stored.size)
             if all(page.last < other.first or page.first > other.last for other in chosen):
@@ -489,11 +499,7 @@ class Checking(Listings):
         ]
         if repair and dangling:
             self.files.delete([each.key for each in dangling])
-        fact = "a pointer that leads nowhere"
-        found = [
-            _finding("pointer_dangling", fact, scope=p.scope, repaired=repair, key=p.key)
-            for p in dangling
-        ]
+        found = [_dangling(each.key, each.scope, repair) for each in dangling]
         found += [
             _finding("foreign_file", "a file that is not ours", key=each.key)
             for each in page
@@ -620,16 +626,31 @@ def _verify(name: str, data: bytes) -> None:
         raise Corrupt("a segment lacks states")
 
 
-def _verify_page(name: str, data: bytes) -> None:
-    for note in parse_page(name, data):
-        note.row()
+def _take_page(notes: list[StoredNote], name: str, data: bytes) -> None:
+    notes += parse_page(name, data)
 
 
-def _damaged_note(key: ScopeKey, note: StoredNote) -> Iterable[Finding]:
-    try:
-        note.row()
-    except Corrupt as error:
-        yield _damaged("note_damaged", "a note fails its check", error, scope=key, note=note.name)
+def _damaged_notes(key: ScopeKey, notes: Iterable[StoredNote]) -> Iterator[tuple[Finding, None]]:
+    for note in notes:
+        try:
+            decode(note.row().value)
+        except Corrupt as error:
+            about = {"scope": key, "id": note.on or None, "note": note.name}
+            yield _damaged("note_damaged", "a note fails its check", error, **about), None
+
+
+def _is_within(seq: int, some: Iterable[Named | NamedPage]) -> bool:
+    return any(isinstance(each, Named) and each.first <= seq <= each.last for each in some)
+
+
+def _builds_on(head: Head, seq: int, some: Iterable[Named | NamedPage]) -> bool:
+    """Return whether a state of the tail needs one in some segments."""
+    while (entry := head.entries.get(seq)) is not None:
+        base = entry.tail.base
+        if base is None or base >= seq:
+            return False
+        seq = base
+    return _is_within(seq, some)
 
 
 def _folder_of(listed: Listed) -> str:
@@ -658,6 +679,11 @@ def _disjoint(
         if named.last < first and (not chosen or segment.line == chosen[0][1].line):
             chosen.append((named, segment))
     return chosen[::-1]
+
+
+def _dangling(path: str, scope: ScopeKey, repair: bool) -> Finding:
+    fact = "a pointer that leads nowhere"
+    return _finding("pointer_dangling", fact, scope=scope, repaired=repair, key=path)
 
 
 def _damaged(code: str, fact: str, error: LimpetError | None, **values: object) -> Finding:
