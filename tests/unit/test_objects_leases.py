@@ -11,13 +11,14 @@ import pytest
 from limpet import Conflict, Corrupt, ScopeKey, Unavailable
 from limpet.backends.buckets.directory.bucket import DirectoryBucket
 from limpet.backends.buckets.protocol import Bucket, Stored
-from limpet.backends.objects.backend import ObjectBackend
+from limpet.backends.objects.format import parse_head
 from limpet.backends.objects.keys import head_key
-from limpet.backends.objects.objects import parse_head
+from limpet.engine import Engine
 from limpet.errors import AlreadyExists
 from limpet.model import ANY, Expect
 from limpet.opening import CLOCK, draw
 from limpet.protocol import Claim, Clock, Commit, Hold, NoteWrite
+from tests.buckets.opened import engine_on
 from tests.servers.service import Service
 
 SCOPE = ScopeKey("s", "main", "agent")
@@ -46,8 +47,8 @@ class Site:
         self.bucket = bucket
         self.hands = Hands()
 
-    def engine(self, bucket: Bucket | None = None) -> ObjectBackend:
-        return ObjectBackend(bucket or self.bucket, clock=self.hands.clock, draw=draw)
+    def engine(self, bucket: Bucket | None = None) -> Engine:
+        return engine_on(bucket or self.bucket, clock=self.hands.clock)
 
     def document(self, key: str) -> bytes:
         (stored,) = self.bucket.get([key])
@@ -55,7 +56,8 @@ class Site:
         return stored.data
 
     def fence(self) -> str | None:
-        return parse_head(self.document(HEAD)).facts_only.fence
+        record = parse_head(self.document(HEAD)).record
+        return None if record is None else record.fence
 
 
 def folder(path: Path) -> DirectoryBucket:
@@ -134,6 +136,17 @@ def test_a_lease_that_is_renewed_lasts(site: Site) -> None:
         assert two.claim(claim("b")).key == "a"
         assert one.renew(claim("a")).left_us == TTL_US
     assert two.claim(claim("b")).left_us == TTL_US
+    one.commit(commit({}, "a"))
+
+
+def test_each_renewal_is_seen_by_others(site: Site) -> None:
+    """The first one too: another process has watched the lease since the claim."""
+    one, two = site.engine(), site.engine()
+    one.claim(claim("a"))
+    for _ in range(3):
+        assert two.claim(claim("b")).left_us == TTL_US
+        site.hands.pass_s(9)
+        assert one.renew(claim("a")).left_us == TTL_US
     one.commit(commit({}, "a"))
 
 
@@ -256,7 +269,7 @@ def test_notes_need_the_lease_that_they_name(site: Site) -> None:
 # Which scopes there are
 
 
-def scopes(engine: ObjectBackend) -> list[ScopeKey]:
+def scopes(engine: Engine) -> list[ScopeKey]:
     page = engine.list_scopes(session_id=None, kind=None, prefix="", after=None, limit=99)
     assert all(info.head is None for info in page)
     return [info.key for info in page]
@@ -318,11 +331,26 @@ def test_a_damaged_head_carries_no_lease(site: Site) -> None:
     one, two = site.engine(), site.engine()
     one.commit(commit({"x": "y"}))
     whole = site.document(HEAD)
-    for damaged in (whole[:-3], whole.replace(b'"x":"y"', b'"x":"z"'), whole[:99], b""):
+    for damaged in (whole.replace(b'"trail":"', b'"trail":"f'), whole[:99], b""):
         site.bucket.put(HEAD, damaged, expect=ANY)
         with pytest.raises(Corrupt):
             two.claim(claim("a"))
         assert site.document(HEAD) == damaged
+
+
+def test_a_damaged_state_is_not_in_the_way_of_a_lease(site: Site) -> None:
+    """And the lease does not make it look whole, nor harm the states next to it."""
+    one, two = site.engine(), site.engine()
+    first = one.commit(commit({"x": "first"}))
+    one.commit(commit({"x": "y"}))
+    whole = site.document(HEAD)
+    for damaged in (whole[:-3], whole.replace(b'"x":"y"', b'"x":"z"')):
+        site.bucket.put(HEAD, damaged, expect=ANY)
+        two.claim(claim("a"))
+        assert site.fence() == "a"
+        with pytest.raises(Corrupt):
+            two.read_snapshots(SCOPE, [None])
+        assert two.read_snapshots(SCOPE, [first.id]) == [(first, b'{"x":"first"}')]
 
 
 # Lost answers and others in between
@@ -354,7 +382,7 @@ class Meddled:
         return version
 
 
-def meddled(site: Site) -> tuple[Meddled, ObjectBackend]:
+def meddled(site: Site) -> tuple[Meddled, Engine]:
     bucket: Any = Meddled(site.bucket)
     return bucket, site.engine(bucket)
 

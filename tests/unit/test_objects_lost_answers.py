@@ -6,7 +6,7 @@ import limpet
 from limpet import Unavailable
 from limpet.model import Expect
 from tests.buckets.counting import CountingBucket
-from tests.unit.test_objects_damage import store_on
+from tests.buckets.opened import store_on
 
 
 class LosingBucket(CountingBucket):
@@ -44,7 +44,7 @@ def test_a_save_is_answered_with_the_id_that_was_stored() -> None:
 def test_a_note_is_answered_with_its_own_revision() -> None:
     """With that of the other one the caller would overwrite what it has never seen."""
     bucket, here, there = stores()
-    bucket.lost, bucket.meanwhile = "n.json", lambda: there.scope("s").set_note("n", "theirs")
+    bucket.lost, bucket.meanwhile = "/head", lambda: there.scope("s").set_note("n", "theirs")
     note = here.scope("s").set_note("n", "mine")
     present = there.scope("s").note("n")
     assert note is not None
