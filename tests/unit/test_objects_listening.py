@@ -20,14 +20,21 @@ from limpet.backends.buckets.directory import listen
 from limpet.backends.buckets.directory.bucket import DirectoryBucket
 from limpet.backends.buckets.directory.listen import DirectoryListener
 from limpet.backends.buckets.protocol import Bucket, KeyPrefix
-from limpet.backends.objects.backend import ObjectBackend
-from limpet.backends.objects.keys import head_key, note_key, segment_key, session_prefix
-from limpet.backends.objects.listen import ObjectListener
+from limpet.backends.objects.keys import (
+    head_key,
+    page_key,
+    segment_key,
+    session_prefix,
+    started_key,
+)
+from limpet.backends.objects.watching import ObjectListener
 from limpet.backends.support.polling import Poller
+from limpet.engine import Engine
 from limpet.model import ANY
 from limpet.opening import CLOCK, draw
 from limpet.protocol import Claim, Clock, Commit, NoteWrite, Target, Topic
 from tests.buckets.counting import CountingBucket
+from tests.buckets.opened import engine_on
 from tests.servers.service import Service
 from tests.waiting import until
 
@@ -46,8 +53,8 @@ def folder(path: Path) -> DirectoryBucket:
     )
 
 
-def engine(bucket: Bucket, *, poll_s: float = POLL_S) -> ObjectBackend:
-    return ObjectBackend(bucket, clock=CLOCK, draw=draw, poll_s=poll_s)
+def engine(bucket: Bucket, *, poll_s: float = POLL_S) -> Engine:
+    return engine_on(bucket, poll_s=poll_s)
 
 
 @pytest.fixture(params=["told", "polled", pytest.param("seaweedfs", marks=pytest.mark.slow)])
@@ -75,7 +82,7 @@ def commit(scope: ScopeKey = SCOPE, **facts: Any) -> Commit:
 class Watcher:
     """Follows topics as whoever watches does: hear, then look, again and again."""
 
-    def __init__(self, backend: ObjectBackend, *topics: Topic) -> None:
+    def __init__(self, backend: Engine, *topics: Topic) -> None:
         self.listener = backend.listen()
         self.listener.follow(topics)
 
@@ -210,7 +217,8 @@ class Said:
 def test_sessions_are_recognized_by_their_keys() -> None:
     long = ScopeKey("É" * 400)
     said = Said(
-        frozenset({segment_key(SCOPE, "1.2.after-3"), note_key(SCOPE, "n", None)}),
+        frozenset({segment_key(SCOPE, "1.2.after-3"), page_key(SCOPE, "1.2.after-3")}),
+        frozenset({started_key(SCOPE, "1")}),
         frozenset({head_key(SCOPE), head_key(ScopeKey("t"))}),
         frozenset({session_prefix("s") + "scopes"}),
         frozenset({head_key(long)}),
@@ -226,17 +234,17 @@ def test_sessions_are_recognized_by_their_keys() -> None:
     assert heard == [{"s", "t"}, {"s"}, {long.session_id}, None, None, None, frozenset(), None]
 
 
-def test_notes_wake_no_watcher(tmp_path: Path) -> None:
-    backend = engine(folder(tmp_path))
-    backend.commit(commit())
-    watcher = Watcher(backend, Topic(Target(SCOPE)))
-    watcher.settle()
-    timer = threading.Timer(0.5, watcher.listener.wake)
-    timer.start()
-    backend.write_note(NoteWrite(SCOPE, "n", None, b"1", draw()))
-    assert watcher.listener.wait(active=False) == frozenset()
-    timer.join()
-    watcher.listener.close()
+def test_what_is_not_watched_changes_no_revision(bucket: Bucket) -> None:
+    """Notes and leases are in the head, so that is read; no watch yields anything for them."""
+    writer, reader = engine(bucket), engine(bucket)
+    before = writer.commit(commit()).revision
+    targets = [Target(SCOPE)]
+    assert reader.read_revisions(targets) == [before]
+    for number in range(100):  # more than a head has
+        writer.write_note(NoteWrite(SCOPE, f"n{number}", None, b"1", draw()))
+    assert reader.read_revisions(targets) == [before]
+    writer.claim(Claim(SCOPE, "k", "me", 10**7, draw()))
+    assert reader.read_revisions(targets) == [before]
 
 
 # How soon
@@ -422,7 +430,7 @@ def test_a_closed_watcher_says_so(tmp_path: Path) -> None:
 # What a look costs, and tells
 
 
-def marks(backend: ObjectBackend, *targets: Target) -> list[str | None]:
+def marks(backend: Engine, *targets: Target) -> list[str | None]:
     return backend.read_revisions(targets)
 
 
@@ -463,7 +471,7 @@ def test_marks_are_revisions(bucket: Bucket) -> None:
     assert len({mark for row in seen for mark in row}) > 8
 
 
-def delete_head(writer: ObjectBackend) -> None:
+def delete_head(writer: Engine) -> None:
     info = writer.read_info(SCOPE, None)
     assert info is not None
     writer.delete_snapshots(SCOPE, [info.id])

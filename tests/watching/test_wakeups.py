@@ -16,7 +16,7 @@ from limpet.api.opened import Opened, Tools
 from limpet.backends import memory
 from limpet.backends.buckets.protocol import KeyPrefix
 from limpet.backends.objects.keys import head_key
-from limpet.backends.objects.listen import ObjectListener
+from limpet.backends.objects.watching import ObjectListener
 from limpet.backends.sqlite.listen import SqliteListener
 from limpet.backends.support import polling
 from limpet.backends.support.polling import Poller
