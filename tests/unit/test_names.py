@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from limpet.backends.objects import keys
-from limpet.core import names
+from limpet.core import ids, names
 from limpet.core.names import Clipped, escape, unescape
 from limpet.model import ScopeKey
 
@@ -37,23 +37,23 @@ def same(id: str, name: names.Name | None) -> bool:
 def test_objects_are_where_the_format_says() -> None:
     assert keys.session_prefix("chat-42") == "sessions/chat-42/"
     assert keys.head_key(PLAIN) == FOLDER + "head"
-    name = keys.segment_name(255, "0a", "0b")
+    name = keys.part_name(255, "0a", "0b")
     assert keys.segment_key(PLAIN, name) == FOLDER + "segments/00000000000000ff.0a.after-0b"
-    assert keys.note_key(PLAIN, "todo", None) == FOLDER + "notes/scope/todo.json"
-    assert keys.note_key(PLAIN, "todo", "a_1") == FOLDER + "notes/on/a_1/todo.json"
+    assert keys.page_key(PLAIN, name) == FOLDER + "notes/00000000000000ff.0a.after-0b"
+    assert keys.started_key(PLAIN, "0c") == FOLDER + "started.0c"
     scope = ScopeKey("s", "t", "multiAgent")
     assert keys.head_key(scope) == "sessions/s/scopes/multiAgent/t/snapshots/head"
 
 
 def test_pointers_are_where_the_format_says() -> None:
-    scope, line = ScopeKey("a/b", "main", "graph"), "01a3185c-5000-701c-8493-d9b204de9795"
+    scope, line = ScopeKey("a/b", "main", "graph"), "1982357a6cde9795"
     assert keys.id_key(scope, "x.1", 15) == (
         ".limpet/index/ids/x+2e1/a+2fb.graph.main.000000000000000f"
     )
     assert keys.label_key(scope, "run_id", "R", 0, 15) == (
         ".limpet/index/labels/run_id=+52/999999999.a+2fb.graph.main.000000000000000f"
     )
-    assert keys.line_key(scope, line) == (f".limpet/index/lines/b204de9795/a+2fb.graph.main.{line}")
+    assert keys.line_key(scope, line) == f".limpet/index/lines/7a6cde9795/a+2fb.graph.main.{line}"
 
 
 @pytest.mark.parametrize(
@@ -97,12 +97,12 @@ def test_the_longest_keys_fit_everywhere() -> None:
     longest = "\u00e9" * 512
     scope, nonce = ScopeKey(longest, longest, "k" * 64), "0" * 16
     found = [
-        keys.segment_key(scope, keys.segment_name(2**63, nonce, nonce)),
-        keys.note_key(scope, longest, None),
-        keys.note_key(scope, longest, longest),
+        keys.segment_key(scope, keys.part_name(2**63, nonce, nonce)),
+        keys.page_key(scope, keys.part_name(2**63, nonce, nonce)),
+        keys.started_key(scope, nonce),
         keys.id_key(scope, longest, 2**63),
         keys.label_key(scope, longest, longest, 0, 2**63),
-        keys.line_key(scope, "0" * 36),
+        keys.line_key(scope, nonce),
     ]
     for key in found:
         assert len(key) <= 1024 - 300  # there may be a prefix before it
@@ -122,8 +122,10 @@ def test_the_longest_keys_fit_everywhere() -> None:
         FOLDER + "snapshot_latest.json",
         FOLDER + "segments/00.0a",
         FOLDER + "segments/UPPER.0a.after-0b",
-        FOLDER + "notes/on/+61/todo.json",
-        FOLDER + "notes/scope/+61.json",
+        FOLDER + "notes/todo.json",
+        FOLDER + "notes/00.0A.after-0b",
+        FOLDER + "started.",
+        FOLDER + "started.0F",
         ".limpet/index/ids/x/s.agent.main.0F",
     ],
 )
@@ -182,12 +184,11 @@ def keys_with(id: str, scope: ScopeKey) -> list[str]:
         keys.session_prefix(id),
         keys.head_key(scope._replace(session_id=id)),
         keys.head_key(scope._replace(scope_id=id)),
-        keys.note_key(scope, id, None),
-        keys.note_key(scope, id, "x"),
-        keys.note_key(scope, "x", id),
+        keys.page_key(scope._replace(scope_id=id), "1.2.after-3"),
+        keys.started_key(scope._replace(scope_id=id), "0f"),
         keys.id_key(scope, id, 1),
-        keys.line_key(scope._replace(session_id=id), "0" * 36),
-        keys.line_key(scope._replace(scope_id=id), "0" * 36),
+        keys.line_key(scope._replace(session_id=id), "0f"),
+        keys.line_key(scope._replace(scope_id=id), "0f"),
         keys.label_prefix(id, "v"),
         keys.label_prefix("k", id),
     ]
@@ -205,22 +206,24 @@ def test_no_two_ids_share_a_key_even_where_case_is_ignored(
 
 
 @UNHURRIED
-@given(scope=SCOPES, id=ANY_IDS, note=ANY_IDS)
-def test_keys_of_objects_lead_back(scope: ScopeKey, id: str, note: str) -> None:
-    for key, segment, on, name in (
-        (keys.head_key(scope), None, None, None),
-        (keys.segment_key(scope, "1.2.after-3"), "1.2.after-3", None, None),
-        (keys.note_key(scope, note, None), None, None, note),
-        (keys.note_key(scope, note, id), None, id, note),
+@given(scope=SCOPES, place=SEQS, nonce=st.integers(0, 2**64 - 1), is_first=st.booleans())
+def test_keys_of_objects_lead_back(scope: ScopeKey, place: int, nonce: int, is_first: bool) -> None:
+    part = keys.part_name(place, f"{nonce:016x}", "" if is_first else f"{nonce:016x}")
+    line = f"{place:016x}"
+    for key, parts in (
+        (keys.head_key(scope), (None, None, None)),
+        (keys.segment_key(scope, part), (part, None, None)),
+        (keys.page_key(scope, part), (None, part, None)),
+        (keys.started_key(scope, line), (None, None, line)),
     ):
         found = keys.parse(key)
         assert found is not None
-        assert (found.kind, found.segment) == (scope.kind, segment)
+        assert (found.segment, found.page, found.line) == parts
+        assert found.is_head == (key == keys.head_key(scope))
+        assert (found.kind, found.folder) == (scope.kind, keys.scope_prefix(scope))
         assert found.scope in (None, scope)
         assert same(scope.session_id, found.session_id)
         assert same(scope.scope_id, found.scope_id)
-        assert found.on is None if on is None else same(on, found.on)
-        assert found.note is None if name is None else same(name, found.note)
         assert keys.parse_pointer(key) is None
 
 
@@ -232,7 +235,9 @@ def test_pointers_lead_back(
     by_label = keys.label_key(scope, label, value, seq, stamp)
     by_id = keys.id_key(scope, id, seq)
     assert by_label.startswith(keys.label_start(label, value, seq))
-    for key in (by_id, by_label, *keys.line_keys(scope, "0" * 36)):
+    by_line = keys.line_key(scope, f"{seq:016x}")
+    assert by_line.startswith(keys.line_prefix(ids.tag_of_place(seq)))
+    for key in (by_id, by_label, by_line):
         found = keys.parse_pointer(key)
         assert found is not None
         assert found.agrees(scope)
