@@ -16,29 +16,31 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from limpet import Corrupt, Scope, Store
+from limpet import Corrupt, Scope, Store, Unsupported
 from limpet.backends.buckets.directory.bucket import DirectoryBucket
-from limpet.backends.objects.backend import ObjectBackend
-from limpet.backends.objects.check import SEVERITIES
+from limpet.backends.objects.checking import SEVERITIES
+from limpet.backends.objects.format import VERSION, facts_end
 from limpet.cli._app import run
+from limpet.engine import Engine
+from limpet.engine.rolling import Limits
 from limpet.model import Finding
-from limpet.opening import CLOCK, draw, store_over
+from limpet.opening import CLOCK, store_over
+from tests.buckets.opened import engine_on
 from tests.unit.sql_damage import codes, inspect
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "check.md"
 FOLDER = "sessions/s/scopes/agent/main/snapshots"
 HEAD = f"{FOLDER}/head"
 INDEX = ".limpet/index"
-NOTE = f"{FOLDER}/notes/scope/n.json"
-NOTED = f"{FOLDER}/notes/on/a/n.json"
 LONG = "L" * 300  # longer than a name in a key may be
 LABELS = {"colour": "red"}
 # The new head, the old one, and pointers to what was in its tail.
 REBUILT = rf"{FOLDER}/(head|damaged/.*)|{INDEX}/.*"
-LEFT = f"{FOLDER}/segments/{1:016x}.{2:016x}.after-{3:016x}"
+PART = f"{1:016x}.{2:016x}.after-{3:016x}"
+TAILS = Limits(3, newest_bytes=32 * 1024)
 
 
-def engine(root: Path) -> ObjectBackend:
+def engine(root: Path) -> Engine:
     bucket = DirectoryBucket(
         str(root),
         token=lambda: os.urandom(8).hex(),
@@ -46,7 +48,7 @@ def engine(root: Path) -> ObjectBackend:
         clock=CLOCK,
         sync=False,
     )
-    return ObjectBackend(bucket, clock=CLOCK, draw=draw)
+    return engine_on(bucket, tails=TAILS)
 
 
 def files(root: Path) -> dict[str, bytes]:
@@ -74,8 +76,10 @@ def noise(seed: int) -> str:
 
 
 def fill(store: Store) -> None:
-    """Make a scope with a segment, one with notes and leases, and one with long names."""
+    """Make a scope with a segment and a page of notes, another one, and one with long names."""
     scope = store.scope("s")
+    for at in range(70):  # more than are in a head
+        scope.set_note(f"m{at}", at)
     for at, id in enumerate("abcd"):
         scope.save({"id": id, "text": noise(at)}, id=id, labels=LABELS)
         scope.set_note("n", id, on=id)
@@ -91,12 +95,12 @@ def root(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def backend(root: Path) -> ObjectBackend:
+def backend(root: Path) -> Engine:
     return engine(root)
 
 
 @pytest.fixture
-def store(backend: ObjectBackend, root: Path) -> Iterator[Store]:
+def store(backend: Engine, root: Path) -> Iterator[Store]:
     store = store_over(backend)
     fill(store)
     assert segment_in(root)
@@ -114,7 +118,7 @@ def readable(root: Path) -> dict[tuple[str, str], Any]:
             (LONG, LONG, [LONG]),
         ):
             for id in ids:
-                with suppress(Corrupt):
+                with suppress(Corrupt, Unsupported):
                     one = store.scope(session, scope).load(id)
                     if one is not None:
                         found[session, id] = (one.state, dict(one.labels))
@@ -129,10 +133,22 @@ def segment_in(root: Path) -> str:
     return f"{FOLDER}/segments/{found.name}"
 
 
-def flip(root: Path, name: str, at: int) -> None:
+def page_in(root: Path) -> str:
+    (found,) = (root / FOLDER / "notes").iterdir()
+    return f"{FOLDER}/notes/{found.name}"
+
+
+def flip(root: Path, name: str, at: int | None = None, *, behind: int = 0) -> None:
+    """Flip a bit, at a place or some bytes behind the end of the facts."""
     stored = bytearray((root / name).read_bytes())
-    stored[at] ^= 1
+    stored[facts_end(bytes(stored)) + behind if at is None else at] ^= 1
     (root / name).write_bytes(stored)
+
+
+def change(root: Path, name: str, old: bytes, new: bytes) -> None:
+    stored = (root / name).read_bytes()
+    assert old in stored
+    (root / name).write_bytes(stored.replace(old, new, 1))
 
 
 def write(root: Path, name: str, data: bytes) -> None:
@@ -159,7 +175,8 @@ class Case(NamedTuple):
     changed: str = ""
 
 
-ASIDE = rf"{FOLDER}/(head|segments/.*|damaged/.*)|{INDEX}/(ids|labels)/.*"
+ASIDE = rf"{FOLDER}/(head|segments/.*|notes/.*|damaged/.*)|{INDEX}/(ids|labels)/.*"
+V, NEXT_V = b'"v":%d' % VERSION, b'"v":%d' % (VERSION + 1)
 
 CASES = {
     "a file next to sessions": Case(
@@ -189,8 +206,19 @@ CASES = {
         "head_damaged",
         changed=REBUILT,
     ),
-    "a bit in the states of the head": Case(
-        lambda _, root: flip(root, HEAD, -3), "head_damaged", "head_damaged"
+    "the head of another scope": Case(
+        lambda _, root: write(root, HEAD, (root / HEAD.replace("/s/", "/other/")).read_bytes()),
+        "head_damaged",
+        changed=REBUILT,
+    ),
+    "a head of another version": Case(
+        lambda _, root: change(root, HEAD, V, NEXT_V), "head_damaged", "head_damaged"
+    ),
+    "a bit in a state of the head": Case(
+        lambda _, root: flip(root, HEAD, behind=9), "state_damaged", "state_damaged"
+    ),
+    "a bit in a note of the head": Case(
+        lambda _, root: flip(root, HEAD, -2), "note_damaged", "note_damaged"
     ),
     "no head": Case(lambda _, root: (root / HEAD).unlink(), "head_missing", changed=REBUILT),
     "an encrypted head": Case(
@@ -199,17 +227,32 @@ CASES = {
     "an encrypted segment": Case(
         lambda _, root: write(root, segment_in(root), b"\1encrypted"), "keys_wrong", "keys_wrong"
     ),
-    "an encrypted note": Case(
-        lambda _, root: write(root, NOTE, b"\1encrypted"), "keys_wrong", "keys_wrong"
+    "an encrypted page of notes": Case(
+        lambda _, root: write(root, page_in(root), b"\1encrypted"), "keys_wrong", "keys_wrong"
     ),
-    "a bit in a note": Case(lambda _, root: flip(root, NOTE, -3), "note_damaged", "note_damaged"),
-    "a bit in a note on a snapshot": Case(
-        lambda _, root: flip(root, NOTED, 30), "note_damaged", "note_damaged"
+    "a bit in a note of a page": Case(
+        lambda _, root: flip(root, page_in(root), -2), "note_damaged", "note_damaged"
     ),
-    "a note in the place of another": Case(
-        lambda _, root: write(root, f"{FOLDER}/notes/scope/m.json", (root / NOTE).read_bytes()),
+    "a bit in the facts of a page of notes": Case(
+        lambda _, root: flip(root, page_in(root), behind=-9), "note_damaged", changed=ASIDE
+    ),
+    "a page of notes in the place of another": Case(
+        lambda _, root: change(root, page_in(root), b'"name":"0', b'"name":"1'),
         "note_damaged",
-        "note_damaged",
+        changed=ASIDE,
+    ),
+    "no page of notes": Case(
+        lambda _, root: (root / page_in(root)).unlink(), "notes_missing", changed=ASIDE
+    ),
+    "a page of notes of a killed writer": Case(
+        lambda _, root: write(root, f"{FOLDER}/notes/{PART}", b"half"),
+        "notes_left",
+        changed=f"{FOLDER}/notes/{PART}",
+    ),
+    "the sign that another line has begun": Case(
+        lambda _, root: write(root, f"{FOLDER}/started.{1:016x}", b""),
+        "pointer_dangling",
+        changed=f"{FOLDER}/started.{1:016x}",
     ),
     "pointers to what is gone": Case(
         lambda _, root: write(root, f"{INDEX}/ids/b/s.agent.main.{1:016x}", b""),
@@ -232,7 +275,7 @@ CASES = {
         changed=rf"{INDEX}/lines/.*",
     ),
     "a bit in the facts of a segment": Case(
-        lambda _, root: flip(root, segment_in(root), 500), "segment_damaged", changed=ASIDE
+        lambda _, root: flip(root, segment_in(root), behind=-9), "segment_damaged", changed=ASIDE
     ),
     "a bit in a state of a segment": Case(
         lambda _, root: flip(root, segment_in(root), -3), "segment_damaged", changed=ASIDE
@@ -243,7 +286,14 @@ CASES = {
         changed=ASIDE,
     ),
     "a segment of a killed writer": Case(
-        lambda _, root: write(root, LEFT, b"half"), "segment_left", changed=LEFT
+        lambda _, root: write(root, f"{FOLDER}/segments/{PART}", b"half"),
+        "segment_left",
+        changed=f"{FOLDER}/segments/{PART}",
+    ),
+    "a segment of another version": Case(
+        lambda _, root: change(root, segment_in(root), V, NEXT_V),
+        "segment_damaged",
+        "segment_damaged",
     ),
     "no segment": Case(
         lambda _, root: (root / segment_in(root)).unlink(), "segment_missing", changed=ASIDE
@@ -257,7 +307,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_damage(backend: ObjectBackend, store: Store, root: Path, case: Case) -> None:
+def test_damage(backend: Engine, store: Store, root: Path, case: Case) -> None:
     case.damage(store.scope("s"), root)
     age(root)
     before, states = files(root), readable(root)
@@ -309,7 +359,7 @@ def test_pages_go_over_everything_once(store: Store, root: Path, repair: bool) -
         store.scope(f"w-{number}").save({"n": number})
         flip(root, f"{folder}/head", -3)
         write(root, f"{folder}/foreign.txt", b"")
-        write(root, f"{folder}/notes/scope/n.json", b"x")
+        write(root, f"{folder}/notes/{PART}", b"x")
         write(root, f"{folder}/.limpet-{number}", b"half")
     age(root)
 

@@ -240,6 +240,34 @@ def test_a_killed_deletion_is_completed(is_repeated: bool) -> None:
     assert writes > 4
 
 
+@pytest.mark.parametrize("session", ["s", "S" * 300])
+def test_a_killed_deletion_of_a_session_is_no_lost_head(session: str) -> None:
+    """What it has left is reported as that, and nothing is rebuilt from it; again it completes."""
+    for writes in range(99):
+        bucket = Mortal()
+        with store_on(bucket) as store:
+            scope = store.scope(session)
+            scope.save({"big": BIG, "n": 0}, labels={"a": "b"})
+            for n in range(70):  # more than are in a head
+                scope.set_note(f"note {n}", n)
+        bucket.left = writes
+        try:
+            store_on(bucket).delete_session(session)
+            break
+        except Killed:
+            bucket.left = Mortal.left
+        heads = [key for key in bucket.objects if key.endswith("/head")]
+        with store_on(bucket) as store:
+            for found in (list(store.check()), list(store.repair())):
+                odd = {each.code for each in found if each.severity != "info"}
+                assert odd <= ({"pointer_missing"} if heads else set())
+            assert [key for key in bucket.objects if key.endswith("/head")] == heads
+            store.delete_session(session)
+            assert store.scope(session).load() is None
+        assert not any(key.startswith("sessions/") for key in bucket.objects)
+    assert writes > 4
+
+
 @pytest.mark.parametrize("compress", [False, True])
 def test_no_byte_of_a_deleted_state_is_left(bucket: CountingBucket, compress: bool) -> None:
     """In tail, base, segment and draft: what is deleted or replaced is in no object any more."""
@@ -636,6 +664,63 @@ def test_states_that_build_on_a_damaged_segment_are_put_aside_with_it(
     assert scope.load() is None
     scope.save({"n": "new"})
     assert [info.size for info in scope.history()] == [len('{"n":"new"}')]
+
+
+def test_what_does_not_build_on_a_damaged_segment_stays_where_it_is(
+    bucket: CountingBucket, chat: list[str]
+) -> None:
+    """When the segment is put aside: also a state that is damaged itself, and notes in the head."""
+    store = store_on(bucket)
+    scope = store.scope("chat")
+    scope.set_note("n", 1)
+    last = scope.save({"n": "last"}).id
+    path = head_of(bucket)
+    spoiled, modified = bucket.objects[path]
+    at = spoiled.index(b'{"n":"last"}')
+    bucket.objects[path] = flipped(spoiled, at), modified
+    spoil(bucket, segments(bucket)[0])
+    store = store_on(bucket)
+    scope = store.scope("chat")
+    found = {each.code: each.repaired for each in store.repair()}
+    assert found == {"segment_damaged": True, "state_damaged": False}
+    assert [(each.code, each.id) for each in store.check() if each.severity == "error"] == [
+        ("state_damaged", last)
+    ]
+    assert flipped(spoiled, at)[at:][:12] in bucket.objects[path][0]
+    note = scope.note("n")
+    assert note is not None
+    assert note.value == 1
+
+
+def test_several_parts_that_are_missing(bucket: CountingBucket) -> None:
+    """Each is reported, the rest is listed, and saves, rolls and notes go on."""
+    store = store_on(bucket, tails=rolling.Limits(2))
+    scope = store.scope("s")
+    ids = [scope.save({"text": text(n) * 9}).id for n in range(30)]
+    for n in range(300):
+        scope.set_note(f"n{n:03}", n)
+    gone = [*segments(bucket)[:2], *[key for key in bucket.objects if "/notes/" in key][:2]]
+    assert len({*gone}) == 4
+    for key in gone:
+        del bucket.objects[key]
+    store = store_on(bucket, tails=rolling.Limits(2))
+    scope = store.scope("s")
+    assert {*scope.ids()} == {info.id for info in scope.history()} < {*ids}
+    assert 0 < len(list(scope.notes())) < 300
+    with pytest.raises(Corrupt):
+        scope.fork(ids[0], scope_id="fork")
+    ids += [scope.save({"text": text(n)}).id for n in range(30)]
+    assert [info.id for info in scope.history()][:30] == ids[:29:-1]
+    scope.set_note("z", 1)
+    assert sorted(each.code for each in store.check()) == [
+        *["notes_missing"] * 2,
+        *["segment_missing"] * 2,
+    ]
+    assert all(each.repaired for each in store.repair())
+    assert {each.code for each in store.check()} <= {"pointer_dangling"}
+    for n in range(300):
+        scope.set_note(f"n{n:03}", n)
+    assert len(list(scope.notes())) == 301
 
 
 def test_a_damaged_segment_is_pruned(bucket: CountingBucket, chat: list[str]) -> None:
