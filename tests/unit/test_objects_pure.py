@@ -204,7 +204,7 @@ def test_what_is_no_object_is_refused(junk: bytes, first: bytes) -> None:
         lambda data: StoredSegment("n", data).facts,
     ):
         with pytest.raises((Corrupt, Unsupported)):
-            parse(first + b"\n" + junk)  # type: ignore[operator]
+            parse(first + b"\n" + junk)
 
 
 # Segments and pages

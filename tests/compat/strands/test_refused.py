@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 import limpet
-from limpet import Store, Unsupported, opening
-from limpet.backends.objects.backend import ObjectBackend
+from limpet import Store, Unsupported
 from limpet.compat.strands import import_sessions
 from limpet.core.foreign import layout_of, recognise
 from tests.buckets.counting import CountingBucket
+from tests.buckets.opened import store_on
 
 FIXTURES = Path(__file__).parents[2] / "interop" / "fixtures"
 LAYOUTS = {
@@ -31,11 +31,6 @@ VERBS: dict[str, Callable[[Store], object]] = {
     "repair": lambda store: list(store.repair()),
     "stats": lambda store: store.stats(),
 }
-
-
-def store_on(bucket: CountingBucket) -> Store:
-    backend = ObjectBackend(bucket, clock=opening.CLOCK, draw=opening.draw, compress=True)
-    return opening.store_over(backend)
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
