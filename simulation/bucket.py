@@ -228,7 +228,7 @@ class SimulatedBucket:
         data: bytes | None = None,
     ) -> str:
         self._storage.step()
-        in_time = what == "delete" or (what == "put absent" and "/notes/" in key)
+        in_time = what == "delete"
         fault = self._storage.faults.of_write(
             in_time=in_time, is_conditional=what.startswith(("put absent", "put at"))
         )

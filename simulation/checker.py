@@ -1,8 +1,8 @@
 """The verdict on a run: does its record keep the promises?
 
-Scopes and notes are judged one by one: an order of the operations on each must explain all that was
-answered (`search`), by a model that knows no storage. What one scope alone cannot show is asked of
-the whole record: losers that are seen, forks of what was deleted, two ids for one save.
+Scopes are judged one by one: an order of the operations on each must explain all that was answered
+(`search`), by a model that knows no storage. What one scope alone cannot show is asked of the whole
+record: losers that are seen, forks of what was deleted, two ids for one save.
 """
 
 from collections import defaultdict
@@ -14,13 +14,9 @@ from simulation.history import Op, nonce_of, seq_of
 from simulation.items import Facts
 from simulation.leases import lease_violations
 from simulation.model import State
-from simulation.notes import NoteState
 from simulation.projection import (
-    Address,
     beside_wipe,
     died_with_source,
-    note_addresses,
-    note_items,
     scope_items,
     source_of,
     wipes,
@@ -61,8 +57,6 @@ def violations(ops: Sequence[Op], *, faulty: bool, late: bool) -> list[str]:
     facts = Facts(ids, acks, late=late, exact=not faulty)
     for scope in sorted({op.scope for op in ops if op.scope is not None}):
         found += _scope_violations(scope, ops, facts)
-    for address in sorted(note_addresses(ops), key=str):
-        found += _note_violations(address, ops, facts)
     return found
 
 
@@ -273,18 +267,9 @@ def _scope_violations(scope: ScopeKey, ops: Sequence[Op], facts: Facts) -> list[
         return [f"no verdict on {what}: {tangle}"]
 
 
-def _unexplained(what: str, search: Search[State] | Search[NoteState]) -> str:
+def _unexplained(what: str, search: Search[State]) -> str:
     lines = [f"no order of the operations on {what} explains the answers. The longest one found:"]
     lines += [f"    {said(op)}" for op in search.explanation()]
     lines += ["  after which none of these fits:"]
     lines += [f"    {said(item.op)}" for item in search.blocked]
     return "\n".join(lines)
-
-
-def _note_violations(address: Address, ops: Sequence[Op], facts: Facts) -> list[str]:
-    items = list(note_items(address, ops, facts))
-    search: Search[NoteState] = Search(items, lambda state: state)
-    if search.explains(NoteState()):
-        return []
-    scope, on, name = address
-    return [_unexplained(f"the note {name} on {on} in {scope.session_id}/{scope.scope_id}", search)]

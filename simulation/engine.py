@@ -26,8 +26,12 @@ from limpet.protocol import Clock, Stamp
 from limpet.storage import Reader
 
 _SMALLER: Final = {
-    **{"SMALL_BYTES": 24, "_WHOLE_ZSTD_MIN": 96, "_DELTA_ZSTD_MIN": 48, "_SHARED_MIN": 8},
-    **{"_INLINE_NOTES_MAX": 1, "_PAGE_NOTES_MAX": 2},
+    "SMALL_BYTES": 24,
+    "_WHOLE_ZSTD_MIN": 96,
+    "_DELTA_ZSTD_MIN": 48,
+    "_SHARED_MIN": 8,
+    "_INLINE_NOTES_MAX": 1,
+    "_PAGE_NOTES_MAX": 2,
 }
 _NEWEST_BYTES: Final = 40
 

@@ -51,23 +51,60 @@ class ScopeItem:
         return payload
 
 
-class CommitItem(ScopeItem):
-    """A save, an update, an append or a fork; `wipers` are the concurrent deletes of its scope."""
+class RepeatedItem(ScopeItem):
+    """A change of a scope; `wipers` are the deletions of the scope.
+
+    If its answer was lost and it overlaps one of them, it may happen before that, and once more
+    after it (docs/format.md, not promised: 2).
+    """
 
     def __init__(self, op: Op, key: int, facts: Facts, wipers: Sequence[Op]) -> None:
         super().__init__(op, key, facts)
+        self.twice = not facts.exact and any(op.overlaps(each) for each in wipers)
+
+    def moves(self, state: State) -> Iterator[tuple[State, Move]]:
+        """Yield the scope after it, or as it was if that is why it was refused."""
+        if self.twice and state.opened(self.key) is None:
+            before = self.applied(state)
+            if before is not None and before is not state:
+                yield before.with_open(self.key, "once"), Move.GOES_ON
+        yield from self.once(state)
+
+    def applied(self, state: State) -> State | None:
+        """Return the scope after it, whatever the answer; None if it is refused."""
+        raise NotImplementedError
+
+    def once(self, state: State) -> Iterator[tuple[State, Move]]:
+        """Yield what may come of it, given its answer."""
+        raise NotImplementedError
+
+    def begun(self, state: State) -> Iterator[State]:
+        """Yield an empty scope that begins with it."""
+        found = self.applied(state)
+        if found is not None:
+            yield found
+
+
+class CommitItem(RepeatedItem):
+    """A save, an update, an append or a fork."""
+
+    def __init__(self, op: Op, key: int, facts: Facts, wipers: Sequence[Op]) -> None:
+        super().__init__(op, key, facts, wipers)
         commit: Commit = op.given["commit"]
         self.commit = commit
         # An unknown name sorts below all that are minted.
         self.ids = facts.ids.get(commit.stamp.nonce) or (f"!{commit.stamp.nonce}",)
         self.id = commit.id or self.ids[0]
         self.minted = commit.id is None and not self.id.startswith("!")
-        # A save whose answer was lost and that overlaps a deletion of its scope may happen before
-        # it, and once more after it (docs/format.md, not promised: 2).
-        self.twice = not facts.exact and any(op.overlaps(each) for each in wipers)
 
-    def moves(self, state: State) -> Iterator[tuple[State, Move]]:
-        """Yield the scope after the commit, or as it was if that is why it was refused."""
+    def applied(self, state: State) -> State | None:
+        commit = self.commit
+        if commit.again and commit.stamp.nonce in state.applied:
+            return None
+        result = model.apply(state, commit, commit.id or self.ids[-1], self.op.given["log"])
+        return result.state if isinstance(result, Accepted) else None
+
+    def once(self, state: State) -> Iterator[tuple[State, Move]]:
         op, commit = self.op, self.commit
         if commit.again and commit.stamp.nonce in state.applied:
             if self._shows(state, commit.stamp.nonce):
@@ -77,15 +114,17 @@ class CommitItem(ScopeItem):
         if isinstance(result, Refusal):
             if op.outcome == result.error:
                 yield state, Move.FREE
-            return
-        if self.twice and state.opened(self.key) is None and result.state is not state:
-            before = model.apply(state, commit, commit.id or self.ids[-1], op.given["log"])
-            if isinstance(before, Accepted):
-                yield before.state.with_open(self.key, "once"), Move.GOES_ON
-        if op.ok and not self._matches(state, result):
-            return
-        if op.ok or op.open_ended or self.ended:
+        elif (op.open_ended or self.ended) if not op.ok else self._matches(state, result):
             yield result.state, Move.OVER
+
+    def begun(self, state: State) -> Iterator[State]:
+        commit = self.commit
+        if commit.replaces is None:
+            for id in self.facts.ids.get(commit.stamp.nonce, ()):
+                plain = commit._replace(expect=ANY, again=False)
+                result = model.apply(state, plain, commit.id or id, self.op.given["log"])
+                if isinstance(result, Accepted):
+                    yield result.state
 
     def _shows(self, state: State, nonce: str) -> bool:
         """Return whether a commit that is repeated (`again`) is answered as it must be.
@@ -113,45 +152,55 @@ class CommitItem(ScopeItem):
 
 
 class LateItem(ScopeItem):
-    """The creation of a head arrives late, after its scope was deleted: the save is seen again.
+    """The creation of a head arrives late, after its scope was deleted: the change is seen again.
 
     Nothing keeps it from that without conditional deletes (docs/format.md, not promised: 4).
     """
 
-    def __init__(self, op: Op, key: int, facts: Facts, wipers: Sequence[Op]) -> None:
-        super().__init__(op, key, facts)
-        self.begin = max(op.begin, min(wiper.begin for wiper in wipers))
+    def __init__(self, late: RepeatedItem, key: int, wipers: Sequence[Op]) -> None:
+        super().__init__(late.op, key, late.facts)
+        self.late = late
+        self.begin = max(late.begin, min(wiper.begin for wiper in wipers))
         self.required = False
 
     def moves(self, state: State) -> Iterator[tuple[State, Move]]:
-        """Yield the scope with the save alone, if there is nothing in it."""
-        commit: Commit = self.op.given["commit"]
-        for id in self.facts.ids.get(commit.stamp.nonce, ()) if state.empty else ():
-            plain = commit._replace(expect=ANY, replaces=None, again=False)
-            result = model.apply(state, plain, commit.id or id, self.op.given["log"])
-            if isinstance(result, Accepted) and commit.replaces is None:
-                yield result.state, Move.OVER
+        """Yield the scope with the change alone, if there is nothing in it."""
+        if state.empty:
+            yield from ((begun, Move.OVER) for begun in self.late.begun(state))
 
 
-class DeleteItem(ScopeItem):
-    """The deletion of some snapshots, as one step."""
+class DeleteItem(RepeatedItem):
+    """The deletion of some snapshots and of the notes on them, as one step."""
 
-    def __init__(self, op: Op, key: int, facts: Facts) -> None:
-        super().__init__(op, key, facts)
-        # If it was refused, it may have happened all the same, and repeating it is harmless.
-        self.required = op.ok
+    def applied(self, state: State) -> State:
+        ids = {*self.op.given["ids"]}
+        head = state.find(None)
+        if self.op.given["spare_head"] and head is not None:
+            ids.discard(head.id)
+        for snap in state.snaps:
+            if snap.id in ids:
+                state = state.without(snap)
+        return state._replace(notes=frozenset(each for each in state.notes if each.on not in ids))
+
+    def once(self, state: State) -> Iterator[tuple[State, Move]]:
+        after = self.applied(state)
+        if not self.op.ok or self.op.answer.count == len(state.snaps) - len(after.snaps):
+            yield after, Move.OVER
+
+
+class ClearItem(ScopeItem):
+    """The deletion of a scope that must show what was expected, as one step."""
 
     def moves(self, state: State) -> Iterator[tuple[State, Move]]:
-        """Yield the scope without the snapshots."""
-        head, found = state.find(None), map(state.find, self.op.given["ids"])
-        doomed = [snap for snap in found if snap is not None]
-        if self.op.given["spare_head"] and head in doomed:
-            doomed.remove(head)
-        if self.op.ok and self.op.answer.count != len(doomed):
-            return
-        for snap in doomed:
-            state = state.without(snap)
-        yield state, Move.OVER
+        """Yield the empty scope, or as it was if that is why it was refused."""
+        op = self.op
+        if op.ok and state.empty and not self.facts.exact:
+            yield state, Move.OVER  # its answer was lost, and another one has deleted the scope
+        if not model.at(op.given["expect"], state.find(None)):
+            if op.outcome == "Conflict":
+                yield state, Move.FREE
+        elif op.open_ended or (op.ok and op.answer == len(state.snaps)):
+            yield state.wiped(), Move.OVER
 
 
 class WipeItem(ScopeItem):
@@ -163,19 +212,11 @@ class WipeItem(ScopeItem):
 
     def __init__(self, op: Op, key: int, facts: Facts) -> None:
         super().__init__(op, key, facts)
-        self.required = op.ok or op.outcome == "Conflict"
-        self.expect = op.given.get("expect", ANY)
+        self.required = op.ok
 
     def moves(self, state: State) -> Iterator[tuple[State, Move]]:
         """Yield the empty scope, or the end of the deletion."""
         done = state.opened(self.key) is not None
-        head = state.find(None)
-        if self.op.outcome == "Conflict":
-            if not model.at(self.expect, head):
-                yield state, Move.FREE
-            return
-        if not done and not model.at(self.expect, head):
-            return
         if not state.empty or not done:
             yield state.wiped().with_open(self.key, "wiped"), Move.GOES_ON
         if done and self.required:

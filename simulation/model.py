@@ -30,10 +30,20 @@ class Snap(NamedTuple):
         return all(mine.get(name) == value for name, value in labels)
 
 
+class Noted(NamedTuple):
+    """A note, and the nonce of its write."""
+
+    on: str | None
+    name: str
+    nonce: str
+    value: str
+
+
 class State(NamedTuple):
     """A scope at one moment, and in `open` what goes on in it for longer than a moment."""
 
     snaps: tuple[Snap, ...] = ()
+    notes: frozenset[Noted] = frozenset()
     head: int | None = None
     last_seq: int = 0
     floor: str = ""
@@ -49,8 +59,17 @@ class State(NamedTuple):
 
     @property
     def empty(self) -> bool:
-        """Whether it holds no snapshot."""
-        return not self.snaps
+        """Whether it holds no snapshot, and no note."""
+        return not self.snaps and not self.notes
+
+    def note(self, on: str | None, name: str) -> Noted | None:
+        """Return a note."""
+        return next((each for each in self.notes if (each.on, each.name) == (on, name)), None)
+
+    def with_note(self, on: str | None, name: str, *made: Noted) -> "State":
+        """Return the scope with another note in the place of one, or without it."""
+        left = (each for each in self.notes if (each.on, each.name) != (on, name))
+        return self._replace(notes=frozenset((*left, *made)))
 
     def opened(self, key: int) -> Hashable:
         """Return what an item has noted for itself, None if nothing."""
@@ -65,7 +84,7 @@ class State(NamedTuple):
 
     def wiped(self) -> "State":
         """Return the scope after it was deleted: not even what was minted is remembered."""
-        return self._replace(snaps=(), head=None, floor="", applied=frozenset())
+        return self._replace(snaps=(), notes=frozenset(), head=None, floor="", applied=frozenset())
 
     def without(self, snap: Snap) -> "State":
         """Return the scope without a snapshot; the newest kept one becomes the head if need be."""

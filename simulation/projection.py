@@ -1,29 +1,33 @@
-"""What a record says of one scope, or of one note: the operations that the search is given."""
+"""What a record says of one scope: the operations that the search is given."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import count
 
-from limpet.core import codec
-from limpet.model import Note, ScopeKey
-from limpet.protocol import Commit, NoteWrite, Query
+from limpet.model import ANY, ScopeKey
+from limpet.protocol import Commit, Query
 from simulation.client import log_of
-from simulation.history import OK, Op
+from simulation.history import Op
 from simulation.items import (
+    ClearItem,
     CommitItem,
     DeleteItem,
     Facts,
     LateItem,
     ReadItem,
+    RepeatedItem,
     ScopeItem,
     SourceItem,
     VanishItem,
     WipeItem,
 )
 from simulation.listing import IdsItem, ListItem, PagesItem
-from simulation.notes import EraseItem, LookItem, NoteItem, SweepItem, WriteItem
+from simulation.notes import EraseItem, LookItem, WriteItem
 
-Address = tuple[ScopeKey, str | None, str]
-
+_CHANGES: dict[str, type[RepeatedItem]] = {
+    "delete": DeleteItem,
+    "delete_note": EraseItem,
+    "write_note": WriteItem,
+}
 _REFUSED_SOURCE = ("Conflict", "NotFound")
 _ABOUT_SOURCE = ("ok", *_REFUSED_SOURCE)
 
@@ -67,13 +71,16 @@ def died_with_source(op: Op, ops: Iterable[Op]) -> bool:
 
 
 def scope_items(scope: ScopeKey, ops: Sequence[Op], facts: Facts) -> Iterator[ScopeItem]:
-    """Yield the operations on the snapshots of a scope."""
+    """Yield the operations on a scope."""
     keys = count(1)
     wipers = [op for op in ops if wipes(op, scope) and op.outcome != "Conflict"]
     for op in ops:
         key = next(keys)
         if wipes(op, scope):
-            yield WipeItem(op, key, facts)
+            if op.given.get("expect", ANY) is ANY:
+                yield WipeItem(op, key, facts)
+            elif op.outcome != "refused":
+                yield ClearItem(op, key, facts)
         elif op.verb == "query":
             if op.ok and op.given["query"].scope in (None, scope):
                 yield from _listing(scope, op, key, facts, wipers)
@@ -84,8 +91,11 @@ def scope_items(scope: ScopeKey, ops: Sequence[Op], facts: Facts) -> Iterator[Sc
                 yield from _commit_items(op, keys, ops, facts, wipers)
         elif op.scope != scope:
             continue
-        elif op.verb == "delete":
-            yield DeleteItem(op, key, facts)
+        elif op.verb in _CHANGES:
+            if op.outcome != "refused":
+                yield from _with_late(_CHANGES[op.verb](op, key, facts, wipers), keys, wipers)
+        elif op.verb == "notes" and op.ok:
+            yield LookItem(op, key, facts)
         elif op.verb == "ids" and op.ok:
             yield IdsItem(op, key, facts)
         elif op.verb == "read" and op.ok:
@@ -108,6 +118,14 @@ def _listing(
         yield PagesItem(op, key, facts, query, mine)
 
 
+def _with_late(
+    item: RepeatedItem, keys: Iterator[int], wipers: Sequence[Op]
+) -> Iterator[ScopeItem]:
+    yield item
+    if item.facts.late and wipers:
+        yield LateItem(item, next(keys), wipers)
+
+
 def _commit_items(
     op: Op, keys: Iterator[int], ops: Sequence[Op], facts: Facts, wipers: Sequence[Op]
 ) -> Iterator[ScopeItem]:
@@ -120,64 +138,7 @@ def _commit_items(
         item.required, item.ended = False, True
         yield item
     elif op.outcome != "refused" and not of_source:
-        yield item
-        if facts.late and wipers:
-            yield LateItem(op, next(keys), facts, wipers)
+        yield from _with_late(item, keys, wipers)
     for wiper in ops if died or op.open_ended else ():
         if _wipes_source(wiper, op):
             yield VanishItem(op, next(keys), facts, wiper)
-
-
-def note_addresses(ops: Iterable[Op]) -> set[Address]:
-    """Return all notes that were written or seen."""
-    written = {_address(op.given["write"]) for op in ops if op.verb == "write_note"}
-    seen = {
-        (op.scope, note.snapshot_id, note.name)
-        for op in ops
-        if op.verb == "notes" and op.ok and op.scope is not None
-        for note in op.answer
-    }
-    return written | seen
-
-
-def _address(write: NoteWrite) -> Address:
-    return write.scope, write.on, write.name
-
-
-def note_items(address: Address, ops: Sequence[Op], facts: Facts) -> Iterator[NoteItem]:
-    """Yield the operations on one note."""
-    scope, on, name = address
-    keys = count(1)
-    late = facts.late
-    for op in ops:
-        key = next(keys)
-        given = op.given
-        if wipes(op, scope):
-            if op.ok or op.open_ended or op.outcome == "refused":
-                yield _optional(SweepItem(op, key, late))
-        elif op.scope != scope:
-            continue
-        elif op.verb == "write_note" and _address(given["write"]) == address:
-            if op.outcome != "refused":
-                yield WriteItem(op, key, late, codec.decode(given["write"].value))
-        elif op.verb == "delete_note" and (given["on"], given["name"]) == (on, name):
-            erase = EraseItem(op, key, late)
-            erase.counts = facts.exact and not _deleted_by_others(op, ops)
-            yield _optional(erase)
-        elif op.verb == "delete" and on is not None and on in given["ids"]:
-            yield _optional(SweepItem(op, key, late))
-        elif op.verb == "notes" and op.ok and given["on"] == on and given["name"] in (None, name):
-            seen: Note | None = next((note for note in op.answer if note.name == name), None)
-            yield LookItem(op, key, late, seen)
-
-
-def _deleted_by_others(op: Op, ops: Iterable[Op]) -> bool:
-    """Return whether another client deletes at the same time: then both may report it."""
-    others = (each for each in ops if each is not op and each.verb.startswith("delete"))
-    return any(each.overlaps(op) for each in others)
-
-
-def _optional(item: NoteItem) -> NoteItem:
-    """Return a deletion: if it was refused, part of it may have happened."""
-    item.required = item.op.outcome == OK
-    return item

@@ -124,7 +124,8 @@ class SimulatedScopes:
         version = 0 if change.after is None else change.after.version
         what = f"write {version % 2**24:06x}"
         execute = partial(self._execute, change, others)
-        return self._faulty(what, execute, is_conditional=not self._locks, step=step)
+        is_conditional = not self._locks and change.after is not None
+        return self._faulty(what, execute, is_conditional=is_conditional, step=step)
 
     def _faulty(
         self, what: str, execute: Callable[[], T], *, is_conditional: bool, step: bool = True

@@ -5,6 +5,7 @@ from typing import Any
 
 import orjson
 
+from limpet.backends.objects.building import part_keys
 from limpet.backends.objects.format import Fact, StoredSegment, parse_head, parse_page
 from limpet.core.segments import Segment
 from limpet.errors import LimpetError
@@ -139,7 +140,7 @@ def _head(about: Any, data: bytes) -> str:
     record = head.record
     words = [_fact(entry.fact) for entry in head.entries.values()]
     words += [f"{note.name} {note.value.decode()}" for note in head.notes.values()]
-    words += [f"<- {each.name[-40:]}" for each in (*head.segments, *head.pages)]
+    words += [f"<- {path[-40:]}" for path in part_keys(head)]
     words += [name for name in ("pending", "unswept") if getattr(head, name)]
     if record is None:
         return f"[{' '.join(words)} deleted w={head.w[:5]}]"

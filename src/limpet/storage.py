@@ -268,7 +268,8 @@ class Storage(Protocol):
 
         What `Reader.other` showed is still so when the change is stored.
         `decide` is pure and may be called more than once. What it raises is raised, and nothing is
-        written then.
+        written then. It is called again after a change that may be stored all the same, unless that
+        removes the scope: the next record shows it otherwise.
 
         Raises:
             Taken, LostAnswer: as `write`. LostAnswer also if an earlier attempt may be stored.

@@ -150,7 +150,8 @@ class Engine:
 
         def once(reader: Reader) -> tuple[Change | None, tuple[Change | None, T]]:
             for each, result in reversed(attempts):
-                if _is_stored(each, reader):
+                # Another one may have removed the scope: so a removal is believed only if need be.
+                if (each.after is not None or in_doubt) and _is_stored(each, reader):
                     return None, (each, result)
             change, result = decide(reader, stamp)
             if change is not None:
@@ -593,7 +594,9 @@ def _is_stored(change: Change, reader: Reader) -> bool:
     """
     before, after, record = change.before, change.after, reader.record
     if after is None:  # it removed the scope
-        return before is not None and (record is None or record.pk != before.pk)
+        if record is not None and before is not None and record.pk != before.pk:
+            raise _in_doubt(change.key.session_id)
+        return record is None
     if record is None or record.pk != after.pk:
         return False
     if before is None:

@@ -127,6 +127,7 @@ class _Builder:
             pages=pages,
             notes=notes,
             pending=self._pending(),
+            over=before.w if before.record is None else before.over,
         )
         if self._after.until != (None if change.before is None else change.before.until):
             head = head._replace(ttl_us=self._ttl_us())

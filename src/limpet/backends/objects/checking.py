@@ -217,7 +217,7 @@ class Checking(Listings):
                 yield found[0], page if found[1] else None
             yield from _damaged_notes(head.key, notes)
         yield from _damaged_notes(head.key, head.notes.values())
-        reader = ObjectReader(self.files, head.key, head)
+        reader = ObjectReader(self.files, head.key, head, part_keys(head))
         facts = reader.newest_first(skip=True)
         while chunk := list(islice(facts, _STATES)):
             states = self.states(reader)
@@ -229,7 +229,7 @@ class Checking(Listings):
                     decode(states.of(fact.row))
                 except WrongKeys:
                     continue  # what it builds on was reported
-                except (Corrupt, Gone) as error:
+                except Corrupt as error:
                     about = {"scope": head.key, "id": fact.row.id, "why": str(error)}
                     yield _finding("state_damaged", "a state cannot be read", **about), seq
 

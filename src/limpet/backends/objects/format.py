@@ -351,13 +351,14 @@ class Head(NamedTuple):
 
     Attributes:
         record: None if the scope was deleted: nothing of it is there.
-        w: the nonce of this write; segments and pages are named by those that they were made for.
+        w: the nonce of this write; segments and pages have that of the head they were to replace.
         entries: the tail, by seq, in ascending order.
         segments: oldest first. pages: of notes, in the order of their addresses.
         notes: those that are in the head itself, by address; a note is in one place only.
         ttl_us: how long the lease runs after its last write.
         pending: the address and the pk of a fork's source, until that was found alive.
         unswept: something that this head does not name is to be removed.
+        over: the `w` of the head of the deleted scope that this one was begun over.
     """
 
     key: ScopeKey
@@ -370,6 +371,7 @@ class Head(NamedTuple):
     ttl_us: int = 0
     pending: tuple[ScopeKey, int] | None = None
     unswept: bool = False
+    over: str = ""
 
     @property
     def snapshots(self) -> int:
@@ -416,6 +418,8 @@ def dump_head(head: Head) -> bytes:
         about["pending"] = tuple(head.pending[0]), head.pending[1]
     if head.unswept:
         about["unswept"] = True
+    if head.over:
+        about["over"] = head.over
     entries, notes = head.entries.values(), head.notes.values()
     if entries:
         about["states"] = [orjson.Fragment(each.about) for each in entries]
@@ -463,7 +467,9 @@ def _parse_head(lines: Sequence[bytes], bodies: bytes) -> Head:
         ttl_us,
         None if pending is None else _parse_pending(*pending),
         bool(about.get("unswept")),
+        about.get("over", ""),
     )
+    _check_texts(head.over)
     if head.record is None and (entries or notes or head.segments or head.pages):
         raise ValueError("a scope that was deleted holds something")
     return head

@@ -7,6 +7,7 @@ import heapq
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import groupby, islice
 from typing import TypeVar
 
@@ -90,7 +91,7 @@ class Listings(Part):
         except Corrupt:
             if not may_skip:
                 raise
-            return read(self.reader(scope), skip=True)
+            return self.reading(scope, partial(read, skip=True))
 
     def _of_any(
         self, scope: ScopeKey, query: Query, limit: int | None, since: int = 0

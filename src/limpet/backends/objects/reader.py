@@ -131,7 +131,7 @@ class ObjectReader:
                 continue
             try:
                 facts = self.facts_of([named])[0]
-            except (Corrupt, Gone) as cause:
+            except Corrupt as cause:
                 if not skip or isinstance(cause, WrongKeys):
                     raise
                 continue
@@ -253,7 +253,7 @@ class ObjectReader:
                     return
                 try:
                     (found,) = self.notes_of([page])
-                except (Corrupt, Gone) as cause:
+                except Corrupt as cause:
                     if not skip or isinstance(cause, WrongKeys):
                         raise
                     continue

@@ -281,8 +281,10 @@ class ObjectStorage(Checking, Watching):
         try:
             version = self.files.bucket.put(keys.head_key(key), data, expect=held.version)
         except Moved:
-            self.files.held.pop(key)
-            return False
+            found = self._read_again(key)
+            if found.head is None or now.w not in (found.head.w, found.head.over):
+                return False
+            version = found.version or ""  # the refusal was false
         except Unavailable as cause:
             self.files.held.pop(key)
             if cause.outcome_known:
@@ -293,6 +295,13 @@ class ObjectStorage(Checking, Watching):
             held, Held(now, version, len(data)), Built(now, unneeded=unneeded, removed=parts)
         )
         return True
+
+    def _read_again(self, key: ScopeKey) -> Held:
+        try:
+            return self.files.read(key)
+        except Unavailable as cause:
+            self.files.held.pop(key)
+            raise LostAnswer from cause
 
     def _pointers_of(self, reader: ObjectReader) -> set[str]:
         """Return the pointers to all that a scope has, as far as it can be read."""
@@ -341,8 +350,9 @@ class ObjectStorage(Checking, Watching):
             self.files.held.pop(head.key)
             if head.record is not None:
                 lines.add((head.key, line_of(head.record.pk)))
-            with suppress(Corrupt, Gone):
-                pointers |= self._pointers_of(ObjectReader(self.files, head.key, head))
+            parts = building.part_keys(head)
+            with suppress(Corrupt):
+                pointers |= self._pointers_of(ObjectReader(self.files, head.key, head, parts))
         started = {keys.started_key(*line) for line in lines}
         rest = {each.key for each in page if each.key not in heads}
         rest |= started | {keys.line_key(*line) for line in lines}
