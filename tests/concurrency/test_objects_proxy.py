@@ -16,9 +16,10 @@ import pytest
 
 import limpet
 from limpet import Conflict, Scope, ScopeKey, Snapshot, Store, Unavailable
-from limpet.backends.objects.backend import ObjectBackend
-from limpet.opening import CLOCK, draw
+from limpet.engine import Engine
+from limpet.opening import draw
 from limpet.protocol import Claim, Commit
+from tests.buckets.opened import engine_on
 from tests.crash.mortal_objects import sealed, shown_id
 from tests.servers.proxy import Proxy
 from tests.servers.service import Service
@@ -213,8 +214,8 @@ def go_on(scope: Scope, verb: str, after: list[Any]) -> None:
 class Site(NamedTuple):
     """A scope of the engine behind the proxy, and the same past it."""
 
-    behind: ObjectBackend
-    past: ObjectBackend
+    behind: Engine
+    past: Engine
     scope: ScopeKey
 
     def claim(self, key: str = "mine") -> Claim:
@@ -262,9 +263,7 @@ def test_a_lease_survives_a_loss_at_any_request(
     prefix, retry_s = f"leases-{uuid.uuid4()}", RETRY_S[kind.startswith("all")]
     bucket = seaweedfs.open(prefix)
     lossy = seaweedfs.open(prefix, endpoint_url=proxy.url, retry_s=retry_s)
-    behind, past = (
-        ObjectBackend(each, clock=CLOCK, draw=draw, compress=True) for each in (lossy, bucket)
-    )
+    behind, past = engine_on(lossy), engine_on(bucket)
     behind.commit(Commit(ScopeKey("warm"), b"{}", "", b"{}", b"{}", draw()))
     for at in range(1, REQUESTS_MAX):
         site = Site(behind, past, ScopeKey("s", f"{at}"))
