@@ -6,11 +6,9 @@ from itertools import islice
 
 from benchmarks.report import NONE, TIMES, Result
 from benchmarks.traces import TRACES, Step
-from limpet import opening
 from limpet.api.scope import Scope
-from limpet.api.store import Store
-from limpet.backends.objects.backend import ObjectBackend
 from tests.buckets.counting import CountingBucket
+from tests.buckets.opened import store_on
 
 KEPT = 50
 PAGE = 20
@@ -45,11 +43,6 @@ class Chat:
         return self.bucket.take()
 
 
-def store_on(bucket: CountingBucket, *, compress: bool) -> Store:
-    backend = ObjectBackend(bucket, clock=opening.CLOCK, draw=opening.draw, compress=compress)
-    return opening.store_over(backend)
-
-
 def measure(turns: int) -> Iterator[Result]:
     text = TRACES["chat"].size().text
     s3, folder = Chat(True, turns), Chat(False, turns)
@@ -57,10 +50,10 @@ def measure(turns: int) -> Iterator[Result]:
         each.save()
     name = f"chat of {turns} turns"
     yield _ratio(f"{name}, S3 (zstd): stored, of its text", s3.bucket.stored, text, 0.40)
-    yield _ratio(f"{name}, directory (lines): stored, of its text", folder.bucket.stored, text, 1.6)
+    yield _ratio(f"{name}, directory: stored, of its text", folder.bucket.stored, text, 1.6)
     yield _ratio(f"{name}, S3: sent, of its text", s3.bucket.sent, text, 10)
     yield _ratio(f"{name}, directory: written, of its text", folder.bucket.sent, text, None)
-    yield _ratio(f"{name}: PUTs, of its saves", s3.puts, turns, 1.1)
+    yield _ratio(f"{name}: PUTs, of its saves", s3.puts, turns, 1.05)
     yield _requests(f"{name}: `load()`", s3.requests(lambda s: s.load()), 2)
     old = s3.requests(lambda s: s.load(s3.ids[turns // 3]))
     yield _requests(f"{name}: `load(id)`, old", old, 2)

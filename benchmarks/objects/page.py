@@ -14,8 +14,8 @@ The chat and the other traces are those of [keeping every step](deltas.md): the 
 at each turn, and each is kept. The *ideal* is what the changes alone take, compressed. Bytes and
 requests are counted in a bucket in memory, in the way in which S3 counts them; a test counts the
 same requests on SeaweedFS ([the table](../guides/folders_and_s3.md#cost-of-each-method)).
-A process that loads, lists or prunes has read nothing before. A *flush* is what a save that writes
-a segment takes beyond other saves.
+A process that loads, lists or prunes has read nothing before. A *roll* moves the newest states into
+a segment; here a save waits for it, while `limpet.open` has it done in a thread.
 """
 
 FIRST_ENGINE = f"""\

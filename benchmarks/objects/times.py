@@ -12,16 +12,16 @@ from benchmarks.report import Result, milliseconds, spread
 from limpet.api.store import Store
 from tests.servers.service import Service
 
-LATE = 60  # the last saves of the chat, some of which write a segment
+LATE = 60  # the last saves of the chat, behind one of which the tail is rolled
 
 
 def measure(folder: Path, service: Service, turns: int, repetitions: int) -> Iterator[Result]:
-    flushes, deletes = [], []
+    rolls, deletes = [], []
     for _ in range(repetitions):
         chat = Chat(True, turns)
-        flushes.append(_flush_s(chat))
+        rolls.append(_roll_s(chat))
         deletes.append(_delete_s(chat))
-    yield _cpu(f"the last flush in a chat of {turns} turns: CPU", flushes, 0.020)
+    yield _cpu(f"the last roll in a chat of {turns} turns: CPU", rolls, 0.020)
     yield _cpu(f"`delete_snapshot` of an old one of {turns} turns: CPU", deletes, 0.060)
     with TemporaryDirectory(dir=folder) as place, limpet.open(f"file://{place}") as store:
         yield _late("durable directory", store, turns)
@@ -29,19 +29,19 @@ def measure(folder: Path, service: Service, turns: int, repetitions: int) -> Ite
         yield _late("SeaweedFS", store, turns)
 
 
-def _flush_s(chat: Chat) -> float:
-    """Save the chat; return the CPU of the last save that wrote a segment, beyond the others."""
-    scope, plain, flush = chat.begun(), [], 0.0
+def _roll_s(chat: Chat) -> float:
+    """Save the chat; return the CPU of the last save that waited for a roll, beyond the others."""
+    scope, plain, roll = chat.begun(), [], 0.0
     for step in chat.steps():
         chat.bucket.take()
         begin = process_time()
         chat.ids.append(scope.save(step.state).id)
         took = process_time() - begin
-        if chat.bucket.take()["PUT"] == 2:
-            flush = took
+        if chat.bucket.take()["PUT"] > 1:
+            roll = took
         else:
             plain.append(took)
-    return flush - median(plain[-LATE:])
+    return roll - median(plain[-LATE:])
 
 
 def _delete_s(chat: Chat) -> float:
