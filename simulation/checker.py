@@ -75,11 +75,14 @@ def unexpected(ops: Sequence[Op], faulty: bool) -> Iterator[str]:
 def _without_half_deleted(ops: Sequence[Op]) -> list[Op]:
     """Leave out what found a head lost during a deletion, or since one that died.
 
-    A deletion may remove the head of a scope that others have begun again meanwhile. Until it is
-    complete, or repeated, that looks like damage (docs/format.md, not promised: 3). Queries of the
-    whole store leave such a scope out, and a repair brings back a part of it.
+    A deletion beside another one, or beside a repair, may remove the head of a scope that others
+    have begun again meanwhile. Until it is complete, or repeated, that looks like damage
+    (docs/format.md, not promised: 3). Queries of the whole store leave such a scope out, and a
+    repair brings back a part of it.
     """
     wiping = [op for op in ops if op.verb in ("delete_session", "delete_scope")]
+    others = [*wiping, *(op for op in ops if op.given.get("repair"))]
+    wiping = [w for w in wiping if any(w is not other and w.overlaps(other) for other in others)]
     lost = [
         op
         for op in ops

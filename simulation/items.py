@@ -65,13 +65,13 @@ class RepeatedItem(ScopeItem):
     def moves(self, state: State) -> Iterator[tuple[State, Move]]:
         """Yield the scope after it, or as it was if that is why it was refused."""
         if self.twice and state.opened(self.key) is None:
-            before = self.applied(state)
-            if before is not None and before is not state:
-                yield before.with_open(self.key, "once"), Move.GOES_ON
+            for first in self.applied(state):
+                if first is not state:
+                    yield first.with_open(self.key, "once"), Move.GOES_ON
         yield from self.once(state)
 
-    def applied(self, state: State) -> State | None:
-        """Return the scope after it, whatever the answer; None if it is refused."""
+    def applied(self, state: State) -> Iterator[State]:
+        """Yield the scope after it, whatever the answer; nothing if it is refused."""
         raise NotImplementedError
 
     def once(self, state: State) -> Iterator[tuple[State, Move]]:
@@ -80,9 +80,7 @@ class RepeatedItem(ScopeItem):
 
     def begun(self, state: State) -> Iterator[State]:
         """Yield an empty scope that begins with it."""
-        found = self.applied(state)
-        if found is not None:
-            yield found
+        return self.applied(state)
 
 
 class CommitItem(RepeatedItem):
@@ -97,12 +95,14 @@ class CommitItem(RepeatedItem):
         self.id = commit.id or self.ids[0]
         self.minted = commit.id is None and not self.id.startswith("!")
 
-    def applied(self, state: State) -> State | None:
-        commit = self.commit
-        if commit.again and commit.stamp.nonce in state.applied:
-            return None
-        result = model.apply(state, commit, commit.id or self.ids[-1], self.op.given["log"])
-        return result.state if isinstance(result, Accepted) else None
+    def applied(self, state: State) -> Iterator[State]:
+        commit, nonce = self.commit, self.commit.stamp.nonce
+        if not commit.again or nonce not in state.applied:
+            # Nobody needs to have seen it under the id that it had before the deletion.
+            for id in dict.fromkeys((commit.id or self.ids[-1], commit.id or f"!{nonce}")):
+                result = model.apply(state, commit, id, self.op.given["log"])
+                if isinstance(result, Accepted):
+                    yield result.state
 
     def once(self, state: State) -> Iterator[tuple[State, Move]]:
         op, commit = self.op, self.commit
@@ -172,7 +172,7 @@ class LateItem(ScopeItem):
 class DeleteItem(RepeatedItem):
     """The deletion of some snapshots and of the notes on them, as one step."""
 
-    def applied(self, state: State) -> State:
+    def applied(self, state: State) -> Iterator[State]:
         ids = {*self.op.given["ids"]}
         head = state.find(None)
         if self.op.given["spare_head"] and head is not None:
@@ -180,10 +180,10 @@ class DeleteItem(RepeatedItem):
         for snap in state.snaps:
             if snap.id in ids:
                 state = state.without(snap)
-        return state._replace(notes=frozenset(each for each in state.notes if each.on not in ids))
+        yield state._replace(notes=frozenset(each for each in state.notes if each.on not in ids))
 
     def once(self, state: State) -> Iterator[tuple[State, Move]]:
-        after = self.applied(state)
+        (after,) = self.applied(state)
         if not self.op.ok or self.op.answer.count == len(state.snaps) - len(after.snaps):
             yield after, Move.OVER
 

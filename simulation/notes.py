@@ -14,16 +14,15 @@ from simulation.search import Move
 class WriteItem(RepeatedItem):
     """A note is written."""
 
-    def applied(self, state: State) -> State | None:
+    def applied(self, state: State) -> Iterator[State]:
         write: NoteWrite = self.op.given["write"]
-        if not _at(write.expect, state.note(write.on, write.name)):
-            return None
-        value = str(codec.decode(write.value))
-        made = Noted(write.on, write.name, write.stamp.nonce, value)
-        return state.with_note(write.on, write.name, made)
+        if _at(write.expect, state.note(write.on, write.name)):
+            value = str(codec.decode(write.value))
+            made = Noted(write.on, write.name, write.stamp.nonce, value)
+            yield state.with_note(write.on, write.name, made)
 
     def once(self, state: State) -> Iterator[tuple[State, Move]]:
-        after = self.applied(state)
+        after = next(self.applied(state), None)
         if after is None and self.op.outcome == "Conflict":
             yield state, Move.FREE
         elif after is not None and self.op.outcome != "Conflict":
@@ -41,11 +40,11 @@ def _at(expect: Expect, found: Noted | None) -> bool:
 class EraseItem(RepeatedItem):
     """A note is deleted."""
 
-    def applied(self, state: State) -> State:
-        return state.with_note(self.op.given["on"], self.op.given["name"])
+    def applied(self, state: State) -> Iterator[State]:
+        yield state.with_note(self.op.given["on"], self.op.given["name"])
 
     def once(self, state: State) -> Iterator[tuple[State, Move]]:
-        after = self.applied(state)
+        (after,) = self.applied(state)
         if not self.op.ok or self.op.answer == len(state.notes) - len(after.notes):
             yield after, Move.OVER
 

@@ -84,7 +84,7 @@ def _no_sweep(backend: Any) -> None:
 
 
 def _taken_back_unread(backend: Any) -> None:
-    backend.storage._take_back = lambda _, built, *__: backend.storage._drop_parts(built)
+    backend.storage._take_back = lambda *given: backend.storage._drop_parts(given[-1])
 
 
 def _deleted_without_a_head(backend: Any) -> None:
@@ -129,18 +129,13 @@ def _only_listed_heads(backend: Any) -> None:
     bucket.list, bucket.delete = listed, deleted
 
 
-def _heads_before_lines(backend: Any) -> None:
-    """Deletes of a session the heads before the signs that their lines live."""
+def _signs_after_heads(backend: Any) -> None:
+    """Deletes of a session the heads before the signs that their lines were begun."""
     delete = backend.storage.files.delete
-    waiting = list[str]()
 
     def deleted(doomed: Sequence[str]) -> None:
-        if all("/lines/" in key for key in doomed):
-            waiting.extend(doomed)
-            return
-        delete(doomed)
-        delete(waiting)
-        waiting.clear()
+        if not all("/started." in key for key in doomed):
+            delete(doomed)
 
     backend.storage.files.delete = deleted
 
@@ -302,13 +297,13 @@ SABOTAGES: Final = {
     "sweep ignores after": Sabotage(_sweep_ignores_after, "A", "none"),
     "delete without sweep": Sabotage(_no_sweep, "C", "none"),
     "deleted without a head": Sabotage(_deleted_without_a_head, "D", "none"),
-    "fork without check": Sabotage(_fork_without_check, "H", "none"),
+    "fork without check": Sabotage(_fork_without_check, "H", "none", 150),
     "lease merely read": Sabotage(_lease_merely_read, "I", "none"),
     "pointers after the commit": Sabotage(_pointers_last, "G", "crash"),
     "notes stay": Sabotage(_notes_stay, "Q", "none"),
     "roll ignores the epoch": Sabotage(_roll_ignores_epoch, "P", "none"),
     "only listed heads deleted": Sabotage(_only_listed_heads, "S", "none", 440),
-    "heads deleted before lines": Sabotage(_heads_before_lines, "D", "crash"),
+    "signs deleted after heads": Sabotage(_signs_after_heads, "S", "none"),
     "writes without a guard": Sabotage(_unguarded, "A", "none", engine="scopes"),
     "notes stay in scopes": Sabotage(_notes_stay, "Q", "none", engine="scopes"),
     "left on what goes": Sabotage(_states_left_on_what_goes, "P", "none", 70, engine="scopes"),

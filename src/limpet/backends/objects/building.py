@@ -333,11 +333,7 @@ class _Builder:
 
     def _pointers(self, entries: Mapping[int, Entry], is_first: bool) -> list[str]:
         key, index = self._after.key, self._index
-        line = line_of(self._after.pk)
-        found = [keys.line_key(key, line)] if is_first else []
-        if self._change.segments and not self._before.segments:
-            # Its first writer may have died before: without it a lost head is not noticed.
-            found.append(keys.started_key(key, line))
+        found = [keys.line_key(key, line_of(self._after.pk))] if is_first else []
         for row in () if self._change.replace else self._change.rows:
             # The others are shared with a snapshot of the tail, which has written them.
             own = f".{row.seq:016x}"
