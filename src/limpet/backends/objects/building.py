@@ -269,7 +269,10 @@ class _Builder:
             if len(left) < len(found):
                 texts[page] = left
         size = sum(len(note.value) + len(note.about) for note in notes.values())
-        if len(notes) > _INLINE_NOTES_MAX or size > _INLINE_BYTES_MAX:
+        # A first head names no part: a deletion of its session could remove that before the head
+        # is there.
+        is_begun = bool(before.w)
+        if is_begun and (len(notes) > _INLINE_NOTES_MAX or size > _INLINE_BYTES_MAX):
             with suppress(Corrupt):  # no note is refused because another one is damaged
                 return self._paged(pages, texts, notes), {}
         return self._paged(pages, texts, {}), notes
