@@ -1,20 +1,36 @@
 """Encrypted folders: keys, their files, and what a store shows."""
 
 import base64
+import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import limpet
-from limpet import Corrupt, LimpetError, Store
+from limpet import Corrupt, LimpetError, Store, opening
+from limpet.core.encryption import NO_KEYS, Ciphers, Keys
+from limpet.core.limits import KIB
+from limpet.engine.rolling import Limits
+from tests.buckets.opened import store_on
 
 ONE, TWO, THREE = (base64.b64encode(bytes([each]) * 32).decode() for each in (1, 2, 3))
 CANARY = "canary"
 
 
-def open_folder(root: Path, keys: str | Callable[[], str] | None = ONE, **options: Any) -> Store:
-    given: dict[str, Any] = {} if keys is None else {"keys": keys}
-    return limpet.open(f"file://{root}", sync=False, **given, **options)
+def open_folder(
+    root: Path, keys: str | Callable[[], str] | None = ONE, *, allow_plaintext: bool = False
+) -> Store:
+    """Open a folder; every third save rolls, before it returns."""
+    bucket = opening.open_files(f"file://{root}", sync=False)
+    ciphers: Ciphers = NO_KEYS
+    if keys is not None:
+        ciphers = ciphers_of(keys, allow_plaintext=allow_plaintext)
+    tails = Limits(3, newest_bytes=32 * KIB)
+    return store_on(bucket, ciphers=ciphers, compress=ciphers.encrypts, tails=tails)
+
+
+def ciphers_of(keys: str | Callable[[], str], **options: Any) -> Keys:
+    return Keys(keys, random=os.urandom, monotonic=time.monotonic, **options)
 
 
 def files(root: Path) -> dict[str, bytes]:

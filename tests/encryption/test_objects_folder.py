@@ -17,7 +17,8 @@ import pytest
 import limpet
 from limpet import Corrupt, InvalidInput, Store, opening
 from limpet.backends.buckets.protocol import Listed
-from limpet.backends.objects import index, queries, storage
+from limpet.backends.objects import files as objects_files
+from limpet.backends.objects import index, listing
 from limpet.backends.objects.encrypted import EncryptedBucket
 from limpet.cli._app import run
 from limpet.core.encryption import Keys
@@ -245,7 +246,7 @@ def test_keys_change_while_the_store_is_used(root: Path) -> None:
         assert len(list(new.history(labels={"colour": CANARY}))) == coloured
         assert list(new.check()) == []
         count = new.rekey()
-        assert count > 8
+        assert count >= 8
         assert new.rekey() == 0
     with open_folder(root, TWO) as store:
         assert len(list(store.history(labels={"colour": CANARY}))) == coloured
@@ -378,14 +379,14 @@ def test_a_pointer_that_moves_meanwhile_is_found(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A listing of several pages is continued after `rekey` has moved all pointers."""
-    monkeypatch.setattr(storage, "PAGE", 3)
-    monkeypatch.setattr(queries, "PAGE", 3)
+    monkeypatch.setattr(objects_files, "PAGE", 3)
+    monkeypatch.setattr(listing, "PAGE", 3)
     monkeypatch.setattr(index, "_CHUNK", 2)
     labels = {"task": "tax"}
     with open_folder(root, ONE) as store:
         for at in range(10):
             store.scope(f"s-{at}").save(at, labels=labels)
-    listing = EncryptedBucket.list
+    list_keys = EncryptedBucket.list
     with open_folder(root, f"{TWO}\n{ONE}") as store, open_folder(root, f"{TWO}\n{ONE}") as other:
         moved: list[int] = []
 
@@ -393,7 +394,7 @@ def test_a_pointer_that_moves_meanwhile_is_found(
             if asked.get("after") and "/labels/" in prefix and not moved:
                 moved.append(0)
                 moved.append(other.rekey())
-            return listing(bucket, prefix, **asked)
+            return list_keys(bucket, prefix, **asked)
 
         monkeypatch.setattr(EncryptedBucket, "list", moving)
         found = [info.scope.session_id for info in store.history(labels=labels)]

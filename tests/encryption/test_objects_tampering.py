@@ -5,7 +5,7 @@ A read raises Corrupt, or returns what was saved there: never anything else.
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import permutations
 from pathlib import Path
@@ -160,18 +160,53 @@ def test_parts_of_two_versions_do_not_fit_together(root: Path, expected: dict[An
         check_noticed(root, expected, "s")
 
 
-def test_a_head_that_was_put_back_is_noticed_by_who_wrote_the_newer_one(root: Path) -> None:
-    """Nobody else can know: it was the head once. The same is true of a note."""
-    before = files(root)
+WRITES: dict[str, Callable[[Scope], object]] = {
+    "append": lambda scope: scope.append("more", [1]),
+    "note": lambda scope: scope.set_note("n", "new"),
+    "redaction": lambda scope: scope.update("c", lambda was: was.with_(state={})),
+    "deletion": lambda scope: scope.delete_snapshot("a"),
+    "many": lambda scope: [scope.save({"n": n}) for n in range(40)],
+}
+
+
+def restore(root: Path, before: dict[str, bytes]) -> None:
+    """Put all files of a moment back that are others now."""
+    for key, data in before.items():
+        path = root / key
+        if not path.exists() or path.read_bytes() != data:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
+
+
+@pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
+def test_a_head_that_was_put_back_is_noticed_by_who_wrote_the_newer_one(
+    root: Path, write: Callable[[Scope], object]
+) -> None:
+    """Or has read it; nobody else can know: it was the head once."""
+    before, put_back = files(root), "older than one that this process has read or written"
     with open_folder(root) as store, open_folder(root) as other:
-        store.scope("s").append("more", [1])
-        (root / HEAD).write_bytes(before[HEAD])
-        with pytest.raises(Corrupt, match="older than one that this process has written"):
-            store.scope("s").load()
-        with pytest.raises(Corrupt, match="older than one that this process has written"):
-            store.scope("s").append("more", [2])
+        write(store.scope("s"))
+        after = files(root)
+        restore(root, before)
+        attempts: list[Callable[[], object]] = [
+            store.scope("s").load,
+            lambda: store.scope("s").append("more", [2]),
+            lambda: store.scope("s").set_note("n", 2),
+        ]
+        for attempt in attempts:
+            with pytest.raises(Corrupt, match=put_back):
+                attempt()
+        for found in (list(store.check()), list(store.repair())):
+            odd = [(each.code, each.repaired) for each in found if each.severity != "info"]
+            assert odd == [("head_damaged", False)]
+        assert (root / HEAD).read_bytes() == before[HEAD]
         assert store.scope("t").load() is not None
-        assert "more" not in other.scope("s").load().state  # type: ignore[union-attr]
+        assert other.scope("s").load().id == "c"  # type: ignore[union-attr]
+        restore(root, after)
+        assert store.scope("s").load() == other.scope("s").load()
+        restore(root, before)
+        with pytest.raises(Corrupt, match=put_back):
+            other.scope("s").load()
         other.delete_session("s")
         store.scope("s").save("another line")
         assert store.scope("s").load().state == "another line"  # type: ignore[union-attr]
@@ -182,8 +217,9 @@ def test_what_cannot_be_noticed(root: Path, tmp_path: Path) -> None:
     fill(tmp_path / "other")
     with open_folder(tmp_path / "other") as store:
         store.scope("s").set_note("n", "of the other store")
-    note = HEAD.replace("head", "notes/scope/n.json")
-    shutil.copy(tmp_path / "other" / note, root / note)
+    scope = HEAD.removesuffix("/head")
+    shutil.rmtree(root / scope)
+    shutil.copytree(tmp_path / "other" / scope, root / scope)
     shutil.rmtree(root / "sessions/t")
     with open_folder(root) as store:
         assert store.scope("s").note("n").value == "of the other store"  # type: ignore[union-attr]

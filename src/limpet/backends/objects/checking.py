@@ -122,6 +122,13 @@ class Checking(Listings):
             return
         if held.head is None:
             return
+        try:
+            if self.files.ciphers.encrypts:
+                self.files.read(held.head.key)  # which knows whether it was put back
+        except Corrupt as error:
+            if has_head:
+                yield _damaged_head(held.head.key, error)
+            return
         if has_head:
             yield from self._scope(held, repair)
         yield from self._started(started, held.head, repair)
@@ -142,7 +149,11 @@ class Checking(Listings):
         head = held.head
         if head is None or head.record is None:
             return
-        damage = list(self._damage(head))
+        try:
+            damage = list(self._damage(head))
+        except Corrupt as error:
+            yield _damaged_head(head.key, error)
+            return
         if damage:
             # What another process has changed meanwhile is no damage.
             if self._is_current(head):
@@ -218,13 +229,12 @@ class Checking(Listings):
             yield from _damaged_notes(head.key, notes)
         yield from _damaged_notes(head.key, head.notes.values())
         reader = ObjectReader(self.files, head.key, head, part_keys(head))
-        facts = reader.newest_first(skip=True)
+        read = head._replace(segments=tuple(each for each in head.segments if each not in unread))
+        facts = ObjectReader(self.files, head.key, read, part_keys(head)).newest_first()
         while chunk := list(islice(facts, _STATES)):
             states = self.states(reader)
             for fact in chunk:
                 seq = fact.row.seq
-                if seq not in head.entries and _is_within(seq, unread):
-                    continue
                 try:
                     decode(states.of(fact.row))
                 except WrongKeys:
@@ -684,6 +694,11 @@ def _disjoint(
 def _dangling(path: str, scope: ScopeKey, repair: bool) -> Finding:
     fact = "a pointer that leads nowhere"
     return _finding("pointer_dangling", fact, scope=scope, repaired=repair, key=path)
+
+
+def _damaged_head(scope: ScopeKey, error: LimpetError) -> Finding:
+    fact, path = "a head fails its check", keys.head_key(scope)
+    return _damaged("head_damaged", fact, error, scope=scope, key=path)
 
 
 def _damaged(code: str, fact: str, error: LimpetError | None, **values: object) -> Finding:

@@ -1,7 +1,7 @@
 """Reading the objects of scopes, and remembering them."""
 
 from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeAlias
 
 from limpet.backends.buckets.protocol import Bucket, Ending, Listed, Stored
 from limpet.backends.objects import keys
@@ -26,8 +26,6 @@ from limpet.model import ScopeKey
 from limpet.protocol import Clock
 from limpet.storage import ScopeRecord
 
-T = TypeVar("T")
-
 PAGE: Final = 1000  # what one request lists
 _TOP_KEYS: Final = 100  # that show whose folder it is
 _LISTED_BYTES: Final = 16 * 1024  # of a head in a listing: mostly all of its facts
@@ -50,6 +48,10 @@ class Held(NamedTuple):
     head: Head | None = None
     version: str | None = None
     size: int = 0
+
+
+_Newest: TypeAlias = tuple[int, int, bytes]
+"""The pk, the greatest seq and the trail of a record."""
 
 
 def walk(bucket: Bucket, prefix: str, after: str = "", until: str = "") -> Iterator[Listed]:
@@ -80,7 +82,8 @@ class Files:
         self._pages: Recent[str, tuple[int, tuple[StoredNote, ...]]] = Recent(
             CACHE_BYTES_MAX, lambda found: found[0]
         )
-        self._newest: Recent[ScopeKey, tuple[int, int]] = Recent(_SCOPES_MAX)
+        # With keys: what no later head is older than.
+        self._newest: Recent[ScopeKey, _Newest] = Recent(_SCOPES_MAX)
         self._leases: Recent[ScopeKey, tuple[tuple[str, int], float]] = Recent(_SCOPES_MAX)
 
     @property
@@ -111,14 +114,19 @@ class Files:
         held = self.held.get(key)
         if held is None or held.version != stored.version:
             held = self.parsed(stored, path)
-            self.held.put(key, held)
-        record = None if held.head is None else held.head.record
-        is_older = newest and record and record.pk == newest[0] and record.last < newest[1]
-        if is_older and self.ciphers.encrypts:
-            raise Corrupt(f"a head is older than one that was read or written. key=`{path}`")
-        if record is not None:
-            self._newest.put(key, (record.pk, record.last))
+        if newest is not None and held.head is not None and _is_older(held.head, newest):
+            raise Corrupt(
+                f"a head is older than one that this process has read or written. key=`{path}`"
+            )
+        self.keep(key, held)
         return held
+
+    def keep(self, key: ScopeKey, held: Held) -> None:
+        """Remember a head that was read or written."""
+        self.held.put(key, held)
+        record = None if held.head is None else held.head.record
+        if record is not None and self.ciphers.encrypts:
+            self._newest.put(key, (record.pk, record.last, record.trail))
 
     def parsed(self, stored: Stored, path: str) -> Held:
         """Return the head that is stored under a key, or raise Corrupt if it is that of another."""
@@ -186,7 +194,8 @@ class Files:
                     what = "all that it held: restore it from a backup, or delete the scope"
                 raise Corrupt(
                     f"the head of a scope is missing, and {what}. "
-                    f"session=`{scope.session_id}` scope=`{scope.scope_id}`"
+                    f"session=`{scope.session_id}` scope=`{scope.scope_id}`",
+                    scope=scope,
                 )
 
     def is_lost(self, scope: ScopeKey, path: str) -> bool:
@@ -279,6 +288,17 @@ class Files:
             seen = lease, now_s
             self._leases.put(record.key, seen)
         return int((now_s - seen[1]) * 1_000_000)
+
+
+def _is_older(head: Head, newest: _Newest) -> bool:
+    """Return whether another head has come after this one; known of the last changes, and saves."""
+    pk, last, trail = newest
+    record = head.record
+    if record is None or record.pk != pk:
+        return False
+    return record.last < last or record.trail[:8] in [
+        trail[at : at + 8] for at in range(8, len(trail), 8)
+    ]
 
 
 def _has_facts(stored: Stored) -> bool:

@@ -159,6 +159,8 @@ class ObjectStorage(Checking, Watching):
         built = building.build(
             self.files, self.index, change, reader, attempt=attempt, compress=compress
         )
+        # Without a key there is InvalidInput, before anything is written.
+        self.files.ciphers.of(key.session_id).encrypt(b"", b"")
         self._write_parts(key, built)
         self.files.lease_seen_us(change.after)  # or the first renewal would change nothing
         data = dump_head(built.head)
@@ -174,7 +176,7 @@ class ObjectStorage(Checking, Watching):
                 raise
             raise LostAnswer from cause
         now = Held(built.head, version, len(data))
-        self.files.held.put(key, now)
+        self.files.keep(key, now)
         if built.head.pending is not None and not self._is_settled(now):
             return False
         self._finish(held, now, built)
