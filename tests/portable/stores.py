@@ -6,6 +6,7 @@ from typing import Any
 
 import limpet
 from limpet import portable
+from tests.waiting import until
 
 LONG = "lång/" + "x" * 300
 
@@ -62,6 +63,13 @@ LOSSES = ["head lost", "head link", "segment link", "scope link", "session link"
 def noise(seed: int) -> str:
     """Return a text of 24 KB that fills a head."""
     return "".join(f"{(seed + 1) * 7919 * each % 1_000_003:06d}" for each in range(1, 4000))
+
+
+def save_rolled(scope: limpet.Scope, root: Path) -> None:
+    """Save eight snapshots to a store in a folder; the first of them are in a segment then."""
+    for number in range(8):
+        scope.save({"n": number, "text": noise(number)}, id=f"id-{number}")
+    until(lambda: any(root.rglob(f"{scope.session_id}/**/segments/*")))
 
 
 def lose(root: Path, what: str) -> None:

@@ -90,8 +90,8 @@ def plan(reader: Reader, limits: Limits = LIMITS) -> Roll | int:
     What is damaged stays in the tail.
     """
     record = reader.record
-    if record is None:
-        return 0
+    if record is None or not limits.is_due(record, 0):
+        return 0  # another roll came first
     with past_damage():
         states, last = States(reader), reader.segment(None)
         least = _shared_bytes(reader, states.tail)

@@ -247,11 +247,10 @@ def _loaded(scope: Scope, ids: list[str], skipped: OnFinding | None) -> Iterator
 
 
 def _notes(scope: Scope) -> Iterator[NoteRecord]:
-    for each in sorted(scope.notes(), key=lambda note: note.name):
-        yield NoteRecord.of(scope.key, each)
-    for id in sorted(scope.noted_ids()):
-        for each in sorted(scope.notes(on=id), key=lambda note: note.name):
-            yield NoteRecord.of(scope.key, each)
+    with suppress(Corrupt):  # `list_damage` reports it
+        for on in (None, *sorted(scope.noted_ids())):
+            for each in sorted(scope.notes(on=on), key=lambda note: note.name):
+                yield NoteRecord.of(scope.key, each)
 
 
 def _skip(scope: Scope, id: str | None, damage: Corrupt, skipped: OnFinding | None) -> None:

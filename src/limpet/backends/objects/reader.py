@@ -231,7 +231,7 @@ class ObjectReader:
 
     def noted(self, after: str, limit: int) -> list[str]:
         found = dict[str, None]()
-        for each in self._walk_notes((f"{after}\0", "")):
+        for each in self._walk_notes((f"{after}\0", ""), skip=True):
             found[each.on] = None
             if len(found) > limit:
                 break
