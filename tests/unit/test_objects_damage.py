@@ -268,6 +268,46 @@ def test_a_killed_deletion_of_a_session_is_no_lost_head(session: str) -> None:
     assert writes > 4
 
 
+@pytest.mark.parametrize("session", ["s", "S" * 300])
+@pytest.mark.parametrize("part", ["/head", "/segments/", "/notes/"])
+def test_a_killed_repair_is_repeated(part: str, session: str) -> None:
+    """And ends as one that was not killed; what is put aside is there once."""
+    full = CountingBucket()
+    with store_on(full, tails=rolling.Limits(3)) as store:
+        scope = store.scope(session)
+        for n in range(7):
+            scope.save({"n": n, "text": text(n)}, id=f"i{n}", labels={"a": "b"})
+        for n in range(70):  # more than are in a head
+            scope.set_note(f"n{n}", n)
+    (key,) = (key for key in full.objects if part in key and not key.startswith(".limpet"))
+    full.objects[key] = (full.objects[key][0][:50], 1)
+    for writes in range(99):
+        bucket = Mortal()
+        bucket.objects, bucket.left = dict(full.objects), writes
+        is_killed = True
+        with suppress(Killed):
+            list(store_on(bucket).repair())
+            is_killed = False
+        bucket.left = Mortal.left
+        with store_on(bucket) as store:
+            list(store.repair())
+            assert [each.code for each in store.check()] == ["foreign_file"]
+            scope = store.scope(session)
+            left = [each.state["n"] for each in scope.load_many(f"i{n}" for n in range(7))]
+            assert left == list({"/head": range(6), "/segments/": [6]}.get(part, range(7)))
+            # Some are in the head.
+            assert len(list(scope.notes())) == {"/head": 65, "/notes/": 5}.get(part, 70)
+            assert [info.id for info in store.history(labels={"a": "b"})] == [
+                f"i{n}" for n in reversed(left)
+            ]
+            assert scope.save({"n": "next"}).parent_id == f"i{left[-1]}"
+        (aside,) = (each for each in bucket.objects if "/damaged/" in each)
+        assert bucket.objects[aside][0] == full.objects[key][0]
+        if not is_killed:
+            break
+    assert 2 < writes < 99
+
+
 @pytest.mark.parametrize("compress", [False, True])
 def test_no_byte_of_a_deleted_state_is_left(bucket: CountingBucket, compress: bool) -> None:
     """In tail, base, segment and draft: what is deleted or replaced is in no object any more."""
