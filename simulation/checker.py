@@ -12,7 +12,6 @@ from limpet.model import ScopeKey, SnapshotInfo
 from limpet.protocol import Commit
 from simulation.history import Op, nonce_of, seq_of
 from simulation.items import Facts
-from simulation.leases import lease_violations
 from simulation.model import State
 from simulation.projection import (
     beside_wipe,
@@ -45,7 +44,6 @@ def violations(ops: Sequence[Op], *, faulty: bool, late: bool) -> list[str]:
     """Return what breaks a promise, in words; nothing if the record is as it must be."""
     ops = _without_unknown_ids(_without_half_deleted(ops))
     found = [*unexpected(ops, faulty), *losers(ops), *_seqs(ops), *_grown(ops), *_forks(ops)]
-    found += lease_violations(ops)
     ids, twins = ids_of(ops, late=late)
     found += twins
     if found:

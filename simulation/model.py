@@ -44,6 +44,7 @@ class State(NamedTuple):
 
     snaps: tuple[Snap, ...] = ()
     notes: frozenset[Noted] = frozenset()
+    fence: str | None = None
     head: int | None = None
     last_seq: int = 0
     floor: str = ""
@@ -59,8 +60,8 @@ class State(NamedTuple):
 
     @property
     def empty(self) -> bool:
-        """Whether it holds no snapshot, and no note."""
-        return not self.snaps and not self.notes
+        """Whether it holds no snapshot, no note and no lease."""
+        return not self.snaps and not self.notes and self.fence is None
 
     def note(self, on: str | None, name: str) -> Noted | None:
         """Return a note."""
@@ -84,7 +85,7 @@ class State(NamedTuple):
 
     def wiped(self) -> "State":
         """Return the scope after it was deleted: not even what was minted is remembered."""
-        return self._replace(snaps=(), notes=frozenset(), head=None, floor="", applied=frozenset())
+        return State(last_seq=self.last_seq, open=self.open)
 
     def without(self, snap: Snap) -> "State":
         """Return the scope without a snapshot; the newest kept one becomes the head if need be."""
@@ -112,6 +113,8 @@ def apply(state: State, commit: Commit, id: str, log: tuple[str, ...]) -> Accept
     """Return what a commit does to a scope. `id` is the one that it has, given or minted."""
     if commit.new_scope and not state.empty:
         return Refusal("AlreadyExists")
+    if commit.fence not in (None, state.fence):
+        return Refusal("Conflict")
     existing = None if commit.id is None else state.find(commit.id)
     if commit.replaces is not None:
         if existing is None:

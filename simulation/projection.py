@@ -20,12 +20,15 @@ from simulation.items import (
     VanishItem,
     WipeItem,
 )
+from simulation.leases import ClaimItem, ReleaseItem, RenewItem
 from simulation.listing import IdsItem, ListItem, PagesItem
 from simulation.notes import EraseItem, LookItem, WriteItem
 
 _CHANGES: dict[str, type[RepeatedItem]] = {
+    "claim": ClaimItem,
     "delete": DeleteItem,
     "delete_note": EraseItem,
+    "release": ReleaseItem,
     "write_note": WriteItem,
 }
 _REFUSED_SOURCE = ("Conflict", "NotFound")
@@ -94,6 +97,8 @@ def scope_items(scope: ScopeKey, ops: Sequence[Op], facts: Facts) -> Iterator[Sc
         elif op.verb in _CHANGES:
             if op.outcome != "refused":
                 yield from _with_late(_CHANGES[op.verb](op, key, facts, wipers), keys, wipers)
+        elif op.verb == "renew" and op.outcome in ("ok", "Conflict"):
+            yield RenewItem(op, key, facts)
         elif op.verb == "notes" and op.ok:
             yield LookItem(op, key, facts)
         elif op.verb == "ids" and op.ok:
@@ -129,8 +134,6 @@ def _with_late(
 def _commit_items(
     op: Op, keys: Iterator[int], ops: Sequence[Op], facts: Facts, wipers: Sequence[Op]
 ) -> Iterator[ScopeItem]:
-    if op.given["commit"].fence is not None and op.outcome == "Conflict":
-        return  # whether it had to be refused is not asked here (see `leases`)
     of_source = source_of(op) is not None and op.outcome in _REFUSED_SOURCE
     item = CommitItem(op, next(keys), facts, wipers)
     died = died_with_source(op, ops)
