@@ -480,9 +480,7 @@ def _remote_bucket(scheme: str) -> "_BucketOpener":
             raise InvalidInput(f"write {scheme}://bucket/prefix")
         name, _, prefix = address[2:].partition("/")
         if "@" in name:
-            raise InvalidInput(
-                "a URL does not hold keys: give access_key_id= and secret_access_key="
-            )
+            raise InvalidInput("a URL holds no keys: give access_key_id= and secret_access_key=")
         # Sends no request yet.
         bucket = factories[scheme](name, prefix=prefix, clock=CLOCK, **options)
         return lambda: bucket
@@ -494,22 +492,22 @@ def _over(open_bucket: "_BucketOpener", *, compress: str) -> "_Opener":
     """Return the opener of the object engine over such buckets."""
 
     def opener(address: str, options: Mapping[str, Any], ciphers: Ciphers) -> Callable[[], Backend]:
-        packing = "zstd" if ciphers.encrypts else compress  # nobody reads it with a shell then
-        own, below = _split({"compress": packing, **options}, _OBJECTS)
+        own, below = _split({"compress": compress, **options}, _OBJECTS)
         bucket = open_bucket(address, below)
-        return lambda: _object_backend(bucket(), ciphers=ciphers, **own)
+        # With keys nobody reads it with a shell.
+        own |= {"compress": ciphers.encrypts or own["compress"] == "zstd", "ciphers": ciphers}
+
+        def opened() -> Backend:
+            from limpet.backends.objects.storage import ObjectStorage
+            from limpet.engine import open_engine
+            from limpet.engine.rolling import OBJECTS
+
+            given = {"tails": OBJECTS, "rolls": "background", "clock": CLOCK, **own}
+            return open_engine(partial(ObjectStorage, draw=draw), bucket(), draw=draw, **given)
+
+        return opened
 
     return opener
-
-
-def _object_backend(bucket: "Bucket", *, compress: str, **options: Any) -> Backend:
-    from limpet.backends.objects.storage import ObjectStorage
-    from limpet.engine import open_engine
-    from limpet.engine.rolling import OBJECTS
-
-    given = {"tails": OBJECTS, "rolls": "background", "compress": compress == "zstd", **options}
-    storage = partial(ObjectStorage, draw=draw)
-    return open_engine(storage, bucket, clock=CLOCK, draw=draw, **given)
 
 
 _BucketOpener: TypeAlias = Callable[[str, Mapping[str, Any]], Callable[[], "Bucket"]]

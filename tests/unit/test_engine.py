@@ -312,12 +312,12 @@ class SlowStorage(MemoryStorage):
         super().__init__()
         self.gate, self.waits, self.asked = threading.Event(), threading.Event(), list[ScopeKey]()
 
-    def read(self, key: ScopeKey, use: Callable[[Reader], T]) -> T:
+    def read(self, key: ScopeKey, use: Callable[[Reader], T], seen: ScopeRecord | None = None) -> T:
         if threading.current_thread().name == "limpet-rolls":
             self.asked.append(key)
             self.waits.set()
             self.gate.wait()
-        return super().read(key, use)
+        return super().read(key, use, seen)
 
 
 def test_a_writer_that_outruns_the_rolls_rolls_itself() -> None:

@@ -233,11 +233,7 @@ class Engine:
         is_first = lock.acquire(timeout=_WAIT_S)  # as `_first`, in less time
         try:
             known = self._known.get(key)
-            quick = (
-                None
-                if known is None
-                else saving.continued(commit, known, wholes=self._tails.wholes)
-            )
+            quick = known and saving.continued(commit, known, wholes=self._tails.wholes)
             saved = None
             if quick is not None:
                 try:
