@@ -83,6 +83,11 @@ def _no_sweep(backend: Any) -> None:
     backend.storage._sweep_after = lambda *_: None
 
 
+def _attempts_share_parts(backend: Any) -> None:
+    stamp = backend.storage.draw()
+    backend.storage.draw = lambda: stamp
+
+
 def _taken_back_unread(backend: Any) -> None:
     backend.storage._take_back = lambda *given: backend.storage._drop_parts(given[-1])
 
@@ -292,6 +297,7 @@ SABOTAGES: Final = {
     "a refusal is believed": Sabotage(_refusal_believed, "A", "lost"),
     "head before its parts": Sabotage(_head_before_parts, "A", "none"),
     "old parts deleted first": Sabotage(_old_parts_first, "A", "none"),
+    "attempts share parts": Sabotage(_attempts_share_parts, "A", "delayed"),
     "taken back unread": Sabotage(_taken_back_unread, "A", "lost"),
     "sweep reads the head first": Sabotage(_sweep_reads_head_first, "A", "none"),
     "sweep ignores after": Sabotage(_sweep_ignores_after, "A", "none"),

@@ -19,10 +19,20 @@ from limpet.core.notes import NoteRow, found_note, note_of
 from limpet.core.rows import Row, info_of
 from limpet.engine import editing, noting, rolling, saving
 from limpet.engine.background import Roller
-from limpet.engine.records import follows, head_of
+from limpet.engine.lost_answers import in_doubt_of, is_stored, may_be_stored
+from limpet.engine.records import head_of
 from limpet.engine.saving import Known, Saved, known_of
 from limpet.engine.states import SegmentCache, States, checked, compare, payload_of
-from limpet.errors import CLOSED, Corrupt, InvalidInput, LimpetError, Unavailable
+from limpet.errors import (
+    CLOSED,
+    AlreadyExists,
+    Conflict,
+    Corrupt,
+    InvalidInput,
+    LimpetError,
+    NotFound,
+    Unavailable,
+)
 from limpet.model import (
     ANY,
     Expect,
@@ -151,9 +161,14 @@ class Engine:
         def once(reader: Reader) -> tuple[Change | None, tuple[Change | None, T]]:
             for each, result in reversed(attempts):
                 # Another one may have removed the scope: so a removal is believed only if need be.
-                if (each.after is not None or in_doubt) and _is_stored(each, reader):
+                if (each.after is not None or in_doubt) and is_stored(each, reader):
                     return None, (each, result)
-            change, result = decide(reader, stamp)
+            try:
+                change, result = decide(reader, stamp)
+            except (AlreadyExists, Conflict, NotFound) as cause:
+                if in_doubt and any(may_be_stored(each, reader.record) for each, _ in attempts):
+                    raise in_doubt_of(key.session_id) from cause
+                raise
             if change is not None:
                 attempts.append((change, result))
             return change, (change, result)
@@ -175,10 +190,10 @@ class Engine:
             except LostAnswer as cause:
                 in_doubt = True
                 if not backoff.sleep():
-                    raise _in_doubt(key.session_id) from cause
+                    raise in_doubt_of(key.session_id) from cause
             except Unavailable as cause:
                 if in_doubt:
-                    raise _in_doubt(key.session_id) from cause
+                    raise in_doubt_of(key.session_id) from cause
                 raise
 
     def _edit(self, key: ScopeKey, decide: Decide[T]) -> T:
@@ -309,7 +324,7 @@ class Engine:
         try:
             return self.storage.drop(session_id, key)
         except LostAnswer as cause:
-            raise _in_doubt(session_id) from cause
+            raise in_doubt_of(session_id) from cause
         finally:
             self._segments.drop(lambda each: each[0].session_id == session_id)
 
@@ -580,35 +595,3 @@ class Engine:
 def _locks() -> list[threading.RLock]:
     # Threads that save to one scope would make each other's knowledge stale.
     return [threading.RLock() for _ in range(_LOCKS)]
-
-
-def _is_stored(change: Change, reader: Reader) -> bool:
-    """Return whether a change that was sent to the storage is stored, by the trail of its scope.
-
-    Several attempts of one change have the same version, but each was made for another one. If it
-    is not stored, it never will be once another change of the scope is: both have the same guard.
-    """
-    before, after, record = change.before, change.after, reader.record
-    if after is None:  # it removed the scope
-        if record is not None and before is not None and record.pk != before.pk:
-            raise _in_doubt(change.key.session_id)
-        return record is None
-    if record is None or record.pk != after.pk:
-        return False
-    if before is None:
-        return True
-    found = follows(record, after, before)
-    if found is not None:
-        return found
-    # Too many changes came since.
-    if not change.rows:
-        raise _in_doubt(change.key.session_id)
-    row = reader.row_by_nonce(change.rows[0].nonce)
-    return row is not None and row.revision == change.rows[0].revision
-
-
-def _in_doubt(session_id: str) -> Unavailable:
-    return Unavailable(
-        f"the storage did not answer: the change may be stored. session=`{session_id}`",
-        outcome_known=False,
-    )

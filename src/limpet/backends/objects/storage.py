@@ -216,9 +216,7 @@ class ObjectStorage(Checking, Watching):
     def _finish(self, before: Held, now: Held, built: Built) -> None:
         """Remove what the head no longer names; the change is stored."""
         key, head = built.head.key, built.head
-        has_segments = before.head is not None and before.head.segments
-        # Its first writer may have died before it did this.
-        if head.record is not None and (built.is_first or (head.segments and not has_segments)):
+        if built.is_first and head.record is not None:
             self._start(key, line_of(head.record.pk))
         self.index.remove(built.unneeded)
         if not built.parts and not built.removed and not head.unswept:
