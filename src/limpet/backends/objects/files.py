@@ -24,13 +24,14 @@ from limpet.core.limits import CACHE_BYTES_MAX
 from limpet.errors import CLOSED, Corrupt, InvalidInput, LimpetError, Unsupported
 from limpet.model import ScopeKey
 from limpet.protocol import Clock
-from limpet.storage import ScopeRecord
+from limpet.storage import TRAIL_BYTES_MAX, ScopeRecord
 
 PAGE: Final = 1000  # what one request lists
 _TOP_KEYS: Final = 100  # that show whose folder it is
 _LISTED_BYTES: Final = 16 * 1024  # of a head in a listing: mostly all of its facts
 _SMALL_BYTES: Final = 512 * 1024  # a segment of this size is read whole, though facts are needed
 _SCOPES_MAX: Final = 16_384
+_VERSION_BYTES: Final = 8
 _LOST_LOOKS: Final = 3
 _LOST_PAUSE_S: Final = 0.1
 
@@ -291,14 +292,20 @@ class Files:
 
 
 def _is_older(head: Head, newest: _Newest) -> bool:
-    """Return whether another head has come after this one; known of the last changes, and saves."""
+    """Return whether another head has come after this one; known of the last changes, and saves.
+
+    A change that is sent again may have the version of the one before.
+    """
     pk, last, trail = newest
     record = head.record
-    if record is None or record.pk != pk:
+    if record is None or record.pk != pk or record.trail == trail:
         return False
-    return record.last < last or record.trail[:8] in [
-        trail[at : at + 8] for at in range(8, len(trail), 8)
-    ]
+    if record.last < last:
+        return True
+    pasts = [trail[at:] for at in range(_VERSION_BYTES, len(trail), _VERSION_BYTES)]
+    if len(trail) < TRAIL_BYTES_MAX:
+        return record.trail in pasts
+    return any(record.trail.startswith(past) for past in pasts)
 
 
 def _has_facts(stored: Stored) -> bool:
