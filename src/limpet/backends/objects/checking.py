@@ -149,11 +149,7 @@ class Checking(Listings):
         head = held.head
         if head is None or head.record is None:
             return
-        try:
-            damage = list(self._damage(head))
-        except Corrupt as error:
-            yield _damaged_head(head.key, error)
-            return
+        damage = list(self._damage(head))
         if damage:
             # What another process has changed meanwhile is no damage.
             if self._is_current(head):
@@ -228,6 +224,12 @@ class Checking(Listings):
                 yield found[0], page if found[1] else None
             yield from _damaged_notes(head.key, notes)
         yield from _damaged_notes(head.key, head.notes.values())
+        try:
+            yield from self._damaged_states(head, unread)
+        except Corrupt as error:
+            yield _damaged_head(head.key, error), None
+
+    def _damaged_states(self, head: Head, unread: Sequence[Named]) -> Iterator[tuple[Finding, int]]:
         reader = ObjectReader(self.files, head.key, head, part_keys(head))
         read = head._replace(segments=tuple(each for each in head.segments if each not in unread))
         facts = ObjectReader(self.files, head.key, read, part_keys(head)).newest_first()
