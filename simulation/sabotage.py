@@ -8,7 +8,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from limpet.backends.buckets.protocol import Bucket, Listed
+from limpet.backends.buckets.protocol import Bucket
 from limpet.backends.objects import keys
 from limpet.backends.objects.building import Built
 from limpet.backends.objects.files import walk
@@ -116,24 +116,6 @@ def _pointers_last(backend: Any) -> None:
     storage._write_parts, storage._finish = without, late
 
 
-def _only_listed_heads(backend: Any) -> None:
-    """Deletes of a session only the heads that a listing shows, not those of what it shows."""
-    bucket = backend.storage.files.bucket
-    list_, delete = bucket.list, bucket.delete
-    seen: set[str] = set()
-
-    def listed(prefix: str, **options: Any) -> list[Listed]:
-        found: list[Listed] = list_(prefix, **options)
-        seen.update(each.key for each in found if each.key.endswith("/head"))
-        return found
-
-    def deleted(doomed: Sequence[str]) -> None:
-        delete([key for key in doomed if key in seen or not key.endswith("/head")])
-        seen.difference_update(doomed)
-
-    bucket.list, bucket.delete = listed, deleted
-
-
 def _signs_after_heads(backend: Any) -> None:
     """Deletes of a session the heads before the signs that their lines were begun."""
     delete = backend.storage.files.delete
@@ -168,7 +150,7 @@ class _Beaten(Exception):
 def _forgetting(backend: Any) -> None:
     transact = backend._transact
 
-    def again(key: ScopeKey, stamp: Stamp, decide: Any, sent: Any = None) -> Any:
+    def again(key: ScopeKey, stamp: Stamp, decide: Any, *_: Any) -> Any:
         while True:
             with suppress(_Beaten):
                 return transact(key, stamp, decide)
@@ -297,7 +279,7 @@ SABOTAGES: Final = {
     "a refusal is believed": Sabotage(_refusal_believed, "A", "lost"),
     "head before its parts": Sabotage(_head_before_parts, "A", "none"),
     "old parts deleted first": Sabotage(_old_parts_first, "A", "none"),
-    "attempts share parts": Sabotage(_attempts_share_parts, "A", "delayed"),
+    "attempts share parts": Sabotage(_attempts_share_parts, "A", "delayed", 150),
     "taken back unread": Sabotage(_taken_back_unread, "A", "lost"),
     "sweep reads the head first": Sabotage(_sweep_reads_head_first, "A", "none"),
     "sweep ignores after": Sabotage(_sweep_ignores_after, "A", "none"),
@@ -308,7 +290,6 @@ SABOTAGES: Final = {
     "pointers after the commit": Sabotage(_pointers_last, "G", "crash"),
     "notes stay": Sabotage(_notes_stay, "Q", "none"),
     "roll ignores the epoch": Sabotage(_roll_ignores_epoch, "P", "none"),
-    "only listed heads deleted": Sabotage(_only_listed_heads, "S", "none", 440),
     "signs deleted after heads": Sabotage(_signs_after_heads, "S", "none"),
     "writes without a guard": Sabotage(_unguarded, "A", "none", engine="scopes"),
     "notes stay in scopes": Sabotage(_notes_stay, "Q", "none", engine="scopes"),

@@ -51,6 +51,14 @@ def test_a_sabotaged_engine_is_caught(name: str) -> None:
         ("H", "delayed", 1683),  # a fork came into being after its source was deleted
         ("D", "delayed", 671),  # a repair removed the pointers of a line that was about to begin
         ("S", "both", 856),  # a repair beside a deletion that was interrupted looked like damage
+        ("A", "delayed", 39),  # an attempt removed a segment that the head of an earlier one named
+        ("C", "lost", 59),  # a deletion from the tail left bytes in the segment of a killed roll
+        ("D", "lost", 34),  # after an interrupted deletion a scope was not found by its ids
+        ("D", "lost", 278),  # the removal of a scope by another process was taken for the own one
+        ("F", "crash", 260),  # notes were missing from a listing while their page was written again
+        ("S", "both", 1040),  # a roll beside an interrupted deletion made it look like damage
+        ("T", "delayed", 10000),  # a fork was refused, and stored later
+        ("C", "none", 10010),  # a check beside writers reported a head that had moved
     ],
 )
 def test_what_was_broken_once(scenario: str, mode: str, seed: int) -> None:

@@ -150,10 +150,12 @@ class Engine:
         stamp: Stamp,
         decide: Decide[T],
         sent: tuple[Change, T] | None = None,
+        is_lost: bool = False,
     ) -> tuple[Change | None, T]:
         """Change a scope as one step, also where the storage loses answers.
 
-        `sent` is a change that may be stored already. Return what was changed, if anything.
+        `sent` is a change that may be stored already; with `is_lost` the storage did not answer.
+        Return what was changed, if anything.
         """
         attempts = [] if sent is None else [sent]
         in_doubt = sent is not None
@@ -161,12 +163,12 @@ class Engine:
         def once(reader: Reader) -> tuple[Change | None, tuple[Change | None, T]]:
             for each, result in reversed(attempts):
                 # Another one may have removed the scope: so a removal is believed only if need be.
-                if (each.after is not None or in_doubt) and is_stored(each, reader):
+                if (each.after is not None or is_lost) and is_stored(each, reader):
                     return None, (each, result)
             try:
                 change, result = decide(reader, stamp)
             except (AlreadyExists, Conflict, NotFound) as cause:
-                if in_doubt and any(may_be_stored(each, reader.record) for each, _ in attempts):
+                if is_lost and any(may_be_stored(each, reader.record) for each, _ in attempts):
                     raise in_doubt_of(key.session_id) from cause
                 raise
             if change is not None:
@@ -188,7 +190,7 @@ class Engine:
                 if tries > _TAKEN_MAX:
                     raise Corrupt("the index of a scope has what its table has not") from cause
             except LostAnswer as cause:
-                in_doubt = True
+                in_doubt = is_lost = True
                 if not backoff.sleep():
                     raise in_doubt_of(key.session_id) from cause
             except Unavailable as cause:
@@ -249,15 +251,15 @@ class Engine:
         try:
             known = self._known.get(key)
             quick = known and saving.continued(commit, known, wholes=self._tails.wholes)
-            saved = None
+            saved, is_lost = None, False
             if quick is not None:
                 try:
                     saved = quick[1] if self.storage.write(quick[0]) else None
                 except Taken:
                     quick = None
                 except LostAnswer:
-                    pass
-            row, known = saved or self._decided(commit, quick)
+                    is_lost = True
+            row, known = saved or self._decided(commit, quick, is_lost)
             if known is None:
                 self._known.pop(key)
             else:
@@ -271,12 +273,12 @@ class Engine:
             self._roll_soon(known.record, row.size)
         return info_of(key, row)
 
-    def _decided(self, commit: Commit, sent: tuple[Change, Saved] | None) -> Saved:
+    def _decided(self, commit: Commit, sent: tuple[Change, Saved] | None, is_lost: bool) -> Saved:
         def decide(reader: Reader, stamp: Stamp) -> tuple[Change | None, Saved]:
             now = commit._replace(stamp=stamp)
             return saving.decide(reader, now, wholes=self._tails.wholes)
 
-        return self._transact(commit.scope, commit.stamp, decide, sent)[1]
+        return self._transact(commit.scope, commit.stamp, decide, sent, is_lost)[1]
 
     def replace_snapshots(self, changes: Sequence[Commit]) -> int:
         key = changes[0].scope
