@@ -18,7 +18,9 @@ from limpet.model import Pruned, ScopeKey, SnapshotInfo
 from limpet.protocol import Backend, Commit, Query
 from limpet.testing.oracle import Oracle
 from limpet.testing.stateful import Lockstep
-from simulation.scopes import small_states
+from simulation.engine import small_states
+from tests.buckets.counting import CountingBucket
+from tests.buckets.opened import engine_on
 
 
 def some(examples: int, steps: int) -> settings:
@@ -32,6 +34,7 @@ def some(examples: int, steps: int) -> settings:
 
 
 TAILS = Limits(snapshots=3)  # so that most programs roll them
+OBJECT_TAILS = Limits(snapshots=3, newest_bytes=100, wholes=False)
 
 
 class Sqlite(Lockstep):
@@ -43,12 +46,22 @@ class Sqlite(Lockstep):
 
 
 class Directory(Lockstep):
-    text_order = False
-    mints_alike = False
-    steps_back = False  # of what is saved with head=False: docs/format.md
+    text_order = False  # of names: docs/format.md
 
     def open_backend(self, place: Path) -> Backend:
-        return opening.open_backend(f"file://{place}/store", sync=False)
+        bucket = opening.open_files(f"file://{place}/store", sync=False)
+        return engine_on(bucket, tails=OBJECT_TAILS)
+
+
+class Objects(Lockstep):
+    text_order = False
+
+    def __init__(self) -> None:
+        self._bucket = CountingBucket()
+        super().__init__()
+
+    def open_backend(self, place: Path) -> Backend:
+        return engine_on(self._bucket, tails=OBJECT_TAILS, compress=True)
 
 
 class Memory(Lockstep):
@@ -56,7 +69,7 @@ class Memory(Lockstep):
         return Engine(MemoryStorage(), clock=opening.CLOCK, draw=opening.draw, tails=TAILS)
 
 
-@pytest.mark.parametrize("machine", [Memory, Sqlite])
+@pytest.mark.parametrize("machine", [Memory, Sqlite, Objects])
 def test_an_engine_does_what_the_oracle_does(machine: type[Lockstep]) -> None:
     with small_states():
         run_state_machine_as_test(machine, settings=some(8, 30))
@@ -64,7 +77,7 @@ def test_an_engine_does_what_the_oracle_does(machine: type[Lockstep]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("machine", [Memory, Sqlite])
+@pytest.mark.parametrize("machine", [Memory, Sqlite, Objects])
 @pytest.mark.parametrize("small", [False, True])
 def test_an_engine_does_what_the_oracle_does_for_long(machine: type[Lockstep], small: bool) -> None:
     with small_states() if small else nullcontext():
@@ -74,7 +87,8 @@ def test_an_engine_does_what_the_oracle_does_for_long(machine: type[Lockstep], s
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_a_directory_does_what_the_oracle_does_for_long() -> None:
-    run_state_machine_as_test(Directory, settings=some(80, 40))
+    with small_states():
+        run_state_machine_as_test(Directory, settings=some(80, 40))
 
 
 # The machine must find what is broken. Each of these engines has one fault that is easily made.

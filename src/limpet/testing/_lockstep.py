@@ -124,7 +124,7 @@ class _Told:
 
 
 class _Echo(Oracle):
-    """The oracle of an engine that mints ids of its own kind, and takes over what that minted."""
+    """The oracle, with the ids that the engine minted: they carry more than time and chance."""
 
     def __init__(self, minted: deque[str]) -> None:
         super().__init__()
@@ -145,16 +145,14 @@ class Twins:
         ids: Iterable[str],
         *,
         text_order: bool,
-        mints_alike: bool = True,
     ) -> None:
         minted: deque[str] = deque()
-        self._opener = opener if mints_alike else lambda: cast(Backend, _Told(opener(), minted))
+        self._opener = lambda: cast(Backend, _Told(opener(), minted))
         self._text_order = text_order
         backend = self._opener()
         self.durable = "durable" in backend.capabilities
         self._indexed = "index" in backend.capabilities
-        oracle = Oracle() if mints_alike else _Echo(minted)
-        self._tested, self._oracle = Side(backend), Side(oracle)
+        self._tested, self._oracle = Side(backend), Side(_Echo(minted))
         self._outdated: list[Store] = []
         self._ids = {ABSENT, *ids}
         self._steps = 0

@@ -99,8 +99,6 @@ class Lockstep(RuleBasedStateMachine):
     some_scope = st.just(_KEYS[0]) | scopes
     expected = expectations | expectations | expectations | snapshots
     text_order = True  # False for an engine that documents other orders, of names and across scopes
-    mints_alike = True  # False for an engine whose ids carry more than time and chance
-    steps_back = True  # False for an engine whose order of history depends on its clocks
 
     def open_backend(self, place: Path) -> Backend:
         """Open the engine under test in a folder; with the same folder again: re-open it."""
@@ -121,7 +119,6 @@ class Lockstep(RuleBasedStateMachine):
             lambda: self.open_backend(place),
             _NAMES,
             text_order=self.text_order,
-            mints_alike=self.mints_alike,
         )
 
     def teardown(self) -> None:
@@ -153,8 +150,7 @@ class Lockstep(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from([-60, -0.001, 0.001, 1, 86_400]))
     def set_the_clock(self, seconds: float) -> None:
-        if seconds > 0 or self.steps_back:
-            self._twins.set_clock(int(seconds * 1_000_000))
+        self._twins.set_clock(int(seconds * 1_000_000))
 
     @precondition(lambda self: self._twins.durable)
     @rule(closing=st.booleans())
