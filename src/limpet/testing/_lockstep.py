@@ -147,7 +147,7 @@ class Twins:
         text_order: bool,
     ) -> None:
         minted: deque[str] = deque()
-        self._opener = lambda: cast(Backend, _Told(opener(), minted))
+        self._opener: Callable[[], Backend] = lambda: cast(Backend, _Told(opener(), minted))
         self._text_order = text_order
         backend = self._opener()
         self.durable = "durable" in backend.capabilities
