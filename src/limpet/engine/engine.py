@@ -163,12 +163,14 @@ class Engine:
         def once(reader: Reader) -> tuple[Change | None, tuple[Change | None, T]]:
             for each, result in reversed(attempts):
                 # Another one may have removed the scope: so a removal is believed only if need be.
-                if (each.after is not None or is_lost) and is_stored(each, reader):
+                if (each.after is not None or is_lost) and is_stored(each, reader, is_lost):
                     return None, (each, result)
+            # Those that can never be stored any more need not be looked for again.
+            attempts[:] = (each for each in attempts if may_be_stored(each[0], reader.record))
             try:
                 change, result = decide(reader, stamp)
             except (AlreadyExists, Conflict, NotFound) as cause:
-                if is_lost and any(may_be_stored(each, reader.record) for each, _ in attempts):
+                if is_lost and attempts:
                     raise in_doubt_of(key.session_id) from cause
                 raise
             if change is not None:

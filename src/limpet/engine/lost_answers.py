@@ -5,8 +5,10 @@ from limpet.errors import Unavailable
 from limpet.storage import Change, Reader, ScopeRecord
 
 
-def is_stored(change: Change, reader: Reader) -> bool:
+def is_stored(change: Change, reader: Reader, is_lost: bool) -> bool:
     """Return whether a change that was sent to the storage is stored, by the trail of its scope.
+
+    Where that is too short to tell, a refusal is believed, unless an answer was lost.
 
     Several attempts of one change have the same version, but each was made for another one. If it
     is not stored, it never will be once another change of the scope is: both have the same guard.
@@ -25,7 +27,9 @@ def is_stored(change: Change, reader: Reader) -> bool:
         return found
     # Too many changes came since.
     if not change.rows:
-        raise in_doubt_of(change.key.session_id)
+        if is_lost:
+            raise in_doubt_of(change.key.session_id)
+        return False
     row = reader.row_by_nonce(change.rows[0].nonce)
     return row is not None and row.revision == change.rows[0].revision
 
