@@ -11,7 +11,8 @@ from typing import Any, Final
 from limpet.backends.buckets.protocol import Bucket, Stored
 from limpet.backends.objects import building, keys
 from limpet.backends.objects.files import Files
-from limpet.backends.objects.format import StoredSegment, parse_head, parse_page
+from limpet.backends.objects.format import StoredSegment, parse_page
+from limpet.backends.objects.heads import parse_head
 from limpet.backends.objects.reader import ObjectReader
 from limpet.backends.objects.storage import ObjectStorage
 from limpet.core import codec, segments

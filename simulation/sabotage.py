@@ -12,7 +12,7 @@ from limpet.backends.buckets.protocol import Bucket
 from limpet.backends.objects import keys
 from limpet.backends.objects.building import Built
 from limpet.backends.objects.files import walk
-from limpet.backends.objects.format import Head
+from limpet.backends.objects.heads import Head
 from limpet.engine import rolling
 from limpet.model import ANY, ScopeKey
 from limpet.protocol import Backend, Clock, Stamp

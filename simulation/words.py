@@ -6,7 +6,8 @@ from typing import Any
 import orjson
 
 from limpet.backends.objects.building import part_keys
-from limpet.backends.objects.format import Fact, StoredSegment, parse_head, parse_page
+from limpet.backends.objects.format import Fact, StoredSegment, parse_page
+from limpet.backends.objects.heads import parse_head
 from limpet.core.segments import Segment
 from limpet.errors import LimpetError
 from limpet.model import ANY, Note, SnapshotInfo

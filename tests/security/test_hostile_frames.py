@@ -9,7 +9,7 @@ import zstandard
 
 import limpet
 from limpet import Corrupt, ScopeKey
-from limpet.backends.objects import format
+from limpet.backends.objects import format, heads
 from limpet.backends.sql.columns import tail_values
 from limpet.core import codec, segments
 from limpet.core.deltas.delta import Delta
@@ -65,7 +65,7 @@ NOTE = b'["","n",0,"0123456789abcdef",0,1,"0123456789abcdef"]\n'
 def test_an_object_with_a_frame_that_lies_is_corrupt(frame: bytes) -> None:
     """Also one that unpacks to nothing but lines."""
     with pytest.raises(Corrupt):
-        format.parse_head(packed("head", frame))
+        heads.parse_head(packed("head", frame))
     with pytest.raises(Corrupt):
         format.StoredSegment("n", packed("segment", frame)).facts  # noqa: B018
     for page in (packed("notes", frame), packed("notes", codec.compress(NOTE, 3), frame[:-1])):
@@ -88,7 +88,7 @@ def test_sizes_that_go_back_do_not_multiply() -> None:
         )
         data, _ = format.pack("head", [about, facts], [b"1\n"])
         with pytest.raises(Corrupt):
-            format.parse_head(data)
+            heads.parse_head(data)
 
 
 def test_of_many_frames_in_a_row_only_the_first_is_read() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 import limpet
 from limpet import Corrupt, InvalidInput, LimpetError
-from limpet.backends.objects import format
+from limpet.backends.objects import format, heads
 from limpet.core import codec, prepare
 from limpet.core.limits import INTEGER_DIGITS_MAX
 from limpet.portable.records import LineReader
@@ -40,13 +40,13 @@ def test_what_is_stored_is_corrupt(text: bytes) -> None:
     with pytest.raises(Corrupt):
         codec.decode_foreign(text)
     with pytest.raises(Corrupt):
-        format.parse_head(b'{"limpet":"head","v":%d,"x":%b}\n' % (format.VERSION, text))
+        heads.parse_head(b'{"limpet":"head","v":%d,"x":%b}\n' % (format.VERSION, text))
     fact = b'{"id":"a","seq":"1","nonce":"n","size":1,"labels":%b}' % text
     head, _ = format.pack("head", [b'{"scope":["s"],"x":%b}' % text], [])
     page, _ = format.pack("notes", [b'["","n",0,%b]' % text], [], name="n")
     segment, _ = format.pack("segment", [fact], [], name="n")
     for parse in (
-        lambda: format.parse_head(head),
+        lambda: heads.parse_head(head),
         lambda: format.parse_page("n", page),
         lambda: format.StoredSegment("n", segment).facts,
     ):

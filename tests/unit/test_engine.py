@@ -90,8 +90,8 @@ class DamagedStorage(MemoryStorage):
     def _seen(self, reader: Reader) -> Any:
         return reader if self.damage is None else _Damaged(reader, *self.damage)
 
-    def read(self, key: ScopeKey, use: Callable[[Reader], T]) -> T:
-        return super().read(key, lambda reader: use(self._seen(reader)))
+    def read(self, key: ScopeKey, use: Callable[[Reader], T], seen: ScopeRecord | None = None) -> T:
+        return super().read(key, lambda reader: use(self._seen(reader)), seen)
 
     def read_head(self, key: ScopeKey) -> tuple[ScopeRecord, Any, TailRow | None] | None:
         def use(reader: Reader) -> tuple[ScopeRecord, Any, TailRow | None] | None:

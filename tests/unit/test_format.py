@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 import limpet
 from limpet import Scope, Store
-from limpet.backends.objects.format import dump_head, parse_head
+from limpet.backends.objects.heads import dump_head, parse_head
 from limpet.core import codec
 from limpet.core.codec import encode
 from limpet.core.deltas import delta

@@ -18,8 +18,8 @@ import pytest
 
 from limpet import Corrupt, Scope, Store, Unsupported
 from limpet.backends.buckets.directory.bucket import DirectoryBucket
-from limpet.backends.objects.checking import SEVERITIES
 from limpet.backends.objects.format import VERSION, facts_end
+from limpet.backends.objects.mending import SEVERITIES
 from limpet.cli._app import run
 from limpet.engine import Engine
 from limpet.engine.rolling import Limits

@@ -11,7 +11,7 @@ import pytest
 from limpet import Conflict, Corrupt, ScopeKey, Unavailable
 from limpet.backends.buckets.directory.bucket import DirectoryBucket
 from limpet.backends.buckets.protocol import Bucket, Stored
-from limpet.backends.objects.format import parse_head
+from limpet.backends.objects.heads import parse_head
 from limpet.backends.objects.keys import head_key
 from limpet.engine import Engine
 from limpet.errors import AlreadyExists

@@ -10,23 +10,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from limpet.backends.objects.format import (
-    Entry,
     Fact,
-    Head,
     Named,
     NamedPage,
     StoredNote,
     StoredSegment,
     dump_fact,
-    dump_head,
     dump_page,
     dump_segment,
     facts_end,
     parse_fact,
-    parse_head,
     parse_page,
     sum_of,
 )
+from limpet.backends.objects.heads import Entry, Head, dump_head, parse_head
 from limpet.backends.objects.keys import head_key, part_name
 from limpet.core import codec, ids
 from limpet.core.notes import NoteRow

@@ -12,18 +12,16 @@ from limpet.backends.objects import keys
 from limpet.backends.objects.files import Files, Gone
 from limpet.backends.objects.format import (
     Address,
-    Entry,
     Fact,
-    Head,
     Named,
     NamedPage,
     StoredNote,
     dump_page,
     dump_segment,
     line_of,
-    nonce_of,
     sum_of,
 )
+from limpet.backends.objects.heads import Entry, Head, nonce_of
 from limpet.backends.objects.index import Index, stamped
 from limpet.backends.objects.reader import ObjectReader
 from limpet.core import ids

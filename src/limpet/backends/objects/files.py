@@ -8,15 +8,14 @@ from limpet.backends.objects import keys
 from limpet.backends.objects.encrypted import EncryptedBucket, Unreadable
 from limpet.backends.objects.format import (
     Fact,
-    Head,
     Named,
     NamedPage,
     StoredNote,
     StoredSegment,
-    parse_head,
     parse_page,
     unpack,
 )
+from limpet.backends.objects.heads import Head, parse_head
 from limpet.backends.support.recent import Recent
 from limpet.core.encryption import Ciphers
 from limpet.core.foreign import recognise

@@ -14,7 +14,7 @@ value has a checksum of its own, so that a damaged one does not hide the others.
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
@@ -28,7 +28,7 @@ from limpet.core.notes import NoteRow
 from limpet.core.rows import EMPTY, Row
 from limpet.errors import Corrupt, Unsupported
 from limpet.model import ScopeKey
-from limpet.storage import DAMAGED, ScopeRecord, TailRow
+from limpet.storage import ScopeRecord
 
 T = TypeVar("T")
 Address: TypeAlias = tuple[str, str]
@@ -142,7 +142,7 @@ def unpack(kind: str, data: bytes) -> Unpacked:
             raise ValueError
         if version == VERSION:
             first, second = about["frames"]
-            _check_numbers(first, second)
+            check_numbers(first, second)
             return Unpacked(about, data, begin + first)
     except (KeyError, IndexError, TypeError, ValueError) as cause:
         raise Corrupt(f"an object is not a {kind}. bytes=`{len(data)}`") from cause
@@ -170,12 +170,12 @@ def parsed(parse: Callable[[], T]) -> T:
         raise Corrupt(f"an object has an unknown form. {cause!a}") from cause
 
 
-def _check_numbers(*values: Any) -> None:
+def check_numbers(*values: Any) -> None:
     if not all(type(each) is int and 0 <= each <= ids.SEQ_MAX for each in values):
         raise TypeError("a number has another type, or is too large")
 
 
-def _check_texts(*values: Any) -> None:
+def check_texts(*values: Any) -> None:
     if not all(isinstance(each, str) for each in values):
         raise TypeError("a text has another type")
 
@@ -243,8 +243,8 @@ def parse_fact(line: bytes) -> Fact:
         saved_at=at,
         size=facts["size"],
     )
-    _check_numbers(seq, row.rev, row.size)
-    _check_texts(row.id, row.nonce, row.parent_id or "", row.status, *labels.values())
+    check_numbers(seq, row.rev, row.size)
+    check_texts(row.id, row.nonce, row.parent_id or "", row.status, *labels.values())
     if row.size > STORED_BYTES_MAX:
         raise ValueError("a state is too large")
     _check_time(row.created_at)
@@ -262,55 +262,7 @@ def _check_time(at: Any) -> None:
     times.from_us(at)
 
 
-# Heads
-
-
-class Entry:
-    """A snapshot of the tail, as it is in a head: its facts and its state, as bytes."""
-
-    def __init__(self, about: Sequence[Any], line: bytes, body: bytes) -> None:
-        self.seq: int = about[0]
-        self.about = orjson.dumps(about)
-        self.line = line
-        self.body = body
-        self._base, self._encoding, self._sum = about[1], about[2], about[-1]
-
-    @classmethod
-    def of(cls, fact: Fact, tail: TailRow) -> "Entry":
-        made = cls._of(tail, dump_fact(fact))
-        made.__dict__["fact"] = fact
-        return made
-
-    @classmethod
-    def _of(cls, tail: TailRow, line: bytes) -> "Entry":
-        sizes = len(line), len(tail.body)
-        return cls((tail.seq, tail.base, tail.encoding, *sizes, sum_of(tail.body)), line, tail.body)
-
-    def with_fact(self, fact: Fact) -> "Entry":
-        """Return it with other facts, and its state as it is, damaged or not."""
-        line = dump_fact(fact)
-        sizes = len(line), len(self.body)
-        return Entry((self.seq, self._base, self._encoding, *sizes, self._sum), line, self.body)
-
-    def with_tail(self, tail: TailRow) -> "Entry":
-        return Entry._of(tail, self.line)
-
-    @cached_property
-    def fact(self) -> Fact:
-        found = parsed(lambda: parse_fact(self.line))
-        if found.row.seq != self.seq:
-            raise Corrupt(f"the facts of a snapshot are those of another. seq=`{self.seq}`")
-        return found
-
-    @property
-    def row(self) -> Row:
-        return self.fact.row
-
-    @cached_property
-    def tail(self) -> TailRow:
-        is_whole = sum_of(self.body) == self._sum
-        encoding = self._encoding if is_whole else DAMAGED
-        return TailRow(self.seq, self._base, encoding, self.body)
+# Notes
 
 
 class StoredNote(NamedTuple):
@@ -338,182 +290,26 @@ class StoredNote(NamedTuple):
         return NoteRow(on, name, rev, nonce, updated_at, self.value)
 
 
-def _parse_note(facts: Sequence[Any], value: bytes) -> StoredNote:
+def parse_note(facts: Sequence[Any], value: bytes) -> StoredNote:
     on, name, rev, nonce, updated_at, size, _ = facts
-    _check_texts(on, name, nonce)
-    _check_numbers(rev, size)
+    check_texts(on, name, nonce)
+    check_numbers(rev, size)
     _check_time(updated_at)
     return StoredNote(on, name, orjson.dumps(facts), value)
 
 
-class Head(NamedTuple):
-    """The only authority of a scope, at one version.
-
-    Attributes:
-        record: None if the scope was deleted: nothing of it is there.
-        w: the nonce of this write; segments and pages have that of the head they were to replace.
-        entries: the tail, by seq, in ascending order.
-        segments: oldest first. pages: of notes, in the order of their addresses.
-        notes: those that are in the head itself, by address; a note is in one place only.
-        ttl_us: how long the lease runs after its last write.
-        pending: the address and the pk of a fork's source, until that was found alive.
-        unswept: something that this head does not name is to be removed.
-        over: the `w` of the head of the deleted scope that this one was begun over.
-    """
-
-    key: ScopeKey
-    record: ScopeRecord | None
-    w: str
-    entries: Mapping[int, Entry] = {}
-    segments: tuple[Named, ...] = ()
-    pages: tuple[NamedPage, ...] = ()
-    notes: Mapping[Address, StoredNote] = {}
-    ttl_us: int = 0
-    pending: tuple[ScopeKey, int] | None = None
-    unswept: bool = False
-    over: str = ""
-
-    @property
-    def snapshots(self) -> int:
-        return len(self.entries) + sum(each.snapshots for each in self.segments)
-
-    @property
-    def logical(self) -> int:
-        tail = sum(entry.row.size for entry in self.entries.values())
-        return tail + sum(each.logical for each in self.segments)
-
-
-_NONCE_BYTES: Final = 8
-_TEXTS = ("version", "trail", "epoch", "offsets")
-_FIELDS = tuple(name for name in ScopeRecord._fields[1:] if name not in _TEXTS)
-_TEXT_FIELDS: Final = ("floor", "fence", "owner")
-
-
-def nonce_of(version: int) -> str:
-    return version.to_bytes(_NONCE_BYTES, signed=True).hex()
-
-
-def _version_of(nonce: str) -> int:
-    found = bytes.fromhex(nonce)
-    if len(found) != _NONCE_BYTES:
-        raise ValueError("a nonce has another length")
-    return int.from_bytes(found, signed=True)
-
-
-def dump_head(head: Head) -> bytes:
-    record, about = head.record, dict[str, Any](scope=tuple(head.key), w=head.w)
-    if record is not None:
-        facts = zip(ScopeRecord._fields, record, strict=True)
-        about |= {name: value for name, value in facts if name in _FIELDS and value}
-        about["trail"], about["epoch"] = record.trail.hex(), nonce_of(record.epoch)
-        if record.offsets is not None:
-            about["offsets"] = orjson.Fragment(record.offsets)
-    if head.segments:
-        about["segments"] = [tuple(each) for each in head.segments]
-    if head.pages:
-        about["pages"] = [tuple(each) for each in head.pages]
-    if head.ttl_us:
-        about["ttl_us"] = head.ttl_us
-    if head.pending is not None:
-        about["pending"] = tuple(head.pending[0]), head.pending[1]
-    if head.unswept:
-        about["unswept"] = True
-    if head.over:
-        about["over"] = head.over
-    entries, notes = head.entries.values(), head.notes.values()
-    if entries:
-        about["states"] = [orjson.Fragment(each.about) for each in entries]
-    if notes:
-        about["noted"] = [orjson.Fragment(each.about) for each in notes]
-    lines = [orjson.dumps(about), *(each.line for each in entries)]
-    bodies = [each.body + b"\n" for each in entries] + [each.value + b"\n" for each in notes]
-    return pack("head", lines, bodies)[0]
-
-
-def parse_head(data: bytes) -> Head:
-    """Read a head, or as much as its first bytes have: its facts, and no state.
-
-    Raises:
-        Corrupt, Unsupported: as `unpack`; or its facts fail their checksum.
-    """
-    unpacked = unpack("head", data)
-    return parsed(lambda: _parse_head(unpacked.lines(), unpacked.rest()))
-
-
-def _parse_head(lines: Sequence[bytes], bodies: bytes) -> Head:
-    about = orjson.loads(lines[0])
-    key, entries, at = _parse_key(about["scope"]), dict[int, Entry](), 0
-    for facts, line in zip(about.get("states", ()), lines[1:], strict=True):
-        seq, base, _, _, size, _ = facts
-        _check_numbers(seq, seq if base is None else base, size)
-        entries[seq] = Entry(facts, line, bodies[at : at + size])
-        at += size + 1
-    notes = dict[Address, StoredNote]()
-    for facts in about.get("noted", ()):
-        size = facts[5]
-        note = _parse_note(facts, bodies[at : at + size])
-        notes[note.address] = note
-        at += size + 1
-    ttl_us, pending = about.get("ttl_us", 0), about.get("pending")
-    _check_numbers(ttl_us)
-    head = Head(
-        key,
-        _parse_record(key, about) if "pk" in about else None,
-        nonce_of(_version_of(about["w"])),
-        entries,
-        tuple(_parse_named(*each) for each in about.get("segments", ())),
-        tuple(_parse_named_page(*each) for each in about.get("pages", ())),
-        notes,
-        ttl_us,
-        None if pending is None else _parse_pending(*pending),
-        bool(about.get("unswept")),
-        about.get("over", ""),
-    )
-    _check_texts(head.over)
-    if head.record is None and (entries or notes or head.segments or head.pages):
-        raise ValueError("a scope that was deleted holds something")
-    return head
-
-
-def _parse_key(parts: Sequence[Any]) -> ScopeKey:
-    _check_texts(*parts)
+def parse_key(parts: Sequence[Any]) -> ScopeKey:
+    check_texts(*parts)
     return ScopeKey(*parts)
 
 
-def _parse_pending(key: Sequence[Any], pk: Any) -> tuple[ScopeKey, int]:
-    _check_numbers(pk)
-    return _parse_key(key), pk
-
-
-def _parse_record(key: ScopeKey, about: Mapping[str, Any]) -> ScopeRecord:
-    offsets = about.get("offsets")
-    fields = {name: about[name] for name in _FIELDS if name in about}
-    for name, value in fields.items():
-        (_check_texts if name in _TEXT_FIELDS else _check_numbers)(value)
-    return ScopeRecord(
-        key,
-        version=_version_of(about["w"]),
-        trail=bytes.fromhex(about["trail"]),
-        epoch=_version_of(about["epoch"]),
-        offsets=None if offsets is None else b"%b" % orjson.dumps(offsets),
-        **fields,
-    )
-
-
-def _parse_named(name: Any, *numbers: Any) -> Named:
-    _check_part(name)
-    _check_numbers(*numbers)
+def parse_named(name: Any, *numbers: Any) -> Named:
+    check_part(name)
+    check_numbers(*numbers)
     return Named(name, *numbers)
 
 
-def _parse_named_page(name: Any, first: Any, last: Any, *numbers: Any) -> NamedPage:
-    _check_part(name)
-    _check_texts(*first, *last)
-    _check_numbers(*numbers)
-    return NamedPage(name, (first[0], first[1]), (last[0], last[1]), *numbers)
-
-
-def _check_part(name: str) -> None:
+def check_part(name: str) -> None:
     if not keys.is_part(name):
         raise ValueError("the name of a part is none")
 
@@ -573,7 +369,7 @@ class StoredSegment:
 
     @property
     def scope(self) -> ScopeKey:
-        return parsed(lambda: _parse_key(self._unpacked.about["scope"]))
+        return parsed(lambda: parse_key(self._unpacked.about["scope"]))
 
     @property
     def line(self) -> str:
@@ -587,7 +383,7 @@ class StoredSegment:
         unpacked = self._unpacked
         logical = sum(fact.row.size for fact in self.facts)
         sums = len(self.facts), len(unpacked.data), unpacked.end, logical
-        return parsed(lambda: _parse_named(name, *unpacked.about["ends"], *sums))
+        return parsed(lambda: parse_named(name, *unpacked.about["ends"], *sums))
 
     @property
     def blob(self) -> tuple[bytes, str]:
@@ -626,7 +422,7 @@ def parse_page(name: str, data: bytes) -> list[StoredNote]:
             values = codec.decompress(values, what="page of notes")
         for facts in map(orjson.loads, unpacked.lines()):
             size = facts[5]
-            found.append(_parse_note(facts, values[at : at + size]))
+            found.append(parse_note(facts, values[at : at + size]))
             at += size + 1
         if not found:
             raise ValueError("a page has no notes")

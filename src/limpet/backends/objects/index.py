@@ -15,7 +15,8 @@ import orjson
 from limpet.backends.buckets.protocol import Bucket, Listed
 from limpet.backends.objects import keys
 from limpet.backends.objects.files import Files, walk
-from limpet.backends.objects.format import Entry, Fact
+from limpet.backends.objects.format import Fact
+from limpet.backends.objects.heads import Entry
 from limpet.backends.objects.keys import Pointer
 from limpet.core.names import Clipped
 from limpet.core.rows import EMPTY

@@ -13,7 +13,8 @@ from typing import TypeVar
 
 from limpet.backends.objects import keys
 from limpet.backends.objects.files import PAGE, Gone, walk
-from limpet.backends.objects.format import Fact, Head
+from limpet.backends.objects.format import Fact
+from limpet.backends.objects.heads import Head
 from limpet.backends.objects.index import Pointed
 from limpet.backends.objects.keys import ROOT
 from limpet.backends.objects.part import Part

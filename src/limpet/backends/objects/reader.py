@@ -11,14 +11,13 @@ from typing import TypeVar
 from limpet.backends.objects.files import Files, Gone
 from limpet.backends.objects.format import (
     Address,
-    Entry,
     Fact,
-    Head,
     Named,
     NamedPage,
     StoredNote,
     StoredSegment,
 )
+from limpet.backends.objects.heads import Entry, Head
 from limpet.core import ids
 from limpet.core.encryption import WrongKeys
 from limpet.core.ids import SEQ_MAX

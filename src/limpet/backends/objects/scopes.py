@@ -10,7 +10,7 @@ from typing import NamedTuple
 from limpet.backends.buckets.protocol import Listed
 from limpet.backends.objects import keys
 from limpet.backends.objects.files import PAGE, Files
-from limpet.backends.objects.format import Head
+from limpet.backends.objects.heads import Head
 from limpet.backends.objects.keys import ObjectKey
 from limpet.errors import LimpetError
 from limpet.model import ScopeKey

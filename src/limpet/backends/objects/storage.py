@@ -20,11 +20,12 @@ from typing import Final, TypeVar
 from limpet.backends.buckets.protocol import Bucket, Listed, Moved, Sweepable
 from limpet.backends.objects import building, keys
 from limpet.backends.objects.building import Built
-from limpet.backends.objects.checking import Checking
 from limpet.backends.objects.files import PAGE, Files, Gone, Held, walk
-from limpet.backends.objects.format import Head, dump_head, line_of
+from limpet.backends.objects.format import line_of
+from limpet.backends.objects.heads import Head, dump_head
 from limpet.backends.objects.index import Index
 from limpet.backends.objects.reader import ObjectReader
+from limpet.backends.objects.rekeying import Rekeying
 from limpet.backends.objects.scopes import Scopes
 from limpet.backends.objects.watching import ObjectListener, Watching
 from limpet.backends.support.backoff import Backoff
@@ -44,7 +45,7 @@ _PAUSE_S_MIN: Final = 0.000_5
 _PAUSE_S_MAX: Final = 0.05
 
 
-class ObjectStorage(Checking, Watching):
+class ObjectStorage(Rekeying, Watching):
     """Implements `storage.Storage` over a bucket."""
 
     blocking = True
