@@ -54,8 +54,8 @@ def test_a_frame_that_lies_is_corrupt(frame: bytes) -> None:
 def packed(kind: str, first: bytes, rest: bytes = b"") -> bytes:
     """Return an object with frames that are what they are, and their checksum."""
     about = {"limpet": kind, "v": format.VERSION, "name": "n", "scope": ["s", "main", "agent"]}
-    about |= {"zstd": True, "frames": [len(first), len(rest)], "sum": format.sum_of(first)}
-    return orjson.dumps(about) + b"\n" + first + rest
+    about |= {"zstd": True, "frames": [len(first), len(rest)]}
+    return format.describe(about, first) + first + rest
 
 
 NOTE = b'["","n",0,"0123456789abcdef",0,1,"0123456789abcdef"]\n'

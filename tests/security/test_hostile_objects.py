@@ -12,7 +12,7 @@ import orjson
 import pytest
 
 from limpet import LimpetError, Store
-from limpet.backends.objects.format import sum_of
+from limpet.backends.objects.format import describe
 from limpet.engine.rolling import Limits
 from tests.buckets.counting import CountingBucket
 from tests.buckets.opened import impatient_clock, store_on
@@ -56,7 +56,7 @@ def lines_of(data: bytes) -> tuple[dict[str, Any], list[Any], bytes]:
 def sealed(about: dict[str, Any], lines: list[Any], rest: bytes, *, is_true: bool = True) -> bytes:
     facts = b"".join(orjson.dumps(line) + b"\n" for line in lines)
     if is_true:
-        about = {**about, "frames": [len(facts), len(rest)], "sum": sum_of(facts)}
+        return describe({**about, "frames": [len(facts), len(rest)]}, facts) + facts + rest
     return orjson.dumps(about) + b"\n" + facts + rest
 
 

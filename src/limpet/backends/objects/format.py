@@ -94,8 +94,8 @@ class Unpacked(NamedTuple):
     def lines(self) -> list[bytes]:
         """Return the lines of the first frame, or raise Corrupt if it fails its checksum."""
         size = self.about["frames"][0]
-        stored = self.data[self.end - size : self.end]
-        if len(stored) != size or sum_of(stored) != self.about["sum"]:
+        begin, stored = self.end - size, self.data[self.end - size : self.end]
+        if self.data[:begin] != describe(self.about, stored):
             raise Corrupt(f"a {self.about['limpet']} fails its checksum")
         if self.about.get("zstd"):
             stored = codec.decompress(stored, what="frame")
@@ -119,10 +119,15 @@ def pack(
     first, second = b"\n".join((*lines, b"")), b"".join(rest)
     if compress:
         first, more = codec.compress(first, _LEVEL), {**more, "zstd": True}
-    sizes = [len(first), len(second)]
-    about = {"limpet": kind, "v": VERSION, **more, "frames": sizes, "sum": sum_of(first)}
-    described = orjson.dumps(about)
-    return b"%b\n%b%b" % (described, first, second), len(described) + 1 + len(first)
+    about = {"limpet": kind, "v": VERSION, **more, "frames": [len(first), len(second)]}
+    described = describe(about, first)
+    return b"%b%b%b" % (described, first, second), len(described) + len(first)
+
+
+def describe(about: Mapping[str, Any], first: bytes) -> bytes:
+    """Return the line that describes an object; at its end a checksum of it and of a frame."""
+    text = orjson.dumps({name: value for name, value in about.items() if name != "sum"})[:-1]
+    return b'%b,"sum":"%b"}\n' % (text, sum_of(text + first).encode())
 
 
 def unpack(kind: str, data: bytes) -> Unpacked:
