@@ -3,7 +3,6 @@
 import sqlite3
 from pathlib import Path
 
-import orjson
 import pytest
 import zstandard
 

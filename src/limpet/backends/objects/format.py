@@ -14,7 +14,7 @@ value has a checksum of its own, so that a damaged one does not hide the others.
 """
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
