@@ -59,5 +59,5 @@ def test_sqlite_reads_no_file_of_the_package_after_its_import(tmp_path: Path) ->
 
 
 def test_a_directory_reads_no_file_of_the_package_after_its_import(tmp_path: Path) -> None:
-    modules = "objects.backend, limpet.backends.buckets.directory.bucket"
+    modules = "objects.storage, limpet.engine, limpet.backends.buckets.directory.bucket"
     check_files_read(f"file://{tmp_path}/store", modules)
