@@ -187,7 +187,7 @@ def test_the_server_behind_the_pooler_loses_its_connections(
 ) -> None:
     query = (
         "SELECT pg_terminate_backend(l.pid) FROM pg_stat_activity AS l"
-        " WHERE l.query LIKE %s AND l.pid <> pg_backend_pid()"
+        " WHERE (l.query LIKE %s OR l.query = 'COMMIT') AND l.pid <> pg_backend_pid()"
     )
     with opened(postgres, url, pooler=True) as store, postgres.connect() as conn:
         fill(store.scope("s"))

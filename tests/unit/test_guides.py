@@ -293,6 +293,12 @@ def theirs_first(mine: Scope, theirs: Scope) -> None:
     three(theirs, mine)
 
 
+def deltas(mine: Scope, theirs: Scope) -> None:
+    text = " ".join(map(str, range(2_000)))
+    for id in ("a", "b", "c"):
+        theirs.save({"text": text, "id": id}, id=id)
+
+
 def loaded(mine: Scope, theirs: Scope) -> None:
     theirs_first(mine, theirs)
     mine.load()
@@ -332,18 +338,24 @@ COSTS = [  # in the order of the page's table: what each number of a line is abo
         Cost(lambda s: s.append("messages", ["x"]), theirs_first),
     ],
     [Cost(save, overtaken), Cost(lambda s: s.delete_note("title"), overtaken)],
-    [Cost(Scope.load, theirs_first)],
-    [Cost(Scope.info, theirs_first)],
     [
-        Cost(verb, theirs_first)
-        for verb in (
-            lambda s: s.info("b"),
-            lambda s: s.note("title"),
-            lambda s: list(s.notes()),
-        )
+        Cost(Scope.load, theirs_first),
+        *(
+            Cost(verb, before)
+            for before in (theirs_first, deltas)
+            for verb in (
+                lambda s: s.load("b"),
+                lambda s: s.info(),
+                lambda s: s.info("b"),
+                lambda s: s.note("title"),
+                lambda s: list(s.notes()),
+            )
+        ),
     ],
-    [Cost(lambda s: s.load("b"), theirs_first)],
-    [Cost(lambda s: list(s.load_many(["a", "b", "c"])), theirs_first)],
+    [
+        Cost(Scope.load, deltas),
+        Cost(lambda s: list(s.load_many(["a", "b", "c"])), theirs_first),
+    ],
     [
         Cost(verb, theirs_first)
         for verb in (
@@ -367,20 +379,21 @@ COSTS = [  # in the order of the page's table: what each number of a line is abo
         Cost(lambda s: s.delete_note("title"), three),
         Cost(lambda s: s.delete_note("title"), theirs_first),
     ],
-    *(
-        [Cost(partial(Scope.update, id=id, fn=change), before) for before in (three, theirs_first)]
+    [
+        Cost(partial(Scope.update, id=id, fn=change), before)
         for change in (lambda it: it.with_(status="x"), lambda it: it.with_(state="x"))
         for id in ("c", "b")
-    ),
-    [Cost(lambda s: s.fork("c"), before) for before in (three, theirs_first)],
+        for before in (three, theirs_first, deltas)
+    ],
     [
         Cost(verb, before)
         for verb in (
+            lambda s: s.fork("c"),
             lambda s: s.fork("b"),
             lambda s: s.fork("b", patch={"n": 1}),
             lambda s: s.fork("b", to=f"{s.session_id} again"),
         )
-        for before in (three, theirs_first)
+        for before in (three, theirs_first, deltas)
     ],
     [Cost(lambda s: s.delete_snapshot("b"), three)],
     [Cost(Scope.delete, three)],

@@ -31,6 +31,8 @@ def is_stored(change: Change, reader: Reader, is_lost: bool) -> bool:
             raise in_doubt_of(change.key.session_id)
         return False
     row = reader.row_by_nonce(change.rows[0].nonce)
+    if row is None and change.replace and is_lost:  # a later update may have replaced it
+        raise in_doubt_of(change.key.session_id)
     return row is not None and row.revision == change.rows[0].revision
 
 

@@ -34,11 +34,11 @@ def write(
     reader: Reader, changes: Sequence[NoteChange], stamp: Stamp
 ) -> tuple[Change | None, tuple[list[NoteRow], list[Address]]]:
     """Decide several changes of the notes of one scope; return what is put and what goes."""
+    found = _existing(reader, changes)  # before the record: one round trip for both
     record, key = reader.record, changes[0].scope
     fence = None if record is None else record.fence
     for each in changes:
         commits.check_fence(each.fence, fence, key)
-    found = _existing(reader, changes)
     put, gone = list[NoteRow](), list[Address]()
     for each in changes:
         address = each.on or "", each.name

@@ -185,6 +185,7 @@ def decide(reader: Reader, commit: Commit, *, wholes: bool = True) -> tuple[Chan
 
     `wholes` as in `rolling.Limits`.
     """
+    origin, source = _source(reader, commit)  # before the record: one round trip for both
     record = reader.record
     if commit.again and record is not None:
         stored = reader.row_by_nonce(commit.stamp.nonce)
@@ -194,7 +195,6 @@ def decide(reader: Reader, commit: Commit, *, wholes: bool = True) -> tuple[Chan
     existing = None
     if commit.id is not None and record is not None:
         existing = next(iter(reader.rows([commit.id])), None)
-    origin, source = _source(reader, commit)
     head = _head(reader, commit)
     plan = commits.decide(
         commit,

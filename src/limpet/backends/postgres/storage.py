@@ -3,9 +3,10 @@
 The same tables as SQLite's (`sql/`). A change locks the row of its scope, so what it was decided by
 is still true when it is written, and writers of other scopes do not wait. The save of a process
 that changed the scope last is one statement; other changes are two round trips and what has to be
-read. To load a head is one.
+read. To read a state is mostly one.
 """
 
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
@@ -16,12 +17,12 @@ from limpet.backends.postgres.errors import translated
 from limpet.backends.postgres.listen import listen, poller
 from limpet.backends.postgres.schema import make_ready
 from limpet.backends.postgres.server import PostgresServer, Settings
-from limpet.backends.postgres.transaction import PostgresTransaction
+from limpet.backends.postgres.transaction import Answer, PostgresTransaction
 from limpet.backends.sql.columns import (
     ROW_COLUMNS,
     read_row,
 )
-from limpet.backends.sql.reader import SqlReader, record_of
+from limpet.backends.sql.reader import Once, SqlReader, record_of
 from limpet.backends.sql.storage import SqlStorage, check_order, listed_key
 from limpet.core.encryption import NO_KEYS, Ciphers
 from limpet.core.ids import prefix_end
@@ -30,7 +31,15 @@ from limpet.core.rows import Row
 from limpet.errors import Corrupt, Unavailable
 from limpet.model import Finding, ScopeKey
 from limpet.protocol import Clock, Listener, Topic
-from limpet.storage import Change, LostAnswer, Reader, ScopeRecord, StateReader, TailRow
+from limpet.storage import (
+    Change,
+    LostAnswer,
+    Reader,
+    ScopeRecord,
+    SegmentRow,
+    StateReader,
+    TailRow,
+)
 
 T = TypeVar("T")
 
@@ -40,8 +49,13 @@ _NONE = "{}"  # an empty array, which costs less to send than an empty list
 
 
 class PostgresReader(SqlReader):
-    """What a scope is mostly asked for is read together with it."""
+    """What will be needed is read together with what is asked for.
 
+    The scope is read ahead of the first question, with `reads_head` also what the state of the head
+    is made of.
+    """
+
+    edits = True  # with a lock, stored states may be changed
     _transaction: PostgresTransaction
 
     def __init__(
@@ -51,39 +65,96 @@ class PostgresReader(SqlReader):
         ciphers: Ciphers,
         *,
         locks: bool = False,
+        reads_head: bool = False,
     ) -> None:
-        beside = transaction.also("beside_scope", (key.session_id, key.kind, key.scope_id))
         super().__init__(transaction, key, ciphers, locks=locks)
-        (found,) = beside.rows
-        self._now: int = found[0]
-        self._row_of_head, tail = found[1 : ROW_COLUMNS + 1], found[ROW_COLUMNS + 1 :]
-        self._tails = {} if tail[3] is None else {tail[0]: tail}
+        self._scopes = transaction.ahead(self.lock if locks else "scope", self._address)
+        self._reads_head = reads_head
+        self._answers: list[Answer] = []
+        self._more: Answer | None = None
+        self._tails: dict[int, Any] = {}  # by seq
+        self._is_whole = False  # they are all of the tail
+        self._sought = set[int]()  # what is not in `_tails` is not in the tail
+
+    def _scope(self) -> Any:
+        if not self._scopes.is_known:
+            _ = self._beside
+        return self._scopes.rows[0] if self._scopes.rows else None
+
+    @property
+    def _pk(self) -> Any:
+        """The key of the scope; until that is known, its address."""
+        return super()._pk if self._scopes.is_known else self._key
+
+    @Once
+    def _beside(self) -> Any:
+        if self._reads_head:
+            self._along((), head=True)
+        found = self._transaction.one("beside_scope", self._address)
+        tail = found[ROW_COLUMNS + 1 :]
+        if tail[3] is not None:
+            self._tails[tail[0]] = tail
+        return found
+
+    def _along(self, ids: Sequence[str], *, head: bool = False) -> None:
+        """Have sent, with the next question, what it takes to read or change some snapshots."""
+        changes = self._locks and self.edits
+        values = {"pk": self._pk, "ids": [*ids[:PAGE_STATES_MAX]], "head": head, "whole": changes}
+        self._answers.append(self._transaction.also("tails_of", values))
+        if changes or head:
+            self._more = self._transaction.also("newest_segment_of", values)
 
     def row_at(self, seq: int) -> Row | None:
-        found = self._row_of_head
+        found = self._beside[1 : ROW_COLUMNS + 1]
         if found[0] == seq and found[-1] == self._pk:
             return read_row(found, self._key, self._cipher)
         return super().row_at(seq)
 
     def rows(self, ids: Sequence[str]) -> list[Row]:
-        values = {"pk": self._pk, "ids": [*ids]}
-        tails = None
-        if not self._locks and len(ids) <= PAGE_STATES_MAX:
-            tails = self._transaction.also("tails_by_ids", values)
-        found = self._transaction.all("rows_by_ids", values)
-        if tails is not None:
-            self._tails |= {columns[0]: columns for columns in tails.rows}
+        self._along(ids)
+        found = self._transaction.all("rows_by_ids", {"pk": self._pk, "ids": [*ids]})
+        if self.record is None:
+            return []
+        if len(ids) <= PAGE_STATES_MAX:
+            self._sought |= {columns[0] for columns in found}
         rows = {columns[1]: read_row(columns, self._key, self._cipher) for columns in found}
         if not rows.keys() <= {*ids}:
             raise Corrupt("an index leads to another snapshot")
         return [rows[id] for id in ids if id in rows]
 
+    def places(self, ids: Sequence[str]) -> list[tuple[int, int]]:
+        self._along(ids)
+        return super().places(ids)
+
+    def _known_tails(self) -> dict[int, Any]:
+        while self._answers:
+            for *columns, is_whole in self._answers.pop().rows:
+                self._tails[columns[0]] = columns
+                self._is_whole |= is_whole == 1
+        return self._tails
+
     def tail_row(self, seq: int) -> TailRow | None:
-        found = self._tails.get(seq)
-        return super().tail_row(seq) if found is None else self._tail(found)
+        found = self._known_tails().get(seq)
+        if found is None and seq not in self._sought:
+            return super().tail_row(seq)
+        return None if found is None else self._tail(found)
+
+    def tail(self) -> dict[int, TailRow]:
+        found = self._known_tails()
+        if self.record is None or not self._is_whole:
+            return super().tail()
+        return {seq: self._tail(found[seq]) for seq in sorted(found)}
+
+    def segment(self, seq: int | None) -> SegmentRow | None:
+        for found in () if self._more is None else self._more.rows:
+            if found[1] is None:
+                return None
+            if seq in (None, found[1]):
+                return self._segment(found)
+        return super().segment(seq)
 
     def now(self, here: int, *, hint: bool = False) -> int:
-        return self._now
+        return int(self._beside[0])
 
     def other(self, key: ScopeKey) -> SqlReader:
         return _SourceReader(self._transaction, key, self._ciphers, locks=self._locks)
@@ -91,6 +162,7 @@ class PostgresReader(SqlReader):
 
 class _SourceReader(PostgresReader):
     lock = "scope_to_fork"
+    edits = False
 
 
 class _Dropped(NamedTuple):
@@ -102,8 +174,6 @@ class _Dropped(NamedTuple):
 
 class PostgresStorage(SqlStorage):
     """Implements `storage.Storage` over a schema of a database."""
-
-    reader = PostgresReader
 
     def __init__(
         self,
@@ -130,6 +200,7 @@ class PostgresStorage(SqlStorage):
         self._poll_s = poll_s
         self._clock = clock
         self._schema = schema
+        self._next = threading.local()
         self._server = PostgresServer(conninfo, settings, clock)
         try:
             with self._server.connect() as conn:
@@ -154,6 +225,18 @@ class PostgresStorage(SqlStorage):
 
     # One scope
 
+    def reader(self, transaction: Any, key: ScopeKey, *given: Any, **options: Any) -> SqlReader:
+        reads_head = getattr(self._next, "reads_head_of", None) == key
+        self._next.reads_head_of = None
+        return PostgresReader(transaction, key, *given, **options, reads_head=reads_head)
+
+    def read(self, key: ScopeKey, use: Callable[[Reader], T], seen: ScopeRecord | None = None) -> T:
+        def run(transaction: PostgresTransaction) -> T:
+            return use(self.reader(transaction, key, self.ciphers))
+
+        self._next.reads_head_of = None if seen is None else key
+        return self._server.read(run, apart=True)
+
     def write(self, change: Change) -> bool:
         found = self._save_of(change)
         if found is None:
@@ -162,7 +245,10 @@ class PostgresStorage(SqlStorage):
         names = [name for name, _, _ in labels] if labels else _NONE
         values = [value for _, value, _ in labels] if labels else _NONE
         sent = (*scope, *snapshot, *tail, names, values)
-        return self._server.once("save", sent, change.key.session_id)
+        is_stored = self._server.once("save", sent, change.key.session_id)
+        if not is_stored:
+            self._next.reads_head_of = change.key  # to save behind it
+        return is_stored
 
     def _apply_at(self, transaction: PostgresTransaction, change: Change) -> bool:
         """Make a change if its scope, which is locked here, is at the version it was made for."""

@@ -2,6 +2,8 @@
 
 A statement whose answer is not needed waits for the next query or the end of the transaction, and
 is sent along in one pipeline: to read and to write are two round trips, however much is written.
+What will be needed is sent along, too: `ahead` of the next query, or behind it (`also`). The key of
+a scope may not be known then: statements also take its address in the place of the key.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -12,6 +14,7 @@ from psycopg.pq.abc import PGresult
 
 from limpet.backends.postgres.raw import Command, Connection, Statement, rows_of, run, statement_of
 from limpet.backends.sql.transaction import in_schema, load_migrations, load_stored
+from limpet.model import ScopeKey
 
 T = TypeVar("T")
 
@@ -35,20 +38,33 @@ def statements_of(schema: str, *, notifies: bool = True) -> Mapping[str, Stateme
         asked = has_listeners.replace("%(listeners)s", "$41")
         found["save"] = found["save"].replace(_NO_LISTENERS, f"({asked})::int")
     newest = f"{NEWEST} /* newest */"
+    pk = found["pks_of_scope"].replace("FOR UPDATE;", "")
+    with_pk = [(name, text) for name, text in found.items() if "%(pk)s" in text]
+    found |= {f"{name}_at": text.replace("%(pk)s", f"({pk})") for name, text in with_pk}
     return {
         name: statement_of(name, in_schema(text.replace("0 /* newest */", newest), schema))
         for name, text in found.items()
     }
 
 
+class Moved(Exception):
+    """What is sent ahead of each query has another answer this time."""
+
+
 class Answer:
     """The rows of a statement that is sent along with another."""
 
-    rows: list[tuple[Any, ...]]
+    def __init__(self, command: Command) -> None:
+        self.command, self.is_known = command, False
+        self.rows: list[tuple[Any, ...]] = []
 
 
 class PostgresTransaction:
-    """Implements `sql.transaction.Transaction`. Without `begin` each statement commits alone."""
+    """Implements `sql.transaction.Transaction`. Without `begin` each statement commits alone.
+
+    If it is `apart`, each query is a transaction of its own, in one round trip. It raises Moved
+    unless the answers to what is sent `ahead` stay the same: then all queries see the same scopes.
+    """
 
     def __init__(
         self, conn: Connection, statements: Mapping[str, Statement], begin: Iterable[Statement] = ()
@@ -56,20 +72,32 @@ class PostgresTransaction:
         self._conn = conn
         self._statements = statements
         self._waiting: list[Command] = [(each, ()) for each in begin]
-        self._following: list[tuple[Command, Answer]] = []
+        self.apart = False
+        self._ahead: list[Answer] = []
+        self._following: list[Answer] = []
         self._cursors = 0
         self.is_locked = False  # the scope that is changed
         self.changed = ""  # the session that listeners are to be notified of
 
     def _ask(self, command: Command) -> PGresult:
-        waiting, self._waiting = self._waiting, []
-        following, self._following = self._following, []
-        results = run(self._conn, [*waiting, command, *(each for each, _ in following)])
-        for (each, answer), result in zip(following, results[len(waiting) + 1 :], strict=True):
-            answer.rows = rows_of(self._conn, each[0], result)
-        return results[len(waiting)]
+        waiting, ahead, following = self._waiting, self._ahead, self._following
+        end = [(_COMMIT, ())] if self.apart else []
+        asked = [*(each.command for each in ahead), command, *(each.command for each in following)]
+        results = run(self._conn, [*waiting, *asked, *end])[len(waiting) :]
+        found = results.pop(len(ahead))
+        for each, result in zip([*ahead, *following], results, strict=False):
+            rows = rows_of(self._conn, each.command[0], result)
+            if each.is_known and each.rows != rows:
+                raise Moved
+            each.rows, each.is_known = rows, True
+        self._following = []
+        if not self.apart:
+            self._waiting, self._ahead = [], []
+        return found
 
     def _command(self, name: str, values: Any) -> Command:
+        if isinstance(values, dict) and isinstance(key := values.get("pk"), ScopeKey):
+            return self._statements[f"{name}_at"].with_values({**values, **key._asdict()})
         return self._statements[name].with_values(values)
 
     def commit(self, check: str = "", values: Any = ()) -> list[tuple[Any, ...]]:
@@ -90,9 +118,13 @@ class PostgresTransaction:
 
     def also(self, name: str, values: Any) -> Answer:
         """Send a statement along, right after the next query, by which its answer comes."""
-        answer = Answer()
-        self._following.append((self._command(name, values), answer))
-        return answer
+        self._following.append(Answer(self._command(name, values)))
+        return self._following[-1]
+
+    def ahead(self, name: str, values: Any) -> Answer:
+        """Send a statement right before the next query; with `apart`, before each."""
+        self._ahead.append(Answer(self._command(name, values)))
+        return self._ahead[-1]
 
     def each(self, name: str, values: Any = ()) -> Iterator[Any]:
         (label, text, _), given = self._command(name, values)

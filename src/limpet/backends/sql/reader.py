@@ -1,8 +1,8 @@
 """One moment of a scope, read from tables."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from limpet.backends.sql.columns import (
     ROW_COLUMNS,
@@ -27,6 +27,20 @@ T = TypeVar("T")
 Head = tuple[ScopeRecord, Row | None, TailRow | None]
 
 
+class Once(Generic[T]):
+    """A `cached_property` without the lock of all instances that it holds up to Python 3.11."""
+
+    def __init__(self, read: Callable[[Any], T]) -> None:
+        self._read = read
+
+    def __set_name__(self, owner: Any, name: str) -> None:
+        self._name = name
+
+    def __get__(self, instance: Any, owner: Any) -> T:
+        found = instance.__dict__[self._name] = self._read(instance)
+        return found
+
+
 class SqlReader:
     """Implements `storage.Reader`. With `locks`, nobody changes the scope until the end."""
 
@@ -40,10 +54,20 @@ class SqlReader:
         self._ciphers = ciphers
         self._cipher = ciphers.of(key.session_id)
         self._locks = locks
-        name = self.lock if locks else "scope"
-        found = transaction.one(name, (key.session_id, key.kind, key.scope_id))
-        self.record = None if found is None else record_of(found, key, self._cipher)
-        self._pk = -1 if found is None else int(found[0])
+        self._address = (key.session_id, key.kind, key.scope_id)
+
+    def _scope(self) -> Any:
+        return self._transaction.one(self.lock if self._locks else "scope", self._address)
+
+    def _record(self) -> ScopeRecord | None:
+        found = self._scope()
+        return None if found is None else record_of(found, self._key, self._cipher)
+
+    record = Once(_record)
+
+    @property
+    def _pk(self) -> Any:
+        return -1 if self.record is None else self.record.pk
 
     def _row(self, name: str, value: Any) -> Row | None:
         found = self._transaction.one(name, {"pk": self._pk, "value": value})
@@ -88,8 +112,9 @@ class SqlReader:
     def segment(self, seq: int | None) -> SegmentRow | None:
         name = "newest_segment" if seq is None else "segment"
         found = self._transaction.one(name, {"pk": self._pk, "value": seq})
-        if found is None:
-            return None
+        return None if found is None else self._segment(found)
+
+    def _segment(self, found: Any) -> SegmentRow:
         try:
             return read_segment(found, self._pk, self._key, self._cipher)
         except WrongKeys:
@@ -111,7 +136,7 @@ class SqlReader:
         else:
             values = {"pk": self._pk, "on": many(on), "names": many(names)}
             found = self._transaction.all("notes_named", values)
-        return [self._note(columns, on, names) for columns in found]
+        return [self._note(columns, on, names) for columns in found if self.record is not None]
 
     def _note(
         self, columns: Any, on: Collection[str], names: Collection[str] | None = None

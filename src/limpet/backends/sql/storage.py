@@ -49,7 +49,7 @@ class SqlStorage:
 
     capabilities = frozenset({"durable", "index", "atomic"})
     blocking = True
-    reader: type[SqlReader] = SqlReader
+    reader: Callable[..., SqlReader] = SqlReader
 
     def __init__(self, ciphers: Ciphers, states: Callable[[Reader], StateReader]) -> None:
         self.ciphers = ciphers
@@ -465,7 +465,9 @@ class SqlStorage:
 
     def _inspector(self, transaction: Transaction, *, repair: bool) -> checking.Inspector:
         def states(key: ScopeKey) -> StateReader:
-            return self._states(self.reader(transaction, key, self.ciphers))
+            reader = self.reader(transaction, key, self.ciphers)
+            _ = reader.record  # raises Corrupt if it is damaged
+            return self._states(reader)
 
         return checking.Inspector(transaction, self.ciphers, states, repair=repair)
 

@@ -124,8 +124,11 @@ SELECT l.name, l.value, EXISTS (SELECT 1 FROM limpet.snapshots AS n WHERE n.seq 
 SELECT seq FROM limpet.snapshots
  WHERE scope_pk = %(pk)s AND seq BETWEEN %(first)s AND %(last)s ORDER BY seq DESC;
 
+-- name: a_state_that_names
+-- This and the next two read whole tables, but are asked only when there is a state without a user.
+SELECT seq FROM limpet.tails WHERE substring(body FOR 16) = %(key)s LIMIT 1;
+
 -- name: a_state_built_on
--- This and the next read all keys, but are asked only when there is a state without a snapshot.
 SELECT seq FROM limpet.tails WHERE base BETWEEN %(first)s AND %(last)s LIMIT 1;
 
 -- name: a_snapshot_without_state

@@ -66,13 +66,38 @@ SELECT <row n>
  CROSS JOIN LATERAL (SELECT * FROM limpet.snapshots AS i
                       WHERE i.id = a.id AND i.scope_pk = %(pk)s OFFSET 0) AS n;
 
--- name: tails_by_ids
--- Sent along by one who is going to read the states.
-SELECT <tail t>
-  FROM unnest(%(ids)s::text[]) AS a (id)
- CROSS JOIN LATERAL (SELECT i.seq FROM limpet.snapshots AS i
-                      WHERE i.id = a.id AND i.scope_pk = %(pk)s OFFSET 0) AS n
-  JOIN limpet.tails AS t ON t.scope_pk = %(pk)s AND t.seq = n.seq;
+-- name: tails_of
+-- Sent along by one who may read the states of snapshots, or that of the head: those in the tail, with
+-- what they are made of. That is the whole tail if one builds on another; and if they are going to be
+-- changed (`whole`). A large tail is not read in vain. The last column tells whether it is the tail.
+WITH wanted AS MATERIALIZED (
+    SELECT n.seq, (%(head)s::boolean OR s.tail_bytes <= 65536) AND (%(whole)s::boolean OR EXISTS (
+               SELECT 1 FROM limpet.tails AS t
+                WHERE t.scope_pk = s.pk AND t.seq = n.seq AND t.base IS NOT NULL)) AS whole
+      FROM limpet.scopes AS s
+     CROSS JOIN LATERAL (SELECT i.seq FROM limpet.snapshots AS i
+                          WHERE i.scope_pk = s.pk AND i.id = ANY (%(ids)s::text[])
+                          UNION ALL SELECT s.head WHERE %(head)s::boolean) AS n
+     WHERE s.pk = %(pk)s
+)
+SELECT <tail t>, w.whole
+  FROM limpet.tails AS t CROSS JOIN (SELECT bool_or(whole) AS whole FROM wanted) AS w
+ WHERE t.scope_pk = %(pk)s
+   AND (w.whole OR (NOT %(head)s::boolean AND t.seq IN (SELECT seq FROM wanted)));
+
+-- name: newest_segment_of
+-- Sent along by one who may change snapshots, if they exist, or reads the head, if all states in the
+-- tail are deltas. One row then, unless it is large and may not be needed.
+SELECT <segment g>
+  FROM limpet.scopes AS s
+  LEFT JOIN LATERAL (SELECT * FROM limpet.segments AS i
+                      WHERE i.scope_pk = s.pk ORDER BY i.last_seq DESC LIMIT 1) AS g ON true
+ WHERE s.pk = %(pk)s
+   AND CASE WHEN %(head)s::boolean
+            THEN NOT EXISTS (SELECT 1 FROM limpet.tails AS t WHERE t.scope_pk = s.pk AND t.base IS NULL)
+            ELSE octet_length(g.body) > 65536 IS NOT TRUE
+                 AND EXISTS (SELECT 1 FROM limpet.snapshots AS n
+                              WHERE n.scope_pk = s.pk AND n.id = ANY (%(ids)s::text[])) END;
 
 -- name: row_by_nonce
 -- Only for a commit whose answer may have been lost: the newest first, since it is among the last.
