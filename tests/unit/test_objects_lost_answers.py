@@ -1,4 +1,4 @@
-"""A first write whose answer is lost, and which another process has replaced before it is found."""
+"""A write whose answer is lost, or that others overtake again and again, before it is found."""
 
 from collections.abc import Callable
 
@@ -15,9 +15,12 @@ class LosingBucket(CountingBucket):
     def __init__(self) -> None:
         super().__init__()
         self.lost = ""
+        self.before: list[Callable[[], object]] = []
         self.meanwhile: Callable[[], object] = lambda: None
 
     def put(self, key: str, data: bytes, *, expect: Expect) -> str:
+        if self.before and key.endswith("/head"):
+            self.before.pop()()
         version = super().put(key, data, expect=expect)
         if self.lost and key.endswith(self.lost):
             self.lost = ""
@@ -51,3 +54,23 @@ def test_a_note_is_answered_with_its_own_revision() -> None:
     assert present is not None
     assert (note.value, present.value) == ("mine", "theirs")
     assert present.revision != note.revision
+
+
+def test_one_whom_many_overtake_is_not_in_doubt() -> None:
+    """Its refusals were answered, though the scope remembers none of the heads that it expected."""
+    bucket, here, there = stores()
+    there.scope("s").set_note("n", 0)
+
+    def overtake() -> None:
+        waiting, bucket.before = bucket.before, []
+        for _ in range(20):
+            there.scope("s").set_note("n", lambda value: value + 1)
+        bucket.before = waiting
+
+    bucket.before = [overtake] * 3
+    note = here.scope("s").set_note("n", lambda value: value + 1)
+    assert note is not None
+    assert note.value == 61
+    bucket.before = [overtake] * 3
+    info = here.scope("s").save({"n": 1})
+    assert [each.id for each in there.scope("s").history()] == [info.id]
