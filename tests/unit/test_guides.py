@@ -323,6 +323,12 @@ def save(scope: Scope) -> None:
     scope.save({**STATE, "last": True})
 
 
+FORKS: list[Callable[[Scope], object]] = [
+    lambda s: s.fork("c"),
+    lambda s: s.fork("b"),
+    lambda s: s.fork("b", patch={"n": 1}),
+    lambda s: s.fork("b", to=f"{s.session_id} again"),
+]
 COSTS = [  # in the order of the page's table: what each number of a line is about
     [
         Cost(save, three),
@@ -337,7 +343,7 @@ COSTS = [  # in the order of the page's table: what each number of a line is abo
         Cost(save, loaded),
         Cost(lambda s: s.append("messages", ["x"]), theirs_first),
     ],
-    [Cost(save, overtaken), Cost(lambda s: s.delete_note("title"), overtaken)],
+    [Cost(save, overtaken)],
     [
         Cost(Scope.load, theirs_first),
         *(
@@ -378,6 +384,7 @@ COSTS = [  # in the order of the page's table: what each number of a line is abo
         Cost(lambda s: s.set_note("title", 1), three),
         Cost(lambda s: s.delete_note("title"), three),
         Cost(lambda s: s.delete_note("title"), theirs_first),
+        Cost(lambda s: s.delete_note("title"), overtaken),
     ],
     [
         Cost(partial(Scope.update, id=id, fn=change), before)
@@ -385,16 +392,8 @@ COSTS = [  # in the order of the page's table: what each number of a line is abo
         for id in ("c", "b")
         for before in (three, theirs_first, deltas)
     ],
-    [
-        Cost(verb, before)
-        for verb in (
-            lambda s: s.fork("c"),
-            lambda s: s.fork("b"),
-            lambda s: s.fork("b", patch={"n": 1}),
-            lambda s: s.fork("b", to=f"{s.session_id} again"),
-        )
-        for before in (three, theirs_first, deltas)
-    ],
+    [Cost(fork, before) for fork in FORKS for before in (three, theirs_first)],
+    [Cost(fork, deltas) for fork in FORKS[:-1]],
     [Cost(lambda s: s.delete_snapshot("b"), three)],
     [Cost(Scope.delete, three)],
     [Cost(lambda s: Store(s.driver).delete_session(s.session_id), three)],
