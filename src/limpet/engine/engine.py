@@ -277,8 +277,7 @@ class Engine:
 
     def _decided(self, commit: Commit, sent: tuple[Change, Saved] | None, is_lost: bool) -> Saved:
         def decide(reader: Reader, stamp: Stamp) -> tuple[Change | None, Saved]:
-            now = commit._replace(stamp=stamp)
-            return saving.decide(reader, now, wholes=self._tails.wholes)
+            return saving.decide(reader, commit._replace(stamp=stamp), wholes=self._tails.wholes)
 
         return self._transact(commit.scope, commit.stamp, decide, sent, is_lost)[1]
 
