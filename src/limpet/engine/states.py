@@ -1,8 +1,8 @@
 """States as they are stored: how one is read, and in which form the next is written.
 
 The newest snapshots of a scope form its *tail*, one row each. A state of up to 4 KB is stored
-whole. A larger one is a delta on the newest kept state, but every 16th is whole (fewer of the large
-ones), so that few deltas are applied to read the head. Nothing builds on a draft. Older snapshots
+whole. A larger one is a delta on the newest kept state, but in tables every 16th is whole (fewer of
+the large ones), so that few rows are read for the head. Nothing builds on a draft. Older snapshots
 are in segments (`core.segments`). A fork of a large state in its session begins with the name of
 that state, which all such forks share.
 
