@@ -166,7 +166,7 @@ class Engine:
                 if (each.after is not None or is_lost) and is_stored(each, reader, is_lost):
                     return None, (each, result)
             # Those that can never be stored any more need not be looked for again.
-            attempts[:] = (each for each in attempts if may_be_stored(each[0], reader.record))
+            attempts[:] = (a for a in attempts if may_be_stored(a[0], reader.record, is_lost))
             try:
                 change, result = decide(reader, stamp)
             except (AlreadyExists, Conflict, NotFound) as cause:

@@ -36,15 +36,19 @@ def is_stored(change: Change, reader: Reader, is_lost: bool) -> bool:
     return row is not None and row.revision == change.rows[0].revision
 
 
-def may_be_stored(change: Change, record: ScopeRecord | None) -> bool:
+def may_be_stored(change: Change, record: ScopeRecord | None, is_lost: bool) -> bool:
     """Return whether a change that a scope does not show may have been stored, or may yet be.
 
-    It may still come if nothing else did. And the scope may have been deleted since.
+    It may still come if nothing else did. If the scope was deleted since, the change may have been
+    seen before that: where its answer was lost, that is in doubt, and it is not made once more.
     """
     before = change.before
-    if before is None or record is None:
+    if before is None:
         return record is None
-    return record.pk != before.pk or record.version == before.version
+    is_deleted = record is None or record.pk != before.pk
+    if is_deleted and is_lost:
+        raise in_doubt_of(change.key.session_id)
+    return record is None or is_deleted or record.version == before.version
 
 
 def in_doubt_of(session_id: str) -> Unavailable:
