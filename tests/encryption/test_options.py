@@ -73,7 +73,7 @@ def test_rekey_encrypts_what_is_plain_only_if_asked_to(url: str, tmp_path: Path)
 
 
 def test_keys_are_never_part_of_a_url(url: str) -> None:
-    with pytest.raises(limpet.InvalidInput, match="a URL holds no keys") as found:
+    with pytest.raises(limpet.InvalidInput, match="a URL does not hold keys") as found:
         limpet.open(f"{url}?keys={KEY}")
     assert KEY not in str(found.value)
 

@@ -153,7 +153,7 @@ def unpack(kind: str, data: bytes) -> Unpacked:
         raise Corrupt(f"an object is not a {kind}. bytes=`{len(data)}`") from cause
     raise Unsupported(
         f"a {kind} has the format of another version: read it with that one, and export it. "
-        f"format=`{version}` known=`{VERSION}`"
+        f"version=`{version}` known=`{VERSION}`"
     )
 
 
@@ -380,7 +380,7 @@ class StoredSegment:
     def line(self) -> str:
         found = self._unpacked.about.get("line")
         if not isinstance(found, str) or not re.fullmatch("[0-9a-f]{16}", found):
-            raise Corrupt(f"a segment has no line. line=`{found!a}`")
+            raise Corrupt("a segment has no line")
         return found
 
     def named(self, name: str) -> Named:
