@@ -127,7 +127,7 @@ def test_damage_in_the_source_is_told(command: Command, tmp_path: Path) -> None:
             store.scope("s").set_note(name, {"is": name})
         save_rolled(store.scope("s"), folder)
         store.scope("t").save(1)
-        kept = 8 - sum(line.startswith(b'{"id"') for line in _object(folder, "s", "segments/*"))
+    kept = 8 - sum(line.startswith(b'{"id"') for line in _object(folder, "s", "segments/*"))
     for pattern, keep in (("s/**/segments/*", -8), ("t/**/head", 10)):
         (file,) = (folder / "sessions").glob(pattern)
         file.write_bytes(file.read_bytes()[:keep])
@@ -139,7 +139,8 @@ def test_damage_in_the_source_is_told(command: Command, tmp_path: Path) -> None:
     lost = [f"s:main@id-{number}" for number in range(8 - kept)]
     assert done.stderr.startswith(f"{len(lost) + 3} items skipped; the first 5:")  # a segment, too
     assert places[1:] == lost[:5]
-    assert f"✓ 1 session · {kept} snapshots · 1 note" in done.stdout
+    snapshots = "1 snapshot" if kept == 1 else f"{kept} snapshots"
+    assert f"✓ 1 session · {snapshots} · 1 note" in done.stdout
     lines = command("export", "--url", folder.as_uri())
     assert (lines.returncode, lines.stderr) == (5, done.stderr)
 

@@ -4,7 +4,7 @@ import math
 import re
 from base64 import b64encode
 from collections import OrderedDict, deque, namedtuple
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from enum import Enum, Flag, StrEnum
@@ -113,6 +113,8 @@ def same(a: Any, b: Any) -> bool:
         return same_max and len(a) == len(b) and all(same(x, y) for x, y in zip(a, b, strict=True))
     if isinstance(a, set | frozenset):
         return a == b and sorted(map(repr, a)) == sorted(map(repr, b))
+    if is_dataclass(a):
+        return all(same(getattr(a, each.name), getattr(b, each.name)) for each in fields(a))
     if isinstance(a, BaseModel):
         return same(a.__dict__, b.__dict__) and same(a.__pydantic_extra__, b.__pydantic_extra__)
     return bool(a == b)
