@@ -84,6 +84,7 @@ class Files:
         )
         # With keys: what no later head is older than.
         self._newest: Recent[ScopeKey, _Newest] = Recent(_SCOPES_MAX)
+        self._lost: Recent[str, bool] = Recent(_SCOPES_MAX)  # what shows that a head is lost
         self._leases: Recent[ScopeKey, tuple[tuple[str, int], float]] = Recent(_SCOPES_MAX)
 
     @property
@@ -205,7 +206,8 @@ class Files:
         its pointer. A writer that began a line while the scope was deleted removes its own signs at
         once, so they are looked at again.
         """
-        for _ in range(_LOST_LOOKS):
+        is_known = self._lost.get(path) is not None  # then one look is enough
+        for _ in range(1 if is_known else _LOST_LOOKS):
             head, found = self.bucket.get([keys.head_key(scope), path])
             if head is not None or found is None:
                 return False
@@ -219,7 +221,9 @@ class Files:
                     return False
             except Corrupt:
                 return True
-            self.clock.sleep(_LOST_PAUSE_S)
+            if not is_known:
+                self.clock.sleep(_LOST_PAUSE_S)
+        self._lost.put(path, True)
         return True
 
     # Segments and pages
