@@ -77,7 +77,7 @@ def tail_row(seq: int, nonce: str, state: bytes, base: State | None) -> TailRow:
     if base is None or len(state) <= SMALL_BYTES:
         return whole_row(seq, nonce, state)
     payload = delta.dump(delta.diff(base.data, state))
-    if 2 * len(payload) < len(state):
+    if 4 * len(payload) < 3 * len(state):
         return delta_row(seq, nonce, payload, base.seq, base.nonce)
     return whole_row(seq, nonce, state)
 
