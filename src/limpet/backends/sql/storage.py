@@ -7,11 +7,10 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import pairwise
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import orjson
 
-from limpet.backends.sql import checking, rekeying
 from limpet.backends.sql.columns import (
     ROW_COLUMNS,
     label_values,
@@ -27,7 +26,6 @@ from limpet.backends.sql.columns import (
 )
 from limpet.backends.sql.reader import Head, SqlReader, head_of, is_text, name_of, record_of
 from limpet.backends.sql.transaction import Transaction
-from limpet.backends.sql.walking import Position
 from limpet.core.codec import decode
 from limpet.core.encryption import Ciphers
 from limpet.core.ids import SEQ_MAX, prefix_end, revision
@@ -37,6 +35,9 @@ from limpet.errors import Corrupt, InvalidInput
 from limpet.model import Finding, ScopeKey, SnapshotRef
 from limpet.protocol import NoteQuery, Query, SessionAge, Target
 from limpet.storage import Change, Reader, ScopeRecord, StateReader
+
+if TYPE_CHECKING:
+    from limpet.backends.sql.checking import Inspector, Survive
 
 T = TypeVar("T")
 
@@ -431,9 +432,12 @@ class SqlStorage:
             (found,) = self._query(lambda each: each.one("stored_bytes_of_session", asked))
         return int(found)
 
-    # Upkeep
+    # Upkeep: its modules are imported when they are needed, since a process that only saves is not
+    # to wait for them.
 
     def list_damage(self, key: ScopeKey | None) -> list[Finding]:
+        from limpet.backends.sql import checking
+
         def run(transaction: Transaction) -> list[Finding]:
             if key is None:
                 return list(checking.unlisted_scopes(transaction))
@@ -455,23 +459,31 @@ class SqlStorage:
         *,
         repair: bool,
         limit: int,
-        survive: checking.Survive | None = None,
+        survive: "Survive | None" = None,
     ) -> tuple[list[Finding], str | None]:
         """Inspect a part of the tables."""
+        from limpet.backends.sql.checking import check_some
+        from limpet.backends.sql.walking import Position
+
         position = Position.parse(after) if after else Position()
         rows = self._inspector(transaction, repair=repair and position.mends)
-        found, following = checking.check_some(rows, transaction, position, limit, survive)
+        found, following = check_some(rows, transaction, position, limit, survive)
         return found, None if following is None else str(following)
 
-    def _inspector(self, transaction: Transaction, *, repair: bool) -> checking.Inspector:
+    def _inspector(self, transaction: Transaction, *, repair: bool) -> "Inspector":
+        from limpet.backends.sql.checking import Inspector
+
         def states(key: ScopeKey) -> StateReader:
             reader = self.reader(transaction, key, self.ciphers)
             _ = reader.record  # raises Corrupt if it is damaged
             return self._states(reader)
 
-        return checking.Inspector(transaction, self.ciphers, states, repair=repair)
+        return Inspector(transaction, self.ciphers, states, repair=repair)
 
     def rekey(self, after: str, *, limit: int) -> tuple[int, str | None]:
+        from limpet.backends.sql import rekeying
+        from limpet.backends.sql.walking import Position
+
         if not self.ciphers.encrypts:
             raise InvalidInput("the store was opened without keys: give keys= or keys_file=")
         position, count = Position.parse(after) if after else Position(), 0

@@ -4,7 +4,6 @@ import os
 import sqlite3
 import stat
 from contextlib import closing, suppress
-from pathlib import Path
 
 from limpet.backends.sql import transaction
 from limpet.backends.sqlite.errors import APPLICATION_ID, NOT_A_DATABASE, is_busy, why_not_opened
@@ -26,8 +25,8 @@ def create_private(path: str) -> None:
     """
     if sqlite3.sqlite_version_info < VERSION_MIN:
         raise Unsupported(f"SQLite is too old. found=`{sqlite3.sqlite_version}` min=`3.37`")
-    folder = Path(path).parent
-    if not folder.is_dir():
+    folder = os.path.dirname(path) or "."  # without pathlib, which takes some ms to import
+    if not os.path.isdir(folder):
         raise InvalidInput(f"the folder does not exist: create it first. folder=`{folder}`")
     if os.path.isdir(path):
         raise InvalidInput(f"the path is a folder. path=`{path}`")
@@ -87,6 +86,8 @@ def is_store(path: str) -> bool:
             return True
     # A new store has its mark in the log only, as long as another process has it open.
     with suppress(sqlite3.Error):
+        from pathlib import Path
+
         uri = f"{Path(path).absolute().as_uri()}?mode=ro"
         if os.path.exists(f"{path}-wal"):
             with closing(sqlite3.connect(uri, uri=True)) as conn:

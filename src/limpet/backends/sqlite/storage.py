@@ -15,7 +15,6 @@ from typing import Any, TypeVar
 from limpet.backends.sql.reader import Head, head_of
 from limpet.backends.sql.storage import SqlStorage
 from limpet.backends.sql.transaction import Transaction
-from limpet.backends.sqlite.check import check_file
 from limpet.backends.sqlite.errors import is_full
 from limpet.backends.sqlite.file import SqliteFile
 from limpet.backends.sqlite.in_place import Connection
@@ -152,6 +151,8 @@ class SqliteStorage(SqlStorage):
         return SqliteListener(self._file, self._clock)
 
     def check(self, after: str, *, repair: bool, limit: int) -> tuple[list[Finding], str | None]:
+        from limpet.backends.sqlite.check import check_file  # which a process that saves does not need
+
         with self._file.transaction(write=repair) as transaction:
             walk = partial(self._check, transaction, repair=repair, limit=limit)
             return check_file(transaction, walk, after, repair=repair)
