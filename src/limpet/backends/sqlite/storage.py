@@ -151,7 +151,7 @@ class SqliteStorage(SqlStorage):
         return SqliteListener(self._file, self._clock)
 
     def check(self, after: str, *, repair: bool, limit: int) -> tuple[list[Finding], str | None]:
-        from limpet.backends.sqlite.check import check_file  # which a process that saves does not need
+        from limpet.backends.sqlite.check import check_file
 
         with self._file.transaction(write=repair) as transaction:
             walk = partial(self._check, transaction, repair=repair, limit=limit)
