@@ -419,7 +419,9 @@ def _open_postgres(
     if not address.startswith("//"):
         raise InvalidInput("write postgresql://user@host/database")
     url = check_url(f"postgresql:{address}")
-    given = {"ciphers": ciphers, **options}
+    # With one connection a roll in a thread would keep the next save waiting.
+    rolls = "inline" if options.get("connections") == 1 else "background"
+    given = {"rolls": rolls, "ciphers": ciphers, **options}
     return lambda: open_engine(PostgresStorage, url, clock=CLOCK, draw=draw, **given)
 
 
