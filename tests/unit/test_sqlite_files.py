@@ -17,6 +17,7 @@ import pytest
 import limpet
 from limpet import Corrupt, InvalidInput, LimpetError, Unavailable, Unsupported
 from limpet.backends.sql.transaction import load_migrations
+from limpet.backends.sqlite import in_place
 from limpet.backends.sqlite.errors import APPLICATION_ID
 from limpet.backends.sqlite.in_place import Connection
 from limpet.cli._app import run as code_of_command
@@ -397,6 +398,29 @@ def test_a_file_that_others_make_smaller_is_not_truncated(path: Path) -> None:
         other.compact()
         assert path.stat().st_size < before
         other.scope("more").save({"text": os.urandom(40_000).hex()})
+        assert store.scope("s").load()
+        assert store.scope("s").save({"n": 2})
+
+
+def test_a_file_that_grows_while_its_log_is_read_is_not_truncated(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with limpet.open(url_of(path)) as store, limpet.open(url_of(path)) as other:
+        other.scope("large").save({"text": os.urandom(400_000).hex()})
+        other.compact()
+        store.scope("s").save({"n": 1})  # the size is seen
+        other.delete_session("large")
+        other.compact()
+
+        def while_others_write(log: str) -> object:
+            monkeypatch.undo()
+            other.scope("more").save({"text": os.urandom(400_000).hex()})
+            other.compact()  # the pages are in the file, and the log is begun again
+            other.scope("more").save({"n": 1})
+            return read_log(log)
+
+        read_log = in_place._read_log
+        monkeypatch.setattr(in_place, "_read_log", while_others_write)
         assert store.scope("s").load()
         assert store.scope("s").save({"n": 2})
 

@@ -88,15 +88,22 @@ class InPlace:
         """
         if size == 0:
             return True
+        log = os.path.realpath(self._path) + "-wal"
         try:
-            page_bytes, pages, logged = _read_log(os.path.realpath(self._path) + "-wal")
+            begin, page_bytes, pages, logged = _read_log(log)
+            if all(page in logged for page in range(size // page_bytes + 1, pages + 1)):
+                return False
+            # Others may have copied the log to the file meanwhile, and begun to write it again:
+            # then what was read is not of one moment, and the next check will tell.
+            with open(log, "rb") as again:
+                is_same = again.read(_WAL_HEADER_BYTES) == begin
+                return is_same and os.path.getsize(self._path) == size
         except FileNotFoundError:
             return False
-        return any(page not in logged for page in range(size // page_bytes + 1, pages + 1))
 
 
-def _read_log(path: str) -> tuple[int, int, set[int]]:
-    """Return the size of a page, how many pages the database has, and which are in the log.
+def _read_log(path: str) -> tuple[bytes, int, int, set[int]]:
+    """Return the header of a log, the size of a page, how many there are, and which are in the log.
 
     https://www.sqlite.org/fileformat2.html#the_write_ahead_log. Without a commit in the log they
     are all in the database, and SQLite itself compares its size with the header.
@@ -112,7 +119,7 @@ def _read_log(path: str) -> tuple[int, int, set[int]]:
             logged.add(int.from_bytes(frame[:4]))
             pages = int.from_bytes(frame[4:8]) or pages
             log.seek(page_bytes, os.SEEK_CUR)
-    return page_bytes, pages, logged
+    return header, page_bytes, pages, logged
 
 
 def _stat(path: str) -> os.stat_result | None:
