@@ -42,8 +42,7 @@ class Pooled(conformance.Kit):
     """Opens each store through a pooler that has two connections to the server."""
 
     @pytest.fixture(autouse=True)
-    def _places(self, postgres: Postgres, schemas: Schemas, pooler: Pooler | PgBouncer) -> None:
-        self.postgres = postgres
+    def _places(self, schemas: Schemas, pooler: Pooler | PgBouncer) -> None:
         self.schemas = schemas
         self.pooler = pooler
 
@@ -51,23 +50,13 @@ class Pooled(conformance.Kit):
         url = self.schemas.url(str(place), server_url=self.pooler.url)
         return opening.open_backend(url, pooler=True)
 
-    def damage(self, place: Path, text: bytes) -> int:
-        schema = self.schemas.name(str(place))
-        with self.postgres.connect() as conn:
-            rows = conn.execute(f"SELECT seq, body FROM {schema}.bodies").fetchall()
-            spoiled = [
-                (body.replace(text, text[:-1] + b"!"), seq) for seq, body in rows if text in body
-            ]
-            for row in spoiled:
-                conn.execute(f"UPDATE {schema}.bodies SET body = %s WHERE seq = %s", row)
-        return len(spoiled)
-
 
 class TestPooled(Sync, Pooled, Threads):
     """The chapter in which most is asked of transactions."""
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("pooler", [PgBouncer], indirect=True)
 class TestPooledAtLength(Sync, Pooled, Transactional):
     pass
 

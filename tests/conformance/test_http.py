@@ -13,11 +13,8 @@ from limpet.testing.conformance.damage import Damage
 from limpet.testing.conformance.exactness import Exactness
 from limpet.testing.conformance.redacting import Redacting
 from limpet.testing.conformance.watching import Watching
-from tests.conformance.parts import Async, InBoth, Stored, Sync
-from tests.conformance.test_postgres import OnReusedPostgres, reused
+from tests.conformance.parts import Async, InBoth, Sync
 from tests.servers.http import Http
-
-__all__ = ["reused"]  # a fixture
 
 
 class OverHttp(conformance.Kit):
@@ -53,9 +50,3 @@ class TestHttpAtLength(Sync, OverHttp, conformance.Suite):
 @pytest.mark.slow
 class TestHttpAsync(Async, OverHttp, InBoth):
     pass
-
-
-@pytest.mark.slow
-class TestHttpOnPostgres(Sync, OverHttp, OnReusedPostgres, Stored):
-    def store_url(self, place: Path) -> str:
-        return self.schemas.url(self.schema_of(place))

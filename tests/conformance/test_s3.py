@@ -12,14 +12,7 @@ from limpet.model import ANY
 from limpet.protocol import Backend
 from limpet.testing import conformance
 from limpet.testing.conformance.damage import Damage
-from limpet.testing.conformance.deleting import Deleting
-from limpet.testing.conformance.drafts import Drafts
 from limpet.testing.conformance.leasing import Leasing
-from limpet.testing.conformance.listing import Listing
-from limpet.testing.conformance.notes import Notes
-from limpet.testing.conformance.order import Order
-from limpet.testing.conformance.promises import Promises
-from limpet.testing.conformance.reading import Reading
 from limpet.testing.conformance.repeating import Repeating
 from limpet.testing.conformance.saving import Saving
 from limpet.testing.conformance.threads import Threads
@@ -100,23 +93,3 @@ class OnMoto(OnService):
 
 class TestMoto(Sync, OnMoto, Repeating):
     """The chapter about conditions; the mock is too slow for more."""
-
-
-@pytest.mark.slow
-class TestMotoAtLength(
-    Sync,
-    OnMoto,
-    Promises,
-    Order,
-    Damage,
-    Saving,
-    Drafts,
-    Updating,
-    Reading,
-    Listing,
-    Notes,
-    Deleting,
-):
-    """The chapters that depend on how a bucket lists and replaces, without the race in them."""
-
-    test_promise_06_atomic_update = None  # type: ignore[assignment]

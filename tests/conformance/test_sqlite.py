@@ -31,8 +31,8 @@ class TestSqliteAsync(Async, OnSqlite, Promises, Comfort, SyncAsync, Threads, Le
 
 
 @pytest.mark.slow
-class TestSqliteAtLength(conformance.Suite):
-    """Every chapter, with both APIs, with the settings that a user gets."""
+class TestSqliteAtLength(Async, conformance.Suite):
+    """Every chapter, with the settings that a user gets."""
 
     def open_backend(self, place: Path) -> Backend:
         return opening.open_backend(f"sqlite:///{place / 'limpet.db'}")

@@ -14,7 +14,11 @@ from limpet.backends.objects.encrypted import EncryptedBucket
 from limpet.core.encryption import Keys
 from limpet.model import ANY
 from limpet.protocol import Backend
-from limpet.testing import conformance
+from limpet.testing.conformance.damage import Damage
+from limpet.testing.conformance.deleting import Deleting
+from limpet.testing.conformance.redacting import Redacting
+from limpet.testing.conformance.saving import Saving
+from limpet.testing.conformance.updating import Updating
 from tests.conformance.parts import Async, InBoth, Stored, Sync
 from tests.conformance.test_directory import OnDirectory
 from tests.conformance.test_s3 import POLL_S, OnSeaweedFS, prefix_of
@@ -68,8 +72,8 @@ class TestEncryptedDirectoryAsync(Async, OnEncryptedDirectory, InBoth):
 
 
 @pytest.mark.slow
-class TestEncryptedS3(Sync, OnEncryptedS3, conformance.Suite):
-    pass
+class TestEncryptedS3(Sync, OnEncryptedS3, Damage, Saving, Updating, Deleting, Redacting):
+    """The chapters in which most is read and replaced; the rest is that of a folder."""
 
 
 class EncryptedDirectory(Directory):

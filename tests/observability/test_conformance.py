@@ -8,6 +8,7 @@ from limpet.opening import open_backend
 from limpet.protocol import Backend
 from limpet.testing import conformance
 from limpet.testing.conformance.backend import BackendPromises
+from tests.conformance.parts import Sync
 
 
 class OnObserved(conformance.Kit):
@@ -21,5 +22,5 @@ class TestObserved(OnObserved, BackendPromises):
 
 
 @pytest.mark.slow
-class TestObservedAtLength(OnObserved, conformance.Suite):
-    """Every chapter, with both APIs."""
+class TestObservedAtLength(Sync, OnObserved, conformance.Suite):
+    """Every chapter."""
