@@ -12,8 +12,8 @@ headers or a URL with a token, so it is neither shown nor chained; only known wo
 import os
 import re
 import threading
-from collections.abc import Callable, Sequence
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import CancelledError, ThreadPoolExecutor, wait
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -34,8 +34,8 @@ class Kind(Enum):
     UNCLEAR = "the request may have been executed"
     DENIED = "access is denied, or the credentials are not accepted"
     NO_BUCKET = "the bucket does not exist"
-    INCAPABLE = "the service cannot do this"
-    INVALID = "the key is not acceptable"
+    INCAPABLE = "the object store cannot do this"
+    INVALID = "the object store does not accept the key"
     REFUSED = "the object store refused the request"
     GARBLED = "this is no answer of an object store: is a proxy or a login page in between?"
 
@@ -45,14 +45,6 @@ class Failure(NamedTuple):
 
     kind: Kind
     reason: str
-
-
-class Refusal(Exception):
-    """The service answered that the object is missing, has moved, or is too short."""
-
-    def __init__(self, failure: Failure) -> None:
-        super().__init__(failure.reason)
-        self.kind = failure.kind
 
 
 class Garbled(Exception):
@@ -170,16 +162,17 @@ def error_of(failure: Failure, bucket: str, *, sent: bool) -> LimpetError:
 
     `sent`: a write may have been executed, by this attempt or an earlier one.
     """
-    about = f"bucket=`{bucket}` reason=`{failure.reason}`"
-    match failure.kind:
-        case Kind.INVALID:
-            return InvalidInput(f"the object store does not accept the key. {about}")
-        case Kind.INCAPABLE:
-            return Unsupported(f"the object store cannot do this. {about}")
-        case Kind.BUSY | Kind.UNCLEAR:
-            return Unavailable(f"the object store did not answer. {about}", outcome_known=not sent)
-        case kind:
-            return Unavailable(f"{kind.value}. {about}", outcome_known=not sent)
+    kind = failure.kind
+    if kind in (Kind.MISSING, Kind.MOVED, Kind.RANGE):
+        kind = Kind.REFUSED  # the request cannot explain it
+    is_silent = kind in (Kind.BUSY, Kind.UNCLEAR)
+    fact = "the object store did not answer" if is_silent else kind.value
+    message = f"{fact}. bucket=`{bucket}` reason=`{failure.reason}`"
+    if kind is Kind.INVALID:
+        return InvalidInput(message)
+    if kind is Kind.INCAPABLE:
+        return Unsupported(message)
+    return Unavailable(message, outcome_known=not sent)
 
 
 T = TypeVar("T")
@@ -208,7 +201,6 @@ class Service:
         retry_s: float,
         parallel: int,
     ) -> None:
-        self.about = f"bucket=`{name}`"
         self._open_store = open_store
         self._name = name
         self._clock = clock
@@ -224,28 +216,20 @@ class Service:
         if pool is not None and _process == os.getpid():
             pool.shutdown()
 
-    def answer(self, request: "Callable[[ObjectStore], T]") -> T:
-        """As `ask`, for a request that cannot be refused."""
-        try:
-            return self.ask(request)
-        except Refusal as refusal:
-            raise self.misread(refusal) from None
-
     def ask(
         self,
         request: "Callable[[ObjectStore], T]",
         *,
+        answers: Mapping[Kind, U] | None = None,
         write: bool = False,
         again: bool = True,
         keys: Sequence[str] = (),
-    ) -> T:
+    ) -> T | U:
         """Send a request until it is answered, as long as repeating is harmless, up to `retry_s`.
 
-        `again`: it may be repeated although it may have been executed. Of `keys` the error names
-        the one that failed.
-
-        Raises:
-            Refusal: the object is missing, has moved, or is too short.
+        A failure of a kind in `answers` is an answer, too: that value is returned. `again`: it may
+        be repeated although it may have been executed. Of `keys` the error names the one that
+        failed.
         """
         store = self._opened()
         backoff = Backoff(
@@ -261,18 +245,14 @@ class Service:
                 name = f"{self._name}` key=`{named}" if named else self._name
             except Garbled as cause:
                 failure = Failure(Kind.GARBLED, str(cause))
-            if failure.kind in (Kind.MISSING, Kind.MOVED, Kind.RANGE):
-                raise Refusal(failure)
+            if answers is not None and failure.kind in answers:
+                return answers[failure.kind]
             unclear = failure.kind is Kind.UNCLEAR
             sent = sent or (write and unclear)
             harmless = failure.kind in (Kind.BUSY, Kind.GARBLED) or (unclear and again)
             if not harmless or not backoff.sleep():
                 raise error_of(failure, name, sent=sent)
             logs.info("a request is sent again", engine="objects", reason=failure.kind.name.lower())
-
-    def misread(self, refusal: Refusal) -> Unavailable:
-        """Return the error for a refusal that the request cannot explain."""
-        return Unavailable(f"the object store refused the request. {self.about} reason=`{refusal}`")
 
     def _opened(self) -> "ObjectStore":
         global _process
@@ -282,7 +262,8 @@ class Service:
             if _process != os.getpid():
                 raise Unsupported(
                     "an object store cannot be used in a process that was forked from one that used"
-                    f" it: fork before the first use, or start processes by `spawn`. {self.about}"
+                    " it: fork before the first use, or start processes by `spawn`."
+                    f" bucket=`{self._name}`"
                 )
             if self._store is None:
                 self._store = self._open_store()
@@ -313,13 +294,9 @@ class Service:
             # They start in order, so the first failure comes before all that were cancelled.
             return [future.result() for future in futures]
         except BaseException as cause:
-            _give_up(futures, cause)
+            for future in futures:
+                future.cancel()
+            # On Ctrl-C there is no waiting; after an error no request may still be running.
+            if isinstance(cause, Exception):
+                wait(futures)
             raise
-
-
-def _give_up(futures: Sequence[Future[T]], cause: BaseException) -> None:
-    for future in futures:
-        future.cancel()
-    # On Ctrl-C there is no waiting; after an error no request may still be running.
-    if isinstance(cause, Exception):
-        wait(futures)
