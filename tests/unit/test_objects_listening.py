@@ -417,7 +417,7 @@ def test_a_child_does_not_use_what_its_parent_hears_by(tmp_path: Path) -> None:
 
 
 def test_a_closed_watcher_says_so(tmp_path: Path) -> None:
-    listener = DirectoryListener(str(tmp_path), now=now_us, poll_s=1, clock=CLOCK)
+    listener = DirectoryListener(str(tmp_path), poll_s=1, clock=CLOCK)
     listener.follow([KeyPrefix("")])
     while listener._watch is None:
         listener.wait(active=False)

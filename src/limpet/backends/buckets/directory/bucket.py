@@ -28,7 +28,7 @@ import errno
 import os
 import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from itertools import groupby, islice
 from typing import NamedTuple, NoReturn
 
@@ -45,7 +45,7 @@ from limpet.backends.buckets.directory.folders import (
     parts_of,
 )
 from limpet.backends.buckets.directory.listen import FIRST_S, DirectoryListener, rust_notify
-from limpet.backends.buckets.directory.listing import Page, Sweeper
+from limpet.backends.buckets.directory.listing import Sweeper, keys_in
 from limpet.backends.buckets.protocol import KeyPrefix, Leftover, Listed, Moved, Stored
 from limpet.backends.support.polling import Poller
 from limpet.core.limits import LOCK_WAIT_S_MAX
@@ -58,6 +58,9 @@ _WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _TRIES_MAX = 1_000  # of a write whose folder other processes keep removing
 _GLANCE_BYTES_MAX = 65_536  # a file that is cheaper to read than to write in vain
 _OPEN_MAX = 64  # folders at a time
+# Names that one scan of a folder looks for, at least: inner folders may be empty, and a scan for
+# each of these would take too long.
+_SCAN_ITEMS_MIN = 256
 
 # After these errors the step may have happened: on a network file system the answer is lost.
 _DOUBTFUL = frozenset({errno.EIO, errno.ETIMEDOUT, errno.ESTALE})
@@ -124,19 +127,22 @@ class DirectoryBucket:
     def listen(self, *, poll_s: float, clock: Clock) -> Listener[KeyPrefix]:
         """Use the notifications of the operating system, if there are any."""
         if rust_notify() is not None:
-            return DirectoryListener(self._folders.root, now=self._now, poll_s=poll_s, clock=clock)
+            return DirectoryListener(self._folders.root, poll_s=poll_s, clock=clock)
         return Poller(first_s=FIRST_S, poll_s=poll_s, clock=clock)
 
     def list(self, prefix: str, *, after: str = "", limit: int, until: str = "") -> list[Listed]:
         start, slash, begin = prefix.rpartition("/")
-        page = Page(after, limit)
+        found: list[Listed] = []
         try:
             with self._folders.opened(parts_of(start) if slash else []) as folder:
-                page.visit(folder, start + slash, begin)
+                at_a_time = max(limit, _SCAN_ITEMS_MIN)
+                keys = keys_in(folder, start + slash, begin, after=after, at_a_time=at_a_time)
+                with closing(keys):
+                    found += islice(keys, limit)
         except OSError as cause:
             if cause.errno not in NOTHING:
                 raise failure(cause, self._folders.path(start)) from cause
-        return page.found
+        return found
 
     # Writing
 

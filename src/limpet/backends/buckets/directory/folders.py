@@ -16,7 +16,7 @@ from limpet.protocol import Clock
 # Begins the name of a temporary file, before a random token. No name in a key may begin so.
 TEMPORARY = ".limpet-"
 
-RECENT_US = 50_000  # the clock of a file system ticks in milliseconds
+_RECENT_US = 50_000  # the clock of a file system ticks in milliseconds
 
 DEPTH_MAX = 64  # names in a key; ours have at most ten, and deeper ones are not listed
 
@@ -98,7 +98,7 @@ def fingerprint(path: str, now_us: int) -> str | None:
     text = f"{found.st_ino}.{found.st_size}.{found.st_mtime_ns}.{found.st_ctime_ns}"
     # A file written within the same tick as the one it replaced may look the same, since inodes are
     # reused. So a file that new is reported as changed once more.
-    recent = abs(now_us - found.st_mtime_ns // 1000) < RECENT_US
+    recent = abs(now_us - found.st_mtime_ns // 1000) < _RECENT_US
     return f"{text}.{now_us}" if recent else text
 
 

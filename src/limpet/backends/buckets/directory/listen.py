@@ -2,17 +2,17 @@
 
 A watch cannot be given more folders, so it is replaced when others are followed: not for each of
 many that are followed in a row, but when all have come, and until then everything is reported as
-changed now and then. For a folder that does not exist yet, the nearest existing one above it is
-polled. What the system does not report (changes by other hosts, or while a folder is being made)
-is found by the full poll every few seconds.
+changed now and then. Whether a folder exists that did not is polled. What the system does not
+report (changes by other hosts, or while a folder is being made) is found by the full poll every
+few seconds.
 """
 
 import os
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from limpet.backends.buckets.directory.folders import RECENT_US, TEMPORARY
+from limpet.backends.buckets.directory.folders import TEMPORARY
 from limpet.backends.buckets.protocol import KeyPrefix
 from limpet.backends.support.polling import Poller
 from limpet.errors import Unavailable
@@ -25,6 +25,7 @@ FIRST_S: Final = 0.02  # the shortest interval of a poller
 _FULL_POLL_S = 5.0  # everything is reported as changed this often
 _STEP_MS = 8  # changes are reported after a step without others, or after two steps
 _MISSING_POLL_S = 0.025  # how often folders that do not exist yet are polled
+_MISSING_REST = 20  # times as long as that took, they are not polled again
 _UNWATCHED_S = 0.05  # how often everything is reported until the watch is replaced
 _SETTLE_S = 0.03  # without another `follow`, before the watch is replaced
 _SETTLE_S_MAX = 0.25
@@ -52,24 +53,21 @@ def rust_notify() -> "type[RustNotify] | None":
 class DirectoryListener:
     """Reports changes below folders of a root."""
 
-    def __init__(self, root: str, *, now: Callable[[], int], poll_s: float, clock: Clock) -> None:
+    def __init__(self, root: str, *, poll_s: float, clock: Clock) -> None:
         self._root = root
-        self._now = now
         self._clock = clock
         self._poller = Poller(first_s=FIRST_S, poll_s=poll_s, clock=clock)
         self._pid = os.getpid()
         self._watch: RustNotify | None = None
         self._folders: frozenset[str] = frozenset()
         self._watched: dict[str, int] = {}  # folders of the watch, with their inodes
-        self._missing: dict[str, set[str]] = {}  # the others, by the nearest path that exists
-        self._stats: dict[str, tuple[int, int] | None] = {}  # of these paths, at the last poll
+        self._missing: set[str] = set()  # the others
         self._polls = False  # there can be no watch, or some folder is too large
         self._first_change_s: float | None = None  # since then the watch should be replaced
         self._last_change_s = 0.0
-        self._replaced_s = 0.0
-        self._replacing_took_s = 0.0
+        self._rests_until_s = 0.0
         self._full_poll_s = clock.monotonic()
-        self._missing_poll_s = 0.0
+        self._missing_poll_s = 0.0  # the next one
 
     # What is followed
 
@@ -90,9 +88,7 @@ class DirectoryListener:
 
     def _should_replace(self) -> bool:
         now_s = self._clock.monotonic()
-        if self._first_change_s is None:
-            return False
-        if now_s < self._replaced_s + _REST * self._replacing_took_s:
+        if self._first_change_s is None or now_s < self._rests_until_s:
             return False
         quiet_s, waited_s = now_s - self._last_change_s, now_s - self._first_change_s
         return quiet_s >= _SETTLE_S or waited_s >= _SETTLE_S_MAX
@@ -102,14 +98,14 @@ class DirectoryListener:
         begun_s = self._clock.monotonic()
         self._first_change_s = None
         self._polls = False
-        self._watched, self._missing, self._stats = {}, {}, {}
+        self._watched, self._missing = {}, set()
         named = {folder.rstrip("/") for folder in self._folders}
         for folder in named:
             if not named.isdisjoint(_parents(folder)):
                 continue  # a folder above it is followed, too
             inode = self._inode(folder)
             if inode is None:
-                self._add_missing(folder)
+                self._missing.add(folder)
             elif self._is_large(folder):
                 self._polls = True
             else:
@@ -119,8 +115,8 @@ class DirectoryListener:
         watch = None if self._polls else self._start([*map(self._path, self._watched)])
         self._close_watch()
         self._watch = watch
-        self._replaced_s = self._clock.monotonic()
-        self._replacing_took_s = self._replaced_s - begun_s
+        now_s = self._clock.monotonic()
+        self._rests_until_s = now_s + _REST * (now_s - begun_s)
 
     def _start(self, paths: list[str]) -> "RustNotify | None":
         notify = rust_notify()
@@ -150,35 +146,15 @@ class DirectoryListener:
             return sum(1 for _ in folders) > _FOLDERS_MAX
         return False
 
-    # Folders that do not exist yet
-
-    def _add_missing(self, folder: str) -> None:
-        path = self._path(folder)
-        while path != os.path.dirname(path):
-            path = os.path.dirname(path)
-            if _stat(path) is not None:
-                break
-        self._missing.setdefault(path, set()).add(folder)
-
     def _poll_missing(self) -> None:
-        """Check for the missing folders where something above them has changed."""
-        now_s = self._clock.monotonic()
-        if not self._missing or now_s < self._missing_poll_s + _MISSING_POLL_S:
+        begun_s = self._clock.monotonic()
+        if begun_s < self._missing_poll_s:
             return
-        self._missing_poll_s = now_s
-        for path in list(self._missing):
-            # Before the folders are checked: what is made later is found by the next poll.
-            stat = _stat(path)
-            if stat is not None and stat == self._stats.get(path):
-                continue
-            is_recent = stat is None or abs(self._now() - stat[1] // 1000) < RECENT_US
-            self._stats[path] = None if is_recent else stat
-            for folder in self._missing.pop(path):
-                if self._inode(folder) is None:
-                    self._add_missing(folder)
-                else:
-                    self._replace_soon()
-                    self._last_change_s -= _SETTLE_S  # at once
+        if any(self._inode(folder) is not None for folder in self._missing):
+            self._replace_soon()
+            self._last_change_s -= _SETTLE_S  # at once
+        now_s = self._clock.monotonic()
+        self._missing_poll_s = now_s + max(_MISSING_POLL_S, _MISSING_REST * (now_s - begun_s))
 
     # Changes
 
@@ -263,12 +239,3 @@ def _parents(folder: str) -> Iterator[str]:
     while folder:
         folder = folder.rpartition("/")[0]
         yield folder
-
-
-def _stat(path: str) -> tuple[int, int] | None:
-    """Return a value that differs once something was made in a folder; None if it is missing."""
-    try:
-        found = os.stat(path)
-    except OSError:
-        return None
-    return found.st_ino, found.st_mtime_ns
