@@ -132,20 +132,19 @@ class Folders:
         finally:
             os.close(folder)
 
-    def make(self, parts: Sequence[str]) -> tuple[int, bool]:
-        """Open or create a folder; return its handle, and whether it is new (and then durable).
+    def make(self, parts: Sequence[str]) -> int:
+        """Open or durably create a folder; return its handle.
 
         Raises FileNotFoundError if a folder on the path is removed meanwhile: begin again.
         """
         folder, missing = self._nearest()
-        new = False
         for part in [*missing, *parts]:
             try:
-                inner, new = self._enter(folder, part)
+                inner = self._enter(folder, part)
             finally:
                 os.close(folder)
             folder = inner
-        return folder, new
+        return folder
 
     def _nearest(self) -> tuple[int, list[str]]:
         """Open the root, or the nearest folder above it; return also the missing names."""
@@ -158,9 +157,9 @@ class Folders:
                 path, name = os.path.split(path)
                 missing.insert(0, name)
 
-    def _enter(self, folder: int, part: str) -> tuple[int, bool]:
+    def _enter(self, folder: int, part: str) -> int:
         with suppress(FileNotFoundError):
-            return os.open(part, FOLDER, dir_fd=folder), False
+            return os.open(part, FOLDER, dir_fd=folder)
         # Another process that has just created it may die before its sync, so it is synced here.
         with suppress(FileExistsError):
             os.mkdir(part, 0o700, dir_fd=folder)
@@ -171,7 +170,7 @@ class Folders:
             with suppress(OSError):
                 os.rmdir(part, dir_fd=folder)
             raise
-        return os.open(part, FOLDER, dir_fd=folder), True
+        return os.open(part, FOLDER, dir_fd=folder)
 
     def flush(self, folder: int) -> None:
         if self._sync:

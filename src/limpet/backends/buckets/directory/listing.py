@@ -2,7 +2,7 @@
 
 import os
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
 from heapq import nsmallest
 from itertools import islice
@@ -22,7 +22,9 @@ _STALE_US = 3_600_000_000
 _TIDIED_MAX = 1_024  # folders; the rest is left to `sweep`
 
 
-def keys_in(folder: int, path: str, begin: str, *, after: str, at_a_time: int) -> Iterator[Listed]:
+def keys_in(
+    folder: int, path: str, begin: str, *, after: str, at_a_time: int
+) -> Generator[Listed, None, None]:
     """Iterate over the keys of a folder that come after a key, in the order of their bytes.
 
     The first names in them begin with `begin`. No more folders are opened than necessary, and of
@@ -134,14 +136,12 @@ class Sweeper:
             return False
         return modified < self._now() - _STALE_US
 
-    def tidy(self, folder: int, above: Sequence[str], *, new: bool = False) -> None:
+    def tidy(self, folder: int, above: Sequence[str]) -> None:
         """Remove old temporary files from a folder, the first time that it is written to."""
         path = hash("/".join(above))
         if path in self._tidied or len(self._tidied) >= _TIDIED_MAX:
             return
         self._tidied.add(path)
-        if new:
-            return
         with suppress(OSError), os.scandir(folder) as entries:
             for entry in entries:
                 if self._is_stale(entry):
