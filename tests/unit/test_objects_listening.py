@@ -15,7 +15,6 @@ import pytest
 import watchfiles
 
 from limpet import ScopeKey, Unavailable
-from limpet.backends.buckets.directory import bucket as directory
 from limpet.backends.buckets.directory import listen
 from limpet.backends.buckets.directory.bucket import DirectoryBucket
 from limpet.backends.buckets.directory.listen import DirectoryListener
@@ -68,7 +67,7 @@ def bucket(
         remote.close()
         return
     if request.param == "polled":
-        monkeypatch.setattr(directory, "rust_notify", lambda: None)
+        monkeypatch.setattr(listen, "rust_notify", lambda: None)
     yield folder(tmp_path / "store")
 
 

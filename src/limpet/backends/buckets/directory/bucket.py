@@ -44,10 +44,9 @@ from limpet.backends.buckets.directory.folders import (
     locked,
     parts_of,
 )
-from limpet.backends.buckets.directory.listen import FIRST_S, DirectoryListener, rust_notify
+from limpet.backends.buckets.directory.listen import DirectoryListener
 from limpet.backends.buckets.directory.listing import Sweeper, keys_in
 from limpet.backends.buckets.protocol import KeyPrefix, Leftover, Listed, Moved, Stored
-from limpet.backends.support.polling import Poller
 from limpet.core.limits import LOCK_WAIT_S_MAX
 from limpet.errors import InvalidInput, Unavailable, Unsupported
 from limpet.model import ANY, Expect
@@ -125,10 +124,7 @@ class DirectoryBucket:
         return {key: fingerprint(self._folders.path(key), now_us) for key in known}
 
     def listen(self, *, poll_s: float, clock: Clock) -> Listener[KeyPrefix]:
-        """Use the notifications of the operating system, if there are any."""
-        if rust_notify() is not None:
-            return DirectoryListener(self._folders.root, poll_s=poll_s, clock=clock)
-        return Poller(first_s=FIRST_S, poll_s=poll_s, clock=clock)
+        return DirectoryListener(self._folders.root, poll_s=poll_s, clock=clock)
 
     def list(self, prefix: str, *, after: str = "", limit: int, until: str = "") -> list[Listed]:
         start, slash, begin = prefix.rpartition("/")

@@ -10,7 +10,7 @@ few seconds.
 import os
 from collections.abc import Collection, Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from limpet.backends.buckets.directory.folders import TEMPORARY
 from limpet.backends.buckets.protocol import KeyPrefix
@@ -21,7 +21,7 @@ from limpet.protocol import Clock
 if TYPE_CHECKING:
     from watchfiles._rust_notify import RustNotify
 
-FIRST_S: Final = 0.02  # the shortest interval of a poller
+_FIRST_S = 0.02  # the shortest interval of a poller
 _FULL_POLL_S = 5.0  # everything is reported as changed this often
 _STEP_MS = 8  # changes are reported after a step without others, or after two steps
 _MISSING_POLL_S = 0.025  # how often folders that do not exist yet are polled
@@ -56,7 +56,7 @@ class DirectoryListener:
     def __init__(self, root: str, *, poll_s: float, clock: Clock) -> None:
         self._root = root
         self._clock = clock
-        self._poller = Poller(first_s=FIRST_S, poll_s=poll_s, clock=clock)
+        self._poller = Poller(first_s=_FIRST_S, poll_s=poll_s, clock=clock)
         self._pid = os.getpid()
         self._watch: RustNotify | None = None
         self._folders: frozenset[str] = frozenset()
@@ -97,7 +97,8 @@ class DirectoryListener:
         """Replace the watch by one of all folders that exist."""
         begun_s = self._clock.monotonic()
         self._first_change_s = None
-        self._polls = False
+        notify = rust_notify()
+        self._polls = notify is None
         self._watched, self._missing = {}, set()
         named = {folder.rstrip("/") for folder in self._folders}
         for folder in named:
@@ -112,19 +113,18 @@ class DirectoryListener:
                 self._watched[folder] = inode
         # The new watch first: a change that only the old one has seen is found by the full poll
         # that follows, and from then on the new one reports.
-        watch = None if self._polls else self._start([*map(self._path, self._watched)])
+        watch = None
+        if notify is not None and self._watched and not self._polls:
+            watch = self._start(notify)
         self._close_watch()
         self._watch = watch
         now_s = self._clock.monotonic()
         self._rests_until_s = now_s + _REST * (now_s - begun_s)
 
-    def _start(self, paths: list[str]) -> "RustNotify | None":
-        notify = rust_notify()
-        if not paths or notify is None:
-            return None
+    def _start(self, notify: "type[RustNotify]") -> "RustNotify | None":
         try:
             # Not: debug, force_polling, poll_delay_ms. Yes: recursive, ignore_permission_denied.
-            return notify(paths, False, False, 0, True, True)
+            return notify([*map(self._path, self._watched)], False, False, 0, True, True)
         except FileNotFoundError:
             self._replace_soon()  # one of the folders was removed just now
         except (OSError, RuntimeError):

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 _RETRY_S = 60.0
 _PARALLEL = 16
 PAGE_KEYS_MAX = 1_000  # what a service returns for one LIST, and takes for one DELETE
+_WRONG_VERSIONS = {"e_tag": f'"{32 * "0"}"', "version": "1"}
 _END = "~limpet"  # the last key
 _END_TEXT = b"limpet: by this object listings are known to be complete\n"
 _FEW = 8  # keys after the end of a listing: one is enough
@@ -226,7 +227,9 @@ class ObjectStoreBucket:
         elif expect is not ANY:
             mode = {"e_tag": expect} if self._version == "e_tag" else {"version": expect}
         # For browsers; other tools set it too.
-        attributes: Attributes = {"Content-Type": "application/json"} if _is_json(key) else {}
+        attributes: Attributes = {}
+        if key.endswith(".json"):
+            attributes["Content-Type"] = "application/json"
 
         def request(store: "ObjectStore") -> str:
             # Never multipart: those are several steps.
@@ -286,7 +289,7 @@ class ObjectStoreBucket:
                 made = self._put_end(None)
                 twice = made and self._put_end(None) and self._put_end(None)
                 ignored = "If-None-Match" if twice else ""
-                if not ignored and self._put_end(self._wrong_version()):
+                if not ignored and self._put_end(_WRONG_VERSIONS[self._version]):
                     ignored = "If-Match"
                 if ignored or (made and not self._keeps_end):
                     self._delete([_END])
@@ -304,17 +307,10 @@ class ObjectStoreBucket:
         # If it was stored and is sent again it is refused, which proves the same.
         return self._put(_END, _END_TEXT, expect, again=True) is not None
 
-    def _wrong_version(self) -> str:
-        return '"00000000000000000000000000000000"' if self._version == "e_tag" else "1"
-
 
 def _walk(store: "ObjectStore", folder: str, offset: str, at_a_time: int) -> "Iterator[ObjectMeta]":
     pages = store.list(folder or None, offset=offset or None, chunk_size=at_a_time)
     return chain.from_iterable(pages)
-
-
-def _is_json(key: str) -> bool:
-    return key.endswith(".json")
 
 
 def _modified(meta: "ObjectMeta") -> int:

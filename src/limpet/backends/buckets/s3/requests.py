@@ -129,15 +129,10 @@ def read_failure(cause: Exception) -> Failure:
     if type(cause).__name__ in _KINDS_BY_CLASS:
         return Failure(_KINDS_BY_CLASS[type(cause).__name__], reason)
     if status:
-        return Failure(_kind_of_status(int(status)), reason)
+        # A 5xx may come from a proxy, while the service itself has executed the request.
+        kind = Kind.UNCLEAR if int(status) >= 500 else Kind.REFUSED
+        return Failure(_KINDS_BY_STATUS.get(int(status), kind), reason)
     return _read_network(text)
-
-
-def _kind_of_status(status: int) -> Kind:
-    if status in _KINDS_BY_STATUS:
-        return _KINDS_BY_STATUS[status]
-    # A 5xx may come from a proxy, while the service itself has executed the request.
-    return Kind.UNCLEAR if status >= 500 else Kind.REFUSED
 
 
 def _read_network(text: str) -> Failure:
