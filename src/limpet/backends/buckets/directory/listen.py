@@ -1,8 +1,8 @@
 """Listening to folders by notifications of the operating system (package `watchfiles`).
 
 A watch cannot be given more folders, so it is replaced when others are followed: not for each of
-many that are followed in a row, but when all have come, and until then everything is reported as
-changed now and then. Whether a folder exists that did not is polled. What the system does not
+many that are followed in a row, but a moment after the first, and until then everything is reported
+as changed now and then. Whether a folder exists that did not is polled. What the system does not
 report (changes by other hosts, or while a folder is being made) is found by the full poll every
 few seconds.
 """
@@ -10,6 +10,7 @@ few seconds.
 import os
 from collections.abc import Collection, Iterator
 from contextlib import suppress
+from math import inf
 from typing import TYPE_CHECKING
 
 from limpet.backends.buckets.directory.folders import TEMPORARY
@@ -27,8 +28,7 @@ _STEP_MS = 8  # changes are reported after a step without others, or after two s
 _MISSING_POLL_S = 0.025  # how often folders that do not exist yet are polled
 _MISSING_REST = 20  # times as long as that took, they are not polled again
 _UNWATCHED_S = 0.05  # how often everything is reported until the watch is replaced
-_SETTLE_S = 0.03  # without another `follow`, before the watch is replaced
-_SETTLE_S_MAX = 0.25
+_SETTLE_S = 0.03  # after a `follow`, before the watch is replaced
 _REST = 4  # times as long as it took to replace the watch, it is not replaced again
 _FOLDERS_MAX = 4096  # in a folder that is watched; one with more is polled instead
 
@@ -63,8 +63,7 @@ class DirectoryListener:
         self._watched: dict[str, int] = {}  # folders of the watch, with their inodes
         self._missing: set[str] = set()  # the others
         self._polls = False  # there can be no watch, or some folder is too large
-        self._first_change_s: float | None = None  # since then the watch should be replaced
-        self._last_change_s = 0.0
+        self._replace_at_s = inf
         self._rests_until_s = 0.0
         self._full_poll_s = clock.monotonic()
         self._missing_poll_s = 0.0  # the next one
@@ -81,22 +80,13 @@ class DirectoryListener:
             self._folders = folders
             self._replace_soon()
 
-    def _replace_soon(self) -> None:
-        self._last_change_s = self._clock.monotonic()
-        if self._first_change_s is None:
-            self._first_change_s = self._last_change_s
-
-    def _should_replace(self) -> bool:
-        now_s = self._clock.monotonic()
-        if self._first_change_s is None or now_s < self._rests_until_s:
-            return False
-        quiet_s, waited_s = now_s - self._last_change_s, now_s - self._first_change_s
-        return quiet_s >= _SETTLE_S or waited_s >= _SETTLE_S_MAX
+    def _replace_soon(self, wait_s: float = _SETTLE_S) -> None:
+        self._replace_at_s = min(self._replace_at_s, self._clock.monotonic() + wait_s)
 
     def _replace(self) -> None:
         """Replace the watch by one of all folders that exist."""
         begun_s = self._clock.monotonic()
-        self._first_change_s = None
+        self._replace_at_s = inf
         notify = rust_notify()
         self._polls = notify is None
         self._watched, self._missing = {}, set()
@@ -151,8 +141,7 @@ class DirectoryListener:
         if begun_s < self._missing_poll_s:
             return
         if any(self._inode(folder) is not None for folder in self._missing):
-            self._replace_soon()
-            self._last_change_s -= _SETTLE_S  # at once
+            self._replace_soon(0)
         now_s = self._clock.monotonic()
         self._missing_poll_s = now_s + max(_MISSING_POLL_S, _MISSING_REST * (now_s - begun_s))
 
@@ -162,7 +151,7 @@ class DirectoryListener:
         if self._pid != os.getpid():
             raise Unavailable("the listener belongs to the parent process: listen again")
         while True:
-            if self._should_replace():
+            if self._clock.monotonic() >= max(self._replace_at_s, self._rests_until_s):
                 self._replace()
                 break
             if self._poller.was_woken():
@@ -184,7 +173,7 @@ class DirectoryListener:
     def _wait_s(self) -> float:
         """Return for how long nothing needs to be done but wait for notifications."""
         left_s = self._full_poll_s + _FULL_POLL_S - self._clock.monotonic()
-        if self._first_change_s is not None:
+        if self._replace_at_s < inf:
             left_s = min(left_s, _SETTLE_S)
         if self._missing:
             left_s = min(left_s, _MISSING_POLL_S)
@@ -196,7 +185,7 @@ class DirectoryListener:
             if any(self._inode(folder) != inode for folder, inode in self._watched.items()):
                 self._replace_soon()  # a folder was replaced by another
             return True
-        return self._first_change_s is not None and since_s >= _UNWATCHED_S
+        return self._replace_at_s < inf and since_s >= _UNWATCHED_S
 
     def _receive(self, wait_s: float) -> frozenset[str]:
         """Wait for notifications; return the keys and folders that they name."""
