@@ -5,7 +5,7 @@ environment variables, which obstore reads too, AWS profiles, the roles of a con
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Required, TypedDict, Unpack
 from urllib.parse import urlsplit
@@ -85,7 +85,14 @@ def s3_bucket(
         config["endpoint"] = address_of(url, None if in_path else bucket)
     options: dict[str, Any] = {"config": config}
     if keys is not None:
-        options["credential_provider"] = _provider(keys)
+        # By a function: plain settings would be mixed with the environment's.
+        signed: S3Credential = {
+            "access_key_id": keys.access_key_id,
+            "secret_access_key": keys.secret_access_key,
+            "token": keys.session_token,
+            "expires_at": None,
+        }
+        options["credential_provider"] = lambda: signed
     allow_http = url is not None and url.startswith("http://")
     return _opened("S3Store", bucket, options, allow_http=allow_http, **common)
 
@@ -187,17 +194,3 @@ def address_of(url: str, bucket: str | None) -> str:
         raise InvalidInput("the endpoint_url has an IP address: set path_style=True")
     host = rest.rstrip("/")
     return f"{scheme}://{host}" if bucket is None else f"{scheme}://{bucket}.{host}"
-
-
-def _provider(keys: Keys) -> "Callable[[], S3Credential]":
-    """Return a credential provider: plain settings would be mixed with the environment's."""
-
-    def provide() -> "S3Credential":
-        return {
-            "access_key_id": keys.access_key_id,
-            "secret_access_key": keys.secret_access_key,
-            "token": keys.session_token,
-            "expires_at": None,
-        }
-
-    return provide

@@ -64,29 +64,24 @@ _SYSTEM = re.compile(r"Os \{\s*code: \d+,\s*kind: (\w{1,64})")
 _CERTIFICATE = re.compile(r"invalid peer certificate: (\w{1,64})")
 _INSTANCE = re.compile(r"Error performing (?:GET|PUT) \S+/latest/(?:api/token|meta-data/)")
 
-_NO_BUCKET = frozenset({"NoSuchBucket", "ContainerNotFound"})
-_NOT_EXECUTED = frozenset(
-    {
-        "RequestTimeout",  # 400: the service waited in vain for the rest of the request
-        "RequestThrottled",
-        "ServerBusy",
-        "ServiceUnavailable",
-        "SlowDown",
-        "ThrottlingException",
-        "TooManyRequests",
-    }
-)
-_CREDENTIALS = frozenset(
-    {
-        "AccessDenied",
-        "AuthenticationFailed",
-        "AuthorizationHeaderMalformed",
-        "ExpiredToken",
-        "InvalidAccessKeyId",
-        "InvalidToken",
-        "TokenRefreshRequired",
-    }
-)
+_KINDS_BY_CODE = {
+    "NoSuchBucket": Kind.NO_BUCKET,
+    "ContainerNotFound": Kind.NO_BUCKET,
+    "RequestTimeout": Kind.BUSY,  # 400: the service waited in vain for the rest of the request
+    "RequestThrottled": Kind.BUSY,
+    "ServerBusy": Kind.BUSY,
+    "ServiceUnavailable": Kind.BUSY,
+    "SlowDown": Kind.BUSY,
+    "ThrottlingException": Kind.BUSY,
+    "TooManyRequests": Kind.BUSY,
+    "AccessDenied": Kind.DENIED,
+    "AuthenticationFailed": Kind.DENIED,
+    "AuthorizationHeaderMalformed": Kind.DENIED,
+    "ExpiredToken": Kind.DENIED,
+    "InvalidAccessKeyId": Kind.DENIED,
+    "InvalidToken": Kind.DENIED,
+    "TokenRefreshRequired": Kind.DENIED,
+}
 _KINDS_BY_CLASS = {
     "FileNotFoundError": Kind.MISSING,
     "NotFoundError": Kind.MISSING,
@@ -101,14 +96,14 @@ _KINDS_BY_CLASS = {
     "ValueError": Kind.INVALID,
 }
 _KINDS_BY_STATUS = {
-    401: Kind.DENIED,
-    403: Kind.DENIED,
-    404: Kind.MISSING,
-    409: Kind.MOVED,
-    412: Kind.MOVED,
-    416: Kind.RANGE,
-    429: Kind.BUSY,
-    501: Kind.INCAPABLE,
+    "401": Kind.DENIED,
+    "403": Kind.DENIED,
+    "404": Kind.MISSING,
+    "409": Kind.MOVED,
+    "412": Kind.MOVED,
+    "416": Kind.RANGE,
+    "429": Kind.BUSY,
+    "501": Kind.INCAPABLE,
 }
 
 
@@ -117,22 +112,19 @@ def read_failure(cause: Exception) -> Failure:
     status = _first(_STATUS, text)
     code = _first(_CODE, text)
     reason = " ".join(filter(None, (status, code)))
-    if code in _NO_BUCKET or "bucket does not exist" in text:
+    if "bucket does not exist" in text:
         return Failure(Kind.NO_BUCKET, reason)
-    if code in _CREDENTIALS:
-        return Failure(Kind.DENIED, reason)
+    kind = _KINDS_BY_CODE.get(code)
     # Without a status the code is about one object of many, and the others may be done.
-    if code in _NOT_EXECUTED and status:
-        return Failure(Kind.BUSY, reason)
+    if kind is not None and (status or kind is not Kind.BUSY):
+        return Failure(kind, reason)
     if _INSTANCE.search(text):
         return Failure(Kind.DENIED, "no credentials were found")
-    if type(cause).__name__ in _KINDS_BY_CLASS:
-        return Failure(_KINDS_BY_CLASS[type(cause).__name__], reason)
-    if status:
+    kind = _KINDS_BY_CLASS.get(type(cause).__name__) or _KINDS_BY_STATUS.get(status)
+    if kind is None and status:
         # A 5xx may come from a proxy, while the service itself has executed the request.
-        kind = Kind.UNCLEAR if int(status) >= 500 else Kind.REFUSED
-        return Failure(_KINDS_BY_STATUS.get(int(status), kind), reason)
-    return _read_network(text)
+        kind = Kind.UNCLEAR if status >= "500" else Kind.REFUSED
+    return _read_network(text) if kind is None else Failure(kind, reason)
 
 
 def _read_network(text: str) -> Failure:
