@@ -118,11 +118,8 @@ class _Connection(HTTPConnection):
             super().connect()
 
 
-class _SecureConnection(HTTPSConnection):
-    def connect(self) -> None:
-        with opening_a_socket():
-            _live.add(self)
-            super().connect()
+class _SecureConnection(_Connection, HTTPSConnection):
+    """The same over TLS."""
 
 
 class Client:
