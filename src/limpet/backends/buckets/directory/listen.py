@@ -26,7 +26,8 @@ _FIRST_S = 0.02  # the shortest interval of a poller
 _FULL_POLL_S = 5.0  # everything is reported as changed this often
 _STEP_MS = 8  # changes are reported after a step without others, or after two steps
 _MISSING_POLL_S = 0.025  # how often folders that do not exist yet are polled
-_MISSING_REST = 20  # times as long as that took, they are not polled again
+_MISSING_POLL_S_MAX = 0.25  # where there are many of them
+_MISSING_REST = 20  # times as long as it took to poll them, they are not polled again
 _UNWATCHED_S = 0.05  # how often everything is reported until the watch is replaced
 _SETTLE_S = 0.03  # after a `follow`, before the watch is replaced
 _REST = 4  # times as long as it took to replace the watch, it is not replaced again
@@ -143,7 +144,9 @@ class DirectoryListener:
         if any(self._inode(folder) is not None for folder in self._missing):
             self._replace_soon(0)
         now_s = self._clock.monotonic()
-        self._missing_poll_s = now_s + max(_MISSING_POLL_S, _MISSING_REST * (now_s - begun_s))
+        # Bounded, as a busy machine may have taken most of that time for others.
+        pause_s = min(_MISSING_REST * (now_s - begun_s), _MISSING_POLL_S_MAX)
+        self._missing_poll_s = now_s + max(_MISSING_POLL_S, pause_s)
 
     # Changes
 
