@@ -15,7 +15,6 @@ import pytest
 import watchfiles
 
 from limpet import ScopeKey, Unavailable
-from limpet.backends.buckets.directory import bucket as directory
 from limpet.backends.buckets.directory import listen
 from limpet.backends.buckets.directory.bucket import DirectoryBucket
 from limpet.backends.buckets.directory.listen import DirectoryListener
@@ -68,7 +67,7 @@ def bucket(
         remote.close()
         return
     if request.param == "polled":
-        monkeypatch.setattr(directory, "rust_notify", lambda: None)
+        monkeypatch.setattr(listen, "rust_notify", lambda: None)
     yield folder(tmp_path / "store")
 
 
@@ -417,7 +416,7 @@ def test_a_child_does_not_use_what_its_parent_hears_by(tmp_path: Path) -> None:
 
 
 def test_a_closed_watcher_says_so(tmp_path: Path) -> None:
-    listener = DirectoryListener(str(tmp_path), now=now_us, poll_s=1, clock=CLOCK)
+    listener = DirectoryListener(str(tmp_path), poll_s=1, clock=CLOCK)
     listener.follow([KeyPrefix("")])
     while listener._watch is None:
         listener.wait(active=False)

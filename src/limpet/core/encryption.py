@@ -19,7 +19,7 @@ import base64
 import hashlib
 import hmac
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from limpet.errors import Corrupt, InvalidInput, Unsupported
 
@@ -42,8 +42,8 @@ class WrongKeys(Corrupt):
     """Cannot be read with the keys that are given, but is not damaged: nothing may replace it."""
 
 
-class Cipher(Protocol):
-    """Encrypts and decrypts what is stored of one session."""
+class Cipher:
+    """Encrypts and decrypts what is stored of one session; this one leaves it as it is."""
 
     def encrypt(self, data: bytes, about: bytes) -> bytes:
         """Return it encrypted, bound to what it is about.
@@ -51,7 +51,7 @@ class Cipher(Protocol):
         Raises:
             InvalidInput: there is no key for the session.
         """
-        ...
+        return data
 
     def decrypt(self, stored: bytes, about: bytes) -> bytes:
         """Return what `encrypt` was given.
@@ -60,84 +60,49 @@ class Cipher(Protocol):
             WrongKeys: its key is missing; or it is not encrypted, and has to be.
             Corrupt: it was changed, or stored elsewhere.
         """
-        ...
-
-    def is_current(self, stored: bytes) -> bool:
-        """Return whether it is encrypted with the key that `encrypt` uses."""
-        ...
-
-    def label(self, name: str, value: str) -> tuple[str, str]:
-        """Return a label as an index has it."""
-        ...
-
-    def labels(self, name: str, value: str) -> list[tuple[str, str]]:
-        """Return a label as an index may have it: with each of the keys."""
-        ...
-
-
-class Ciphers(Protocol):
-    """The ciphers of a store. `encrypts` is False for a store without keys."""
-
-    @property
-    def encrypts(self) -> bool: ...
-
-    @property
-    def prefixes(self) -> Collection[str]:
-        """The prefixes of session ids that there are keys for."""
-        ...
-
-    def of(self, session_id: str) -> Cipher:
-        """Return the cipher of a session. Without a key for it, nothing can be encrypted."""
-        ...
-
-    def bind(self, store_id: bytes) -> None:
-        """Derive the keys of sessions for one store: what is copied into another is Corrupt."""
-        ...
-
-    def labels(self, prefix: str, name: str, value: str) -> list[tuple[str, str]]:
-        """Return a label as the index may have it for any session that begins with `prefix`."""
-        ...
-
-
-class _Plain:
-    """The cipher of a store without keys."""
-
-    def encrypt(self, data: bytes, about: bytes) -> bytes:
-        return data
-
-    def decrypt(self, stored: bytes, about: bytes) -> bytes:
         if stored.startswith(MARK):
             raise WrongKeys(f"{KEYS_MISSING}. key=`{key_id(stored)}`")
         return stored
 
     def is_current(self, stored: bytes) -> bool:
+        """Return whether it is encrypted with the key that `encrypt` uses."""
         return not stored.startswith(MARK)
 
     def label(self, name: str, value: str) -> tuple[str, str]:
+        """Return a label as an index has it."""
         return name, value
 
     def labels(self, name: str, value: str) -> list[tuple[str, str]]:
+        """Return a label as an index may have it: with each of the keys."""
         return [(name, value)]
 
 
-PLAIN = _Plain()
+PLAIN = Cipher()
 
 
-class _NoKeys:
+class Ciphers:
+    """The ciphers of a store; these are of one without keys."""
+
     encrypts = False
-    prefixes = ()
+
+    @property
+    def prefixes(self) -> Collection[str]:
+        """The prefixes of session ids that there are keys for."""
+        return ()
 
     def of(self, session_id: str) -> Cipher:
+        """Return the cipher of a session. Without a key for it, nothing can be encrypted."""
         return PLAIN
 
     def bind(self, store_id: bytes) -> None:
-        pass
+        """Derive the keys of sessions for one store: what is copied into another is Corrupt."""
 
     def labels(self, prefix: str, name: str, value: str) -> list[tuple[str, str]]:
+        """Return a label as the index may have it for any session that begins with `prefix`."""
         return [(name, value)]
 
 
-NO_KEYS = _NoKeys()
+NO_KEYS = Ciphers()
 
 
 class _Key(NamedTuple):
@@ -148,7 +113,7 @@ class _Key(NamedTuple):
         return f"<key {self.id.hex()}>"
 
 
-class Keys:
+class Keys(Ciphers):
     """The keys of a store."""
 
     encrypts = True
@@ -227,7 +192,7 @@ class Keys:
         return now
 
 
-class _SessionCipher:
+class _SessionCipher(Cipher):
     def __init__(self, keys: Keys, session_id: str, ring: tuple[_Key, ...]) -> None:
         self._keys = keys
         self._session_id = session_id

@@ -66,7 +66,8 @@ class HttpBackend:
         self._client = Client(settings, clock)
         self._draw = draw
         try:
-            about = codec.decode_foreign(self._client.send_once(Request("GET", "/v1")))
+            answer: bytes = self._client.send(Request("GET", "/v1"), retry_s=0)
+            about = codec.decode_foreign(answer)
             if not isinstance(about, dict) or about.get("server") != "limpet":
                 raise InvalidInput(f"this is not a limpet server. url=`{settings.url}`")
             self.capabilities = frozenset[str](about["capabilities"])

@@ -40,6 +40,10 @@ _LONGEST_PAUSE_S = 2.0
 _TRANSIENT = (408, 429, 502, 503, 504)  # from a proxy, or a server that cannot do it now
 _TOKEN = re.compile(r"[!-~]+")
 _TOKEN_ADVICE = "give token=, token_file= or $LIMPET_TOKEN"  # noqa: S105
+_UNKNOWN = (
+    "an answer was lost, and others have written since: it is not known whether this write was "
+    "stored. Read, and decide"
+)
 
 
 class Request(NamedTuple):
@@ -114,19 +118,8 @@ class _Connection(HTTPConnection):
             super().connect()
 
 
-class _SecureConnection(HTTPSConnection):
-    def connect(self) -> None:
-        with opening_a_socket():
-            _live.add(self)
-            super().connect()
-
-
-class _Pool(urllib3.HTTPConnectionPool):
-    ConnectionCls = _Connection
-
-
-class _SecurePool(urllib3.HTTPSConnectionPool):
-    ConnectionCls = _SecureConnection
+class _SecureConnection(_Connection, HTTPSConnection):
+    """The same over TLS."""
 
 
 class Client:
@@ -152,8 +145,13 @@ class Client:
             "block": block,
         }
         if given.scheme == "http":
-            return _Pool(given.host, given.port, **more)
-        return _SecurePool(given.host, given.port, ca_certs=given.ca_file, **more)
+            pool = urllib3.HTTPConnectionPool(given.host, given.port, **more)
+            pool.ConnectionCls = _Connection
+        else:
+            more["ca_certs"] = given.ca_file
+            pool = urllib3.HTTPSConnectionPool(given.host, given.port, **more)
+            pool.ConnectionCls = _SecureConnection
+        return pool
 
     def after_fork(self) -> None:
         """Leave all connections to the parent."""
@@ -177,6 +175,7 @@ class Client:
         *,
         nonce: str | None = None,
         stored: Callable[[], T | None] | None = None,
+        retry_s: float | None = None,
     ) -> bytes | T:
         """Return the answer of a request, which is repeated for a while if there is none.
 
@@ -185,11 +184,16 @@ class Client:
             nonce: of a write; without it nothing is changed.
             stored: of a write that compares, and fails if it is repeated. After a lost answer this
                 returns the result if what was written can be found, and None if not.
+            retry_s: for how long it is repeated; by default as long as the settings say.
 
         Raises:
             Unavailable: there was no answer; or the write fails now, and may have succeeded before.
         """
-        backoff, was_sent = self._backoff(), False
+        wait_s = self._settings.retry_s if retry_s is None else retry_s
+        backoff = Backoff(
+            self._clock, first_s=_FIRST_PAUSE_S, longest_s=_LONGEST_PAUSE_S, wait_s=wait_s
+        )
+        was_sent = False
         while True:
             try:
                 return self._once(request)
@@ -204,7 +208,7 @@ class Client:
                     raise
                 found = _found(stored)
                 if found is None:
-                    raise _unknown() from conflict
+                    raise Unavailable(_UNKNOWN, outcome_known=False) from conflict
                 return found
             if was_sent and nonce is not None:
                 found = None if stored is None else _found(stored)
@@ -213,41 +217,20 @@ class Client:
                 headers = {**request.headers, "Idempotency-Key": nonce}
                 request = request._replace(headers=headers)
 
-    def send_once(self, request: Request) -> bytes:
-        """Return the answer of a request that changes nothing, without trying again."""
-        try:
-            return self._once(request)
-        except _NoAnswer as failure:
-            raise self._unavailable(failure) from failure.__cause__
-
     def stream(self, request: Request) -> urllib3.BaseHTTPResponse:
         """Return an answer that goes on; the caller closes it."""
         try:
-            response = self._send(self._streams, request, whole=False)
-            if response.status != 200:
-                self._raise(response, response.read())
-            return response
+            return self._send(self._streams, request, whole=False)
         except _NoAnswer as failure:
             raise self._unavailable(failure) from failure.__cause__
-        except HTTPError as cause:
-            raise Unavailable(f"the connection is lost. {self._where()}") from cause
-
-    def _backoff(self) -> Backoff:
-        wait_s = self._settings.retry_s
-        return Backoff(
-            self._clock, first_s=_FIRST_PAUSE_S, longest_s=_LONGEST_PAUSE_S, wait_s=wait_s
-        )
 
     def _once(self, request: Request) -> bytes:
         response = self._send(self._pool, request, whole=True)
-        body = response.data
-        if response.status != 200:
-            self._raise(response, body)
         kind = response.headers.get("content-type", "")
         if not kind.startswith(("application/json", "application/jsonl")):
             fact = "the answer is not that of a limpet server"
             raise NotOurs(f"{fact}. {self._where()}", outcome_known=False)
-        return body
+        return response.data
 
     def _send(
         self, pool: urllib3.HTTPConnectionPool, request: Request, *, whole: bool
@@ -261,7 +244,7 @@ class Client:
         if request.body is not None:
             headers["Content-Type"] = "application/json"
         try:
-            return pool.urlopen(
+            response = pool.urlopen(
                 request.method,
                 target,
                 request.body,
@@ -271,6 +254,9 @@ class Client:
                 assert_same_host=False,
                 preload_content=whole,
             )
+            if response.status != 200:
+                self._raise(response)
+            return response
         except ClosedPoolError:
             raise InvalidInput(CLOSED) from None
         except (NewConnectionError, ConnectTimeoutError) as cause:
@@ -286,9 +272,9 @@ class Client:
 
     # Errors
 
-    def _raise(self, response: urllib3.BaseHTTPResponse, body: bytes) -> None:
+    def _raise(self, response: urllib3.BaseHTTPResponse) -> None:
         status, headers = response.status, response.headers
-        problem = _problem(headers.get("content-type", ""), body)
+        problem = _problem(headers.get("content-type", ""), response.data)
         error = None if problem is None else wire.error_of(problem)
         if status in _TRANSIENT:
             known = isinstance(error, Unavailable) and error.outcome_known
@@ -336,11 +322,3 @@ def _found(stored: Callable[[], T | None]) -> T | None:
     except Unavailable as error:
         error.outcome_known = False
         raise
-
-
-def _unknown() -> Unavailable:
-    return Unavailable(
-        "an answer was lost, and others have written since: it is not known whether this write was "
-        "stored. Read, and decide",
-        outcome_known=False,
-    )

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Protocol
 
 _FORK_POLL_S = 0.001
-_FORK_LOOKS_MAX = 2_000
+_FORK_POLLS_MAX = 2_000
 
 
 class Renewable(Protocol):
@@ -54,12 +54,12 @@ class _Opening:
 
     def before_fork(self) -> None:
         itself = {threading.get_ident()}  # a signal handler may fork
-        looks = 0  # not for ever: the server may not answer
+        polls = 0  # not for ever: the server may not answer
         self.lock.acquire()
-        while not self.threads <= itself and looks < _FORK_LOOKS_MAX:
+        while not self.threads <= itself and polls < _FORK_POLLS_MAX:
             self.lock.release()
             threading.Event().wait(_FORK_POLL_S)
-            looks += 1
+            polls += 1
             self.lock.acquire()
 
     def after_fork_in_parent(self) -> None:

@@ -42,12 +42,11 @@ class Recent(Generic[K, V]):
         """Keep a value in place of the one before; one that costs too much is not kept at all."""
         cost = self._cost(value)
         with self._lock:
-            before = self._values.pop(key, None)
-            self.cost_held += cost if before is None else cost - before[1]
+            self._pop(key)
             if cost > self._cost_max:
-                self.cost_held -= cost
                 return
             self._values[key] = value, cost
+            self.cost_held += cost
             while self.cost_held > self._cost_max:
                 self.cost_held -= self._values.popitem(last=False)[1][1]
 

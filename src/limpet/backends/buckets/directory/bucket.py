@@ -28,9 +28,9 @@ import errno
 import os
 import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from itertools import groupby, islice
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple
 
 from xxhash import xxh3_128_hexdigest
 
@@ -44,10 +44,9 @@ from limpet.backends.buckets.directory.folders import (
     locked,
     parts_of,
 )
-from limpet.backends.buckets.directory.listen import FIRST_S, DirectoryListener, rust_notify
-from limpet.backends.buckets.directory.listing import Page, Sweeper
+from limpet.backends.buckets.directory.listen import DirectoryListener
+from limpet.backends.buckets.directory.listing import Sweeper, keys_in
 from limpet.backends.buckets.protocol import KeyPrefix, Leftover, Listed, Moved, Stored
-from limpet.backends.support.polling import Poller
 from limpet.core.limits import LOCK_WAIT_S_MAX
 from limpet.errors import InvalidInput, Unavailable, Unsupported
 from limpet.model import ANY, Expect
@@ -58,6 +57,9 @@ _WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _TRIES_MAX = 1_000  # of a write whose folder other processes keep removing
 _GLANCE_BYTES_MAX = 65_536  # a file that is cheaper to read than to write in vain
 _OPEN_MAX = 64  # folders at a time
+# Names that one scan of a folder looks for, at least: inner folders may be empty, and a scan for
+# each of these would take too long.
+_SCAN_ITEMS_MIN = 256
 
 # After these errors the step may have happened: on a network file system the answer is lost.
 _DOUBTFUL = frozenset({errno.EIO, errno.ETIMEDOUT, errno.ESTALE})
@@ -122,52 +124,60 @@ class DirectoryBucket:
         return {key: fingerprint(self._folders.path(key), now_us) for key in known}
 
     def listen(self, *, poll_s: float, clock: Clock) -> Listener[KeyPrefix]:
-        """Use the notifications of the operating system, if there are any."""
-        if rust_notify() is not None:
-            return DirectoryListener(self._folders.root, now=self._now, poll_s=poll_s, clock=clock)
-        return Poller(first_s=FIRST_S, poll_s=poll_s, clock=clock)
+        return DirectoryListener(self._folders.root, poll_s=poll_s, clock=clock)
 
     def list(self, prefix: str, *, after: str = "", limit: int, until: str = "") -> list[Listed]:
         start, slash, begin = prefix.rpartition("/")
-        page = Page(after, limit)
+        found: list[Listed] = []
         try:
             with self._folders.opened(parts_of(start) if slash else []) as folder:
-                page.visit(folder, start + slash, begin)
+                at_a_time = max(limit, _SCAN_ITEMS_MIN)
+                keys = keys_in(folder, start + slash, begin, after=after, at_a_time=at_a_time)
+                with closing(keys):
+                    found += islice(keys, limit)
         except OSError as cause:
             if cause.errno not in NOTHING:
                 raise failure(cause, self._folders.path(start)) from cause
-        return page.found
+        return found
 
     # Writing
 
     def put(self, key: str, data: bytes, *, expect: Expect) -> str:
-        version = version_of(data)
         *above, name = parts_of(key)
+        path = self._folders.path(key)
+
+        def act(folder: int) -> None:
+            self._sweeper.tidy(folder, above)
+            self._put(_File(folder, name, path), data, expect)
+
+        try:
+            os.close(self._make(above, act))
+        except OSError as cause:
+            raise failure(cause, path) from cause
+        return version_of(data)
+
+    def _make(self, above: Sequence[str], act: Callable[[int], object]) -> int:
+        """Open or create a folder and call `act` with its handle; return that.
+
+        Begins again if it was removed as empty, if a temporary file in it was swept while this
+        process was suspended, or if its name is taken. Nothing was stored then.
+        """
         for _ in range(_TRIES_MAX):
-            try:
-                folder, new = self._folders.make(above)
+            with suppress(FileNotFoundError, FileExistsError):
+                folder = self._folders.make(above)
                 try:
-                    self._sweeper.tidy(folder, above, new=new)
-                    self._put(_File(folder, name, self._folders.path(key)), data, expect)
-                finally:
+                    act(folder)
+                except BaseException:
                     os.close(folder)
-            except (FileNotFoundError, FileExistsError):
-                # The folder was removed as empty, our temporary file was swept while this process
-                # was suspended, or its name is taken. Nothing was stored.
-                continue
-            except OSError as cause:
-                raise failure(cause, self._folders.path(key)) from cause
-            return version
-        raise self._vanishing(above)
+                    raise
+                return folder
+        path = self._folders.path(*above)
+        raise Unavailable(f"another process keeps removing the folder: try again. path=`{path}`")
 
     def _put(self, place: _File, data: bytes, expect: Expect) -> None:
-        if expect is None and _look(place) is not None:
-            self._refuse(place)
-        if isinstance(expect, str) and len(data) <= _GLANCE_BYTES_MAX:
-            # It is compared again under the lock. A writer that has already lost saves its sync.
-            stored = _read(place.folder, place.name, None)
-            if stored is None or stored.version != expect:
-                raise Moved
+        if not isinstance(expect, str) or len(data) <= _GLANCE_BYTES_MAX:
+            # It is checked again in the step that commits. A writer that has lost saves its sync.
+            self._check(place, expect)
         folder = place.folder
         temporary = TEMPORARY + self._token()
         handle = os.open(temporary, _WRITE, 0o600, dir_fd=folder)
@@ -194,26 +204,30 @@ class DirectoryBucket:
         except OSError as cause:
             raise failure(cause, place.path, outcome_known=False) from cause
 
-    def _refuse(self, place: _File) -> NoReturn:
-        """Raise Moved because an object exists. A caller may rely on it, so it is synced first."""
-        self._folders.flush(place.folder)
-        raise Moved
+    def _check(self, place: _File, expect: Expect) -> None:
+        """Raise Moved if a file is not as expected. What is not a file is never replaced."""
+        status = _status(place)
+        if isinstance(expect, str):
+            stored = _read(place.folder, place.name, None)
+            # A foreign tool without the lock may have written during the read.
+            if stored is None or stored.version != expect or _status(place) != status:
+                raise Moved
+        elif status and not stat.S_ISREG(status[0]):
+            raise Unavailable(f"not a regular file: move it away. path=`{place.path}`")
+        elif status and expect is None:
+            # A caller may rely on it, so it is synced first.
+            self._folders.flush(place.folder)
+            raise Moved
 
     def _link(self, place: _File, temporary: str) -> None:
-        here = place.folder
+        here = {"src_dir_fd": place.folder, "dst_dir_fd": place.folder}
         try:
             with _committing(place):
                 # The temporary file is not a link; not every system can follow links here.
-                os.link(
-                    temporary,
-                    place.name,
-                    src_dir_fd=here,
-                    dst_dir_fd=here,
-                    follow_symlinks=False,
-                )
+                os.link(temporary, place.name, **here, follow_symlinks=False)
         except FileExistsError:
-            _look(place)
-            self._refuse(place)
+            self._check(place, None)
+            raise  # it was deleted since
         except OSError as cause:
             if cause.errno not in _NO_LINKS:
                 raise
@@ -225,41 +239,24 @@ class DirectoryBucket:
     def _replace(self, place: _File, temporary: str, expect: Expect) -> None:
         here = place.folder
         with locked(here, place.path, clock=self._clock, wait_s=self._lock_wait_s):
-            found = _look(place)
-            if expect is not ANY:
-                stored = None if found is None else _read(here, place.name, None)
-                if stored is None or stored.version != expect:
-                    raise Moved
-                # A foreign tool without the lock may have written during the read.
-                if _trace(_look(place)) != _trace(found):
-                    raise Moved
+            self._check(place, expect)
             with _committing(place):
                 os.rename(temporary, place.name, src_dir_fd=here, dst_dir_fd=here)
 
     def mark(self, keys: Sequence[str]) -> None:
-        self._in_folders(keys, self._create)
+        def create(above: Sequence[str], names: Sequence[str]) -> int:
+            return self._make(above, lambda folder: self._create(folder, above, names))
 
-    def _create(self, above: Sequence[str], names: Sequence[str]) -> int:
-        """Create empty files; return a handle of their folder, which is not synced yet."""
-        for _ in range(_TRIES_MAX):
-            with suppress(FileNotFoundError):  # the folder, or a file, was removed meanwhile
-                folder, _ = self._folders.make(above)
-                try:
-                    for name in names:
-                        self._create_one(folder, above, name)
-                except BaseException:
-                    os.close(folder)
-                    raise
-                return folder
-        raise self._vanishing(above)
+        self._in_folders(keys, create)
 
-    def _create_one(self, folder: int, above: Sequence[str], name: str) -> None:
-        try:
-            os.close(os.open(name, _WRITE, 0o600, dir_fd=folder))
-        except FileExistsError:
-            found = os.stat(name, dir_fd=folder, follow_symlinks=False)
-            if found.st_size or not stat.S_ISREG(found.st_mode):
-                self.put("/".join([*above, name]), b"", expect=ANY)
+    def _create(self, folder: int, above: Sequence[str], names: Sequence[str]) -> None:
+        for name in names:
+            try:
+                os.close(os.open(name, _WRITE, 0o600, dir_fd=folder))
+            except FileExistsError:
+                found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+                if found.st_size or not stat.S_ISREG(found.st_mode):
+                    self.put("/".join([*above, name]), b"", expect=ANY)
 
     def delete(self, keys: Sequence[str]) -> None:
         self._in_folders(keys, self._remove)
@@ -314,10 +311,6 @@ class DirectoryBucket:
                 for folder in opened:
                     os.close(folder)
 
-    def _vanishing(self, above: Sequence[str]) -> Unavailable:
-        path = self._folders.path(*above)
-        return Unavailable(f"another process keeps removing the folder: try again. path=`{path}`")
-
     # What killed processes and foreign tools leave
 
     def leftovers(self, *, limit: int) -> Sequence[Leftover]:
@@ -338,19 +331,13 @@ def _runs(keys: Sequence[str]) -> Iterator[tuple[Sequence[str], Sequence[str]]]:
         yield above, [parts[-1] for parts in found]
 
 
-def _look(place: _File) -> os.stat_result | None:
-    """Return the status of a file; None if there is none. What is not a file is never replaced."""
+def _status(place: _File) -> tuple[int, ...]:
+    """Return what differs after a file was replaced or written to; empty if there is none."""
     try:
         found = os.stat(place.name, dir_fd=place.folder, follow_symlinks=False)
     except FileNotFoundError:
-        return None
-    if not stat.S_ISREG(found.st_mode):
-        raise Unavailable(f"not a regular file: move it away. path=`{place.path}`")
-    return found
-
-
-def _trace(found: os.stat_result | None) -> tuple[int, ...]:
-    return () if found is None else (found.st_ino, found.st_size, found.st_mtime_ns)
+        return ()
+    return found.st_mode, found.st_ino, found.st_size, found.st_mtime_ns
 
 
 @contextmanager

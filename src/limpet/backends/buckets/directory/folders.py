@@ -16,7 +16,7 @@ from limpet.protocol import Clock
 # Begins the name of a temporary file, before a random token. No name in a key may begin so.
 TEMPORARY = ".limpet-"
 
-RECENT_US = 50_000  # the clock of a file system ticks in milliseconds
+_RECENT_US = 50_000  # the clock of a file system ticks in milliseconds
 
 DEPTH_MAX = 64  # names in a key; ours have at most ten, and deeper ones are not listed
 
@@ -98,7 +98,7 @@ def fingerprint(path: str, now_us: int) -> str | None:
     text = f"{found.st_ino}.{found.st_size}.{found.st_mtime_ns}.{found.st_ctime_ns}"
     # A file written within the same tick as the one it replaced may look the same, since inodes are
     # reused. So a file that new is reported as changed once more.
-    recent = abs(now_us - found.st_mtime_ns // 1000) < RECENT_US
+    recent = abs(now_us - found.st_mtime_ns // 1000) < _RECENT_US
     return f"{text}.{now_us}" if recent else text
 
 
@@ -132,20 +132,19 @@ class Folders:
         finally:
             os.close(folder)
 
-    def make(self, parts: Sequence[str]) -> tuple[int, bool]:
-        """Open or create a folder; return its handle, and whether it is new (and then durable).
+    def make(self, parts: Sequence[str]) -> int:
+        """Open or durably create a folder; return its handle.
 
         Raises FileNotFoundError if a folder on the path is removed meanwhile: begin again.
         """
         folder, missing = self._nearest()
-        new = False
         for part in [*missing, *parts]:
             try:
-                inner, new = self._enter(folder, part)
+                inner = self._enter(folder, part)
             finally:
                 os.close(folder)
             folder = inner
-        return folder, new
+        return folder
 
     def _nearest(self) -> tuple[int, list[str]]:
         """Open the root, or the nearest folder above it; return also the missing names."""
@@ -158,9 +157,9 @@ class Folders:
                 path, name = os.path.split(path)
                 missing.insert(0, name)
 
-    def _enter(self, folder: int, part: str) -> tuple[int, bool]:
+    def _enter(self, folder: int, part: str) -> int:
         with suppress(FileNotFoundError):
-            return os.open(part, FOLDER, dir_fd=folder), False
+            return os.open(part, FOLDER, dir_fd=folder)
         # Another process that has just created it may die before its sync, so it is synced here.
         with suppress(FileExistsError):
             os.mkdir(part, 0o700, dir_fd=folder)
@@ -171,7 +170,7 @@ class Folders:
             with suppress(OSError):
                 os.rmdir(part, dir_fd=folder)
             raise
-        return os.open(part, FOLDER, dir_fd=folder), True
+        return os.open(part, FOLDER, dir_fd=folder)
 
     def flush(self, folder: int) -> None:
         if self._sync:

@@ -1,18 +1,19 @@
 """Listening to folders by notifications of the operating system (package `watchfiles`).
 
 A watch cannot be given more folders, so it is replaced when others are followed: not for each of
-many that are followed in a row, but when all have come, and until then everything is reported as
-changed now and then. For a folder that does not exist yet, the nearest existing one above it is
-polled. What the system does not report (changes by other hosts, or while a folder is being made)
-is found by the full poll every few seconds.
+many that are followed in a row, but a moment after the first, and until then everything is reported
+as changed now and then. Whether a folder exists that did not is polled. What the system does not
+report (changes by other hosts, or while a folder is being made) is found by the full poll every
+few seconds.
 """
 
 import os
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from math import inf
+from typing import TYPE_CHECKING
 
-from limpet.backends.buckets.directory.folders import RECENT_US, TEMPORARY
+from limpet.backends.buckets.directory.folders import TEMPORARY
 from limpet.backends.buckets.protocol import KeyPrefix
 from limpet.backends.support.polling import Poller
 from limpet.errors import Unavailable
@@ -21,13 +22,14 @@ from limpet.protocol import Clock
 if TYPE_CHECKING:
     from watchfiles._rust_notify import RustNotify
 
-FIRST_S: Final = 0.02  # the shortest interval of a poller
+_FIRST_S = 0.02  # the shortest interval of a poller
 _FULL_POLL_S = 5.0  # everything is reported as changed this often
 _STEP_MS = 8  # changes are reported after a step without others, or after two steps
 _MISSING_POLL_S = 0.025  # how often folders that do not exist yet are polled
+_MISSING_POLL_S_MAX = 0.25  # where there are many of them
+_MISSING_REST = 20  # times as long as it took to poll them, they are not polled again
 _UNWATCHED_S = 0.05  # how often everything is reported until the watch is replaced
-_SETTLE_S = 0.03  # without another `follow`, before the watch is replaced
-_SETTLE_S_MAX = 0.25
+_SETTLE_S = 0.03  # after a `follow`, before the watch is replaced
 _REST = 4  # times as long as it took to replace the watch, it is not replaced again
 _FOLDERS_MAX = 4096  # in a folder that is watched; one with more is polled instead
 
@@ -52,24 +54,20 @@ def rust_notify() -> "type[RustNotify] | None":
 class DirectoryListener:
     """Reports changes below folders of a root."""
 
-    def __init__(self, root: str, *, now: Callable[[], int], poll_s: float, clock: Clock) -> None:
+    def __init__(self, root: str, *, poll_s: float, clock: Clock) -> None:
         self._root = root
-        self._now = now
         self._clock = clock
-        self._poller = Poller(first_s=FIRST_S, poll_s=poll_s, clock=clock)
+        self._poller = Poller(first_s=_FIRST_S, poll_s=poll_s, clock=clock)
         self._pid = os.getpid()
         self._watch: RustNotify | None = None
         self._folders: frozenset[str] = frozenset()
         self._watched: dict[str, int] = {}  # folders of the watch, with their inodes
-        self._missing: dict[str, set[str]] = {}  # the others, by the nearest path that exists
-        self._stats: dict[str, tuple[int, int] | None] = {}  # of these paths, at the last poll
+        self._missing: set[str] = set()  # the others
         self._polls = False  # there can be no watch, or some folder is too large
-        self._first_change_s: float | None = None  # since then the watch should be replaced
-        self._last_change_s = 0.0
-        self._replaced_s = 0.0
-        self._replacing_took_s = 0.0
+        self._replace_at_s = inf
+        self._rests_until_s = 0.0
         self._full_poll_s = clock.monotonic()
-        self._missing_poll_s = 0.0
+        self._missing_poll_s = 0.0  # the next one
 
     # What is followed
 
@@ -83,52 +81,41 @@ class DirectoryListener:
             self._folders = folders
             self._replace_soon()
 
-    def _replace_soon(self) -> None:
-        self._last_change_s = self._clock.monotonic()
-        if self._first_change_s is None:
-            self._first_change_s = self._last_change_s
-
-    def _should_replace(self) -> bool:
-        now_s = self._clock.monotonic()
-        if self._first_change_s is None:
-            return False
-        if now_s < self._replaced_s + _REST * self._replacing_took_s:
-            return False
-        quiet_s, waited_s = now_s - self._last_change_s, now_s - self._first_change_s
-        return quiet_s >= _SETTLE_S or waited_s >= _SETTLE_S_MAX
+    def _replace_soon(self, wait_s: float = _SETTLE_S) -> None:
+        self._replace_at_s = min(self._replace_at_s, self._clock.monotonic() + wait_s)
 
     def _replace(self) -> None:
         """Replace the watch by one of all folders that exist."""
         begun_s = self._clock.monotonic()
-        self._first_change_s = None
-        self._polls = False
-        self._watched, self._missing, self._stats = {}, {}, {}
+        self._replace_at_s = inf
+        notify = rust_notify()
+        self._polls = notify is None
+        self._watched, self._missing = {}, set()
         named = {folder.rstrip("/") for folder in self._folders}
         for folder in named:
             if not named.isdisjoint(_parents(folder)):
                 continue  # a folder above it is followed, too
             inode = self._inode(folder)
             if inode is None:
-                self._add_missing(folder)
+                self._missing.add(folder)
             elif self._is_large(folder):
                 self._polls = True
             else:
                 self._watched[folder] = inode
         # The new watch first: a change that only the old one has seen is found by the full poll
         # that follows, and from then on the new one reports.
-        watch = None if self._polls else self._start([*map(self._path, self._watched)])
+        watch = None
+        if notify is not None and self._watched and not self._polls:
+            watch = self._start(notify)
         self._close_watch()
         self._watch = watch
-        self._replaced_s = self._clock.monotonic()
-        self._replacing_took_s = self._replaced_s - begun_s
+        now_s = self._clock.monotonic()
+        self._rests_until_s = now_s + _REST * (now_s - begun_s)
 
-    def _start(self, paths: list[str]) -> "RustNotify | None":
-        notify = rust_notify()
-        if not paths or notify is None:
-            return None
+    def _start(self, notify: "type[RustNotify]") -> "RustNotify | None":
         try:
             # Not: debug, force_polling, poll_delay_ms. Yes: recursive, ignore_permission_denied.
-            return notify(paths, False, False, 0, True, True)
+            return notify([*map(self._path, self._watched)], False, False, 0, True, True)
         except FileNotFoundError:
             self._replace_soon()  # one of the folders was removed just now
         except (OSError, RuntimeError):
@@ -150,35 +137,16 @@ class DirectoryListener:
             return sum(1 for _ in folders) > _FOLDERS_MAX
         return False
 
-    # Folders that do not exist yet
-
-    def _add_missing(self, folder: str) -> None:
-        path = self._path(folder)
-        while path != os.path.dirname(path):
-            path = os.path.dirname(path)
-            if _stat(path) is not None:
-                break
-        self._missing.setdefault(path, set()).add(folder)
-
     def _poll_missing(self) -> None:
-        """Check for the missing folders where something above them has changed."""
-        now_s = self._clock.monotonic()
-        if not self._missing or now_s < self._missing_poll_s + _MISSING_POLL_S:
+        begun_s = self._clock.monotonic()
+        if begun_s < self._missing_poll_s:
             return
-        self._missing_poll_s = now_s
-        for path in list(self._missing):
-            # Before the folders are checked: what is made later is found by the next poll.
-            stat = _stat(path)
-            if stat is not None and stat == self._stats.get(path):
-                continue
-            is_recent = stat is None or abs(self._now() - stat[1] // 1000) < RECENT_US
-            self._stats[path] = None if is_recent else stat
-            for folder in self._missing.pop(path):
-                if self._inode(folder) is None:
-                    self._add_missing(folder)
-                else:
-                    self._replace_soon()
-                    self._last_change_s -= _SETTLE_S  # at once
+        if any(self._inode(folder) is not None for folder in self._missing):
+            self._replace_soon(0)
+        now_s = self._clock.monotonic()
+        # Bounded, as a busy machine may have taken most of that time for others.
+        pause_s = min(_MISSING_REST * (now_s - begun_s), _MISSING_POLL_S_MAX)
+        self._missing_poll_s = now_s + max(_MISSING_POLL_S, pause_s)
 
     # Changes
 
@@ -186,7 +154,7 @@ class DirectoryListener:
         if self._pid != os.getpid():
             raise Unavailable("the listener belongs to the parent process: listen again")
         while True:
-            if self._should_replace():
+            if self._clock.monotonic() >= max(self._replace_at_s, self._rests_until_s):
                 self._replace()
                 break
             if self._poller.was_woken():
@@ -208,7 +176,7 @@ class DirectoryListener:
     def _wait_s(self) -> float:
         """Return for how long nothing needs to be done but wait for notifications."""
         left_s = self._full_poll_s + _FULL_POLL_S - self._clock.monotonic()
-        if self._first_change_s is not None:
+        if self._replace_at_s < inf:
             left_s = min(left_s, _SETTLE_S)
         if self._missing:
             left_s = min(left_s, _MISSING_POLL_S)
@@ -220,7 +188,7 @@ class DirectoryListener:
             if any(self._inode(folder) != inode for folder, inode in self._watched.items()):
                 self._replace_soon()  # a folder was replaced by another
             return True
-        return self._first_change_s is not None and since_s >= _UNWATCHED_S
+        return self._replace_at_s < inf and since_s >= _UNWATCHED_S
 
     def _receive(self, wait_s: float) -> frozenset[str]:
         """Wait for notifications; return the keys and folders that they name."""
@@ -263,12 +231,3 @@ def _parents(folder: str) -> Iterator[str]:
     while folder:
         folder = folder.rpartition("/")[0]
         yield folder
-
-
-def _stat(path: str) -> tuple[int, int] | None:
-    """Return a value that differs once something was made in a folder; None if it is missing."""
-    try:
-        found = os.stat(path)
-    except OSError:
-        return None
-    return found.st_ino, found.st_mtime_ns

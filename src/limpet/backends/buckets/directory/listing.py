@@ -2,8 +2,9 @@
 
 import os
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
+from heapq import nsmallest
 from itertools import islice
 
 from limpet.backends.buckets.directory.folders import (
@@ -17,93 +18,60 @@ from limpet.backends.buckets.directory.folders import (
 )
 from limpet.backends.buckets.protocol import Leftover, Listed
 
-_SCAN_ITEMS_MIN = 256  # names that one scan of a folder looks for, at least
-_SPARE_ITEMS = 1024  # names beyond its page that a scan collects before it sorts
 _STALE_US = 3_600_000_000
 _TIDIED_MAX = 1_024  # folders; the rest is left to `sweep`
 
 
-class Page:
-    """A page of keys in the order of their bytes. It opens no more folders than necessary.
+def keys_in(
+    folder: int, path: str, begin: str, *, after: str, at_a_time: int
+) -> Generator[Listed, None, None]:
+    """Iterate over the keys of a folder that come after a key, in the order of their bytes.
 
-    Of a folder with many names only those of the page are kept in memory.
+    The first names in them begin with `begin`. No more folders are opened than necessary, and of
+    each no more than `at_a_time` names are in memory.
     """
-
-    def __init__(self, after: str, limit: int) -> None:
-        self._after = after
-        self._limit = limit
-        self.found: list[Listed] = []
-
-    def visit(self, folder: int, path: str, begin: str) -> None:
-        """Add the keys of a folder whose names begin with `begin`."""
-        last = ""
-        while len(self.found) < self._limit:
-            # Inner folders may be empty, and a scan per empty folder would take too long.
-            wanted = max(self._limit - len(self.found), _SCAN_ITEMS_MIN)
-            page = self._least(folder, path, begin, last, wanted)
-            for order in page:
-                last = order
-                self._take(folder, path, order)
-                if len(self.found) >= self._limit:
-                    return
-            if len(page) < wanted:
-                return
-
-    def _least(self, folder: int, path: str, begin: str, last: str, wanted: int) -> list[str]:
-        """Return the first names after `last`. The name of a folder ends with `/`."""
-        after = self._after
-        if after.startswith(path):
-            rest = after[len(path) :]
-        elif after < path:
-            rest = ""
-        else:
-            return []
-        least: list[str] = []
-        bound = "\U0010ffff" * 2  # above every name
-        with os.scandir(folder) as entries:
-            for entry in entries:
-                name = entry.name
-                # Of the names up to `after`, only the folder that it is in can matter.
-                if not rest < name < bound and (name >= bound or not rest.startswith(name)):
-                    continue
-                if not name.startswith(begin) or name.startswith(TEMPORARY) or not is_text(name):
-                    continue
-                is_folder = entry.is_dir(follow_symlinks=False)
-                if not is_folder and not entry.is_file(follow_symlinks=False):
-                    continue
-                order = name + "/" if is_folder else name
-                if order <= last or (order <= rest and not (is_folder and rest.startswith(order))):
-                    continue
-                least.append(order)
-                if len(least) >= wanted + _SPARE_ITEMS:
-                    least.sort()
-                    del least[wanted:]
-                    bound = least[-1]
-        least.sort()
-        return least[:wanted]
-
-    def _take(self, folder: int, path: str, order: str) -> None:
-        try:
-            if order.endswith("/"):
-                self._descend(folder, path, order)
-                return
-            found = os.stat(order, dir_fd=folder, follow_symlinks=False)
-        except OSError as cause:
-            if cause.errno in NOTHING:
-                return  # removed meanwhile
-            raise
-        key = path + order
-        if stat.S_ISREG(found.st_mode) and key > self._after:
-            self.found.append(Listed(key, found.st_size, found.st_mtime_ns // 1000))
-
-    def _descend(self, folder: int, path: str, order: str) -> None:
-        if path.count("/") >= DEPTH_MAX:
+    rest = after[len(path) :] if after.startswith(path) else ""
+    if not rest and after > path:
+        return
+    last = ""
+    while True:
+        names = nsmallest(at_a_time, _names(folder, begin, rest, last))
+        for last in names:
+            if last.startswith(TEMPORARY) or not is_text(last):
+                continue
+            try:
+                if not last.endswith("/"):
+                    found = os.stat(last, dir_fd=folder, follow_symlinks=False)
+                    if stat.S_ISREG(found.st_mode):
+                        yield Listed(path + last, found.st_size, found.st_mtime_ns // 1000)
+                elif path.count("/") < DEPTH_MAX:
+                    inner = os.open(last[:-1], FOLDER, dir_fd=folder)
+                    try:
+                        yield from keys_in(inner, path + last, "", after=after, at_a_time=at_a_time)
+                    finally:
+                        os.close(inner)
+            except OSError as cause:
+                if cause.errno not in NOTHING:
+                    raise  # else it was removed meanwhile
+        if len(names) < at_a_time:
             return
-        inner = os.open(order[:-1], FOLDER, dir_fd=folder)
-        try:
-            self.visit(inner, path + order, "")
-        finally:
-            os.close(inner)
+
+
+def _names(folder: int, begin: str, rest: str, last: str) -> Iterator[str]:
+    """Iterate over the names after `last` of what may be or hold keys after `rest`, in any order.
+
+    The name of a folder ends with `/`.
+    """
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            name = entry.name
+            if not name.startswith(begin):
+                continue
+            is_folder = entry.is_dir(follow_symlinks=False)
+            if is_folder:
+                name += "/"
+            if name > last and (name > rest or (is_folder and rest.startswith(name))):
+                yield name
 
 
 class Sweeper:
@@ -168,14 +136,12 @@ class Sweeper:
             return False
         return modified < self._now() - _STALE_US
 
-    def tidy(self, folder: int, above: Sequence[str], *, new: bool = False) -> None:
+    def tidy(self, folder: int, above: Sequence[str]) -> None:
         """Remove old temporary files from a folder, the first time that it is written to."""
         path = hash("/".join(above))
         if path in self._tidied or len(self._tidied) >= _TIDIED_MAX:
             return
         self._tidied.add(path)
-        if new:
-            return
         with suppress(OSError), os.scandir(folder) as entries:
             for entry in entries:
                 if self._is_stale(entry):

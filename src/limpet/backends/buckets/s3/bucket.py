@@ -13,11 +13,11 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import chain
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from limpet.backends.buckets.protocol import Listed, Moved, Stored
 from limpet.backends.buckets.s3 import order
-from limpet.backends.buckets.s3.requests import Garbled, Kind, Refusal, Service
+from limpet.backends.buckets.s3.requests import Garbled, Kind, Service
 from limpet.backends.support.polling import Poller
 from limpet.errors import Unavailable, Unsupported
 from limpet.model import ANY, Expect
@@ -27,10 +27,14 @@ if TYPE_CHECKING:
     from obstore import Attributes, GetOptions, ObjectMeta, PutMode
     from obstore.store import ObjectStore
 
+_RETRY_S = 60.0
+_PARALLEL = 16
 PAGE_KEYS_MAX = 1_000  # what a service returns for one LIST, and takes for one DELETE
+_WRONG_VERSIONS = {"e_tag": f'"{32 * "0"}"', "version": "1"}
 _END = "~limpet"  # the last key
 _END_TEXT = b"limpet: by this object listings are known to be complete\n"
 _FEW = 8  # keys after the end of a listing: one is enough
+_EMPTY: Final = Stored(b"", 0, None, 0)  # that the object is too short for the range
 _LIVELY = 8  # polls in the time of one, while something happens
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -52,8 +56,8 @@ class ObjectStoreBucket:
         name: str,
         prefix: str,
         clock: Clock,
-        retry_s: float,
-        parallel: int,
+        retry_s: float = _RETRY_S,
+        parallel: int = _PARALLEL,
         version: Literal["e_tag", "version"] = "e_tag",
         seeks: bool = True,
     ) -> None:
@@ -93,18 +97,16 @@ class ObjectStoreBucket:
     def _get(self, key: str, first: int | None) -> Stored | None:
         # A range cannot be empty, so at least one byte is requested.
         asked: GetOptions = {} if first is None else {"range": (0, max(first, 1))}
-        try:
-            try:
-                return self._service.ask(lambda store: self._read(store, key, asked, first))
-            except Refusal as refusal:
-                if refusal.kind is not Kind.RANGE:
-                    raise
-                # An empty object has no first byte. It may have grown since, hence GET, not HEAD.
-                return self._service.ask(lambda store: self._read(store, key, {}, first))
-        except Refusal as refusal:
-            if refusal.kind is Kind.MISSING:
-                return None
-            raise self._service.misread(refusal) from None
+        found = self._service.ask(
+            lambda store: self._read(store, key, asked, first),
+            answers={Kind.MISSING: None, Kind.RANGE: _EMPTY},
+        )
+        if found is not _EMPTY:
+            return found
+        # An empty object has no first byte. It may have grown since, hence GET, not HEAD.
+        return self._service.ask(
+            lambda store: self._read(store, key, {}, first), answers={Kind.MISSING: None}
+        )
 
     def _read(
         self, store: "ObjectStore", key: str, asked: "GetOptions", first: int | None
@@ -125,17 +127,10 @@ class ObjectStoreBucket:
         asked: GetOptions = {"range": (0, 1)}
         if known is not None:
             asked["if_none_match"] = known
-        try:
-            return self._service.ask(lambda store: self._e_tag(store, key, asked))
-        except Refusal as refusal:
-            if refusal.kind is Kind.MOVED:
-                return known
-            if refusal.kind is Kind.MISSING:
-                return None
-            if refusal.kind is Kind.RANGE:
-                return "empty"
-            # A reader of this object will get the error; it must not stop the others.
-            return "refused"
+        return self._service.ask(
+            lambda store: self._e_tag(store, key, asked),
+            answers={Kind.MOVED: known, Kind.MISSING: None, Kind.RANGE: "empty"},
+        )
 
     def _e_tag(self, store: "ObjectStore", key: str, asked: "GetOptions") -> str:
         meta = store.get(self._root + key, options=asked).meta
@@ -167,7 +162,7 @@ class ObjectStoreBucket:
                         break
             return list(found.values())
 
-        return self._service.answer(request)
+        return self._service.ask(request)
 
     def _keys(
         self, store: "ObjectStore", whole: str, offset: str, limit: int, until: str
@@ -218,23 +213,23 @@ class ObjectStoreBucket:
 
     def put(self, key: str, data: bytes, *, expect: Expect) -> str:
         self._prove()
-        try:
-            version = self._put(key, data, expect)
-        except Refusal as refusal:
-            if expect is not ANY and refusal.kind in (Kind.MOVED, Kind.MISSING):
-                raise Moved from None
-            raise self._service.misread(refusal) from None
+        version = self._put(key, data, expect)
+        if version is None:
+            raise Moved
         self._newest = key
         return version
 
-    def _put(self, key: str, data: bytes, expect: Expect, *, again: bool = False) -> str:
+    def _put(self, key: str, data: bytes, expect: Expect, *, again: bool = False) -> str | None:
+        """Store an object; return its new version, or None if it is not as expected."""
         mode: PutMode = "overwrite"
         if expect is None:
             mode = "create"
         elif expect is not ANY:
             mode = {"e_tag": expect} if self._version == "e_tag" else {"version": expect}
         # For browsers; other tools set it too.
-        attributes: Attributes = {"Content-Type": "application/json"} if _is_json(key) else {}
+        attributes: Attributes = {}
+        if key.endswith(".json"):
+            attributes["Content-Type"] = "application/json"
 
         def request(store: "ObjectStore") -> str:
             # Never multipart: those are several steps.
@@ -243,18 +238,13 @@ class ObjectStoreBucket:
             )
             return done[self._version] or ""
 
-        return self._service.ask(request, write=True, again=again or expect is ANY)
+        moved = {} if expect is ANY else {Kind.MOVED: None, Kind.MISSING: None}
+        return self._service.ask(request, answers=moved, write=True, again=again or expect is ANY)
 
     def mark(self, keys: Sequence[str]) -> None:
         if keys:
             self._prove()
-            self._service.map(self._mark, keys)
-
-    def _mark(self, key: str) -> None:
-        try:
-            self._put(key, b"", ANY)
-        except Refusal as refusal:
-            raise self._service.misread(refusal) from None
+            self._service.map(lambda key: self._put(key, b"", ANY), keys)
 
     def delete(self, keys: Sequence[str]) -> None:
         """Remove objects.
@@ -278,13 +268,10 @@ class ObjectStoreBucket:
         Some services then leave the others undeleted.
         """
         paths = [self._root + key for key in keys]
-        try:
-            self._service.ask(lambda store: store.delete(paths), write=True, again=True, keys=paths)
-        except Refusal as refusal:
-            if refusal.kind is not Kind.MISSING:
-                raise self._service.misread(refusal) from None
-            return keys if len(keys) > 1 else ()
-        return ()
+        missing = self._service.ask(
+            lambda store: store.delete(paths), answers={Kind.MISSING: True}, write=True, keys=paths
+        )
+        return keys if missing and len(keys) > 1 else ()
 
     def _prove(self) -> None:
         """Refuse a service that ignores conditions, before anything is written to it."""
@@ -302,7 +289,7 @@ class ObjectStoreBucket:
                 made = self._put_end(None)
                 twice = made and self._put_end(None) and self._put_end(None)
                 ignored = "If-None-Match" if twice else ""
-                if not ignored and self._put_end(self._wrong_version()):
+                if not ignored and self._put_end(_WRONG_VERSIONS[self._version]):
                     ignored = "If-Match"
                 if ignored or (made and not self._keeps_end):
                     self._delete([_END])
@@ -311,32 +298,19 @@ class ObjectStoreBucket:
             if ignored:
                 self._unfit = (
                     f"the object store ignores conditional writes, so that writers would overwrite"
-                    f" each other: choose another one. {self._service.about} condition=`{ignored}`"
+                    f" each other: choose another one. bucket=`{self._name}` condition=`{ignored}`"
                 )
                 raise Unsupported(self._unfit)
             self._proven = True
 
     def _put_end(self, expect: str | None) -> bool:
-        try:
-            # If it was stored and is sent again it is refused, which proves the same.
-            self._put(_END, _END_TEXT, expect, again=True)
-        except Refusal as refusal:
-            if refusal.kind in (Kind.MOVED, Kind.MISSING):
-                return False
-            raise self._service.misread(refusal) from None
-        return True
-
-    def _wrong_version(self) -> str:
-        return '"00000000000000000000000000000000"' if self._version == "e_tag" else "1"
+        # If it was stored and is sent again it is refused, which proves the same.
+        return self._put(_END, _END_TEXT, expect, again=True) is not None
 
 
 def _walk(store: "ObjectStore", folder: str, offset: str, at_a_time: int) -> "Iterator[ObjectMeta]":
     pages = store.list(folder or None, offset=offset or None, chunk_size=at_a_time)
     return chain.from_iterable(pages)
-
-
-def _is_json(key: str) -> bool:
-    return key.endswith(".json")
 
 
 def _modified(meta: "ObjectMeta") -> int:

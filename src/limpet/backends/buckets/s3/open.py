@@ -5,9 +5,9 @@ environment variables, which obstore reads too, AWS profiles, the roles of a con
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, Required, TypedDict, Unpack
 from urllib.parse import urlsplit
 
 from limpet.backends.buckets.s3.bucket import ObjectStoreBucket
@@ -16,14 +16,7 @@ from limpet.errors import InvalidInput, Unsupported
 from limpet.protocol import Clock
 
 if TYPE_CHECKING:
-    from obstore.store import (
-        AzureConfig,
-        ClientConfig,
-        ObjectStore,
-        RetryConfig,
-        S3Config,
-        S3Credential,
-    )
+    from obstore.store import ObjectStore, S3Config, S3Credential
 
 __all__ = [
     "ObjectStoreBucket",
@@ -34,18 +27,25 @@ __all__ = [
     "s3_bucket",
 ]
 
-TIMEOUT_S = 30.0
-RETRY_S = 60.0
-PARALLEL = 16
+_TIMEOUT_S = 30.0
 _CONNECT_S_MAX = 5.0
 _ENDPOINT_VARIABLES = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 _REGION_VARIABLES = ("AWS_REGION", "AWS_DEFAULT_REGION")
 
 
+class Common(TypedDict, total=False):
+    """What every service takes. A request takes at most `retry_s` and one `timeout_s`."""
+
+    prefix: str
+    timeout_s: float
+    retry_s: float
+    parallel: int
+    clock: Required[Clock]
+
+
 def s3_bucket(
     bucket: str,
     *,
-    prefix: str = "",
     endpoint_url: str | None = None,
     region: str | None = None,
     access_key_id: str | None = None,
@@ -53,11 +53,8 @@ def s3_bucket(
     session_token: str | None = None,
     profile: str | None = None,
     path_style: bool | None = None,
-    timeout_s: float = TIMEOUT_S,
-    retry_s: float = RETRY_S,
-    parallel: int = PARALLEL,
-    clock: Clock,
     environ: Mapping[str, str],
+    **common: Unpack[Common],
 ) -> ObjectStoreBucket:
     """Open a bucket of S3, or of a compatible service at an `endpoint_url`.
 
@@ -68,8 +65,6 @@ def s3_bucket(
         InvalidInput: a value is not acceptable, or the profile does not exist.
         Unsupported: obstore is not installed, or the profile needs AWS's own tools.
     """
-    _require_obstore()
-    _check_name(bucket)
     for text in (region, access_key_id, secret_access_key, session_token):
         # They become part of a header, where the client fails on anything else.
         if text is not None and not re.fullmatch(r"[!-~]+", text):
@@ -88,18 +83,35 @@ def s3_bucket(
     config["virtual_hosted_style_request"] = not in_path
     if url:
         config["endpoint"] = address_of(url, None if in_path else bucket)
-    provider = None if keys is None else _provider(keys)
+    options: dict[str, Any] = {"config": config}
+    if keys is not None:
+        # By a function: plain settings would be mixed with the environment's.
+        signed: S3Credential = {
+            "access_key_id": keys.access_key_id,
+            "secret_access_key": keys.secret_access_key,
+            "token": keys.session_token,
+            "expires_at": None,
+        }
+        options["credential_provider"] = lambda: signed
+    allow_http = url is not None and url.startswith("http://")
+    return _opened("S3Store", bucket, options, allow_http=allow_http, **common)
 
-    def open_store() -> "ObjectStore":
-        from obstore.store import S3Store
 
-        return S3Store(
-            bucket, config=config, credential_provider=provider, **_client(timeout_s, url)
-        )
+def gcs_bucket(bucket: str, **common: Unpack[Common]) -> ObjectStoreBucket:
+    """Open a bucket of Google Cloud Storage, with the credentials that Google's tools find."""
+    # Google compares the generation of an object, not its ETag.
+    return _opened("GCSStore", bucket, {}, version="version", **common)
 
-    return _opened(
-        open_store, bucket, prefix=prefix, clock=clock, retry_s=retry_s, parallel=parallel
-    )
+
+def azure_bucket(
+    container: str, *, account: str | None = None, **common: Unpack[Common]
+) -> ObjectStoreBucket:
+    """Open a container of Azure Blob Storage, with the credentials that Azure's tools find.
+
+    Azure lists only from the beginning of a folder, so later pages cost more.
+    """
+    options = {} if account is None else {"config": {"account_name": account}}
+    return _opened("AzureStore", container, options, seeks=False, **common)
 
 
 def client_bucket(
@@ -109,72 +121,38 @@ def client_bucket(
     _require_obstore()
     if not all(hasattr(client, verb) for verb in ("get", "put", "delete", "list")):
         raise InvalidInput(f"the client is not an obstore store. type=`{type(client).__name__}`")
-    return _opened(
-        lambda: client, name, prefix=prefix, clock=clock, retry_s=RETRY_S, parallel=PARALLEL
-    )
+    return ObjectStoreBucket(lambda: client, name=name, prefix=normal_prefix(prefix), clock=clock)
 
 
-def gcs_bucket(
-    bucket: str,
+def _opened(
+    service: str,
+    name: str,
+    options: Mapping[str, Any],
     *,
+    allow_http: bool = False,
     prefix: str = "",
-    timeout_s: float = TIMEOUT_S,
-    retry_s: float = RETRY_S,
-    parallel: int = PARALLEL,
-    clock: Clock,
+    timeout_s: float = _TIMEOUT_S,
+    **more: Any,
 ) -> ObjectStoreBucket:
-    """Open a bucket of Google Cloud Storage, with the credentials that Google's tools find."""
+    """Return a bucket over one of obstore's stores, which the first request opens."""
     _require_obstore()
-    _check_name(bucket)
+    if not re.fullmatch(r"[A-Za-z0-9._$-]+", name):
+        raise InvalidInput(f"the name of the bucket is not valid. bucket=`{name!a}`")
+    client_options = {
+        "allow_http": allow_http,
+        "timeout": timedelta(seconds=timeout_s),
+        "connect_timeout": timedelta(seconds=min(timeout_s, _CONNECT_S_MAX)),
+    }
 
     def open_store() -> "ObjectStore":
-        from obstore.store import GCSStore
+        from obstore import store
 
-        return GCSStore(bucket, **_client(timeout_s, None))
+        made: ObjectStore = getattr(store, service)(
+            name, client_options=client_options, retry_config={"max_retries": 0}, **options
+        )
+        return made
 
-    return _opened(
-        open_store,
-        bucket,
-        prefix=prefix,
-        clock=clock,
-        retry_s=retry_s,
-        parallel=parallel,
-        version="version",  # Google compares the generation of an object, not its ETag
-    )
-
-
-def azure_bucket(
-    container: str,
-    *,
-    account: str | None = None,
-    prefix: str = "",
-    timeout_s: float = TIMEOUT_S,
-    retry_s: float = RETRY_S,
-    parallel: int = PARALLEL,
-    clock: Clock,
-) -> ObjectStoreBucket:
-    """Open a container of Azure Blob Storage, with the credentials that Azure's tools find.
-
-    Azure lists only from the beginning of a folder, so later pages cost more.
-    """
-    _require_obstore()
-    _check_name(container)
-
-    def open_store() -> "ObjectStore":
-        from obstore.store import AzureStore
-
-        config: AzureConfig = {} if account is None else {"account_name": account}
-        return AzureStore(container, config=config, **_client(timeout_s, None))
-
-    return _opened(
-        open_store,
-        container,
-        prefix=prefix,
-        clock=clock,
-        retry_s=retry_s,
-        parallel=parallel,
-        seeks=False,
-    )
+    return ObjectStoreBucket(open_store, name=name, prefix=normal_prefix(prefix), **more)
 
 
 def normal_prefix(prefix: str) -> str:
@@ -184,12 +162,6 @@ def normal_prefix(prefix: str) -> str:
         if name in (".", "..") or not name.isprintable() or "\\" in name:
             raise InvalidInput(f"a name in the prefix is not allowed. name=`{name!a}`")
     return "".join(f"{name}/" for name in names)
-
-
-def _opened(
-    open_store: "Callable[[], ObjectStore]", name: str, *, prefix: str, **options: Any
-) -> ObjectStoreBucket:
-    return ObjectStoreBucket(open_store, name=name, prefix=normal_prefix(prefix), **options)
 
 
 def _require_obstore() -> None:
@@ -203,11 +175,6 @@ def _require_obstore() -> None:
 
 def _first_of(environ: Mapping[str, str], names: Sequence[str]) -> str | None:
     return next((environ[name] for name in names if environ.get(name)), None)
-
-
-def _check_name(bucket: str) -> None:
-    if not re.fullmatch(r"[A-Za-z0-9._$-]+", bucket):
-        raise InvalidInput(f"the name of the bucket is not valid. bucket=`{bucket!a}`")
 
 
 def address_of(url: str, bucket: str | None) -> str:
@@ -227,33 +194,3 @@ def address_of(url: str, bucket: str | None) -> str:
         raise InvalidInput("the endpoint_url has an IP address: set path_style=True")
     host = rest.rstrip("/")
     return f"{scheme}://{host}" if bucket is None else f"{scheme}://{bucket}.{host}"
-
-
-def _provider(keys: Keys) -> "Callable[[], S3Credential]":
-    """Return a credential provider: plain settings would be mixed with the environment's."""
-
-    def provide() -> "S3Credential":
-        return {
-            "access_key_id": keys.access_key_id,
-            "secret_access_key": keys.secret_access_key,
-            "token": keys.session_token,
-            "expires_at": None,
-        }
-
-    return provide
-
-
-class _Options(TypedDict):
-    client_options: "ClientConfig"
-    retry_config: "RetryConfig"
-
-
-def _client(timeout_s: float, url: str | None) -> _Options:
-    return {
-        "client_options": {
-            "allow_http": url is not None and url.startswith("http://"),
-            "timeout": timedelta(seconds=timeout_s),
-            "connect_timeout": timedelta(seconds=min(timeout_s, _CONNECT_S_MAX)),
-        },
-        "retry_config": {"max_retries": 0},
-    }

@@ -8,8 +8,7 @@ An `offset` must be inside the folder that is listed: outside of it SeaweedFS co
 an offset that names a folder skips the whole folder there, so ours never does.
 """
 
-_SURROGATES_END = 0xE000
-_LOWEST = "!"
+from os.path import commonprefix
 
 
 def folder_of(key: str) -> str:
@@ -20,14 +19,11 @@ def folder_of(key: str) -> str:
 def before(text: str) -> str:
     """Return an offset just before all keys that begin with a text, which does not end with `/`."""
     stem, last = text[:-1], text[-1]
-    if last <= _LOWEST:
-        # Hardly a character comes before it. A path cannot end with `/`.
+    if last <= "!" or last == "\ue000":
+        # Hardly a character comes before it, or none that is text. A path cannot end with `/`.
         return "" if stem == folder_of(stem) else stem
-    code = ord(last) - 1
-    if code == _SURROGATES_END - 1:
-        code -= 0x800
     # `~` is the last character that our names have. Other names that follow are listed in vain.
-    return f"{stem}{chr(code)}~~~"
+    return f"{stem}{chr(ord(last) - 1)}~~~"
 
 
 def start_of(prefix: str, after: str) -> str | None:
@@ -42,7 +38,7 @@ def start_of(prefix: str, after: str) -> str | None:
     if after.startswith(prefix):
         # A path cannot end with `/`; nothing in a folder comes before a blank.
         return f"{after} " if after.endswith("/") else after
-    at = len(_shared(after, prefix))
+    at = len(commonprefix([after, prefix]))  # noqa: RUF071
     if at >= len(folder) and after[at] == "/":
         # `x/…` comes before `x-1` in a tree and after it by bytes. No key in that folder has the
         # prefix, so the listing begins at the folder's end, wherever the service has it.
@@ -53,10 +49,3 @@ def start_of(prefix: str, after: str) -> str | None:
 def is_before(key: str, other: str) -> bool:
     """Return whether a key comes before another one in both orders."""
     return key < other and key.split("/") < other.split("/")
-
-
-def _shared(one: str, other: str) -> str:
-    for at, (left, right) in enumerate(zip(one, other, strict=False)):
-        if left != right:
-            return one[:at]
-    return min(one, other, key=len)

@@ -12,8 +12,8 @@ headers or a URL with a token, so it is neither shown nor chained; only known wo
 import os
 import re
 import threading
-from collections.abc import Callable, Sequence
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import CancelledError, ThreadPoolExecutor, wait
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -34,8 +34,8 @@ class Kind(Enum):
     UNCLEAR = "the request may have been executed"
     DENIED = "access is denied, or the credentials are not accepted"
     NO_BUCKET = "the bucket does not exist"
-    INCAPABLE = "the service cannot do this"
-    INVALID = "the key is not acceptable"
+    INCAPABLE = "the object store cannot do this"
+    INVALID = "the object store does not accept the key"
     REFUSED = "the object store refused the request"
     GARBLED = "this is no answer of an object store: is a proxy or a login page in between?"
 
@@ -45,14 +45,6 @@ class Failure(NamedTuple):
 
     kind: Kind
     reason: str
-
-
-class Refusal(Exception):
-    """The service answered that the object is missing, has moved, or is too short."""
-
-    def __init__(self, failure: Failure) -> None:
-        super().__init__(failure.reason)
-        self.kind = failure.kind
 
 
 class Garbled(Exception):
@@ -72,29 +64,24 @@ _SYSTEM = re.compile(r"Os \{\s*code: \d+,\s*kind: (\w{1,64})")
 _CERTIFICATE = re.compile(r"invalid peer certificate: (\w{1,64})")
 _INSTANCE = re.compile(r"Error performing (?:GET|PUT) \S+/latest/(?:api/token|meta-data/)")
 
-_NO_BUCKET = frozenset({"NoSuchBucket", "ContainerNotFound"})
-_NOT_EXECUTED = frozenset(
-    {
-        "RequestTimeout",  # 400: the service waited in vain for the rest of the request
-        "RequestThrottled",
-        "ServerBusy",
-        "ServiceUnavailable",
-        "SlowDown",
-        "ThrottlingException",
-        "TooManyRequests",
-    }
-)
-_CREDENTIALS = frozenset(
-    {
-        "AccessDenied",
-        "AuthenticationFailed",
-        "AuthorizationHeaderMalformed",
-        "ExpiredToken",
-        "InvalidAccessKeyId",
-        "InvalidToken",
-        "TokenRefreshRequired",
-    }
-)
+_KINDS_BY_CODE = {
+    "NoSuchBucket": Kind.NO_BUCKET,
+    "ContainerNotFound": Kind.NO_BUCKET,
+    "RequestTimeout": Kind.BUSY,  # 400: the service waited in vain for the rest of the request
+    "RequestThrottled": Kind.BUSY,
+    "ServerBusy": Kind.BUSY,
+    "ServiceUnavailable": Kind.BUSY,
+    "SlowDown": Kind.BUSY,
+    "ThrottlingException": Kind.BUSY,
+    "TooManyRequests": Kind.BUSY,
+    "AccessDenied": Kind.DENIED,
+    "AuthenticationFailed": Kind.DENIED,
+    "AuthorizationHeaderMalformed": Kind.DENIED,
+    "ExpiredToken": Kind.DENIED,
+    "InvalidAccessKeyId": Kind.DENIED,
+    "InvalidToken": Kind.DENIED,
+    "TokenRefreshRequired": Kind.DENIED,
+}
 _KINDS_BY_CLASS = {
     "FileNotFoundError": Kind.MISSING,
     "NotFoundError": Kind.MISSING,
@@ -109,14 +96,14 @@ _KINDS_BY_CLASS = {
     "ValueError": Kind.INVALID,
 }
 _KINDS_BY_STATUS = {
-    401: Kind.DENIED,
-    403: Kind.DENIED,
-    404: Kind.MISSING,
-    409: Kind.MOVED,
-    412: Kind.MOVED,
-    416: Kind.RANGE,
-    429: Kind.BUSY,
-    501: Kind.INCAPABLE,
+    "401": Kind.DENIED,
+    "403": Kind.DENIED,
+    "404": Kind.MISSING,
+    "409": Kind.MOVED,
+    "412": Kind.MOVED,
+    "416": Kind.RANGE,
+    "429": Kind.BUSY,
+    "501": Kind.INCAPABLE,
 }
 
 
@@ -125,27 +112,19 @@ def read_failure(cause: Exception) -> Failure:
     status = _first(_STATUS, text)
     code = _first(_CODE, text)
     reason = " ".join(filter(None, (status, code)))
-    if code in _NO_BUCKET or "bucket does not exist" in text:
+    if "bucket does not exist" in text:
         return Failure(Kind.NO_BUCKET, reason)
-    if code in _CREDENTIALS:
-        return Failure(Kind.DENIED, reason)
+    kind = _KINDS_BY_CODE.get(code)
     # Without a status the code is about one object of many, and the others may be done.
-    if code in _NOT_EXECUTED and status:
-        return Failure(Kind.BUSY, reason)
+    if kind is not None and (status or kind is not Kind.BUSY):
+        return Failure(kind, reason)
     if _INSTANCE.search(text):
         return Failure(Kind.DENIED, "no credentials were found")
-    if type(cause).__name__ in _KINDS_BY_CLASS:
-        return Failure(_KINDS_BY_CLASS[type(cause).__name__], reason)
-    if status:
-        return Failure(_kind_of_status(int(status)), reason)
-    return _read_network(text)
-
-
-def _kind_of_status(status: int) -> Kind:
-    if status in _KINDS_BY_STATUS:
-        return _KINDS_BY_STATUS[status]
-    # A 5xx may come from a proxy, while the service itself has executed the request.
-    return Kind.UNCLEAR if status >= 500 else Kind.REFUSED
+    kind = _KINDS_BY_CLASS.get(type(cause).__name__) or _KINDS_BY_STATUS.get(status)
+    if kind is None and status:
+        # A 5xx may come from a proxy, while the service itself has executed the request.
+        kind = Kind.UNCLEAR if status >= "500" else Kind.REFUSED
+    return _read_network(text) if kind is None else Failure(kind, reason)
 
 
 def _read_network(text: str) -> Failure:
@@ -170,16 +149,17 @@ def error_of(failure: Failure, bucket: str, *, sent: bool) -> LimpetError:
 
     `sent`: a write may have been executed, by this attempt or an earlier one.
     """
-    about = f"bucket=`{bucket}` reason=`{failure.reason}`"
-    match failure.kind:
-        case Kind.INVALID:
-            return InvalidInput(f"the object store does not accept the key. {about}")
-        case Kind.INCAPABLE:
-            return Unsupported(f"the object store cannot do this. {about}")
-        case Kind.BUSY | Kind.UNCLEAR:
-            return Unavailable(f"the object store did not answer. {about}", outcome_known=not sent)
-        case kind:
-            return Unavailable(f"{kind.value}. {about}", outcome_known=not sent)
+    kind = failure.kind
+    if kind in (Kind.MISSING, Kind.MOVED, Kind.RANGE):
+        kind = Kind.REFUSED  # the request cannot explain it
+    is_silent = kind in (Kind.BUSY, Kind.UNCLEAR)
+    fact = "the object store did not answer" if is_silent else kind.value
+    message = f"{fact}. bucket=`{bucket}` reason=`{failure.reason}`"
+    if kind is Kind.INVALID:
+        return InvalidInput(message)
+    if kind is Kind.INCAPABLE:
+        return Unsupported(message)
+    return Unavailable(message, outcome_known=not sent)
 
 
 T = TypeVar("T")
@@ -208,7 +188,6 @@ class Service:
         retry_s: float,
         parallel: int,
     ) -> None:
-        self.about = f"bucket=`{name}`"
         self._open_store = open_store
         self._name = name
         self._clock = clock
@@ -224,28 +203,20 @@ class Service:
         if pool is not None and _process == os.getpid():
             pool.shutdown()
 
-    def answer(self, request: "Callable[[ObjectStore], T]") -> T:
-        """As `ask`, for a request that cannot be refused."""
-        try:
-            return self.ask(request)
-        except Refusal as refusal:
-            raise self.misread(refusal) from None
-
     def ask(
         self,
         request: "Callable[[ObjectStore], T]",
         *,
+        answers: Mapping[Kind, U] | None = None,
         write: bool = False,
         again: bool = True,
         keys: Sequence[str] = (),
-    ) -> T:
+    ) -> T | U:
         """Send a request until it is answered, as long as repeating is harmless, up to `retry_s`.
 
-        `again`: it may be repeated although it may have been executed. Of `keys` the error names
-        the one that failed.
-
-        Raises:
-            Refusal: the object is missing, has moved, or is too short.
+        A failure of a kind in `answers` is an answer, too: that value is returned. `again`: it may
+        be repeated although it may have been executed. Of `keys` the error names the one that
+        failed.
         """
         store = self._opened()
         backoff = Backoff(
@@ -261,18 +232,14 @@ class Service:
                 name = f"{self._name}` key=`{named}" if named else self._name
             except Garbled as cause:
                 failure = Failure(Kind.GARBLED, str(cause))
-            if failure.kind in (Kind.MISSING, Kind.MOVED, Kind.RANGE):
-                raise Refusal(failure)
+            if answers is not None and failure.kind in answers:
+                return answers[failure.kind]
             unclear = failure.kind is Kind.UNCLEAR
             sent = sent or (write and unclear)
             harmless = failure.kind in (Kind.BUSY, Kind.GARBLED) or (unclear and again)
             if not harmless or not backoff.sleep():
                 raise error_of(failure, name, sent=sent)
             logs.info("a request is sent again", engine="objects", reason=failure.kind.name.lower())
-
-    def misread(self, refusal: Refusal) -> Unavailable:
-        """Return the error for a refusal that the request cannot explain."""
-        return Unavailable(f"the object store refused the request. {self.about} reason=`{refusal}`")
 
     def _opened(self) -> "ObjectStore":
         global _process
@@ -282,7 +249,8 @@ class Service:
             if _process != os.getpid():
                 raise Unsupported(
                     "an object store cannot be used in a process that was forked from one that used"
-                    f" it: fork before the first use, or start processes by `spawn`. {self.about}"
+                    " it: fork before the first use, or start processes by `spawn`."
+                    f" bucket=`{self._name}`"
                 )
             if self._store is None:
                 self._store = self._open_store()
@@ -313,13 +281,9 @@ class Service:
             # They start in order, so the first failure comes before all that were cancelled.
             return [future.result() for future in futures]
         except BaseException as cause:
-            _give_up(futures, cause)
+            for future in futures:
+                future.cancel()
+            # On Ctrl-C there is no waiting; after an error no request may still be running.
+            if isinstance(cause, Exception):
+                wait(futures)
             raise
-
-
-def _give_up(futures: Sequence[Future[T]], cause: BaseException) -> None:
-    for future in futures:
-        future.cancel()
-    # On Ctrl-C there is no waiting; after an error no request may still be running.
-    if isinstance(cause, Exception):
-        wait(futures)
