@@ -127,9 +127,11 @@ class ObjectStoreBucket:
         asked: GetOptions = {"range": (0, 1)}
         if known is not None:
             asked["if_none_match"] = known
+        # A reader of an object that is refused gets the error; it must not stop the others.
+        answers = dict.fromkeys((Kind.DENIED, Kind.INVALID, Kind.REFUSED), "refused")
         return self._service.ask(
             lambda store: self._e_tag(store, key, asked),
-            answers={Kind.MOVED: known, Kind.MISSING: None, Kind.RANGE: "empty"},
+            answers={**answers, Kind.MOVED: known, Kind.MISSING: None, Kind.RANGE: "empty"},
         )
 
     def _e_tag(self, store: "ObjectStore", key: str, asked: "GetOptions") -> str:
