@@ -43,7 +43,7 @@ def chat(bucket: CountingBucket) -> list[str]:
     scope = store_on(bucket).scope("chat")
     turns: list[str] = []
     ids = []
-    for n in range(30):
+    for n in range(48):
         turns.append(text(n))
         ids.append(scope.save({"turns": turns[-4:], "n": n}, labels={"run": "1"}).id)
     assert segments(bucket)
