@@ -347,7 +347,8 @@ class _Builder:
         if not self._gone:
             return set()
         left = [*self._left, *(entry.fact for entry in head.entries.values())]
-        return self._index.unused(head.key, self._gone, [*left, *self._neighbours(head)])
+        needed = self._index.current(head.key, [*left, *self._neighbours(head)])
+        return {*self._index.current(head.key, self._gone)} - needed.keys()
 
     def _neighbours(self, head: Head) -> list[Fact]:
         """Return the snapshots in other segments that may share a pointer with removed ones."""

@@ -281,16 +281,17 @@ class Checking(Mending):
             if "line" in parts:
                 return is_old and parts["line"] != line_of(record.pk)
             if int(parts.get("seq") or parts["stamp"], 16) > record.last:
-                return is_old and not self._is_pointed(reader, pointed.key)
-            return not self._is_pointed(reader, pointed.key)
+                return is_old and pointed.key not in self.pointers(reader)
+            return pointed.key not in self.pointers(reader)
 
         try:
             return self.reading(pointed.scope, read)
         except LimpetError:
             return False  # not known
 
-    def _is_pointed(self, reader: ObjectReader, key: str) -> bool:
-        return key in self.index.unused(reader.key, list(reader.newest_first()))
+    def pointers(self, reader: ObjectReader) -> dict[str, str]:
+        """Return for each pointer that a scope may have the one that the current key writes."""
+        return self.index.current(reader.key, reader.newest_first())
 
     # Leftovers
 

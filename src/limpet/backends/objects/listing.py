@@ -333,7 +333,7 @@ def _record_of(listing: Listing) -> ScopeRecord:
 
 
 def _minute(pointed: Pointed) -> int:
-    return keys.pointed_minute(pointed.pointer)
+    return pointed.pointer.minute
 
 
 def _newest(limit: int, pages: Iterable[list[tuple[ScopeKey, Row]]]) -> list[tuple[ScopeKey, Row]]:

@@ -157,8 +157,9 @@ class Mending(Listings):
                 return key.scope
             if key.line:  # the sign that the line lives has it
                 pointed = self.index.walk(keys.line_prefix(ids.tag_of_place(int(key.line, 16))))
-                scope = next((found.scope for found in pointed if found.line == key.line), None)
-                if scope is not None and keys.scope_prefix(scope) == key.folder:
+                scopes = (found.scope for found in pointed)
+                scope = next((it for it in scopes if keys.scope_prefix(it) == key.folder), None)
+                if scope is not None:
                     return scope
         found, _, _ = self._readable([each for each, key in listed if key.segment])
         return found[0][1].scope if found else None

@@ -308,8 +308,8 @@ class ObjectStorage(Rekeying, Watching):
 
     def _pointers_of(self, reader: ObjectReader) -> set[str]:
         """Return the pointers to all that a scope has, as far as it can be read."""
-        record, facts = reader.record, list(reader.newest_first(skip=True))
-        found = self.index.unused(reader.key, facts)
+        record = reader.record
+        found = {*self.index.current(reader.key, reader.newest_first(skip=True))}
         if record is not None:
             line = line_of(record.pk)
             found |= {keys.line_key(reader.key, line), keys.started_key(reader.key, line)}
