@@ -1,13 +1,12 @@
 """Reading the objects of scopes, and remembering them."""
 
-from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple, TypeAlias
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from limpet.backends.buckets.protocol import Bucket, Ending, Listed, Stored
 from limpet.backends.objects import keys
 from limpet.backends.objects.encrypted import EncryptedBucket, Unreadable
 from limpet.backends.objects.format import (
-    Fact,
     Named,
     NamedPage,
     StoredNote,
@@ -24,6 +23,8 @@ from limpet.errors import CLOSED, Corrupt, InvalidInput, LimpetError, Unsupporte
 from limpet.model import ScopeKey
 from limpet.protocol import Clock
 from limpet.storage import TRAIL_BYTES_MAX, ScopeRecord
+
+T = TypeVar("T")
 
 PAGE: Final = 1000  # what one request lists
 _TOP_KEYS: Final = 100  # that show whose folder it is
@@ -79,8 +80,8 @@ class Files:
         self._segments: Recent[str, StoredSegment] = Recent(
             CACHE_BYTES_MAX, lambda found: found.cost
         )
-        self._pages: Recent[str, tuple[int, tuple[StoredNote, ...]]] = Recent(
-            CACHE_BYTES_MAX, lambda found: found[0]
+        self._pages: Recent[str, list[StoredNote]] = Recent(
+            CACHE_BYTES_MAX, lambda found: 2 * sum(len(n.about) + len(n.value) for n in found)
         )
         # With keys: what no later head is older than.
         self._newest: Recent[ScopeKey, _Newest] = Recent(_SCOPES_MAX)
@@ -233,18 +234,11 @@ class Files:
     ) -> list[StoredSegment]:
         """Return segments, whole or at least their first bytes, or raise Gone."""
         paths = [keys.segment_key(scope, each.name) for each in some]
-        known = {path: found for path in paths if (found := self._segments.get(path))}
-        absent = [p for p in paths if p not in known or (first is None and not known[p].is_whole)]
-        for path, stored in zip(
-            absent, self.bucket.get(absent, first=first) if absent else [], strict=True
-        ):
-            if stored is None:
-                raise Gone(path)
-            known[path] = StoredSegment(path.rpartition("/")[2], stored.data)
-            self._segments.put(path, known[path])
-        return [known[path] for path in paths]
+        cached = ((path, self._segments.get(path)) for path in paths)
+        known = {p: found for p, found in cached if found and (first or found.is_whole)}
+        return self._loaded(paths, known, self._segments, StoredSegment, first)
 
-    def _facts(self, scope: ScopeKey, some: Sequence[Named]) -> list[StoredSegment]:
+    def facts(self, scope: ScopeKey, some: Sequence[Named]) -> list[StoredSegment]:
         """Return segments of which only the facts are needed, or raise Gone."""
         small = [each for each in some if each.size <= _SMALL_BYTES]
         large = [each for each in some if each.size > _SMALL_BYTES]
@@ -254,24 +248,29 @@ class Files:
             known |= zip(large, self.segments(scope, large, first), strict=True)
         return [known[each] for each in some]
 
-    def facts_of(self, scope: ScopeKey, some: Sequence[Named]) -> list[tuple[Fact, ...]]:
-        return [each.facts for each in self._facts(scope, some)]
-
-    def ids_of(self, scope: ScopeKey, some: Sequence[Named]) -> list[dict[str, Fact]]:
-        return [each.by_id for each in self._facts(scope, some)]
-
-    def notes_of(self, scope: ScopeKey, some: Sequence[NamedPage]) -> list[tuple[StoredNote, ...]]:
+    def notes_of(self, scope: ScopeKey, some: Sequence[NamedPage]) -> list[list[StoredNote]]:
         """Return the notes of pages, or raise Gone."""
         paths = [keys.page_key(scope, each.name) for each in some]
         known = {path: found for path in paths if (found := self._pages.get(path))}
+        return self._loaded(paths, known, self._pages, parse_page)
+
+    def _loaded(
+        self,
+        paths: Sequence[str],
+        known: dict[str, T],
+        cache: Recent[str, T],
+        parse: Callable[[str, bytes], T],
+        first: int | None = None,
+    ) -> list[T]:
+        """Return parts, of which those that are not known are read and cached, or raise Gone."""
         absent = [path for path in paths if path not in known]
-        for path, stored in zip(absent, self.bucket.get(absent) if absent else [], strict=True):
+        found = self.bucket.get(absent, first=first) if absent else []
+        for path, stored in zip(absent, found, strict=True):
             if stored is None:
                 raise Gone(path)
-            notes = parse_page(path.rpartition("/")[2], stored.data)
-            known[path] = 2 * stored.size, tuple(notes)
-            self._pages.put(path, known[path])
-        return [known[path][1] for path in paths]
+            known[path] = parse(path.rpartition("/")[2], stored.data)
+            cache.put(path, known[path])
+        return [known[path] for path in paths]
 
     def delete(self, paths: Sequence[str]) -> None:
         """Remove objects, also from memory."""

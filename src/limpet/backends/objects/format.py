@@ -80,6 +80,10 @@ class NamedPage(NamedTuple):
     notes: int
     size: int
 
+    @classmethod
+    def of(cls, name: str, notes: Sequence["StoredNote"], size: int) -> "NamedPage":
+        return cls(name, notes[0].address, notes[-1].address, len(notes), size)
+
 
 # Objects
 
@@ -411,8 +415,7 @@ def dump_page(
     if compress:
         values = [codec.compress(b"".join(values), _LEVEL)]
     data, _ = pack("notes", lines, values, compress=compress, **more)
-    ends = (notes[0].on, notes[0].name), (notes[-1].on, notes[-1].name)
-    return data, NamedPage(name, *ends, len(notes), len(data))
+    return data, NamedPage.of(name, notes, len(data))
 
 
 def parse_page(name: str, data: bytes) -> list[StoredNote]:

@@ -4,16 +4,21 @@ Nothing is removed in a scope whose head is missing or cannot be read: its segme
 left of its history.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
-from typing import Final
+from typing import Final, NamedTuple
 
 from limpet.backends.buckets.protocol import Listed, Moved, Stored
 from limpet.backends.objects import keys
 from limpet.backends.objects.building import part_keys
 from limpet.backends.objects.files import Gone, Held, walk
-from limpet.backends.objects.format import Named, NamedPage, StoredSegment, parse_page
+from limpet.backends.objects.format import (
+    Named,
+    NamedPage,
+    StoredNote,
+    StoredSegment,
+    parse_page,
+)
 from limpet.backends.objects.heads import Head, dump_head, nonce_of
 from limpet.backends.objects.keys import ObjectKey
 from limpet.backends.objects.listing import Listings
@@ -23,6 +28,7 @@ from limpet.core.encryption import WrongKeys
 from limpet.core.segments import Segment
 from limpet.errors import Corrupt, LimpetError, Unsupported
 from limpet.model import ANY, Finding, ScopeKey
+from limpet.protocol import Stamp
 from limpet.storage import TRAIL_BYTES_MAX, ScopeRecord
 
 SEVERITIES: Final = {
@@ -45,6 +51,8 @@ SEVERITIES: Final = {
 
 
 class Mending(Listings):
+    draw: Callable[[], Stamp]
+
     def put_aside(
         self, held: Held, lost: Collection[Named | NamedPage], gone: Collection[int]
     ) -> bool:
@@ -63,16 +71,28 @@ class Mending(Listings):
         paths = [path for path in part_keys(head) if path not in part_keys(smaller)]
         if gone:
             paths.append(keys.head_key(head.key))
-        for path, stored in zip(paths, self.files.bucket.get(paths), strict=True):
-            if stored is not None:
-                self.files.bucket.put(_aside(path, stored), stored[0], expect=ANY)
-        try:
-            now = self._recounted(smaller, head.record)
-            self.files.bucket.put(keys.head_key(head.key), dump_head(now), expect=held.version)
-        except (Moved, Gone):
-            return False  # it has changed meanwhile
-        self.files.held.pop(head.key)
+        found = zip(paths, self.files.bucket.get(paths), strict=True)
+        aside = {path: stored for path, stored in found if stored is not None}
+        if not self._replaced(smaller, head.record, held.version, aside):
+            return False
         self.sweep(head.key)
+        return True
+
+    def _replaced(
+        self, head: Head, record: ScopeRecord, expect: str | None, aside: Mapping[str, Stored]
+    ) -> bool:
+        """Keep what is there next to the others, then write a head that does not name it.
+
+        Return whether the head was still as expected.
+        """
+        for path, stored in aside.items():
+            self.files.bucket.put(_aside(path, stored), stored[0], expect=ANY)
+        try:
+            data = dump_head(self._recounted(head, record))
+            self.files.bucket.put(keys.head_key(head.key), data, expect=expect)
+        except (Moved, Gone):
+            return False
+        self.files.held.pop(head.key)
         return True
 
     def _recounted(self, head: Head, record: ScopeRecord) -> Head:
@@ -80,8 +100,9 @@ class Mending(Listings):
         reader = ObjectReader(self.files, head.key, head._replace(record=record))
         nonce = bytes.fromhex(self.draw().nonce)
         version = int.from_bytes(nonce, signed=True)
-        tip = reader.newest_kept(())
-        shown = record.head if record.head is not None and self._shows(reader, record.head) else tip
+        tip = shown = reader.newest_kept(())
+        if record.head is not None and reader.row_at(record.head) is not None:
+            shown = record.head
         notes = len(head.notes) + sum(page.notes for page in head.pages)
         after = record._replace(
             version=version,
@@ -95,9 +116,6 @@ class Mending(Listings):
             epoch=version,
         )
         return head._replace(record=after, w=nonce_of(version))
-
-    def _shows(self, reader: ObjectReader, seq: int) -> bool:
-        return reader.row_at(seq) is not None
 
     def sweep(self, key: ScopeKey, listed: Sequence[Listed] | None = None) -> int:
         """Remove the segments and pages that the head does not name and never will.
@@ -123,10 +141,11 @@ class Mending(Listings):
 
     # A head that is lost
 
-    def headless(
-        self, folder: str, listed: Sequence[tuple[Listed, ObjectKey]], repair: bool
-    ) -> Iterator[Finding]:
+    def headless(self, folder: str, repair: bool) -> Iterator[Finding]:
         """Report what is there without a head: it is lost, or a deletion was interrupted."""
+        listed = self._below(folder)
+        if not listed:
+            return  # the deletion is over
         scope = self._scope_of(listed)
         signs = [each.key for each, key in listed if key.line or key.segment]
         if scope is None or any(self._is_lost(scope, each) for each in signs):
@@ -134,15 +153,24 @@ class Mending(Listings):
             return
         if self.files.bucket.get([f"{folder}head"], first=1) != [None]:
             return  # it has come meanwhile
+        yield from self.dangling(scope, [each.key for each, key in listed if key.line], repair)
+        fact = "the rest of a scope that was deleted: delete its session again"
         for each, key in listed:
-            if key.line:
-                if repair:
-                    self.files.delete([each.key])
-                yield dangling(each.key, scope, repair)
-            elif key.part:
+            if key.part:
                 code = "segment_left" if key.segment else "notes_left"
-                fact = "the rest of a scope that was deleted: delete its session again"
                 yield finding_of(code, fact, scope=scope, key=each.key)
+
+    def dangling(self, scope: ScopeKey, paths: Sequence[str], repair: bool) -> Iterator[Finding]:
+        """Report pointers that lead nowhere; with `repair` they are removed."""
+        if repair and paths:
+            self.files.delete(paths)
+        for path in paths:
+            fact = "a pointer that leads nowhere"
+            yield finding_of("pointer_dangling", fact, scope=scope, repaired=repair, key=path)
+
+    def _below(self, folder: str) -> list[tuple[Listed, ObjectKey]]:
+        found = ((each, keys.parse(each.key)) for each in walk(self.files.bucket, folder))
+        return [(each, key) for each, key in found if key is not None]
 
     def _is_lost(self, scope: ScopeKey, path: str) -> bool:
         try:
@@ -161,30 +189,26 @@ class Mending(Listings):
                 scope = next((it for it in scopes if keys.scope_prefix(it) == key.folder), None)
                 if scope is not None:
                     return scope
-        found, _, _ = self._readable([each for each, key in listed if key.segment])
-        return found[0][1].scope if found else None
+        return next((part.scope for _, part in self._readable(listed).segments), None)
 
     def lost(
         self, folder: str, stored: Stored | None, error: LimpetError | None, repair: bool
     ) -> Iterator[Finding]:
         code = "head_missing" if stored is None else "head_damaged"
         fact = "the head of a scope is missing" if stored is None else "a head fails its check"
-        below = [(each, keys.parse(each.key)) for each in walk(self.files.bucket, folder)]
-        found, damaged, is_locked = self._readable([each for each, _ in below])
+        listed = self._below(folder)
+        scope, found = self._scope_of(listed), self._readable(listed)
         # What others can read, with its key or as another version, must not be replaced.
-        pages = None
-        with suppress(WrongKeys, Unsupported):
-            pages = self._pages_below(folder)
-        is_locked = is_locked or pages is None or isinstance(error, WrongKeys | Unsupported)
-        scope = self._scope_of([(each, key) for each, key in below if key])
-        if not repair or is_locked or not found or scope is None:
+        is_locked = any(
+            isinstance(each, WrongKeys | Unsupported) for each in (error, *found.errors)
+        )
+        if not repair or is_locked or not found.segments or scope is None:
             yield damage_of(code, fact, error, scope=scope, key=f"{folder}head")
             return
-        for path, each in damaged.items():
-            # Kept next to the others: the new head will not name it.
-            self.files.bucket.put(_aside(path, each), each[0], expect=ANY)
-        chosen = _disjoint(found)
-        rebuilt = self._rebuilt(scope, chosen, pages or (), stored)
+        chosen, aside = _disjoint(found.segments), dict(found.damaged)
+        if stored is not None:
+            aside[f"{folder}head"] = stored
+        rebuilt = self._rebuilt(scope, chosen, _apart(found.pages), aside, stored)
         last = chosen[-1][1].facts[-1].row
         yield finding_of(
             code,
@@ -195,35 +219,32 @@ class Mending(Listings):
             snapshots=sum(len(segment.facts) for _, segment in chosen),
         )
 
-    def _readable(
-        self, listed: Sequence[Listed]
-    ) -> tuple[list[tuple[Named, StoredSegment]], dict[str, Stored], bool]:
-        """Return the segments, by key those that are damaged, and whether others can read some."""
-        found, damaged, is_locked = list[tuple[Named, StoredSegment]](), dict[str, Stored](), False
-        for each in listed:
-            key = keys.parse(each.key)
-            if key is None or not key.segment:
-                continue
-            (stored,) = self.files.bucket.get([each.key])
-            if stored is None:
+    def _readable(self, listed: Iterable[tuple[Listed, ObjectKey]]) -> "_Readable":
+        """Return what can be read of the parts that are there, the last written first."""
+        found = _Readable([], [], {}, [])
+        for each, key in sorted(listed, key=lambda pair: -pair[0].modified):
+            (stored,) = self.files.bucket.get([each.key]) if key.part else [None]
+            if key.part is None or stored is None:
                 continue
             try:
-                segment = StoredSegment(key.segment, stored.data)
-                verify_segment(key.segment, stored.data)
-                if keys.segment_key(segment.scope, key.segment) != each.key:
+                part = read_part(each.key, stored.data)
+                if not isinstance(part, StoredSegment):
+                    found.pages.append(NamedPage.of(key.part, part, stored.size))
+                elif keys.segment_key(part.scope, key.part) != each.key:
                     raise Corrupt("a segment is that of another scope")
-                if segment.facts and segment.line:
-                    found.append((segment.named(key.segment), segment))
+                elif part.facts and part.line:
+                    found.segments.append((part.named(key.part), part))
             except LimpetError as error:
-                is_locked = is_locked or isinstance(error, WrongKeys | Unsupported)
-                damaged[each.key] = stored
-        return found, damaged, is_locked
+                found.errors.append(error)
+                found.damaged[each.key] = stored
+        return found
 
     def _rebuilt(
         self,
         scope: ScopeKey,
         chosen: Sequence[tuple[Named, StoredSegment]],
         pages: tuple[NamedPage, ...],
+        aside: Mapping[str, Stored],
         stored: Stored | None,
     ) -> bool:
         newest, stamp = chosen[-1][1], self.draw()
@@ -236,49 +257,33 @@ class Mending(Listings):
             floor=max((id for id in names if ids.tag_of(id) is not None), default=""),
         )
         head = Head(scope, record, "", {}, tuple(named for named, _ in chosen), pages)
-        if stored is not None:
-            self.files.bucket.put(_aside(keys.head_key(scope), stored), stored[0], expect=ANY)
-        try:
-            expect = None if stored is None else stored.version
-            data = dump_head(self._recounted(head, record))
-            self.files.bucket.put(keys.head_key(scope), data, expect=expect)
-        except Moved:
-            return False  # it has changed meanwhile
+        if not self._replaced(head, record, None if stored is None else stored.version, aside):
+            return False
         self.index.write(
             scope, [keys.line_key(scope, newest.line), keys.started_key(scope, newest.line)]
         )
         return True
 
-    def _pages_below(self, folder: str) -> tuple[NamedPage, ...]:
-        """Return the pages of notes that are not damaged, of those that overlap the newest."""
-        chosen = list[NamedPage]()
-        listed = walk(self.files.bucket, f"{folder}notes/")
-        for each in sorted(listed, key=lambda each: -each.modified):
-            key, (stored,) = keys.parse(each.key), self.files.bucket.get([each.key])
-            if key is None or key.page is None or stored is None:
-                continue
-            try:
-                notes = parse_page(key.page, stored.data)
-            except WrongKeys:
-                raise
-            except Corrupt:
-                continue
-            page = NamedPage(key.page, notes[0].address, notes[-1].address, len(notes), stored.size)
-            if all(page.last < other.first or page.first > other.last for other in chosen):
-                chosen.append(page)
-        return tuple(sorted(chosen, key=lambda page: page.first))
+
+class _Readable(NamedTuple):
+    """The parts of a scope: those that can be read, and by key those that cannot, and why."""
+
+    segments: list[tuple[Named, StoredSegment]]
+    pages: list[NamedPage]
+    damaged: dict[str, Stored]
+    errors: list[LimpetError]
 
 
-def verify_segment(name: str, data: bytes) -> None:
-    """Raise Corrupt unless all of a segment can be read."""
+def read_part(path: str, data: bytes) -> StoredSegment | list[StoredNote]:
+    """Return a segment or the notes of a page, or raise Corrupt unless all of it can be read."""
+    name = path.rpartition("/")[2]
+    if "/segments/" not in path:
+        return parse_page(name, data)
     segment = StoredSegment(name, data)
     found = Segment.parse(segment.states)
     if not {fact.row.seq for fact in segment.facts} <= {*found.seqs}:
         raise Corrupt("a segment lacks states")
-
-
-def is_within(seq: int, some: Iterable[Named | NamedPage]) -> bool:
-    return any(isinstance(each, Named) and each.first <= seq <= each.last for each in some)
+    return segment
 
 
 def builds_on(head: Head, seq: int, some: Iterable[Named | NamedPage]) -> bool:
@@ -288,7 +293,7 @@ def builds_on(head: Head, seq: int, some: Iterable[Named | NamedPage]) -> bool:
         if base is None or base >= seq:
             return False
         seq = base
-    return is_within(seq, some)
+    return any(isinstance(each, Named) and each.first <= seq <= each.last for each in some)
 
 
 def _aside(path: str, stored: Stored) -> str:
@@ -315,6 +320,15 @@ def _disjoint(
     return chosen[::-1]
 
 
+def _apart(found: Sequence[NamedPage]) -> tuple[NamedPage, ...]:
+    """Return the pages that do not overlap one that was written later."""
+    chosen = list[NamedPage]()
+    for page in found:
+        if all(page.last < other.first or page.first > other.last for other in chosen):
+            chosen.append(page)
+    return tuple(sorted(chosen, key=lambda page: page.first))
+
+
 def damage_of(code: str, fact: str, error: LimpetError | None, **values: object) -> Finding:
     """Return the finding of an object that cannot be read, which need not be damaged."""
     if isinstance(error, WrongKeys):
@@ -324,8 +338,3 @@ def damage_of(code: str, fact: str, error: LimpetError | None, **values: object)
 
 def finding_of(code: str, fact: str, **values: object) -> Finding:
     return findings.finding(SEVERITIES[code], code, fact, **values)  # type: ignore[arg-type]
-
-
-def dangling(path: str, scope: ScopeKey, repair: bool) -> Finding:
-    fact = "a pointer that leads nowhere"
-    return finding_of("pointer_dangling", fact, scope=scope, repaired=repair, key=path)

@@ -89,7 +89,8 @@ class ObjectReader:
         others = [each for each in reversed(segments) if each not in likely]
         for group in (likely, others):
             if left and group:
-                for by_id in self._read(self._files.ids_of, group):
+                for segment in self._read(self._files.facts, group):
+                    by_id = segment.by_id
                     here = ((id, by_id[id]) for id in left & by_id.keys())
                     found |= {id: fact for id, fact in here if not self._is_in_tail(fact)}
                 left -= found.keys()
@@ -142,7 +143,7 @@ class ObjectReader:
         yield from (self.head.entries[seq].fact for seq in tail)
 
     def facts_of(self, named: Sequence[Named]) -> list[tuple[Fact, ...]]:
-        return self._read(self._files.facts_of, named)
+        return [each.facts for each in self._read(self._files.facts, named)]
 
     def count(self) -> int:
         return self.head.snapshots
@@ -210,7 +211,7 @@ class ObjectReader:
         at = bisect_left(pages, address, key=_last)
         return pages[at] if at < len(pages) and pages[at].first <= address else None
 
-    def notes_of(self, pages: Sequence[NamedPage]) -> list[tuple[StoredNote, ...]]:
+    def notes_of(self, pages: Sequence[NamedPage]) -> list[list[StoredNote]]:
         return self._read(self._files.notes_of, pages)
 
     def note_page(self, on: str, after: str, limit: int) -> list[NoteRow]:
@@ -289,3 +290,13 @@ def _last(page: NamedPage) -> Address:
 
 def _covers(named: Named, ms: int) -> bool:
     return ids.place_us(named.first) // 1000 <= ms <= ids.place_us(named.last) // 1000
+
+
+def read_moment(files: Files, key: ScopeKey, use: Callable[[ObjectReader], T]) -> T:
+    """Return what `use` returns for one moment; repeat it if the head moves meanwhile."""
+    lost = set[str]()
+    while True:
+        try:
+            return use(ObjectReader(files, key, files.read(key).head, lost))
+        except Gone as gone:
+            lost.add(str(gone))

@@ -5,6 +5,7 @@ from typing import Final
 
 from limpet.backends.objects import keys
 from limpet.backends.objects.checking import Checking
+from limpet.backends.objects.reader import read_moment
 from limpet.errors import InvalidInput, LimpetError
 
 _LABELS: Final = "labels:"  # before the cursor of the second part
@@ -34,7 +35,7 @@ class Rekeying(Checking):
         count = 0
         for scope, group in groupby(pointed, key=lambda each: each.scope):
             try:
-                current = self.reading(scope, self.pointers)
+                current = read_moment(self.files, scope, self.pointers)
             except LimpetError:
                 continue  # what cannot be read is left alone
             old = [each for each in group if current.get(each.key) != each.key]

@@ -24,9 +24,8 @@ from limpet.backends.objects.files import PAGE, Files, Gone, Held, walk
 from limpet.backends.objects.format import line_of
 from limpet.backends.objects.heads import Head, dump_head
 from limpet.backends.objects.index import Index
-from limpet.backends.objects.reader import ObjectReader
+from limpet.backends.objects.reader import ObjectReader, read_moment
 from limpet.backends.objects.rekeying import Rekeying
-from limpet.backends.objects.scopes import Scopes
 from limpet.backends.objects.watching import ObjectListener, Watching
 from limpet.backends.support.backoff import Backoff
 from limpet.core.encryption import NO_KEYS, Ciphers
@@ -68,7 +67,6 @@ class ObjectStorage(Rekeying, Watching):
         """
         self.files = Files(bucket, clock=clock, ciphers=ciphers)
         self.index = Index(self.files)
-        self.scopes = Scopes(self.files)
         self.draw = draw
         self.states = states
         self.compress = compress
@@ -82,7 +80,7 @@ class ObjectStorage(Rekeying, Watching):
         if held is not None and _is_at(held, seen):
             with suppress(Gone):
                 return use(ObjectReader(self.files, key, held.head))
-        return self.reading(key, use)
+        return read_moment(self.files, key, use)
 
     def read_head(self, key: ScopeKey) -> tuple[ScopeRecord, Row | None, TailRow | None] | None:
         def use(reader: ObjectReader) -> tuple[ScopeRecord, Row | None, TailRow | None] | None:
@@ -91,7 +89,7 @@ class ObjectStorage(Rekeying, Watching):
                 return None if record is None else (record, None, None)
             return record, reader.row_at(record.head), reader.tail_row(record.head)
 
-        return self.reading(key, use)
+        return read_moment(self.files, key, use)
 
     # Writing
 
@@ -392,7 +390,7 @@ class ObjectStorage(Rekeying, Watching):
     def compact(self) -> int:
         if isinstance(self.files.bucket.below, Sweepable):
             self.files.bucket.below.sweep()
-        heads = (each for each in self.scopes.walk() if isinstance(each.head, Head))
+        heads = (each for each in self.walk_scopes() if isinstance(each.head, Head))
         return sum(self.sweep(each.scope) for each in heads)
 
     def listen(self) -> ObjectListener:
