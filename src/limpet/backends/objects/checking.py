@@ -183,7 +183,7 @@ class Checking(Mending):
         aside, as others can read it, or more of it can be read.
         """
         unread = list[Named | NamedPage]()
-        for part, path in zip((*head.segments, *head.pages), part_keys(head), strict=True):
+        for part, path in zip(head.parts, part_keys(head), strict=True):
             missing, damaged = "notes_missing", "note_damaged"
             about: dict[str, object] = {"scope": head.key}
             if isinstance(part, Named):

@@ -5,14 +5,13 @@ from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from limpet.backends.buckets.protocol import Bucket, Ending, Listed, Stored
 from limpet.backends.objects import keys
-from limpet.backends.objects.encrypted import EncryptedBucket, Unreadable
+from limpet.backends.objects.encrypted import EncryptedBucket
 from limpet.backends.objects.format import (
     Named,
     NamedPage,
     StoredNote,
     StoredSegment,
     parse_page,
-    unpack,
 )
 from limpet.backends.objects.heads import Head, parse_head
 from limpet.backends.support.recent import Recent
@@ -151,19 +150,22 @@ class Files:
 
     def list_heads(self, paths: Sequence[str]) -> list[Head | LimpetError | None]:
         """Read the facts of many heads; one that cannot be read is an error as a value."""
-        found = self.bucket.get(paths, first=_LISTED_BYTES)
-        large = [at for at, each in enumerate(found) if each is not None and not _has_facts(each)]
-        if large:
-            wholes = self.bucket.get([paths[at] for at in large])
-            for at, stored in zip(large, wholes, strict=True):
-                found[at] = stored
-        heads: list[Head | LimpetError | None] = []
-        for path, each in zip(paths, found, strict=True):
-            try:
-                heads.append(None if each is None else self.parsed(each, path).head)
-            except LimpetError as error:
-                heads.append(error)
-        return heads
+        found = dict(zip(paths, self.bucket.get(paths, first=_LISTED_BYTES), strict=True))
+        heads = {path: self._listed_head(path, each) for path, each in found.items()}
+        cut = [
+            path
+            for path, each in found.items()
+            if each and len(each[0]) < each.size and type(heads[path]) is Corrupt
+        ]
+        for path, each in zip(cut, self.bucket.get(cut) if cut else [], strict=True):
+            heads[path] = self._listed_head(path, each)
+        return [heads[path] for path in paths]
+
+    def _listed_head(self, path: str, stored: Stored | None) -> Head | LimpetError | None:
+        try:
+            return None if stored is None else self.parsed(stored, path).head
+        except LimpetError as error:
+            return error
 
     # A head that is missing
 
@@ -190,7 +192,7 @@ class Files:
                     f"`limpet import`. key=`{path}`"
                 )
             found = keys.parse(path)
-            if found is not None and (found.line or found.segment) and self.is_lost(scope, path):
+            if found is not None and self.is_lost(scope, path):
                 what = "its history is there: run `limpet repair`"
                 if found.line:
                     what = "all that it held: restore it from a backup, or delete the scope"
@@ -201,21 +203,22 @@ class Files:
                 )
 
     def is_lost(self, scope: ScopeKey, path: str) -> bool:
-        """Return whether a segment or a line whose head was missing shows that the head is lost.
+        """Return whether an object whose head was missing shows that the head is lost.
 
         Otherwise the scope was deleted: that removes first the sign that the line was begun, last
         its pointer. A writer that began a line while the scope was deleted removes its own signs at
-        once, so they are looked at again.
+        once, so they are looked at again. Pages of notes show nothing.
         """
+        key = keys.parse(path)
+        if key is None or not (key.line or key.segment):
+            return False
         is_known = self._lost.get(path) is not None  # then one look is enough
         for _ in range(1 if is_known else _LOST_LOOKS):
             head, found = self.bucket.get([keys.head_key(scope), path])
             if head is not None or found is None:
                 return False
             try:
-                key = keys.parse(path)
-                line = None if key is None else key.line
-                line = line or StoredSegment(path.rpartition("/")[2], found.data).line
+                line = key.line or StoredSegment(path.rpartition("/")[2], found.data).line
                 if None in self.bucket.get(
                     [keys.line_key(scope, line), keys.started_key(scope, line)]
                 ):
@@ -308,13 +311,3 @@ def _is_older(head: Head, newest: _Newest) -> bool:
     if len(trail) < TRAIL_BYTES_MAX:
         return record.trail in pasts
     return any(record.trail.startswith(past) for past in pasts)
-
-
-def _has_facts(stored: Stored) -> bool:
-    """Return whether the bytes at hand are all, or have at least the facts of a head."""
-    if isinstance(stored, Unreadable) or len(stored.data) == stored.size:
-        return True
-    try:
-        return unpack("head", stored.data).end <= len(stored.data)
-    except LimpetError:
-        return False

@@ -8,7 +8,6 @@ import heapq
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from functools import partial
 from itertools import groupby, islice
 from typing import NamedTuple, TypeVar
 
@@ -78,9 +77,17 @@ class Listings:
     def _of_scope(
         self, scope: ScopeKey, query: Query, limit: int | None, since: int = 0
     ) -> list[tuple[ScopeKey, Row]]:
-        """Return a page of one scope: what is not older than `since`."""
+        """Return a page of one scope: what is not older than `since`.
 
-        def read(reader: ObjectReader, *, skip: bool = False) -> list[tuple[ScopeKey, Row]]:
+        A segment that is damaged hides nothing of the rest; but what a query needs of it to tell
+        must be there.
+
+        Raises:
+            Corrupt: the head is damaged, or missing.
+        """
+        skip = query.id is None and not query.leaves
+
+        def read(reader: ObjectReader) -> list[tuple[ScopeKey, Row]]:
             if query.id is not None and not query.leaves:
                 found, after = reader.facts([query.id]).values(), query.after
                 facts: Iterable[Fact] = (
@@ -90,20 +97,7 @@ class Listings:
                 facts = _matching(reader, query, since, skip=skip)
             return [(scope, fact.row) for fact in islice(facts, limit)]
 
-        return self._listed(scope, read, may_skip=query.id is None and not query.leaves)
-
-    def _listed(self, scope: ScopeKey, read: Callable[..., list[T]], *, may_skip: bool) -> list[T]:
-        """Return what can be listed of a scope: a segment that is damaged does not hide the rest.
-
-        Raises:
-            Corrupt: the head is damaged, or missing.
-        """
-        try:
-            return read_moment(self.files, scope, read)
-        except Corrupt:
-            if not may_skip:
-                raise
-            return read_moment(self.files, scope, partial(read, skip=True))
+        return read_moment(self.files, scope, read)
 
     def _of_any(
         self, scope: ScopeKey, query: Query, limit: int | None, since: int = 0
@@ -115,17 +109,17 @@ class Listings:
             return []
 
     def list_ids(self, key: ScopeKey, after: str, limit: int) -> list[str]:
-        def read(reader: ObjectReader, *, skip: bool = False) -> list[str]:
+        def read(reader: ObjectReader) -> list[str]:
             known = self._sorted.get(key)  # a page would else cost as much as all of them
             if known is None or known[0] != reader.head.w:
-                facts = reader.newest_first(skip=skip)
+                facts = list(reader.newest_first(skip=True))
                 known = reader.head.w, sorted(f.row.id for f in facts if f.row.kept)
-                if not skip:
+                if len(facts) == reader.count():  # else a segment was damaged
                     self._sorted.put(key, known)
             start = bisect_right(known[1], after)
             return known[1][start : start + limit]
 
-        return self._listed(key, read, may_skip=True)
+        return read_moment(self.files, key, read)
 
     def list_sessions(self, prefix: str, after: str, limit: int) -> list[str]:
         start = f"{keys.session_prefix(after)}~" if after else ""
@@ -250,8 +244,7 @@ class Listings:
                 scope = head.key
                 is_held = head.record is not None and head.record.holds_anything
             elif head is None and scope is not None:
-                signs = [each.key for each, key in pairs if key.line or key.segment]
-                is_held = any(self.files.is_lost(scope, each) for each in signs)
+                is_held = any(self.files.is_lost(scope, each.key) for each, _ in pairs)
             yield folder, Listing(scope, head) if is_held and scope is not None else None
 
     # Across scopes

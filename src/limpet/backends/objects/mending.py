@@ -147,8 +147,7 @@ class Mending(Listings):
         if not listed:
             return  # the deletion is over
         scope = self._scope_of(listed)
-        signs = [each.key for each, key in listed if key.line or key.segment]
-        if scope is None or any(self._is_lost(scope, each) for each in signs):
+        if scope is None or any(self._is_lost(scope, each.key) for each, _ in listed):
             yield from self.lost(folder, None, None, repair)
             return
         if self.files.bucket.get([f"{folder}head"], first=1) != [None]:

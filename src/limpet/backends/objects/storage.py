@@ -19,7 +19,7 @@ from typing import Final, TypeVar
 
 from limpet.backends.buckets.protocol import Bucket, Listed, Moved, Sweepable
 from limpet.backends.objects import building, keys
-from limpet.backends.objects.building import Built
+from limpet.backends.objects.building import Builder, Built
 from limpet.backends.objects.files import PAGE, Files, Gone, Held, walk
 from limpet.backends.objects.format import line_of
 from limpet.backends.objects.heads import Head, dump_head
@@ -155,31 +155,42 @@ class ObjectStorage(Rekeying, Watching):
         if change.after is None:
             return change.before is None or self._bury(held, reader)
         attempt, compress = self.draw().nonce, self.compress
-        built = building.build(
-            self.files, self.index, change, reader, attempt=attempt, compress=compress
-        )
+        built = Builder(
+            self.index, change, change.after, reader, attempt=attempt, compress=compress
+        ).built()
         # Without a key there is InvalidInput, before anything is written.
         self.files.ciphers.of(key.session_id).encrypt(b"", b"")
         self._write_parts(key, built)
         self.files.lease_seen_us(change.after)  # or the first renewal would change nothing
-        data = dump_head(built.head)
         try:
-            version = self.files.bucket.put(keys.head_key(key), data, expect=held.version)
+            now = self._put_head(built.head, held)
         except Moved:
             self._take_back(key, reader.head.w, built)
             return False
-        except Unavailable as cause:
-            self.files.held.pop(key)
-            if cause.outcome_known:
-                self._drop_parts(built)
-                raise
-            raise LostAnswer from cause
-        now = Held(built.head, version, len(data))
+        except Unavailable:
+            self._drop_parts(built)
+            raise
         self.files.keep(key, now)
         if built.head.pending is not None and not self._is_settled(now):
             return False
         self._finish(held, now, built)
         return True
+
+    def _put_head(self, head: Head, before: Held) -> Held:
+        """Replace a head by compare-and-set: the commit of every change.
+
+        Raises:
+            Moved: another one is there. LostAnswer: this one may be there, or still come.
+        """
+        data = dump_head(head)
+        try:
+            version = self.files.bucket.put(keys.head_key(head.key), data, expect=before.version)
+        except (Moved, Unavailable) as cause:
+            self.files.held.pop(head.key)
+            if isinstance(cause, Moved) or cause.outcome_known:
+                raise
+            raise LostAnswer from cause
+        return Held(head, version, len(data))
 
     def _write_parts(self, key: ScopeKey, built: Built) -> None:
         try:
@@ -199,7 +210,6 @@ class ObjectStorage(Rekeying, Watching):
 
         `before` is the `w` of the head that it was to replace.
         """
-        self.files.held.pop(key)
         if not built.parts and not built.pointers:
             return
         with suppress(LimpetError):
@@ -222,7 +232,8 @@ class ObjectStorage(Rekeying, Watching):
             return
         try:
             self._sweep_after(head, built.removed, before.head)
-            self.files.held.put(key, now._replace(head=head._replace(unswept=False)))
+            if now.head is head:  # else the refusal was false, and another one may be there
+                self.files.held.put(key, now._replace(head=head._replace(unswept=False)))
         except LimpetError as error:
             if head.unswept:
                 raise Unavailable(
@@ -254,18 +265,8 @@ class ObjectStorage(Rekeying, Watching):
             return True
         is_alive = self.files.is_alive(*head.pending)
         now = head._replace(pending=None) if is_alive else Head(head.key, None, head.w)
-        data = dump_head(now)
-        try:
-            version = self.files.bucket.put(keys.head_key(head.key), data, expect=held.version)
-            self.files.held.put(head.key, Held(now, version, len(data)))
-        except Moved:
-            self.files.held.pop(head.key)  # another writer has settled it
-        except Unavailable as cause:
-            self.files.held.pop(head.key)
-            # It is stored, and it will vanish if its source is deleted before another write.
-            if cause.outcome_known:
-                raise
-            raise LostAnswer from cause
+        with suppress(Moved):  # another writer has settled it
+            self.files.held.put(head.key, self._put_head(now, held))
         return is_alive
 
     # Deleting
@@ -278,31 +279,21 @@ class ObjectStorage(Rekeying, Watching):
         key, head = reader.key, reader.head
         unneeded = self._pointers_of(reader)
         now = Head(key, None, self.draw().nonce, unswept=True)
-        data = dump_head(now)
         try:
-            version = self.files.bucket.put(keys.head_key(key), data, expect=held.version)
+            stored = self._put_head(now, held)
         except Moved:
-            found = self._read_again(key)
-            if found.head is None or now.w not in (found.head.w, found.head.over):
-                return False
-            version = found.version or ""  # the refusal was false
-        except Unavailable as cause:
-            self.files.held.pop(key)
-            if cause.outcome_known:
-                raise
-            raise LostAnswer from cause
+            stored = self._read_again(key)
+            if stored.head is None or now.w not in (stored.head.w, stored.head.over):
+                return False  # else the refusal was false
         parts = building.part_keys(head)
-        self._finish(
-            held, Held(now, version, len(data)), Built(now, unneeded=unneeded, removed=parts)
-        )
+        self._finish(held, stored, Built(now, unneeded=unneeded, removed=parts))
         return True
 
     def _read_again(self, key: ScopeKey) -> Held:
         try:
             return self.files.read(key)
         except Unavailable as cause:
-            self.files.held.pop(key)
-            raise LostAnswer from cause
+            raise LostAnswer from cause  # the refusal before may have been false
 
     def _pointers_of(self, reader: ObjectReader) -> set[str]:
         """Return the pointers to all that a scope has, as far as it can be read."""
