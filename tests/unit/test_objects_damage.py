@@ -60,7 +60,7 @@ def head_of(bucket: CountingBucket) -> str:
 
 def spoil(bucket: CountingBucket, key: str) -> None:
     data, modified = bucket.objects[key]
-    bucket.objects[key] = (data[:-9] + b"!" + data[-8:], modified)
+    bucket.objects[key] = (data[:-9] + bytes([data[-9] ^ 1]) + data[-8:], modified)
 
 
 @pytest.mark.parametrize("how", ["gone", "empty", "cut", "html"])

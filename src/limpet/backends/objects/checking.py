@@ -110,8 +110,8 @@ class Checking(Mending):
         yield from self._scope(held, repair)
         line = None if head.record is None else line_of(head.record.pk)
         # Deletions have left over other lines.
-        others = [each.key for each, key in listed if key.line and key.line != line]
-        yield from self.dangling(head.key, others, repair)
+        others = [(each.key, head.key) for each, key in listed if key.line not in (None, line)]
+        yield from self.dangling(others, repair)
         left = self.unnamed(head, [each for each, _ in listed])
         if left and repair:
             self.sweep(head.key, left)
@@ -236,12 +236,12 @@ class Checking(Mending):
     def _pointers(self, after: str, repair: bool, limit: int) -> tuple[list[Finding], str | None]:
         page = self.files.bucket.list(INDEX, after=after, limit=limit)
         modified = {each.key: each.modified for each in page}
-        found = [
-            finding
+        nowhere = [
+            (each.key, each.scope)
             for each in self.index.followed(page)
             if self._leads_nowhere(each, modified[each.key])
-            for finding in self.dangling(each.scope, [each.key], repair)
         ]
+        found = list(self.dangling(nowhere, repair))
         found += [
             finding_of("foreign_file", "a file that is not ours", key=each.key)
             for each in page

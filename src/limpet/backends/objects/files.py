@@ -223,7 +223,7 @@ class Files:
                     [keys.line_key(scope, line), keys.started_key(scope, line)]
                 ):
                     return False
-            except Corrupt:
+            except (Corrupt, Unsupported):
                 return True
             if not is_known:
                 self.clock.sleep(_LOST_PAUSE_S)

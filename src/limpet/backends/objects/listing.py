@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeVar
 
 from limpet.backends.buckets.protocol import Listed
 from limpet.backends.objects import keys
-from limpet.backends.objects.files import PAGE, Files, Gone, walk
+from limpet.backends.objects.files import PAGE, Files, walk
 from limpet.backends.objects.format import Fact
 from limpet.backends.objects.heads import Head
 from limpet.backends.objects.index import Index, Pointed
@@ -75,7 +75,12 @@ class Listings:
         return found
 
     def _of_scope(
-        self, scope: ScopeKey, query: Query, limit: int | None, since: int = 0
+        self,
+        scope: ScopeKey,
+        query: Query,
+        limit: int | None,
+        since: int = 0,
+        seen: Head | None = None,
     ) -> list[tuple[ScopeKey, Row]]:
         """Return a page of one scope: what is not older than `since`.
 
@@ -97,16 +102,20 @@ class Listings:
                 facts = _matching(reader, query, since, skip=skip)
             return [(scope, fact.row) for fact in islice(facts, limit)]
 
-        return read_moment(self.files, scope, read)
+        return read_moment(self.files, scope, read, seen)
 
     def _of_any(
-        self, scope: ScopeKey, query: Query, limit: int | None, since: int = 0
+        self,
+        scope: ScopeKey,
+        query: Query,
+        limit: int | None,
+        since: int = 0,
+        seen: Head | None = None,
     ) -> list[tuple[ScopeKey, Row]]:
         """As `_of_scope`, and nothing where a head cannot be read: `check` reports it."""
-        try:
-            return self._of_scope(scope, query, limit, since)
-        except (Corrupt, Unsupported):
-            return []
+        with suppress(Corrupt, Unsupported):
+            return self._of_scope(scope, query, limit, since, seen)
+        return []
 
     def list_ids(self, key: ScopeKey, after: str, limit: int) -> list[str]:
         def read(reader: ObjectReader) -> list[str]:
@@ -148,13 +157,10 @@ class Listings:
         return [(_record_of(each), self._head_row(each)) for each in page]
 
     def _head_row(self, listing: Listing) -> Row | None:
-        head = listing.head
-        if not isinstance(head, Head) or head.record is None or head.record.head is None:
+        if not isinstance(listing.head, Head):
             return None  # `check` reports a damaged one
         try:
-            if head.record.head in head.entries:
-                return head.entries[head.record.head].row
-            return read_moment(self.files, listing.scope, _shown)
+            return read_moment(self.files, listing.scope, ObjectReader.head_row, listing.head)
         except Corrupt:
             return None
 
@@ -312,23 +318,15 @@ class Listings:
                 oldest = ids.place_us(found[-1][1].seq)
                 if heads[start][0] + _SKEW_US < oldest:
                     break
-            chunk = [path for _, path in heads[start : start + _CHUNK]]
-            found = _newest(limit, [found, *self._of_heads(chunk, query, limit)])
+            chunk = self.files.list_heads([path for _, path in heads[start : start + _CHUNK]])
+            read = [each for each in chunk if isinstance(each, Head)]  # `check` reports others
+            pages = (
+                self._of_any(each.key, query, limit, seen=each)
+                for each in read
+                if each.key.session_id.startswith(query.prefix)
+            )
+            found = _newest(limit, [found, *pages])
         return found
-
-    def _of_heads(
-        self, paths: Sequence[str], query: Query, limit: int
-    ) -> Iterator[list[tuple[ScopeKey, Row]]]:
-        for path, head in zip(paths, self.files.list_heads(paths), strict=True):
-            if not isinstance(head, Head) or path != keys.head_key(head.key):
-                continue  # `check` reports it
-            if head.key.session_id.startswith(query.prefix):
-                try:
-                    reader = ObjectReader(self.files, head.key, head)
-                    facts = islice(_matching(reader, query), limit)
-                    yield [(head.key, fact.row) for fact in facts]
-                except (Gone, Corrupt):
-                    yield self._of_any(head.key, query, limit)
 
     def find_refs(self, id_prefix: str, limit: int) -> list[SnapshotRef]:
         found: dict[SnapshotRef, None] = {}
@@ -394,11 +392,6 @@ def _is_proof(listed: Listed, key: ObjectKey) -> bool:
 
 def _session_folder(folder: str) -> str:
     return f"{keys.ROOT}{folder[len(keys.ROOT) :].partition('/')[0]}/"
-
-
-def _shown(reader: ObjectReader) -> Row | None:
-    record = reader.record
-    return None if record is None or record.head is None else reader.row_at(record.head)
 
 
 def _record_of(listing: Listing) -> ScopeRecord:

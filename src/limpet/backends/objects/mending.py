@@ -147,35 +147,29 @@ class Mending(Listings):
         if not listed:
             return  # the deletion is over
         scope = self._scope_of(listed)
-        if scope is None or any(self._is_lost(scope, each.key) for each, _ in listed):
+        if scope is None or any(self.files.is_lost(scope, each.key) for each, _ in listed):
             yield from self.lost(folder, None, None, repair)
             return
         if self.files.bucket.get([f"{folder}head"], first=1) != [None]:
             return  # it has come meanwhile
-        yield from self.dangling(scope, [each.key for each, key in listed if key.line], repair)
+        yield from self.dangling([(each.key, scope) for each, key in listed if key.line], repair)
         fact = "the rest of a scope that was deleted: delete its session again"
         for each, key in listed:
             if key.part:
                 code = "segment_left" if key.segment else "notes_left"
                 yield finding_of(code, fact, scope=scope, key=each.key)
 
-    def dangling(self, scope: ScopeKey, paths: Sequence[str], repair: bool) -> Iterator[Finding]:
+    def dangling(self, found: Sequence[tuple[str, ScopeKey]], repair: bool) -> Iterator[Finding]:
         """Report pointers that lead nowhere; with `repair` they are removed."""
-        if repair and paths:
-            self.files.delete(paths)
-        for path in paths:
+        if repair and found:
+            self.files.delete([path for path, _ in found])
+        for path, scope in found:
             fact = "a pointer that leads nowhere"
             yield finding_of("pointer_dangling", fact, scope=scope, repaired=repair, key=path)
 
     def _below(self, folder: str) -> list[tuple[Listed, ObjectKey]]:
         found = ((each, keys.parse(each.key)) for each in walk(self.files.bucket, folder))
         return [(each, key) for each, key in found if key is not None]
-
-    def _is_lost(self, scope: ScopeKey, path: str) -> bool:
-        try:
-            return self.files.is_lost(scope, path)
-        except Unsupported:
-            return True
 
     def _scope_of(self, listed: Sequence[tuple[Listed, ObjectKey]]) -> ScopeKey | None:
         """Return the scope of a folder; where keys do not have all of its name, others have it."""

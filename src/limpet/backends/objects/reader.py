@@ -57,6 +57,17 @@ class ObjectReader:
                 raise Corrupt(f"a part of the history is missing. key=`{gone}`") from None
             raise
 
+    def _read_one(
+        self, read: Callable[[Sequence[T]], Sequence[Sequence[U]]], part: T, skip: bool
+    ) -> Sequence[U]:
+        """Return what a part holds; with `skip` nothing if it is damaged."""
+        try:
+            return read([part])[0]
+        except Corrupt as cause:
+            if not skip or isinstance(cause, WrongKeys):
+                raise
+            return ()
+
     # Snapshots
 
     def fact_at(self, seq: int) -> Fact | None:
@@ -70,6 +81,11 @@ class ObjectReader:
     def row_at(self, seq: int) -> Row | None:
         fact = self.fact_at(seq)
         return None if fact is None else fact.row
+
+    def head_row(self) -> Row | None:
+        """Return the snapshot that the scope shows."""
+        record = self.record
+        return None if record is None or record.head is None else self.row_at(record.head)
 
     def rows(self, ids: Sequence[str]) -> list[Row]:
         found = self.facts(ids)
@@ -129,13 +145,7 @@ class ObjectReader:
                 yield self.head.entries[tail.pop(0)].fact
             if named.first >= end or named.last < since:
                 continue
-            try:
-                facts = self.facts_of([named])[0]
-            except Corrupt as cause:
-                if not skip or isinstance(cause, WrongKeys):
-                    raise
-                continue
-            for fact in reversed(facts):
+            for fact in reversed(self._read_one(self.facts_of, named, skip)):
                 while tail and tail[0] > fact.row.seq:
                     yield self.head.entries[tail.pop(0)].fact
                 if since <= fact.row.seq < end and not self._is_in_tail(fact):
@@ -251,12 +261,7 @@ class ObjectReader:
             for page in pages:
                 if on is not None and page.first[0] > on:
                     return
-                try:
-                    (found,) = self.notes_of([page])
-                except Corrupt as cause:
-                    if not skip or isinstance(cause, WrongKeys):
-                        raise
-                    continue
+                found = self._read_one(self.notes_of, page, skip)
                 yield from (each for each in found if each.address >= start)
 
         inline = (note for address, note in sorted(self.head.notes.items()) if address >= start)
@@ -292,8 +297,16 @@ def _covers(named: Named, ms: int) -> bool:
     return ids.place_us(named.first) // 1000 <= ms <= ids.place_us(named.last) // 1000
 
 
-def read_moment(files: Files, key: ScopeKey, use: Callable[[ObjectReader], T]) -> T:
-    """Return what `use` returns for one moment; repeat it if the head moves meanwhile."""
+def read_moment(
+    files: Files, key: ScopeKey, use: Callable[[ObjectReader], T], seen: Head | None = None
+) -> T:
+    """Return what `use` returns for one moment; repeat it if the head moves meanwhile.
+
+    The moment may be that of `seen`, a head that was just read.
+    """
+    if seen is not None:
+        with suppress(Gone):
+            return use(ObjectReader(files, key, seen))
     lost = set[str]()
     while True:
         try:

@@ -77,17 +77,15 @@ class ObjectStorage(Rekeying, Watching):
 
     def read(self, key: ScopeKey, use: Callable[[Reader], T], seen: ScopeRecord | None = None) -> T:
         held = None if seen is None else self.files.held.get(key)
-        if held is not None and _is_at(held, seen):
-            with suppress(Gone):
-                return use(ObjectReader(self.files, key, held.head))
-        return read_moment(self.files, key, use)
+        head = held.head if held is not None and _is_at(held, seen) else None
+        return read_moment(self.files, key, use, head)
 
     def read_head(self, key: ScopeKey) -> tuple[ScopeRecord, Row | None, TailRow | None] | None:
         def use(reader: ObjectReader) -> tuple[ScopeRecord, Row | None, TailRow | None] | None:
-            record = reader.record
-            if record is None or record.head is None:
-                return None if record is None else (record, None, None)
-            return record, reader.row_at(record.head), reader.tail_row(record.head)
+            if reader.record is None:
+                return None
+            row = reader.head_row()
+            return reader.record, row, None if row is None else reader.tail_row(row.seq)
 
         return read_moment(self.files, key, use)
 
@@ -171,8 +169,13 @@ class ObjectStorage(Rekeying, Watching):
             self._drop_parts(built)
             raise
         self.files.keep(key, now)
-        if built.head.pending is not None and not self._is_settled(now):
-            return False
+        try:
+            if not self._settle(now):
+                return False
+        except Unavailable as cause:
+            raise Unavailable(
+                f"the fork is stored, and may vanish with its source: {cause}", outcome_known=False
+            ) from cause
         self._finish(held, now, built)
         return True
 
@@ -249,14 +252,6 @@ class ObjectStorage(Rekeying, Watching):
             self.index.write(key, [started])
             if self.files.bucket.get([keys.head_key(key)]) == [None]:
                 self.index.remove([started])  # it was deleted in between
-
-    def _is_settled(self, held: Held) -> bool:
-        try:
-            return self._settle(held)
-        except Unavailable as cause:
-            raise Unavailable(
-                f"the fork is stored, and may vanish with its source: {cause}", outcome_known=False
-            ) from cause
 
     def _settle(self, held: Held) -> bool:
         """Finish a fork; return False if its source was deleted, and the fork with it."""

@@ -82,8 +82,7 @@ class Watching:
 def _revision(reader: ObjectReader, id: str | None) -> str | None:
     if id is not None:
         return next((row.revision for row in reader.rows([id])), None)
-    record = reader.record
-    row = None if record is None or record.head is None else reader.row_at(record.head)
+    row = reader.head_row()
     return None if row is None else row.revision
 
 
