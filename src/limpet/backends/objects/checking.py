@@ -58,9 +58,7 @@ class Checking(Mending):
         found, last = steps[part](key, repair, limit)
         if last is not None:
             return found, f"{part}:{last}"
-        names = list(steps)
-        following = names.index(part) + 1
-        return found, f"{names[following]}:" if following < len(names) else None
+        return found, {"": "pointers:", "pointers": "leftovers:"}.get(part)
 
     # Objects
 
@@ -143,8 +141,7 @@ class Checking(Mending):
         """Report snapshots that the index does not point to."""
         key = head.key
         line = "" if head.record is None else line_of(head.record.pk)
-        first = [keys.line_key(key, line), keys.started_key(key, line)]
-        wanted: dict[str, Fact | None] = dict.fromkeys(first)
+        wanted: dict[str, Fact | None] = dict.fromkeys(keys.line_signs(key, line))
         older = dict[str, list[str]]()  # pointers that older keys have written instead
         for fact in reader.newest_first():
             for current, *others in self.index.spellings(key, fact):
@@ -259,9 +256,8 @@ class Checking(Mending):
                 return is_old
             if "line" in parts:
                 return is_old and parts["line"] != line_of(record.pk)
-            if int(parts.get("seq") or parts["stamp"], 16) > record.last:
-                return is_old and pointed.key not in self.pointers(reader)
-            return pointed.key not in self.pointers(reader)
+            is_ahead = int(parts.get("seq") or parts["stamp"], 16) > record.last
+            return (is_old or not is_ahead) and pointed.key not in self.pointers(reader)
 
         try:
             return read_moment(self.files, pointed.scope, read)

@@ -128,6 +128,11 @@ def started_key(scope: ScopeKey, line: str) -> str:
     return f"{scope_prefix(scope)}started.{line}"
 
 
+def line_signs(scope: ScopeKey, line: str) -> list[str]:
+    """Return the keys of what shows that a line lives: its pointer, and that it has begun."""
+    return [line_key(scope, line), started_key(scope, line)]
+
+
 def parse(key: str) -> ObjectKey | None:
     """Parse the key of an object; None if it is not one of ours."""
     found = _OBJECT.fullmatch(key[len(ROOT) :]) if key.startswith(ROOT) else None

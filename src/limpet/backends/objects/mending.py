@@ -6,7 +6,7 @@ left of its history.
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from limpet.backends.buckets.protocol import Listed, Moved, Stored
 from limpet.backends.objects import keys
@@ -30,6 +30,8 @@ from limpet.errors import Corrupt, LimpetError, Unsupported
 from limpet.model import ANY, Finding, ScopeKey
 from limpet.protocol import Stamp
 from limpet.storage import TRAIL_BYTES_MAX, ScopeRecord
+
+P = TypeVar("P", Named, NamedPage)
 
 SEVERITIES: Final = {
     "foreign_file": "info",
@@ -182,7 +184,7 @@ class Mending(Listings):
                 scope = next((it for it in scopes if keys.scope_prefix(it) == key.folder), None)
                 if scope is not None:
                     return scope
-        return next((part.scope for _, part in self._readable(listed).segments), None)
+        return next((each.scope for each in self._readable(listed).segments.values()), None)
 
     def lost(
         self, folder: str, stored: Stored | None, error: LimpetError | None, repair: bool
@@ -198,23 +200,41 @@ class Mending(Listings):
         if not repair or is_locked or not found.segments or scope is None:
             yield damage_of(code, fact, error, scope=scope, key=f"{folder}head")
             return
-        chosen, aside = _disjoint(found.segments), dict(found.damaged)
-        if stored is not None:
-            aside[f"{folder}head"] = stored
-        rebuilt = self._rebuilt(scope, chosen, _apart(found.pages), aside, stored)
-        last = chosen[-1][1].facts[-1].row
+        aside = found.damaged if stored is None else {**found.damaged, f"{folder}head": stored}
+        # One may be there together with the one that took over its content: the newer is chosen.
+        order = sorted(found.segments, key=lambda each: (each.last, each.snapshots), reverse=True)
+        newest = found.segments[order[0]]
+        segments = _disjoint([each for each in order if found.segments[each].line == newest.line])
+        minted = (
+            fact.row.id
+            for each in segments
+            for fact in found.segments[each].facts
+            if ids.tag_of(fact.row.id) is not None
+        )
+        last = newest.facts[-1].row
+        record = ScopeRecord(
+            scope,
+            int(newest.line, 16),
+            0,
+            last=max(ids.place_at(self.draw().now), last.seq),
+            floor=max(minted, default=""),
+        )
+        head = Head(scope, record, "", {}, tuple(segments), tuple(_disjoint(found.pages)))
+        rebuilt = self._replaced(head, record, None if stored is None else stored.version, aside)
+        if rebuilt:
+            self.index.write(scope, keys.line_signs(scope, newest.line))
         yield finding_of(
             code,
             f"{fact}: it was rebuilt from its segments, and what was saved later is lost",
             scope=scope,
             id=last.id,
             repaired=rebuilt,
-            snapshots=sum(len(segment.facts) for _, segment in chosen),
+            snapshots=sum(each.snapshots for each in segments),
         )
 
     def _readable(self, listed: Iterable[tuple[Listed, ObjectKey]]) -> "_Readable":
         """Return what can be read of the parts that are there, the last written first."""
-        found = _Readable([], [], {}, [])
+        found = _Readable({}, [], {}, [])
         for each, key in sorted(listed, key=lambda pair: -pair[0].modified):
             (stored,) = self.files.bucket.get([each.key]) if key.part else [None]
             if key.part is None or stored is None:
@@ -226,42 +246,17 @@ class Mending(Listings):
                 elif keys.segment_key(part.scope, key.part) != each.key:
                     raise Corrupt("a segment is that of another scope")
                 elif part.facts and part.line:
-                    found.segments.append((part.named(key.part), part))
+                    found.segments[part.named(key.part)] = part
             except LimpetError as error:
                 found.errors.append(error)
                 found.damaged[each.key] = stored
         return found
 
-    def _rebuilt(
-        self,
-        scope: ScopeKey,
-        chosen: Sequence[tuple[Named, StoredSegment]],
-        pages: tuple[NamedPage, ...],
-        aside: Mapping[str, Stored],
-        stored: Stored | None,
-    ) -> bool:
-        newest, stamp = chosen[-1][1], self.draw()
-        names = (fact.row.id for _, segment in chosen for fact in segment.facts)
-        record = ScopeRecord(
-            scope,
-            int(newest.line, 16),
-            0,
-            last=max(ids.place_at(stamp.now), newest.facts[-1].row.seq),
-            floor=max((id for id in names if ids.tag_of(id) is not None), default=""),
-        )
-        head = Head(scope, record, "", {}, tuple(named for named, _ in chosen), pages)
-        if not self._replaced(head, record, None if stored is None else stored.version, aside):
-            return False
-        self.index.write(
-            scope, [keys.line_key(scope, newest.line), keys.started_key(scope, newest.line)]
-        )
-        return True
-
 
 class _Readable(NamedTuple):
     """The parts of a scope: those that can be read, and by key those that cannot, and why."""
 
-    segments: list[tuple[Named, StoredSegment]]
+    segments: dict[Named, StoredSegment]
     pages: list[NamedPage]
     damaged: dict[str, Stored]
     errors: list[LimpetError]
@@ -297,29 +292,13 @@ def _aside(path: str, stored: Stored) -> str:
     return f"{folder}/snapshots/damaged/{name.rpartition('/')[2]}"
 
 
-def _disjoint(
-    found: Sequence[tuple[Named, StoredSegment]],
-) -> list[tuple[Named, StoredSegment]]:
-    """Return the segments of one line that do not overlap, oldest first.
-
-    A segment may be there together with the one that took over its content: the newer is chosen.
-    """
-    order = sorted(found, key=lambda each: (each[0].last, each[0].snapshots), reverse=True)
-    chosen = list[tuple[Named, StoredSegment]]()
-    for named, segment in order:
-        first = chosen[-1][0].first if chosen else ids.SEQ_MAX
-        if named.last < first and (not chosen or segment.line == chosen[0][1].line):
-            chosen.append((named, segment))
-    return chosen[::-1]
-
-
-def _apart(found: Sequence[NamedPage]) -> tuple[NamedPage, ...]:
-    """Return the pages that do not overlap one that was written later."""
-    chosen = list[NamedPage]()
-    for page in found:
-        if all(page.last < other.first or page.first > other.last for other in chosen):
-            chosen.append(page)
-    return tuple(sorted(chosen, key=lambda page: page.first))
+def _disjoint(found: Sequence[P]) -> list[P]:
+    """Return the parts that do not overlap an earlier one, in the order of their contents."""
+    chosen = list[P]()
+    for part in found:
+        if all(part.last < other.first or part.first > other.last for other in chosen):
+            chosen.append(part)
+    return sorted(chosen, key=lambda part: part.first)
 
 
 def damage_of(code: str, fact: str, error: LimpetError | None, **values: object) -> Finding:

@@ -295,8 +295,7 @@ class ObjectStorage(Rekeying, Watching):
         record = reader.record
         found = {*self.index.current(reader.key, reader.newest_first(skip=True))}
         if record is not None:
-            line = line_of(record.pk)
-            found |= {keys.line_key(reader.key, line), keys.started_key(reader.key, line)}
+            found |= {*keys.line_signs(reader.key, line_of(record.pk))}
         return found
 
     def drop(self, session_id: str, key: ScopeKey | None = None) -> int:
