@@ -54,10 +54,10 @@ _Newest: TypeAlias = tuple[int, int, bytes]
 """The pk, the greatest seq and the trail of a record."""
 
 
-def walk(bucket: Bucket, prefix: str, after: str = "", until: str = "") -> Iterator[Listed]:
-    """Iterate over all keys with a prefix, a page at a time; `until` as in `Bucket.list`."""
+def walk(bucket: Bucket, prefix: str, after: str = "") -> Iterator[Listed]:
+    """Iterate over all keys with a prefix, a page at a time."""
     while True:
-        listed = bucket.list(prefix, after=after, limit=PAGE, until=until)
+        listed = bucket.list(prefix, after=after, limit=PAGE)
         yield from listed
         if len(listed) < PAGE:
             return
