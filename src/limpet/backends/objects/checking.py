@@ -11,7 +11,7 @@ from typing import Final
 from limpet.backends.buckets.protocol import Listed, Sweepable
 from limpet.backends.objects import keys
 from limpet.backends.objects.building import part_keys
-from limpet.backends.objects.files import Gone, Held, walk
+from limpet.backends.objects.files import Gone, walk
 from limpet.backends.objects.format import (
     Fact,
     Named,
@@ -92,12 +92,9 @@ class Checking(Mending):
             yield from self.headless(folder, repair)
             return
         try:
-            held = self.files.parsed(stored, path)
+            head = self.files.parsed(stored, path)
         except LimpetError as error:
             yield from self.lost(folder, stored, error, repair)
-            return
-        head = held.head
-        if head is None:
             return
         try:
             if self.files.ciphers.encrypts:
@@ -105,7 +102,8 @@ class Checking(Mending):
         except Corrupt as error:
             yield _damaged_head(head.key, error)
             return
-        yield from self._scope(held, repair)
+        if head.record is not None:
+            yield from self._scope(head, stored.version, repair)
         line = None if head.record is None else line_of(head.record.pk)
         # Deletions have left over other lines.
         others = [(each.key, head.key) for each, key in listed if key.line not in (None, line)]
@@ -118,17 +116,14 @@ class Checking(Mending):
             code = "segment_left" if "/segments/" in each.key else "notes_left"
             yield finding_of(code, fact, scope=head.key, repaired=repair, key=each.key)
 
-    def _scope(self, held: Held, repair: bool) -> Iterator[Finding]:
-        head = held.head
-        if head is None or head.record is None:
-            return
+    def _scope(self, head: Head, version: str | None, repair: bool) -> Iterator[Finding]:
         damage = list(self._damage(head))
         if damage:
             # What another process has changed meanwhile is no damage.
             if self._is_current(head):
                 lost = [part for _, part in damage if isinstance(part, Named | NamedPage)]
                 gone = [seq for seq in head.entries if builds_on(head, seq, lost)]
-                repaired = repair and bool(lost) and self.put_aside(held, lost, gone)
+                repaired = repair and bool(lost) and self.put_aside(head, version, lost, gone)
                 for one, part in damage:
                     yield replace(one, repaired=repaired and part in (*lost, *gone))
             return

@@ -114,7 +114,7 @@ class Files:
             return Held()
         held = self.held.get(key)
         if held is None or held.version != stored.version:
-            held = self.parsed(stored, path)
+            held = Held(self.parsed(stored, path), stored.version, stored.size)
         if newest is not None and held.head is not None and _is_older(held.head, newest):
             raise Corrupt(
                 f"a head is older than one that this process has read or written. key=`{path}`"
@@ -129,15 +129,15 @@ class Files:
         if record is not None and self.ciphers.encrypts:
             self._newest.put(key, (record.pk, record.last, record.trail))
 
-    def parsed(self, stored: Stored, path: str) -> Held:
+    def parsed(self, stored: Stored, path: str) -> Head:
         """Return the head that is stored under a key, or raise Corrupt if it is that of another."""
         head = parse_head(stored.data)
         self._is_ours = True
         if keys.head_key(head.key) != path:
             raise Corrupt(f"a head is stored under the key of another scope. key=`{path}`")
         if head.pending is not None and not self.is_alive(*head.pending):
-            head = Head(head.key, None, head.w)
-        return Held(head, stored.version, stored.size)
+            return Head(head.key, None, head.w)
+        return head
 
     def is_alive(self, source: ScopeKey, pk: int) -> bool:
         """Return whether the source of a fork was not deleted."""
@@ -163,7 +163,7 @@ class Files:
 
     def _listed_head(self, path: str, stored: Stored | None) -> Head | LimpetError | None:
         try:
-            return None if stored is None else self.parsed(stored, path).head
+            return None if stored is None else self.parsed(stored, path)
         except LimpetError as error:
             return error
 

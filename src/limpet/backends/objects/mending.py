@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, TypeVar
 from limpet.backends.buckets.protocol import Listed, Moved, Stored
 from limpet.backends.objects import keys
 from limpet.backends.objects.building import part_keys
-from limpet.backends.objects.files import Gone, Held, walk
+from limpet.backends.objects.files import Gone, walk
 from limpet.backends.objects.format import (
     Named,
     NamedPage,
@@ -56,15 +56,16 @@ class Mending(Listings):
     draw: Callable[[], Stamp]
 
     def put_aside(
-        self, held: Held, lost: Collection[Named | NamedPage], gone: Collection[int]
+        self,
+        head: Head,
+        version: str | None,
+        lost: Collection[Named | NamedPage],
+        gone: Collection[int],
     ) -> bool:
         """Write a head without parts that cannot be read, nor the states that build on them.
 
         What is there is kept next to the others: the new head will not name it.
         """
-        head = held.head
-        if head is None or head.record is None:
-            return False
         smaller = head._replace(
             segments=tuple(each for each in head.segments if each not in lost),
             pages=tuple(each for each in head.pages if each not in lost),
@@ -75,14 +76,12 @@ class Mending(Listings):
             paths.append(keys.head_key(head.key))
         found = zip(paths, self.files.bucket.get(paths), strict=True)
         aside = {path: stored for path, stored in found if stored is not None}
-        if not self._replaced(smaller, head.record, held.version, aside):
+        if not self._replaced(smaller, version, aside):
             return False
         self.sweep(head.key)
         return True
 
-    def _replaced(
-        self, head: Head, record: ScopeRecord, expect: str | None, aside: Mapping[str, Stored]
-    ) -> bool:
+    def _replaced(self, head: Head, expect: str | None, aside: Mapping[str, Stored]) -> bool:
         """Keep what is there next to the others, then write a head that does not name it.
 
         Return whether the head was still as expected.
@@ -90,16 +89,18 @@ class Mending(Listings):
         for path, stored in aside.items():
             self.files.bucket.put(_aside(path, stored), stored[0], expect=ANY)
         try:
-            data = dump_head(self._recounted(head, record))
+            data = dump_head(self._recounted(head))
             self.files.bucket.put(keys.head_key(head.key), data, expect=expect)
         except (Moved, Gone):
             return False
         self.files.held.pop(head.key)
         return True
 
-    def _recounted(self, head: Head, record: ScopeRecord) -> Head:
-        """Return a head with a record, of another version, that fits what the head names."""
-        reader = ObjectReader(self.files, head.key, head._replace(record=record))
+    def _recounted(self, head: Head) -> Head:
+        """Return a head of another version, with a record that fits what the head names."""
+        reader, record = ObjectReader(self.files, head.key, head), head.record
+        if record is None:
+            return head
         nonce = bytes.fromhex(self.draw().nonce)
         version = int.from_bytes(nonce, signed=True)
         tip = shown = reader.newest_kept(())
@@ -220,7 +221,7 @@ class Mending(Listings):
             floor=max(minted, default=""),
         )
         head = Head(scope, record, "", {}, tuple(segments), tuple(_disjoint(found.pages)))
-        rebuilt = self._replaced(head, record, None if stored is None else stored.version, aside)
+        rebuilt = self._replaced(head, None if stored is None else stored.version, aside)
         if rebuilt:
             self.index.write(scope, keys.line_signs(scope, newest.line))
         yield finding_of(
