@@ -43,7 +43,7 @@ def chat(bucket: CountingBucket) -> list[str]:
     scope = store_on(bucket).scope("chat")
     turns: list[str] = []
     ids = []
-    for n in range(30):
+    for n in range(48):
         turns.append(text(n))
         ids.append(scope.save({"turns": turns[-4:], "n": n}, labels={"run": "1"}).id)
     assert segments(bucket)
@@ -60,7 +60,7 @@ def head_of(bucket: CountingBucket) -> str:
 
 def spoil(bucket: CountingBucket, key: str) -> None:
     data, modified = bucket.objects[key]
-    bucket.objects[key] = (data[:-9] + b"!" + data[-8:], modified)
+    bucket.objects[key] = (data[:-9] + bytes([data[-9] ^ 1]) + data[-8:], modified)
 
 
 @pytest.mark.parametrize("how", ["gone", "empty", "cut", "html"])

@@ -31,9 +31,6 @@ class Clipped(NamedTuple):
     start: str
     digest: str
 
-    def matches(self, id: str) -> bool:
-        return id.startswith(self.start) and _digest(id) == self.digest
-
 
 Name: TypeAlias = str | Clipped
 """An id as a key has it: in full, or clipped."""

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Final, NamedTuple
 
 from limpet.backends.objects import keys
-from limpet.backends.objects.files import Files, Gone
+from limpet.backends.objects.files import Gone
 from limpet.backends.objects.format import (
     Address,
     Fact,
@@ -60,40 +60,24 @@ def part_keys(head: Head) -> list[str]:
     ]
 
 
-def build(
-    files: Files,
-    index: Index,
-    change: Change,
-    reader: ObjectReader,
-    *,
-    attempt: str,
-    compress: bool,
-) -> Built:
-    """Return what a change writes, or raise Taken.
+class Builder:
+    """Builds the next head of the moment that a change was made for.
 
-    `attempt` is a nonce. No two attempts at one change have a part in common: the earlier one may
-    still be stored after the later one has failed and removed its parts.
-
-    Raises:
-        Gone: a part that has to be written again is missing.
+    `after` is the record of the change, `attempt` a nonce. No two attempts at one change have a
+    part in common: the earlier one may still be stored after the later one has failed and removed
+    its parts.
     """
-    if change.after is None:
-        raise ValueError("a scope that goes has no next head")
-    return _Builder(files, index, change, change.after, reader, attempt, compress).built()
 
-
-class _Builder:
     def __init__(
         self,
-        files: Files,
         index: Index,
         change: Change,
         after: ScopeRecord,
         reader: ObjectReader,
+        *,
         attempt: str,
         compress: bool,
     ) -> None:
-        self._files = files
         self._index = index
         self._attempt = attempt
         self._compress = compress
@@ -108,6 +92,12 @@ class _Builder:
         self._pool: dict[int, Fact] = {}  # snapshots that go from one place to another
 
     def built(self) -> Built:
+        """Return what the change writes.
+
+        Raises:
+            Taken: a seq or an id of it is taken.
+            Gone: a part that has to be written again is missing.
+        """
         change, before = self._change, self._before
         is_save = not (change.replace or change.rows_gone or change.segments or change.tail_gone)
         if change.rows and not change.replace:
@@ -349,7 +339,8 @@ class _Builder:
         if not self._gone:
             return set()
         left = [*self._left, *(entry.fact for entry in head.entries.values())]
-        return self._index.unused(head.key, self._gone, [*left, *self._neighbours(head)])
+        needed = self._index.current(head.key, [*left, *self._neighbours(head)])
+        return {*self._index.current(head.key, self._gone)} - needed.keys()
 
     def _neighbours(self, head: Head) -> list[Fact]:
         """Return the snapshots in other segments that may share a pointer with removed ones."""

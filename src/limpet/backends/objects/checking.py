@@ -3,17 +3,23 @@
 Keys are listed before the head is read, as in a sweep.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import groupby, islice
 from typing import Final
 
 from limpet.backends.buckets.protocol import Listed, Sweepable
 from limpet.backends.objects import keys
 from limpet.backends.objects.building import part_keys
-from limpet.backends.objects.files import Gone, Held, walk
-from limpet.backends.objects.format import Fact, Named, NamedPage, StoredNote, line_of, parse_page
+from limpet.backends.objects.files import Gone, walk
+from limpet.backends.objects.format import (
+    Fact,
+    Named,
+    NamedPage,
+    StoredNote,
+    StoredSegment,
+    line_of,
+)
 from limpet.backends.objects.heads import Head
 from limpet.backends.objects.index import Pointed
 from limpet.backends.objects.keys import INDEX, ObjectKey
@@ -21,15 +27,15 @@ from limpet.backends.objects.mending import (
     Mending,
     builds_on,
     damage_of,
-    dangling,
     finding_of,
-    verify_segment,
+    read_part,
 )
-from limpet.backends.objects.reader import ObjectReader
+from limpet.backends.objects.reader import ObjectReader, read_moment
 from limpet.core.codec import decode
 from limpet.core.encryption import WrongKeys
 from limpet.errors import Corrupt, LimpetError, Unsupported
 from limpet.model import Finding, ScopeKey
+from limpet.storage import Reader, StateReader
 
 _GRACE_US: Final = 24 * 3600 * 1_000_000  # for pointers to scopes and lines that do not exist yet
 _CHUNK: Final = 256
@@ -38,6 +44,8 @@ _LEFTOVERS_MAX: Final = 10_000
 
 
 class Checking(Mending):
+    states: Callable[[Reader], StateReader]
+
     def check(self, after: str, *, repair: bool, limit: int) -> tuple[list[Finding], str | None]:
         if not after:
             self.files.check_ours()
@@ -50,14 +58,18 @@ class Checking(Mending):
         found, last = steps[part](key, repair, limit)
         if last is not None:
             return found, f"{part}:{last}"
-        names = list(steps)
-        following = names.index(part) + 1
-        return found, f"{names[following]}:" if following < len(names) else None
+        return found, {"": "pointers:", "pointers": "leftovers:"}.get(part)
 
     # Objects
 
     def _objects(self, after: str, repair: bool, limit: int) -> tuple[list[Finding], str | None]:
         page = self.files.bucket.list(keys.ROOT, after=after, limit=limit)
+        last = None
+        if len(page) == limit:
+            # What belongs to the last scope, too: each is checked as a whole, and once.
+            folder, last = _folder_of(page[-1]), page[-1].key
+            page += walk(self.files.bucket, folder, last)
+            last = max(f"{folder}~", page[-1].key) if last.startswith(folder) else last
         found: list[Finding] = []
         for folder, group in groupby(page, key=_folder_of):
             listed = [(each, keys.parse(each.key)) for each in group]
@@ -69,64 +81,49 @@ class Checking(Mending):
             ours = [(each, key) for each, key in listed if key is not None]
             if ours:
                 found += self._folder(folder, ours, repair)
-        return found, page[-1].key if len(page) == limit else None
+        return found, last
 
     def _folder(
         self, folder: str, listed: Sequence[tuple[Listed, ObjectKey]], repair: bool
     ) -> Iterator[Finding]:
-        parts = [each for each, key in listed if key.part]
-        started = [(each.key, key) for each, key in listed if key.line]
-        has_head = any(key.is_head for _, key in listed)
         path = f"{folder}head"
         (stored,) = self.files.bucket.get([path])
-        try:
-            held = Held() if stored is None else self.files.parsed(stored, path)
-        except LimpetError as error:
-            if has_head:
-                yield from self.lost(folder, stored, error, repair)
-            return
         if stored is None:
-            below = walk(self.files.bucket, folder)
-            everything = [(each, key) for each in below if (key := keys.parse(each.key))]
-            if everything and everything[0][0].key == listed[0][0].key:  # else it was reported
-                yield from self.headless(folder, everything, repair)
+            yield from self.headless(folder, repair)
             return
-        if held.head is None:
+        try:
+            head = self.files.parsed(stored, path)
+        except LimpetError as error:
+            yield from self.lost(folder, stored, error, repair)
             return
         try:
             if self.files.ciphers.encrypts:
-                self.files.read(held.head.key)  # which knows whether it was put back
+                self.files.read(head.key)  # which knows whether it was put back
         except Corrupt as error:
-            if has_head:
-                yield _damaged_head(held.head.key, error)
+            yield _damaged_head(head.key, error)
             return
-        if has_head:
-            yield from self._scope(held, repair)
-        yield from self._started(started, held.head, repair)
-        yield from self._left(held.head, parts, repair)
-
-    def _started(
-        self, listed: Sequence[tuple[str, ObjectKey]], head: Head, repair: bool
-    ) -> Iterator[Finding]:
-        """Report lines that are not that of the head: deletions have left them over."""
+        if head.record is not None:
+            yield from self._scope(head, stored.version, repair)
         line = None if head.record is None else line_of(head.record.pk)
-        for path, key in listed:
-            if key.line != line:
-                if repair:
-                    self.files.delete([path])
-                yield dangling(path, head.key, repair)
+        # Deletions have left over other lines.
+        others = [(each.key, head.key) for each, key in listed if key.line not in (None, line)]
+        yield from self.dangling(others, repair)
+        left = self.unnamed(head, [each for each, _ in listed])
+        if left and repair:
+            self.sweep(head.key, left)
+        fact = "a part of a history that a killed process has left over"
+        for each in left:
+            code = "segment_left" if "/segments/" in each.key else "notes_left"
+            yield finding_of(code, fact, scope=head.key, repaired=repair, key=each.key)
 
-    def _scope(self, held: Held, repair: bool) -> Iterator[Finding]:
-        head = held.head
-        if head is None or head.record is None:
-            return
+    def _scope(self, head: Head, version: str | None, repair: bool) -> Iterator[Finding]:
         damage = list(self._damage(head))
         if damage:
             # What another process has changed meanwhile is no damage.
             if self._is_current(head):
                 lost = [part for _, part in damage if isinstance(part, Named | NamedPage)]
                 gone = [seq for seq in head.entries if builds_on(head, seq, lost)]
-                repaired = repair and bool(lost) and self.put_aside(held, lost, gone)
+                repaired = repair and bool(lost) and self.put_aside(head, version, lost, gone)
                 for one, part in damage:
                     yield replace(one, repaired=repaired and part in (*lost, *gone))
             return
@@ -139,8 +136,7 @@ class Checking(Mending):
         """Report snapshots that the index does not point to."""
         key = head.key
         line = "" if head.record is None else line_of(head.record.pk)
-        first = [keys.line_key(key, line), keys.started_key(key, line)]
-        wanted: dict[str, Fact | None] = dict.fromkeys(first)
+        wanted: dict[str, Fact | None] = dict.fromkeys(keys.line_signs(key, line))
         older = dict[str, list[str]]()  # pointers that older keys have written instead
         for fact in reader.newest_first():
             for current, *others in self.index.spellings(key, fact):
@@ -178,31 +174,36 @@ class Checking(Mending):
         With it is the part that is damaged, or the seq of the state. None: it is not to be put
         aside, as others can read it, or more of it can be read.
         """
-        unread = list[Named]()
-        for named in head.segments:
-            values = {"scope": head.key, "segment": named.name, "snapshots": named.snapshots}
-            path = keys.segment_key(head.key, named.name)
-            found = self._damage_of(
-                path, "segment_missing", "segment_damaged", values, verify_segment
-            )
-            if found is not None:
-                unread.append(named)
-                yield found[0], named if found[1] else None
-        for page in head.pages:
-            values = {"scope": head.key, "page": page.name, "notes": page.notes}
-            path, notes = keys.page_key(head.key, page.name), list[StoredNote]()
-            take = partial(_take_page, notes)
-            found = self._damage_of(path, "notes_missing", "note_damaged", values, take)
-            if found is not None:
-                yield found[0], page if found[1] else None
-            yield from _damaged_notes(head.key, notes)
+        unread = list[Named | NamedPage]()
+        for part, path in zip(head.parts, part_keys(head), strict=True):
+            missing, damaged = "notes_missing", "note_damaged"
+            about: dict[str, object] = {"scope": head.key}
+            if isinstance(part, Named):
+                missing, damaged = "segment_missing", "segment_damaged"
+                about |= {"segment": part.name, "snapshots": part.snapshots}
+            else:
+                about |= {"page": part.name, "notes": part.notes}
+            (stored,) = self.files.bucket.get([path])
+            try:
+                if stored is None:
+                    yield finding_of(missing, "part of a history is missing", **about), part
+                    unread.append(part)
+                elif not isinstance(found := read_part(path, stored.data), StoredSegment):
+                    yield from _damaged_notes(head.key, found)
+            except LimpetError as error:
+                is_lost = not isinstance(error, WrongKeys | Unsupported)
+                fact = "part of a history fails its check"
+                yield damage_of(damaged, fact, error, **about), part if is_lost else None
+                unread.append(part)
         yield from _damaged_notes(head.key, head.notes.values())
         try:
             yield from self._damaged_states(head, unread)
         except Corrupt as error:
             yield _damaged_head(head.key, error), None
 
-    def _damaged_states(self, head: Head, unread: Sequence[Named]) -> Iterator[tuple[Finding, int]]:
+    def _damaged_states(
+        self, head: Head, unread: Sequence[Named | NamedPage]
+    ) -> Iterator[tuple[Finding, int]]:
         reader = ObjectReader(self.files, head.key, head, part_keys(head))
         read = head._replace(segments=tuple(each for each in head.segments if each not in unread))
         facts = ObjectReader(self.files, head.key, read, part_keys(head)).newest_first()
@@ -218,37 +219,9 @@ class Checking(Mending):
                     about = {"scope": head.key, "id": fact.row.id, "why": str(error)}
                     yield finding_of("state_damaged", "a state cannot be read", **about), seq
 
-    def _damage_of(
-        self,
-        path: str,
-        missing: str,
-        damaged: str,
-        values: Mapping[str, object],
-        verify: Callable[[str, bytes], object],
-    ) -> tuple[Finding, bool] | None:
-        """Return what is wrong with a part, and whether nobody can read it."""
-        (stored,) = self.files.bucket.get([path])
-        if stored is None:
-            return finding_of(missing, "part of a history is missing", **values), True
-        try:
-            verify(path.rpartition("/")[2], stored.data)
-        except LimpetError as error:
-            found = damage_of(damaged, "part of a history fails its check", error, **values)
-            return found, not isinstance(error, WrongKeys | Unsupported)
-        return None
-
     def _is_current(self, head: Head) -> bool:
         found = self.files.read(head.key).head
         return found is not None and found.w == head.w
-
-    def _left(self, head: Head, listed: Sequence[Listed], repair: bool) -> Iterator[Finding]:
-        left = self.unnamed(head, listed)
-        if left and repair:
-            self.sweep(head.key, left)
-        for each in left:
-            fact = "a part of a history that a killed process has left over"
-            code = "segment_left" if "/segments/" in each.key else "notes_left"
-            yield finding_of(code, fact, scope=head.key, repaired=repair, key=each.key)
 
     # Pointers
 
@@ -256,13 +229,11 @@ class Checking(Mending):
         page = self.files.bucket.list(INDEX, after=after, limit=limit)
         modified = {each.key: each.modified for each in page}
         nowhere = [
-            each
+            (each.key, each.scope)
             for each in self.index.followed(page)
             if self._leads_nowhere(each, modified[each.key])
         ]
-        if repair and nowhere:
-            self.files.delete([each.key for each in nowhere])
-        found = [dangling(each.key, each.scope, repair) for each in nowhere]
+        found = list(self.dangling(nowhere, repair))
         found += [
             finding_of("foreign_file", "a file that is not ours", key=each.key)
             for each in page
@@ -280,17 +251,17 @@ class Checking(Mending):
                 return is_old
             if "line" in parts:
                 return is_old and parts["line"] != line_of(record.pk)
-            if int(parts.get("seq") or parts["stamp"], 16) > record.last:
-                return is_old and not self._is_pointed(reader, pointed.key)
-            return not self._is_pointed(reader, pointed.key)
+            is_ahead = int(parts.get("seq") or parts["stamp"], 16) > record.last
+            return (is_old or not is_ahead) and pointed.key not in self.pointers(reader)
 
         try:
-            return self.reading(pointed.scope, read)
+            return read_moment(self.files, pointed.scope, read)
         except LimpetError:
             return False  # not known
 
-    def _is_pointed(self, reader: ObjectReader, key: str) -> bool:
-        return key in self.index.unused(reader.key, list(reader.newest_first()))
+    def pointers(self, reader: ObjectReader) -> dict[str, str]:
+        """Return for each pointer that a scope may have the one that the current key writes."""
+        return self.index.current(reader.key, reader.newest_first())
 
     # Leftovers
 
@@ -335,10 +306,6 @@ class Checking(Mending):
                 if not left.stale
             ]
         return found
-
-
-def _take_page(notes: list[StoredNote], name: str, data: bytes) -> None:
-    notes += parse_page(name, data)
 
 
 def _damaged_notes(key: ScopeKey, notes: Iterable[StoredNote]) -> Iterator[tuple[Finding, None]]:

@@ -20,7 +20,7 @@ from functools import lru_cache
 from limpet.backends.buckets.protocol import Bucket, KeyPrefix, Listed, Moved, Stored
 from limpet.backends.objects.format import facts_end
 from limpet.backends.objects.keys import ROOT
-from limpet.core.encryption import ENCRYPTED_BYTES, Cipher, Ciphers, WrongKeys, is_encrypted
+from limpet.core.encryption import ENCRYPTED_BYTES, Cipher, Ciphers, is_encrypted
 from limpet.core.names import Clipped, escape, start_of, unescape
 from limpet.errors import Corrupt, InvalidInput, Unavailable
 from limpet.model import Expect
@@ -36,15 +36,11 @@ _TRIES_MAX = 100
 class Unreadable(Stored):
     """An object that cannot be decrypted: its data raises Corrupt. `[0]` is what is stored.
 
-    `is_locked`: it may be whole; the store was opened without its key, or without the permission
-    to read what is not encrypted.
+    It may be whole, if it raises WrongKeys: the store was opened without its key, or without the
+    permission to read what is not encrypted.
     """
 
     error: Corrupt
-
-    @property
-    def is_locked(self) -> bool:
-        return isinstance(self.error, WrongKeys)
 
     @property
     def data(self) -> bytes:

@@ -1,19 +1,17 @@
 """Reading the objects of scopes, and remembering them."""
 
-from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple, TypeAlias
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from limpet.backends.buckets.protocol import Bucket, Ending, Listed, Stored
 from limpet.backends.objects import keys
-from limpet.backends.objects.encrypted import EncryptedBucket, Unreadable
+from limpet.backends.objects.encrypted import EncryptedBucket
 from limpet.backends.objects.format import (
-    Fact,
     Named,
     NamedPage,
     StoredNote,
     StoredSegment,
     parse_page,
-    unpack,
 )
 from limpet.backends.objects.heads import Head, parse_head
 from limpet.backends.support.recent import Recent
@@ -24,6 +22,8 @@ from limpet.errors import CLOSED, Corrupt, InvalidInput, LimpetError, Unsupporte
 from limpet.model import ScopeKey
 from limpet.protocol import Clock
 from limpet.storage import TRAIL_BYTES_MAX, ScopeRecord
+
+T = TypeVar("T")
 
 PAGE: Final = 1000  # what one request lists
 _TOP_KEYS: Final = 100  # that show whose folder it is
@@ -54,10 +54,10 @@ _Newest: TypeAlias = tuple[int, int, bytes]
 """The pk, the greatest seq and the trail of a record."""
 
 
-def walk(bucket: Bucket, prefix: str, after: str = "", until: str = "") -> Iterator[Listed]:
-    """Iterate over all keys with a prefix, a page at a time; `until` as in `Bucket.list`."""
+def walk(bucket: Bucket, prefix: str, after: str = "") -> Iterator[Listed]:
+    """Iterate over all keys with a prefix, a page at a time."""
     while True:
-        listed = bucket.list(prefix, after=after, limit=PAGE, until=until)
+        listed = bucket.list(prefix, after=after, limit=PAGE)
         yield from listed
         if len(listed) < PAGE:
             return
@@ -79,8 +79,8 @@ class Files:
         self._segments: Recent[str, StoredSegment] = Recent(
             CACHE_BYTES_MAX, lambda found: found.cost
         )
-        self._pages: Recent[str, tuple[int, tuple[StoredNote, ...]]] = Recent(
-            CACHE_BYTES_MAX, lambda found: found[0]
+        self._pages: Recent[str, list[StoredNote]] = Recent(
+            CACHE_BYTES_MAX, lambda found: 2 * sum(len(n.about) + len(n.value) for n in found)
         )
         # With keys: what no later head is older than.
         self._newest: Recent[ScopeKey, _Newest] = Recent(_SCOPES_MAX)
@@ -114,7 +114,7 @@ class Files:
             return Held()
         held = self.held.get(key)
         if held is None or held.version != stored.version:
-            held = self.parsed(stored, path)
+            held = Held(self.parsed(stored, path), stored.version, stored.size)
         if newest is not None and held.head is not None and _is_older(held.head, newest):
             raise Corrupt(
                 f"a head is older than one that this process has read or written. key=`{path}`"
@@ -129,15 +129,15 @@ class Files:
         if record is not None and self.ciphers.encrypts:
             self._newest.put(key, (record.pk, record.last, record.trail))
 
-    def parsed(self, stored: Stored, path: str) -> Held:
+    def parsed(self, stored: Stored, path: str) -> Head:
         """Return the head that is stored under a key, or raise Corrupt if it is that of another."""
         head = parse_head(stored.data)
         self._is_ours = True
         if keys.head_key(head.key) != path:
             raise Corrupt(f"a head is stored under the key of another scope. key=`{path}`")
         if head.pending is not None and not self.is_alive(*head.pending):
-            head = Head(head.key, None, head.w)
-        return Held(head, stored.version, stored.size)
+            return Head(head.key, None, head.w)
+        return head
 
     def is_alive(self, source: ScopeKey, pk: int) -> bool:
         """Return whether the source of a fork was not deleted."""
@@ -150,19 +150,22 @@ class Files:
 
     def list_heads(self, paths: Sequence[str]) -> list[Head | LimpetError | None]:
         """Read the facts of many heads; one that cannot be read is an error as a value."""
-        found = self.bucket.get(paths, first=_LISTED_BYTES)
-        large = [at for at, each in enumerate(found) if each is not None and not _has_facts(each)]
-        if large:
-            wholes = self.bucket.get([paths[at] for at in large])
-            for at, stored in zip(large, wholes, strict=True):
-                found[at] = stored
-        heads: list[Head | LimpetError | None] = []
-        for path, each in zip(paths, found, strict=True):
-            try:
-                heads.append(None if each is None else self.parsed(each, path).head)
-            except LimpetError as error:
-                heads.append(error)
-        return heads
+        found = dict(zip(paths, self.bucket.get(paths, first=_LISTED_BYTES), strict=True))
+        heads = {path: self._listed_head(path, each) for path, each in found.items()}
+        cut = [
+            path
+            for path, each in found.items()
+            if each and len(each[0]) < each.size and type(heads[path]) is Corrupt
+        ]
+        for path, each in zip(cut, self.bucket.get(cut) if cut else [], strict=True):
+            heads[path] = self._listed_head(path, each)
+        return [heads[path] for path in paths]
+
+    def _listed_head(self, path: str, stored: Stored | None) -> Head | LimpetError | None:
+        try:
+            return None if stored is None else self.parsed(stored, path)
+        except LimpetError as error:
+            return error
 
     # A head that is missing
 
@@ -189,7 +192,7 @@ class Files:
                     f"`limpet import`. key=`{path}`"
                 )
             found = keys.parse(path)
-            if found is not None and (found.line or found.segment) and self.is_lost(scope, path):
+            if found is not None and self.is_lost(scope, path):
                 what = "its history is there: run `limpet repair`"
                 if found.line:
                     what = "all that it held: restore it from a backup, or delete the scope"
@@ -200,26 +203,27 @@ class Files:
                 )
 
     def is_lost(self, scope: ScopeKey, path: str) -> bool:
-        """Return whether a segment or a line whose head was missing shows that the head is lost.
+        """Return whether an object whose head was missing shows that the head is lost.
 
         Otherwise the scope was deleted: that removes first the sign that the line was begun, last
         its pointer. A writer that began a line while the scope was deleted removes its own signs at
-        once, so they are looked at again.
+        once, so they are looked at again. Pages of notes show nothing.
         """
+        key = keys.parse(path)
+        if key is None or not (key.line or key.segment):
+            return False
         is_known = self._lost.get(path) is not None  # then one look is enough
         for _ in range(1 if is_known else _LOST_LOOKS):
             head, found = self.bucket.get([keys.head_key(scope), path])
             if head is not None or found is None:
                 return False
             try:
-                key = keys.parse(path)
-                line = None if key is None else key.line
-                line = line or StoredSegment(path.rpartition("/")[2], found.data).line
+                line = key.line or StoredSegment(path.rpartition("/")[2], found.data).line
                 if None in self.bucket.get(
                     [keys.line_key(scope, line), keys.started_key(scope, line)]
                 ):
                     return False
-            except Corrupt:
+            except (Corrupt, Unsupported):
                 return True
             if not is_known:
                 self.clock.sleep(_LOST_PAUSE_S)
@@ -233,18 +237,11 @@ class Files:
     ) -> list[StoredSegment]:
         """Return segments, whole or at least their first bytes, or raise Gone."""
         paths = [keys.segment_key(scope, each.name) for each in some]
-        known = {path: found for path in paths if (found := self._segments.get(path))}
-        absent = [p for p in paths if p not in known or (first is None and not known[p].is_whole)]
-        for path, stored in zip(
-            absent, self.bucket.get(absent, first=first) if absent else [], strict=True
-        ):
-            if stored is None:
-                raise Gone(path)
-            known[path] = StoredSegment(path.rpartition("/")[2], stored.data)
-            self._segments.put(path, known[path])
-        return [known[path] for path in paths]
+        cached = ((path, self._segments.get(path)) for path in paths)
+        known = {p: found for p, found in cached if found and (first or found.is_whole)}
+        return self._loaded(paths, known, self._segments, StoredSegment, first)
 
-    def _facts(self, scope: ScopeKey, some: Sequence[Named]) -> list[StoredSegment]:
+    def facts(self, scope: ScopeKey, some: Sequence[Named]) -> list[StoredSegment]:
         """Return segments of which only the facts are needed, or raise Gone."""
         small = [each for each in some if each.size <= _SMALL_BYTES]
         large = [each for each in some if each.size > _SMALL_BYTES]
@@ -254,24 +251,29 @@ class Files:
             known |= zip(large, self.segments(scope, large, first), strict=True)
         return [known[each] for each in some]
 
-    def facts_of(self, scope: ScopeKey, some: Sequence[Named]) -> list[tuple[Fact, ...]]:
-        return [each.facts for each in self._facts(scope, some)]
-
-    def ids_of(self, scope: ScopeKey, some: Sequence[Named]) -> list[dict[str, Fact]]:
-        return [each.by_id for each in self._facts(scope, some)]
-
-    def notes_of(self, scope: ScopeKey, some: Sequence[NamedPage]) -> list[tuple[StoredNote, ...]]:
+    def notes_of(self, scope: ScopeKey, some: Sequence[NamedPage]) -> list[list[StoredNote]]:
         """Return the notes of pages, or raise Gone."""
         paths = [keys.page_key(scope, each.name) for each in some]
         known = {path: found for path in paths if (found := self._pages.get(path))}
+        return self._loaded(paths, known, self._pages, parse_page)
+
+    def _loaded(
+        self,
+        paths: Sequence[str],
+        known: dict[str, T],
+        cache: Recent[str, T],
+        parse: Callable[[str, bytes], T],
+        first: int | None = None,
+    ) -> list[T]:
+        """Return parts, of which those that are not known are read and cached, or raise Gone."""
         absent = [path for path in paths if path not in known]
-        for path, stored in zip(absent, self.bucket.get(absent) if absent else [], strict=True):
+        found = self.bucket.get(absent, first=first) if absent else []
+        for path, stored in zip(absent, found, strict=True):
             if stored is None:
                 raise Gone(path)
-            notes = parse_page(path.rpartition("/")[2], stored.data)
-            known[path] = 2 * stored.size, tuple(notes)
-            self._pages.put(path, known[path])
-        return [known[path][1] for path in paths]
+            known[path] = parse(path.rpartition("/")[2], stored.data)
+            cache.put(path, known[path])
+        return [known[path] for path in paths]
 
     def delete(self, paths: Sequence[str]) -> None:
         """Remove objects, also from memory."""
@@ -309,13 +311,3 @@ def _is_older(head: Head, newest: _Newest) -> bool:
     if len(trail) < TRAIL_BYTES_MAX:
         return record.trail in pasts
     return any(record.trail.startswith(past) for past in pasts)
-
-
-def _has_facts(stored: Stored) -> bool:
-    """Return whether the bytes at hand are all, or have at least the facts of a head."""
-    if isinstance(stored, Unreadable) or len(stored.data) == stored.size:
-        return True
-    try:
-        return unpack("head", stored.data).end <= len(stored.data)
-    except LimpetError:
-        return False

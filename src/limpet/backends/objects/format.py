@@ -14,7 +14,7 @@ value has a checksum of its own, so that a damaged one does not hide the others.
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
@@ -79,6 +79,10 @@ class NamedPage(NamedTuple):
     last: Address
     notes: int
     size: int
+
+    @classmethod
+    def of(cls, name: str, notes: Sequence["StoredNote"], size: int) -> "NamedPage":
+        return cls(name, notes[0].address, notes[-1].address, len(notes), size)
 
 
 # Objects
@@ -147,8 +151,8 @@ def unpack(kind: str, data: bytes) -> Unpacked:
             raise ValueError
         if version == VERSION:
             first, second = about["frames"]
-            check_numbers(first, second)
-            return Unpacked(about, data, begin + first)
+            number(second)
+            return Unpacked(about, data, begin + number(first))
     except (KeyError, IndexError, TypeError, ValueError) as cause:
         raise Corrupt(f"an object is not a {kind}. bytes=`{len(data)}`") from cause
     raise Unsupported(
@@ -175,14 +179,52 @@ def parsed(parse: Callable[[], T]) -> T:
         raise Corrupt(f"an object has an unknown form. {cause!a}") from cause
 
 
-def check_numbers(*values: Any) -> None:
-    if not all(type(each) is int and 0 <= each <= ids.SEQ_MAX for each in values):
-        raise TypeError("a number has another type, or is too large")
+# Whoever may write to a bucket chooses what is in an object. Each of these returns a value of JSON
+# as what it has to be, or raises TypeError or ValueError.
 
 
-def check_texts(*values: Any) -> None:
-    if not all(isinstance(each, str) for each in values):
-        raise TypeError("a text has another type")
+def number(value: Any) -> int:
+    if type(value) is int and 0 <= value <= ids.SEQ_MAX:
+        return value
+    raise TypeError("a number has another type, or is too large")
+
+
+def text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    raise TypeError("a text has another type")
+
+
+def _time_us(value: Any) -> int:
+    if type(value) is int:
+        times.from_us(value)
+        return value
+    raise TypeError("a time is no number")
+
+
+def _address(value: Any) -> Address:
+    on, name = map(text, value)
+    return on, name
+
+
+def _part_name(value: Any) -> str:
+    if keys.is_part(value):
+        return text(value)
+    raise ValueError("the name of a part is none")
+
+
+def parse_key(value: Any) -> ScopeKey:
+    return ScopeKey(*map(text, value))
+
+
+def parse_named(value: Any) -> Named:
+    name, *numbers = value
+    return Named(_part_name(name), *map(number, numbers))
+
+
+def parse_named_page(value: Any) -> NamedPage:
+    name, first, last, *numbers = value
+    return NamedPage(_part_name(name), _address(first), _address(last), *map(number, numbers))
 
 
 # Facts
@@ -221,22 +263,23 @@ def dump_fact(fact: Fact) -> bytes:
 
 def parse_fact(line: bytes) -> Fact:
     facts = orjson.loads(line)
-    seq = int(facts["seq"], 16)
+    seq = number(int(facts["seq"], 16))
     at = ids.place_us(seq)
-    created_at = facts.get("created_at", at)
+    created_at = _time_us(facts.get("created_at", at))
+    parent_id = facts.get("parent")
     metadata, forked_from = facts.get("metadata"), facts.get("forked_from")
     if not isinstance(metadata, dict | str | None):
         raise TypeError("metadata is no object")
     labels = facts.get("labels", {})
     row = Row(
         seq=seq,
-        id=facts["id"],
-        rev=facts.get("rev", 0),
-        nonce=facts["nonce"],
+        id=text(facts["id"]),
+        rev=number(facts.get("rev", 0)),
+        nonce=text(facts["nonce"]),
         kept=facts.get("kept", True),
-        parent_id=facts.get("parent"),
+        parent_id=None if parent_id is None else text(parent_id),
         forked_from=None if forked_from is None else orjson.dumps(forked_from),
-        status=facts.get("status", ""),
+        status=text(facts.get("status", "")),
         labels=orjson.dumps(labels) if labels else EMPTY,
         metadata=EMPTY
         if metadata is None
@@ -244,27 +287,19 @@ def parse_fact(line: bytes) -> Fact:
         if isinstance(metadata, str)
         else orjson.dumps(metadata),
         created_at=created_at,
-        updated_at=facts.get("updated_at", created_at),
+        updated_at=_time_us(facts.get("updated_at", created_at)),
         saved_at=at,
-        size=facts["size"],
+        size=number(facts["size"]),
     )
-    check_numbers(seq, row.rev, row.size)
-    check_texts(row.id, row.nonce, row.parent_id or "", row.status, *labels.values())
     if row.size > STORED_BYTES_MAX:
         raise ValueError("a state is too large")
-    _check_time(row.created_at)
-    _check_time(row.updated_at)
+    for value in labels.values():
+        text(value)
     if not labels or not row.kept:
         return Fact(row, bool(facts.get("own")))
     stamps = facts.get("pointers", [facts["seq"]] * len(labels))
     pointers = tuple(int(stamp, 16) for _, stamp in zip(labels, stamps, strict=True))
     return Fact(row, bool(facts.get("own")), pointers)
-
-
-def _check_time(at: Any) -> None:
-    if type(at) is not int:
-        raise TypeError("a time is no number")
-    times.from_us(at)
 
 
 # Notes
@@ -296,27 +331,17 @@ class StoredNote(NamedTuple):
 
 
 def parse_note(facts: Sequence[Any], value: bytes) -> StoredNote:
-    on, name, rev, nonce, updated_at, size, _ = facts
-    check_texts(on, name, nonce)
-    check_numbers(rev, size)
-    _check_time(updated_at)
-    return StoredNote(on, name, orjson.dumps(facts), value)
+    on, name, rev, nonce, updated_at, *rest = facts
+    about = (text(on), text(name), number(rev), text(nonce), _time_us(updated_at), *rest)
+    return StoredNote(on, name, orjson.dumps(about), value)
 
 
-def parse_key(parts: Sequence[Any]) -> ScopeKey:
-    check_texts(*parts)
-    return ScopeKey(*parts)
-
-
-def parse_named(name: Any, *numbers: Any) -> Named:
-    check_part(name)
-    check_numbers(*numbers)
-    return Named(name, *numbers)
-
-
-def check_part(name: str) -> None:
-    if not keys.is_part(name):
-        raise ValueError("the name of a part is none")
+def take_notes(facts: Iterable[Any], values: bytes, at: int = 0) -> Iterator[StoredNote]:
+    """Yield notes of their facts, and of their values one after the other, from a place on."""
+    for each in facts:
+        end = at + number(each[5])
+        yield parse_note(each, values[at:end])
+        at = end + 1
 
 
 # Segments and pages
@@ -388,7 +413,7 @@ class StoredSegment:
         unpacked = self._unpacked
         logical = sum(fact.row.size for fact in self.facts)
         sums = len(self.facts), len(unpacked.data), unpacked.end, logical
-        return parsed(lambda: parse_named(name, *unpacked.about["ends"], *sums))
+        return parsed(lambda: parse_named((name, *unpacked.about["ends"], *sums)))
 
     @property
     def blob(self) -> tuple[bytes, str]:
@@ -411,8 +436,7 @@ def dump_page(
     if compress:
         values = [codec.compress(b"".join(values), _LEVEL)]
     data, _ = pack("notes", lines, values, compress=compress, **more)
-    ends = (notes[0].on, notes[0].name), (notes[-1].on, notes[-1].name)
-    return data, NamedPage(name, *ends, len(notes), len(data))
+    return data, NamedPage.of(name, notes, len(data))
 
 
 def parse_page(name: str, data: bytes) -> list[StoredNote]:
@@ -422,13 +446,10 @@ def parse_page(name: str, data: bytes) -> list[StoredNote]:
         raise Corrupt(f"a page of notes is stored under the key of another. name=`{name}`")
 
     def parse() -> list[StoredNote]:
-        values, at, found = unpacked.rest(), 0, list[StoredNote]()
+        values = unpacked.rest()
         if unpacked.about.get("zstd"):
             values = codec.decompress(values, what="page of notes")
-        for facts in map(orjson.loads, unpacked.lines()):
-            size = facts[5]
-            found.append(parse_note(facts, values[at : at + size]))
-            at += size + 1
+        found = [*take_notes(map(orjson.loads, unpacked.lines()), values)]
         if not found:
             raise ValueError("a page has no notes")
         return found

@@ -12,17 +12,17 @@ from limpet.backends.objects.format import (
     Named,
     NamedPage,
     StoredNote,
-    check_numbers,
-    check_part,
-    check_texts,
     dump_fact,
+    number,
     pack,
     parse_fact,
     parse_key,
     parse_named,
-    parse_note,
+    parse_named_page,
     parsed,
     sum_of,
+    take_notes,
+    text,
     unpack,
 )
 from limpet.core.rows import Row
@@ -34,32 +34,23 @@ from limpet.storage import DAMAGED, ScopeRecord, TailRow
 class Entry:
     """A snapshot of the tail, as it is in a head: its facts and its state, as bytes."""
 
-    def __init__(self, about: Sequence[Any], line: bytes, body: bytes) -> None:
-        self.seq: int = about[0]
-        self.about = orjson.dumps(about)
-        self.line = line
-        self.body = body
-        self._base, self._encoding, self._sum = about[1], about[2], about[-1]
+    def __init__(self, line: bytes, stored: TailRow, checksum: str) -> None:
+        self.seq, self.body, self.line = stored.seq, stored.body, line
+        self.about = orjson.dumps((*stored[:3], len(line), len(stored.body), checksum))
+        self._stored, self._sum = stored, checksum
 
     @classmethod
     def of(cls, fact: Fact, tail: TailRow) -> "Entry":
-        made = cls._of(tail, dump_fact(fact))
+        made = cls(dump_fact(fact), TailRow(*tail[:4]), sum_of(tail.body))
         made.__dict__["fact"] = fact
         return made
 
-    @classmethod
-    def _of(cls, tail: TailRow, line: bytes) -> "Entry":
-        sizes = len(line), len(tail.body)
-        return cls((tail.seq, tail.base, tail.encoding, *sizes, sum_of(tail.body)), line, tail.body)
-
     def with_fact(self, fact: Fact) -> "Entry":
         """Return it with other facts, and its state as it is, damaged or not."""
-        line = dump_fact(fact)
-        sizes = len(line), len(self.body)
-        return Entry((self.seq, self._base, self._encoding, *sizes, self._sum), line, self.body)
+        return Entry(dump_fact(fact), self._stored, self._sum)
 
     def with_tail(self, tail: TailRow) -> "Entry":
-        return Entry._of(tail, self.line)
+        return Entry(self.line, TailRow(*tail[:4]), sum_of(tail.body))
 
     @cached_property
     def fact(self) -> Fact:
@@ -75,8 +66,7 @@ class Entry:
     @cached_property
     def tail(self) -> TailRow:
         is_whole = sum_of(self.body) == self._sum
-        encoding = self._encoding if is_whole else DAMAGED
-        return TailRow(self.seq, self._base, encoding, self.body)
+        return self._stored if is_whole else self._stored._replace(encoding=DAMAGED)
 
 
 class Head(NamedTuple):
@@ -105,6 +95,11 @@ class Head(NamedTuple):
     pending: tuple[ScopeKey, int] | None = None
     unswept: bool = False
     over: str = ""
+
+    @property
+    def parts(self) -> list[Named | NamedPage]:
+        """The objects that it names."""
+        return [*self.segments, *self.pages]
 
     @property
     def snapshots(self) -> int:
@@ -177,47 +172,42 @@ def _parse_head(lines: Sequence[bytes], bodies: bytes) -> Head:
     about = orjson.loads(lines[0])
     key, entries, at = parse_key(about["scope"]), dict[int, Entry](), 0
     for facts, line in zip(about.get("states", ()), lines[1:], strict=True):
-        seq, base, _, _, size, _ = facts
-        check_numbers(seq, seq if base is None else base, size)
-        entries[seq] = Entry(facts, line, bodies[at : at + size])
-        at += size + 1
-    notes = dict[Address, StoredNote]()
-    for facts in about.get("noted", ()):
-        size = facts[5]
-        note = parse_note(facts, bodies[at : at + size])
-        notes[note.address] = note
-        at += size + 1
-    ttl_us, pending = about.get("ttl_us", 0), about.get("pending")
-    check_numbers(ttl_us)
+        seq, base, encoding, _, size, checksum = facts
+        end = at + number(size)
+        base = base if base is None else number(base)
+        entries[number(seq)] = Entry(line, TailRow(seq, base, encoding, bodies[at:end]), checksum)
+        at = end + 1
+    notes = {note.address: note for note in take_notes(about.get("noted", ()), bodies, at)}
+    pending = about.get("pending")
     head = Head(
         key,
         _parse_record(key, about) if "pk" in about else None,
         nonce_of(_version_of(about["w"])),
         entries,
-        tuple(parse_named(*each) for each in about.get("segments", ())),
-        tuple(_parse_named_page(*each) for each in about.get("pages", ())),
+        tuple(map(parse_named, about.get("segments", ()))),
+        tuple(map(parse_named_page, about.get("pages", ()))),
         notes,
-        ttl_us,
+        number(about.get("ttl_us", 0)),
         None if pending is None else _parse_pending(*pending),
         bool(about.get("unswept")),
-        about.get("over", ""),
+        text(about.get("over", "")),
     )
-    check_texts(head.over)
     if head.record is None and (entries or notes or head.segments or head.pages):
         raise ValueError("a scope that was deleted holds something")
     return head
 
 
-def _parse_pending(key: Sequence[Any], pk: Any) -> tuple[ScopeKey, int]:
-    check_numbers(pk)
-    return parse_key(key), pk
+def _parse_pending(key: Any, pk: Any) -> tuple[ScopeKey, int]:
+    return parse_key(key), number(pk)
 
 
 def _parse_record(key: ScopeKey, about: Mapping[str, Any]) -> ScopeRecord:
     offsets = about.get("offsets")
-    fields = {name: about[name] for name in _FIELDS if name in about}
-    for name, value in fields.items():
-        (check_texts if name in _TEXT_FIELDS else check_numbers)(value)
+    fields: dict[str, Any] = {
+        name: (text if name in _TEXT_FIELDS else number)(about[name])
+        for name in _FIELDS
+        if name in about
+    }
     return ScopeRecord(
         key,
         version=_version_of(about["w"]),
@@ -226,10 +216,3 @@ def _parse_record(key: ScopeKey, about: Mapping[str, Any]) -> ScopeRecord:
         offsets=None if offsets is None else b"%b" % orjson.dumps(offsets),
         **fields,
     )
-
-
-def _parse_named_page(name: Any, first: Any, last: Any, *numbers: Any) -> NamedPage:
-    check_part(name)
-    check_texts(*first, *last)
-    check_numbers(*numbers)
-    return NamedPage(name, (first[0], first[1]), (last[0], last[1]), *numbers)

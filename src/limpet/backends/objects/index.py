@@ -15,25 +15,22 @@ import orjson
 from limpet.backends.buckets.protocol import Bucket, Listed
 from limpet.backends.objects import keys
 from limpet.backends.objects.files import Files, walk
-from limpet.backends.objects.format import Fact
+from limpet.backends.objects.format import Fact, parse_key, parsed
 from limpet.backends.objects.heads import Entry
 from limpet.backends.objects.keys import Pointer
-from limpet.core.names import Clipped
 from limpet.core.rows import EMPTY
-from limpet.errors import Unavailable
+from limpet.errors import Corrupt, Unavailable
 from limpet.model import ANY, ScopeKey
 
 _CHUNK = 256
 
 
 class Pointed(NamedTuple):
+    """A pointer under its key, and the scope that it leads to."""
+
     scope: ScopeKey
     pointer: Pointer
     key: str
-
-    @property
-    def line(self) -> str | None:
-        return self.pointer.parts.get("line")
 
 
 class Index:
@@ -64,14 +61,10 @@ class Index:
         """Return the keys of the pointers to write for a snapshot."""
         return [current for current, *_ in self.spellings(scope, fact)]
 
-    def unused(
-        self, scope: ScopeKey, gone: Collection[Fact], left: Iterable[Fact] = ()
-    ) -> set[str]:
-        """Return the pointers of removed snapshots that none of those `left` needs."""
-        return self._all(scope, gone) - self._all(scope, left)
-
-    def _all(self, scope: ScopeKey, facts: Iterable[Fact]) -> set[str]:
-        return {key for fact in facts for each in self.spellings(scope, fact) for key in each}
+    def current(self, scope: ScopeKey, facts: Iterable[Fact]) -> dict[str, str]:
+        """Return for each pointer that snapshots may have the one that the current key writes."""
+        spelt = (each for fact in facts for each in self.spellings(scope, fact))
+        return {key: each[0] for each in spelt for key in each}
 
     def write(self, scope: ScopeKey, pointers: Sequence[str]) -> None:
         """Write pointers to a scope, durably."""
@@ -99,22 +92,17 @@ class Index:
         texts = dict(zip(long, self._bucket.get(long), strict=True)) if long else {}
         for each in page:
             pointer = keys.parse_pointer(each.key)
-            stored = texts.get(each.key)
             if pointer is not None:
-                scope = _scope_of(pointer, None if stored is None else stored.data)
-                if scope is not None and pointer.agrees(scope):
+                stored = texts.get(each.key)
+                scope = pointer.scope if stored is None else _address_in(stored.data)
+                if scope is not None and pointer.leads_to(scope):
                     yield Pointed(scope, pointer, each.key)
 
 
-def _scope_of(pointer: Pointer, data: bytes | None) -> ScopeKey | None:
-    if data is not None:
-        with suppress(TypeError, ValueError):
-            return ScopeKey(*orjson.loads(data))
-        return None
-    session_id, scope_id = pointer.session_id, pointer.scope_id
-    if isinstance(session_id, Clipped) or isinstance(scope_id, Clipped):
-        return None
-    return ScopeKey(session_id, scope_id, pointer.kind)
+def _address_in(data: bytes) -> ScopeKey | None:
+    with suppress(Corrupt):
+        return parsed(lambda: parse_key(orjson.loads(data)))
+    return None
 
 
 def stamped(fact: Fact, tail: Iterable[Entry], stamp: int, before: Fact | None = None) -> Fact:

@@ -46,7 +46,7 @@ _OBJECT = re.compile(
     rf"(?:(?P<head>head)|segments/(?P<segment>{_PART})|notes/(?P<page>{_PART})"
     r"|started\.(?P<line>[0-9a-f]+))"
 )
-_ADDRESS = rf"(?P<session>{_NAME})\.(?P<kind>{_KIND})\.(?P<scope>{_NAME})"
+_ADDRESS = rf"(?P<address>(?P<session>{_NAME})\.(?P<kind>{_KIND})\.(?P<scope>{_NAME}))"
 _POINTERS = tuple(
     re.compile(re.escape(INDEX) + pattern)
     for pattern in (
@@ -61,13 +61,12 @@ _POINTERS = tuple(
 class ObjectKey(NamedTuple):
     """A parsed key: of a head, unless it has the name of a segment, a page of notes, or a line.
 
-    `folder` is the prefix of all keys of the scope.
+    `folder` is the prefix of all keys of the scope. `scope` is None if the key does not have its
+    names in full.
     """
 
     folder: str
-    session_id: Name
-    kind: str
-    scope_id: Name
+    scope: ScopeKey | None
     segment: str | None = None
     page: str | None = None
     line: str | None = None
@@ -81,12 +80,11 @@ class ObjectKey(NamedTuple):
         """The name of a segment or a page."""
         return self.segment or self.page
 
-    @property
-    def scope(self) -> ScopeKey | None:
-        """The scope; None if the key does not have its names in full."""
-        if isinstance(self.session_id, Clipped) or isinstance(self.scope_id, Clipped):
-            return None
-        return ScopeKey(self.session_id, self.scope_id, self.kind)
+
+def _scope_of(session_id: Name, scope_id: Name, kind: str) -> ScopeKey | None:
+    if isinstance(session_id, Clipped) or isinstance(scope_id, Clipped):
+        return None
+    return ScopeKey(session_id, scope_id, kind)
 
 
 # Objects
@@ -110,10 +108,6 @@ def head_key(scope: ScopeKey) -> str:
     return f"{scope_prefix(scope)}head"
 
 
-def segments_prefix(scope: ScopeKey) -> str:
-    return f"{scope_prefix(scope)}segments/"
-
-
 def is_part(name: str) -> bool:
     return _PART_NAME.fullmatch(name) is not None
 
@@ -123,7 +117,7 @@ def part_name(place: int, attempt: str, base: str) -> str:
 
 
 def segment_key(scope: ScopeKey, name: str) -> str:
-    return f"{segments_prefix(scope)}{name}"
+    return f"{scope_prefix(scope)}segments/{name}"
 
 
 def page_key(scope: ScopeKey, name: str) -> str:
@@ -132,6 +126,11 @@ def page_key(scope: ScopeKey, name: str) -> str:
 
 def started_key(scope: ScopeKey, line: str) -> str:
     return f"{scope_prefix(scope)}started.{line}"
+
+
+def line_signs(scope: ScopeKey, line: str) -> list[str]:
+    """Return the keys of what shows that a line lives: its pointer, and that it has begun."""
+    return [line_key(scope, line), started_key(scope, line)]
 
 
 def parse(key: str) -> ObjectKey | None:
@@ -143,8 +142,8 @@ def parse(key: str) -> ObjectKey | None:
     if session is None or scope is None:
         return None
     folder = key.partition("/snapshots/")[0] + "/snapshots/"
-    where = (folder, session, found["kind"], scope)
-    return ObjectKey(*where, found["segment"], found["page"], found["line"])
+    owner = _scope_of(session, scope, found["kind"])
+    return ObjectKey(folder, owner, found["segment"], found["page"], found["line"])
 
 
 def is_content(key: str) -> bool:
@@ -157,18 +156,20 @@ def is_content(key: str) -> bool:
 
 
 class Pointer(NamedTuple):
-    """A parsed key of the index: the scope it points to, and what else the key says."""
+    """A parsed key of the index, and what it says: an `id` and its `seq`, a `line`, or a label.
 
-    session_id: Name
-    kind: str
-    scope_id: Name
+    `scope` is where it leads; None if the key does not have its names in full.
+    """
+
+    scope: ScopeKey | None
     parts: dict[str, str]
 
-    def agrees(self, scope: ScopeKey) -> bool:
-        pairs = ((self.session_id, scope.session_id), (self.scope_id, scope.scope_id))
-        return self.kind == scope.kind and all(
-            name.matches(id) if isinstance(name, Clipped) else name == id for name, id in pairs
-        )
+    def leads_to(self, scope: ScopeKey) -> bool:
+        return self.parts["address"] == _address(scope)
+
+    @property
+    def minute(self) -> int:
+        return _MINUTE_LAST - int(self.parts["minute"])
 
 
 def _short(id: str) -> str:
@@ -232,10 +233,6 @@ def line_key(scope: ScopeKey, line: str) -> str:
     return f"{line_prefix(ids.tag_of_place(int(line, 16)))}{_address(scope)}.{line}"
 
 
-def pointed_minute(pointer: Pointer) -> int:
-    return _MINUTE_LAST - int(pointer.parts["minute"])
-
-
 def parse_pointer(key: str) -> Pointer | None:
     found = next((found for each in _POINTERS if (found := each.fullmatch(key))), None)
     if found is None:
@@ -245,4 +242,4 @@ def parse_pointer(key: str) -> Pointer | None:
     scope = unescape(parts.pop("scope"), INDEX_NAME_BYTES_MAX)
     if session is None or scope is None:
         return None
-    return Pointer(session, parts.pop("kind"), scope, parts)
+    return Pointer(_scope_of(session, scope, parts.pop("kind")), parts)

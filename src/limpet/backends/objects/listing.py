@@ -1,25 +1,24 @@
-"""Listings: of one scope, and across scopes.
+"""Listings: of one scope, of scopes and sessions, and across scopes.
 
-An index pointer only says in which scope to look.
+Scopes are found by a listing of keys, and at most one read for each: the rest of a folder is
+skipped once its scope is known. An index pointer only says in which scope to look.
 """
 
 import heapq
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from functools import partial
 from itertools import groupby, islice
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
+from limpet.backends.buckets.protocol import Listed
 from limpet.backends.objects import keys
-from limpet.backends.objects.files import PAGE, Gone, walk
+from limpet.backends.objects.files import PAGE, Files, walk
 from limpet.backends.objects.format import Fact
 from limpet.backends.objects.heads import Head
-from limpet.backends.objects.index import Pointed
-from limpet.backends.objects.keys import ROOT
-from limpet.backends.objects.part import Part
-from limpet.backends.objects.reader import ObjectReader
-from limpet.backends.objects.scopes import Listing
+from limpet.backends.objects.index import Index, Pointed
+from limpet.backends.objects.keys import ROOT, ObjectKey
+from limpet.backends.objects.reader import ObjectReader, read_moment
 from limpet.backends.support.recent import Recent
 from limpet.core import ids
 from limpet.core.ages import newest_page
@@ -27,7 +26,7 @@ from limpet.core.encryption import WrongKeys
 from limpet.core.limits import CACHE_BYTES_MAX
 from limpet.core.notes import NoteRow
 from limpet.core.rows import Row
-from limpet.errors import Corrupt, Unsupported
+from limpet.errors import Corrupt, LimpetError, Unsupported
 from limpet.model import ScopeKey, SnapshotRef
 from limpet.protocol import NoteQuery, Query, SessionAge
 from limpet.storage import ScopeRecord
@@ -35,6 +34,7 @@ from limpet.storage import ScopeRecord
 T = TypeVar("T")
 
 _CHUNK = 32  # heads read together
+_EMPTY_BYTES_MAX = 8 * 1024  # a head without snapshots is smaller
 _LEAVES_MAX = 4096  # candidates compared at a time
 _ID_BYTES = 128  # in memory
 # How much the clock of a writer may be ahead of the storage's: only a head that was modified since
@@ -42,7 +42,17 @@ _ID_BYTES = 128  # in memory
 _SKEW_US = 3600 * 1_000_000
 
 
-class Listings(Part):
+class Listing(NamedTuple):
+    """A scope, and its head: None if it has none, an error if that cannot be read."""
+
+    scope: ScopeKey
+    head: Head | LimpetError | None
+
+
+class Listings:
+    files: Files
+    index: Index
+
     def __init__(self) -> None:
         # By scope: the nonce of its head, and its ids in text order.
         self._sorted: Recent[ScopeKey, tuple[str, list[str]]] = Recent(
@@ -65,11 +75,24 @@ class Listings(Part):
         return found
 
     def _of_scope(
-        self, scope: ScopeKey, query: Query, limit: int | None, since: int = 0
+        self,
+        scope: ScopeKey,
+        query: Query,
+        limit: int | None,
+        since: int = 0,
+        seen: Head | None = None,
     ) -> list[tuple[ScopeKey, Row]]:
-        """Return a page of one scope: what is not older than `since`."""
+        """Return a page of one scope: what is not older than `since`.
 
-        def read(reader: ObjectReader, *, skip: bool = False) -> list[tuple[ScopeKey, Row]]:
+        A segment that is damaged hides nothing of the rest; but what a query needs of it to tell
+        must be there.
+
+        Raises:
+            Corrupt: the head is damaged, or missing.
+        """
+        skip = query.id is None and not query.leaves
+
+        def read(reader: ObjectReader) -> list[tuple[ScopeKey, Row]]:
             if query.id is not None and not query.leaves:
                 found, after = reader.facts([query.id]).values(), query.after
                 facts: Iterable[Fact] = (
@@ -79,48 +102,42 @@ class Listings(Part):
                 facts = _matching(reader, query, since, skip=skip)
             return [(scope, fact.row) for fact in islice(facts, limit)]
 
-        return self._listed(scope, read, may_skip=query.id is None and not query.leaves)
-
-    def _listed(self, scope: ScopeKey, read: Callable[..., list[T]], *, may_skip: bool) -> list[T]:
-        """Return what can be listed of a scope: a segment that is damaged does not hide the rest.
-
-        Raises:
-            Corrupt: the head is damaged, or missing.
-        """
-        try:
-            return self.reading(scope, read)
-        except Corrupt:
-            if not may_skip:
-                raise
-            return self.reading(scope, partial(read, skip=True))
+        return read_moment(self.files, scope, read, seen)
 
     def _of_any(
-        self, scope: ScopeKey, query: Query, limit: int | None, since: int = 0
+        self,
+        scope: ScopeKey,
+        query: Query,
+        limit: int | None,
+        since: int = 0,
+        seen: Head | None = None,
     ) -> list[tuple[ScopeKey, Row]]:
         """As `_of_scope`, and nothing where a head cannot be read: `check` reports it."""
-        try:
-            return self._of_scope(scope, query, limit, since)
-        except (Corrupt, Unsupported):
-            return []
+        with suppress(Corrupt, Unsupported):
+            return self._of_scope(scope, query, limit, since, seen)
+        return []
 
     def list_ids(self, key: ScopeKey, after: str, limit: int) -> list[str]:
-        def read(reader: ObjectReader, *, skip: bool = False) -> list[str]:
+        def read(reader: ObjectReader) -> list[str]:
             known = self._sorted.get(key)  # a page would else cost as much as all of them
             if known is None or known[0] != reader.head.w:
-                facts = reader.newest_first(skip=skip)
+                facts = list(reader.newest_first(skip=True))
                 known = reader.head.w, sorted(f.row.id for f in facts if f.row.kept)
-                if not skip:
+                if len(facts) == reader.count():  # else a segment was damaged
                     self._sorted.put(key, known)
             start = bisect_right(known[1], after)
             return known[1][start : start + limit]
 
-        return self._listed(key, read, may_skip=True)
+        return read_moment(self.files, key, read)
 
     def list_sessions(self, prefix: str, after: str, limit: int) -> list[str]:
-        return list(islice(self.scopes.session_ids(prefix, after), limit))
+        start = f"{keys.session_prefix(after)}~" if after else ""
+        found = self._walk(keys.sessions_prefix(prefix), start, one_each=True)
+        ids = (each.scope.session_id for each in found)
+        return list(islice((id for id in ids if id.startswith(prefix)), limit))
 
     def list_newest(self, prefix: str, after: SessionAge | None, limit: int) -> list[SessionAge]:
-        found = ((each, self._head_row(each)) for each in self.scopes.walk(prefix=prefix))
+        found = ((each, self._head_row(each)) for each in self.walk_scopes(prefix=prefix))
         heads = (
             (each.scope.session_id, None if row is None else row.created_at) for each, row in found
         )
@@ -135,23 +152,20 @@ class Listings(Part):
         after: ScopeKey | None = None,
         limit: int | None = None,
     ) -> list[tuple[ScopeRecord, Row | None]]:
-        found = self.scopes.walk(session_id, prefix, after)
+        found = self.walk_scopes(session_id, prefix, after)
         page = islice((each for each in found if kind in (None, each.scope.kind)), limit)
         return [(_record_of(each), self._head_row(each)) for each in page]
 
     def _head_row(self, listing: Listing) -> Row | None:
-        head = listing.head
-        if not isinstance(head, Head) or head.record is None or head.record.head is None:
+        if not isinstance(listing.head, Head):
             return None  # `check` reports a damaged one
         try:
-            if head.record.head in head.entries:
-                return head.entries[head.record.head].row
-            return self.reading(listing.scope, _shown)
+            return read_moment(self.files, listing.scope, ObjectReader.head_row, listing.head)
         except Corrupt:
             return None
 
     def sizes(self, session_id: str | None) -> list[tuple[str, int, int]]:
-        found = (each for each in self.scopes.walk(session_id))
+        found = (each for each in self.walk_scopes(session_id))
         heads = ((each.scope, each.head) for each in found)
         return [
             (scope.session_id, head.snapshots, head.logical)
@@ -164,14 +178,14 @@ class Listings(Part):
         prefix = ROOT if session_id is None else keys.session_prefix(session_id)
         parsed = ((each, keys.parse(each.key)) for each in walk(self.files.bucket, prefix))
         # A scope that was deleted may have left a head that holds nothing.
-        folders = {keys.scope_prefix(each.scope) for each in self.scopes.walk(session_id)}
+        folders = {keys.scope_prefix(each.scope) for each in self.walk_scopes(session_id)}
         return sum(each.size for each, key in parsed if key is not None and key.folder in folders)
 
     def find_notes(
         self, query: NoteQuery, limit: int, take: Callable[[ScopeKey, NoteRow], T | None]
     ) -> list[T]:
         """Reads all notes of the scopes: nothing is ordered by time in a bucket."""
-        walked = self.scopes.walk(prefix=query.under)
+        walked = self.walk_scopes(prefix=query.under)
         scopes = [each.scope for each in walked if query.covers(each.scope)]
         notes = [(key, row) for key in scopes for row in self._notes_of(key)]
         notes.sort(key=lambda pair: (-pair[1].updated_at, pair[0], pair[1].name))
@@ -180,8 +194,64 @@ class Listings(Part):
 
     def _notes_of(self, key: ScopeKey) -> list[NoteRow]:
         with suppress(Corrupt, Unsupported):
-            return self.reading(key, lambda reader: reader.note_page("", "", PAGE**2))
+            return read_moment(self.files, key, lambda reader: reader.note_page("", "", PAGE**2))
         return []
+
+    def walk_scopes(
+        self, session_id: str | None = None, prefix: str = "", after: ScopeKey | None = None
+    ) -> Iterator[Listing]:
+        """Yield the scopes that hold anything, also those whose head cannot be read."""
+        below = keys.sessions_prefix(prefix)
+        if session_id is not None:
+            below = keys.session_prefix(session_id)
+        start = "" if after is None else f"{keys.scope_prefix(after)}~"
+        found = self._walk(below, start, one_each=False)
+        return (each for each in found if each.scope.session_id.startswith(prefix))
+
+    def _walk(self, prefix: str, after: str, *, one_each: bool) -> Iterator[Listing]:
+        done, start = "", after  # keys that begin with `done` are skipped
+        while True:
+            page = self.files.bucket.list(prefix, after=after, limit=PAGE)
+            pairs = ((each, key) for each in page if (key := keys.parse(each.key)) is not None)
+            groups = groupby(pairs, key=lambda pair: pair[1].folder)
+            listed = ((folder, list(pairs)) for folder, pairs in groups)
+            while chunk := list(islice(listed, _CHUNK)):
+                for folder, found in self._read_heads(chunk, one_each):
+                    if found is not None and not (done and folder.startswith(done)):
+                        yield found
+                        done = _session_folder(folder) if one_each else folder
+            if len(page) < PAGE:
+                if not done and not start:
+                    self.files.check_ours()
+                return
+            last = page[-1].key
+            # Names that sort after `~` are foreign: then nothing is skipped.
+            jump = f"{done}~"
+            after = jump if done and last.startswith(done) and last < jump else last
+
+    def _read_heads(
+        self, chunk: Sequence[tuple[str, list[tuple[Listed, ObjectKey]]]], one_each: bool
+    ) -> Iterator[tuple[str, Listing | None]]:
+        known = {
+            folder: Listing(scope, None)
+            for folder, pairs in chunk
+            if one_each and (scope := pairs[0][1].scope) and any(_is_proof(*p) for p in pairs)
+        }
+        unread = [folder for folder, _ in chunk if folder not in known]
+        found = self.files.list_heads([f"{folder}head" for folder in unread])
+        heads = dict(zip(unread, found, strict=True))
+        for folder, pairs in chunk:
+            if folder in known:
+                yield folder, known[folder]
+                continue
+            head, scope = heads[folder], pairs[0][1].scope
+            is_held = isinstance(head, LimpetError)
+            if isinstance(head, Head):
+                scope = head.key
+                is_held = head.record is not None and head.record.holds_anything
+            elif head is None and scope is not None:
+                is_held = any(self.files.is_lost(scope, each.key) for each, _ in pairs)
+            yield folder, Listing(scope, head) if is_held and scope is not None else None
 
     # Across scopes
 
@@ -248,29 +318,23 @@ class Listings(Part):
                 oldest = ids.place_us(found[-1][1].seq)
                 if heads[start][0] + _SKEW_US < oldest:
                     break
-            chunk = [path for _, path in heads[start : start + _CHUNK]]
-            found = _newest(limit, [found, *self._of_heads(chunk, query, limit)])
+            chunk = self.files.list_heads([path for _, path in heads[start : start + _CHUNK]])
+            read = [each for each in chunk if isinstance(each, Head)]  # `check` reports others
+            pages = (
+                self._of_any(each.key, query, limit, seen=each)
+                for each in read
+                if each.key.session_id.startswith(query.prefix)
+            )
+            found = _newest(limit, [found, *pages])
         return found
-
-    def _of_heads(
-        self, paths: Sequence[str], query: Query, limit: int
-    ) -> Iterator[list[tuple[ScopeKey, Row]]]:
-        for path, head in zip(paths, self.files.list_heads(paths), strict=True):
-            if not isinstance(head, Head) or path != keys.head_key(head.key):
-                continue  # `check` reports it
-            if head.key.session_id.startswith(query.prefix):
-                try:
-                    reader = ObjectReader(self.files, head.key, head)
-                    facts = islice(_matching(reader, query), limit)
-                    yield [(head.key, fact.row) for fact in facts]
-                except (Gone, Corrupt):
-                    yield self._of_any(head.key, query, limit)
 
     def find_refs(self, id_prefix: str, limit: int) -> list[SnapshotRef]:
         found: dict[SnapshotRef, None] = {}
         for scope in self._scopes_beginning(id_prefix):
             with suppress(WrongKeys):  # a session without its key does not hide the others
-                found |= dict.fromkeys(self.reading(scope, lambda r: _refs(r, id_prefix)))
+                found |= dict.fromkeys(
+                    read_moment(self.files, scope, lambda r: _refs(r, id_prefix))
+                )
             if len(found) >= limit:
                 break
         return list(found)[:limit]
@@ -321,9 +385,13 @@ def _refs(reader: ObjectReader, id_prefix: str) -> list[SnapshotRef]:
     return [SnapshotRef(reader.key, r.id) for r in rows if r.kept and r.id.startswith(id_prefix)]
 
 
-def _shown(reader: ObjectReader) -> Row | None:
-    record = reader.record
-    return None if record is None or record.head is None else reader.row_at(record.head)
+def _is_proof(listed: Listed, key: ObjectKey) -> bool:
+    """Return whether a key and a size show that a scope is not empty."""
+    return key.is_head and listed.size > _EMPTY_BYTES_MAX
+
+
+def _session_folder(folder: str) -> str:
+    return f"{keys.ROOT}{folder[len(keys.ROOT) :].partition('/')[0]}/"
 
 
 def _record_of(listing: Listing) -> ScopeRecord:
@@ -333,7 +401,7 @@ def _record_of(listing: Listing) -> ScopeRecord:
 
 
 def _minute(pointed: Pointed) -> int:
-    return keys.pointed_minute(pointed.pointer)
+    return pointed.pointer.minute
 
 
 def _newest(limit: int, pages: Iterable[list[tuple[ScopeKey, Row]]]) -> list[tuple[ScopeKey, Row]]:

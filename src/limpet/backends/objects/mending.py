@@ -4,16 +4,21 @@ Nothing is removed in a scope whose head is missing or cannot be read: its segme
 left of its history.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
-from typing import Final
+from typing import Final, NamedTuple, TypeVar
 
 from limpet.backends.buckets.protocol import Listed, Moved, Stored
 from limpet.backends.objects import keys
 from limpet.backends.objects.building import part_keys
-from limpet.backends.objects.files import Gone, Held, walk
-from limpet.backends.objects.format import Named, NamedPage, StoredSegment, parse_page
+from limpet.backends.objects.files import Gone, walk
+from limpet.backends.objects.format import (
+    Named,
+    NamedPage,
+    StoredNote,
+    StoredSegment,
+    parse_page,
+)
 from limpet.backends.objects.heads import Head, dump_head, nonce_of
 from limpet.backends.objects.keys import ObjectKey
 from limpet.backends.objects.listing import Listings
@@ -23,7 +28,10 @@ from limpet.core.encryption import WrongKeys
 from limpet.core.segments import Segment
 from limpet.errors import Corrupt, LimpetError, Unsupported
 from limpet.model import ANY, Finding, ScopeKey
+from limpet.protocol import Stamp
 from limpet.storage import TRAIL_BYTES_MAX, ScopeRecord
+
+P = TypeVar("P", Named, NamedPage)
 
 SEVERITIES: Final = {
     "foreign_file": "info",
@@ -45,16 +53,19 @@ SEVERITIES: Final = {
 
 
 class Mending(Listings):
+    draw: Callable[[], Stamp]
+
     def put_aside(
-        self, held: Held, lost: Collection[Named | NamedPage], gone: Collection[int]
+        self,
+        head: Head,
+        version: str | None,
+        lost: Collection[Named | NamedPage],
+        gone: Collection[int],
     ) -> bool:
         """Write a head without parts that cannot be read, nor the states that build on them.
 
         What is there is kept next to the others: the new head will not name it.
         """
-        head = held.head
-        if head is None or head.record is None:
-            return False
         smaller = head._replace(
             segments=tuple(each for each in head.segments if each not in lost),
             pages=tuple(each for each in head.pages if each not in lost),
@@ -63,25 +74,38 @@ class Mending(Listings):
         paths = [path for path in part_keys(head) if path not in part_keys(smaller)]
         if gone:
             paths.append(keys.head_key(head.key))
-        for path, stored in zip(paths, self.files.bucket.get(paths), strict=True):
-            if stored is not None:
-                self.files.bucket.put(_aside(path, stored), stored[0], expect=ANY)
-        try:
-            now = self._recounted(smaller, head.record)
-            self.files.bucket.put(keys.head_key(head.key), dump_head(now), expect=held.version)
-        except (Moved, Gone):
-            return False  # it has changed meanwhile
-        self.files.held.pop(head.key)
+        found = zip(paths, self.files.bucket.get(paths), strict=True)
+        aside = {path: stored for path, stored in found if stored is not None}
+        if not self._replaced(smaller, version, aside):
+            return False
         self.sweep(head.key)
         return True
 
-    def _recounted(self, head: Head, record: ScopeRecord) -> Head:
-        """Return a head with a record, of another version, that fits what the head names."""
-        reader = ObjectReader(self.files, head.key, head._replace(record=record))
+    def _replaced(self, head: Head, expect: str | None, aside: Mapping[str, Stored]) -> bool:
+        """Keep what is there next to the others, then write a head that does not name it.
+
+        Return whether the head was still as expected.
+        """
+        for path, stored in aside.items():
+            self.files.bucket.put(_aside(path, stored), stored[0], expect=ANY)
+        try:
+            data = dump_head(self._recounted(head))
+            self.files.bucket.put(keys.head_key(head.key), data, expect=expect)
+        except (Moved, Gone):
+            return False
+        self.files.held.pop(head.key)
+        return True
+
+    def _recounted(self, head: Head) -> Head:
+        """Return a head of another version, with a record that fits what the head names."""
+        reader, record = ObjectReader(self.files, head.key, head), head.record
+        if record is None:
+            return head
         nonce = bytes.fromhex(self.draw().nonce)
         version = int.from_bytes(nonce, signed=True)
-        tip = reader.newest_kept(())
-        shown = record.head if record.head is not None and self._shows(reader, record.head) else tip
+        tip = shown = reader.newest_kept(())
+        if record.head is not None and reader.row_at(record.head) is not None:
+            shown = record.head
         notes = len(head.notes) + sum(page.notes for page in head.pages)
         after = record._replace(
             version=version,
@@ -95,9 +119,6 @@ class Mending(Listings):
             epoch=version,
         )
         return head._replace(record=after, w=nonce_of(version))
-
-    def _shows(self, reader: ObjectReader, seq: int) -> bool:
-        return reader.row_at(seq) is not None
 
     def sweep(self, key: ScopeKey, listed: Sequence[Listed] | None = None) -> int:
         """Remove the segments and pages that the head does not name and never will.
@@ -123,32 +144,35 @@ class Mending(Listings):
 
     # A head that is lost
 
-    def headless(
-        self, folder: str, listed: Sequence[tuple[Listed, ObjectKey]], repair: bool
-    ) -> Iterator[Finding]:
+    def headless(self, folder: str, repair: bool) -> Iterator[Finding]:
         """Report what is there without a head: it is lost, or a deletion was interrupted."""
+        listed = self._below(folder)
+        if not listed:
+            return  # the deletion is over
         scope = self._scope_of(listed)
-        signs = [each.key for each, key in listed if key.line or key.segment]
-        if scope is None or any(self._is_lost(scope, each) for each in signs):
+        if scope is None or any(self.files.is_lost(scope, each.key) for each, _ in listed):
             yield from self.lost(folder, None, None, repair)
             return
         if self.files.bucket.get([f"{folder}head"], first=1) != [None]:
             return  # it has come meanwhile
+        yield from self.dangling([(each.key, scope) for each, key in listed if key.line], repair)
+        fact = "the rest of a scope that was deleted: delete its session again"
         for each, key in listed:
-            if key.line:
-                if repair:
-                    self.files.delete([each.key])
-                yield dangling(each.key, scope, repair)
-            elif key.part:
+            if key.part:
                 code = "segment_left" if key.segment else "notes_left"
-                fact = "the rest of a scope that was deleted: delete its session again"
                 yield finding_of(code, fact, scope=scope, key=each.key)
 
-    def _is_lost(self, scope: ScopeKey, path: str) -> bool:
-        try:
-            return self.files.is_lost(scope, path)
-        except Unsupported:
-            return True
+    def dangling(self, found: Sequence[tuple[str, ScopeKey]], repair: bool) -> Iterator[Finding]:
+        """Report pointers that lead nowhere; with `repair` they are removed."""
+        if repair and found:
+            self.files.delete([path for path, _ in found])
+        for path, scope in found:
+            fact = "a pointer that leads nowhere"
+            yield finding_of("pointer_dangling", fact, scope=scope, repaired=repair, key=path)
+
+    def _below(self, folder: str) -> list[tuple[Listed, ObjectKey]]:
+        found = ((each, keys.parse(each.key)) for each in walk(self.files.bucket, folder))
+        return [(each, key) for each, key in found if key is not None]
 
     def _scope_of(self, listed: Sequence[tuple[Listed, ObjectKey]]) -> ScopeKey | None:
         """Return the scope of a folder; where keys do not have all of its name, others have it."""
@@ -157,127 +181,98 @@ class Mending(Listings):
                 return key.scope
             if key.line:  # the sign that the line lives has it
                 pointed = self.index.walk(keys.line_prefix(ids.tag_of_place(int(key.line, 16))))
-                scope = next((found.scope for found in pointed if found.line == key.line), None)
-                if scope is not None and keys.scope_prefix(scope) == key.folder:
+                scopes = (found.scope for found in pointed)
+                scope = next((it for it in scopes if keys.scope_prefix(it) == key.folder), None)
+                if scope is not None:
                     return scope
-        found, _, _ = self._readable([each for each, key in listed if key.segment])
-        return found[0][1].scope if found else None
+        return next((each.scope for each in self._readable(listed).segments.values()), None)
 
     def lost(
         self, folder: str, stored: Stored | None, error: LimpetError | None, repair: bool
     ) -> Iterator[Finding]:
         code = "head_missing" if stored is None else "head_damaged"
         fact = "the head of a scope is missing" if stored is None else "a head fails its check"
-        below = [(each, keys.parse(each.key)) for each in walk(self.files.bucket, folder)]
-        found, damaged, is_locked = self._readable([each for each, _ in below])
+        listed = self._below(folder)
+        scope, found = self._scope_of(listed), self._readable(listed)
         # What others can read, with its key or as another version, must not be replaced.
-        pages = None
-        with suppress(WrongKeys, Unsupported):
-            pages = self._pages_below(folder)
-        is_locked = is_locked or pages is None or isinstance(error, WrongKeys | Unsupported)
-        scope = self._scope_of([(each, key) for each, key in below if key])
-        if not repair or is_locked or not found or scope is None:
+        is_locked = any(
+            isinstance(each, WrongKeys | Unsupported) for each in (error, *found.errors)
+        )
+        if not repair or is_locked or not found.segments or scope is None:
             yield damage_of(code, fact, error, scope=scope, key=f"{folder}head")
             return
-        for path, each in damaged.items():
-            # Kept next to the others: the new head will not name it.
-            self.files.bucket.put(_aside(path, each), each[0], expect=ANY)
-        chosen = _disjoint(found)
-        rebuilt = self._rebuilt(scope, chosen, pages or (), stored)
-        last = chosen[-1][1].facts[-1].row
+        aside = found.damaged if stored is None else {**found.damaged, f"{folder}head": stored}
+        # One may be there together with the one that took over its content: the newer is chosen.
+        order = sorted(found.segments, key=lambda each: (each.last, each.snapshots), reverse=True)
+        newest = found.segments[order[0]]
+        segments = _disjoint([each for each in order if found.segments[each].line == newest.line])
+        minted = (
+            fact.row.id
+            for each in segments
+            for fact in found.segments[each].facts
+            if ids.tag_of(fact.row.id) is not None
+        )
+        last = newest.facts[-1].row
+        record = ScopeRecord(
+            scope,
+            int(newest.line, 16),
+            0,
+            last=max(ids.place_at(self.draw().now), last.seq),
+            floor=max(minted, default=""),
+        )
+        head = Head(scope, record, "", {}, tuple(segments), tuple(_disjoint(found.pages)))
+        rebuilt = self._replaced(head, None if stored is None else stored.version, aside)
+        if rebuilt:
+            self.index.write(scope, keys.line_signs(scope, newest.line))
         yield finding_of(
             code,
             f"{fact}: it was rebuilt from its segments, and what was saved later is lost",
             scope=scope,
             id=last.id,
             repaired=rebuilt,
-            snapshots=sum(len(segment.facts) for _, segment in chosen),
+            snapshots=sum(each.snapshots for each in segments),
         )
 
-    def _readable(
-        self, listed: Sequence[Listed]
-    ) -> tuple[list[tuple[Named, StoredSegment]], dict[str, Stored], bool]:
-        """Return the segments, by key those that are damaged, and whether others can read some."""
-        found, damaged, is_locked = list[tuple[Named, StoredSegment]](), dict[str, Stored](), False
-        for each in listed:
-            key = keys.parse(each.key)
-            if key is None or not key.segment:
-                continue
-            (stored,) = self.files.bucket.get([each.key])
-            if stored is None:
+    def _readable(self, listed: Iterable[tuple[Listed, ObjectKey]]) -> "_Readable":
+        """Return what can be read of the parts that are there, the last written first."""
+        found = _Readable({}, [], {}, [])
+        for each, key in sorted(listed, key=lambda pair: -pair[0].modified):
+            (stored,) = self.files.bucket.get([each.key]) if key.part else [None]
+            if key.part is None or stored is None:
                 continue
             try:
-                segment = StoredSegment(key.segment, stored.data)
-                verify_segment(key.segment, stored.data)
-                if keys.segment_key(segment.scope, key.segment) != each.key:
+                part = read_part(each.key, stored.data)
+                if not isinstance(part, StoredSegment):
+                    found.pages.append(NamedPage.of(key.part, part, stored.size))
+                elif keys.segment_key(part.scope, key.part) != each.key:
                     raise Corrupt("a segment is that of another scope")
-                if segment.facts and segment.line:
-                    found.append((segment.named(key.segment), segment))
+                elif part.facts and part.line:
+                    found.segments[part.named(key.part)] = part
             except LimpetError as error:
-                is_locked = is_locked or isinstance(error, WrongKeys | Unsupported)
-                damaged[each.key] = stored
-        return found, damaged, is_locked
-
-    def _rebuilt(
-        self,
-        scope: ScopeKey,
-        chosen: Sequence[tuple[Named, StoredSegment]],
-        pages: tuple[NamedPage, ...],
-        stored: Stored | None,
-    ) -> bool:
-        newest, stamp = chosen[-1][1], self.draw()
-        names = (fact.row.id for _, segment in chosen for fact in segment.facts)
-        record = ScopeRecord(
-            scope,
-            int(newest.line, 16),
-            0,
-            last=max(ids.place_at(stamp.now), newest.facts[-1].row.seq),
-            floor=max((id for id in names if ids.tag_of(id) is not None), default=""),
-        )
-        head = Head(scope, record, "", {}, tuple(named for named, _ in chosen), pages)
-        if stored is not None:
-            self.files.bucket.put(_aside(keys.head_key(scope), stored), stored[0], expect=ANY)
-        try:
-            expect = None if stored is None else stored.version
-            data = dump_head(self._recounted(head, record))
-            self.files.bucket.put(keys.head_key(scope), data, expect=expect)
-        except Moved:
-            return False  # it has changed meanwhile
-        self.index.write(
-            scope, [keys.line_key(scope, newest.line), keys.started_key(scope, newest.line)]
-        )
-        return True
-
-    def _pages_below(self, folder: str) -> tuple[NamedPage, ...]:
-        """Return the pages of notes that are not damaged, of those that overlap the newest."""
-        chosen = list[NamedPage]()
-        listed = walk(self.files.bucket, f"{folder}notes/")
-        for each in sorted(listed, key=lambda each: -each.modified):
-            key, (stored,) = keys.parse(each.key), self.files.bucket.get([each.key])
-            if key is None or key.page is None or stored is None:
-                continue
-            try:
-                notes = parse_page(key.page, stored.data)
-            except WrongKeys:
-                raise
-            except Corrupt:
-                continue
-            page = NamedPage(key.page, notes[0].address, notes[-1].address, len(notes), stored.size)
-            if all(page.last < other.first or page.first > other.last for other in chosen):
-                chosen.append(page)
-        return tuple(sorted(chosen, key=lambda page: page.first))
+                found.errors.append(error)
+                found.damaged[each.key] = stored
+        return found
 
 
-def verify_segment(name: str, data: bytes) -> None:
-    """Raise Corrupt unless all of a segment can be read."""
+class _Readable(NamedTuple):
+    """The parts of a scope: those that can be read, and by key those that cannot, and why."""
+
+    segments: dict[Named, StoredSegment]
+    pages: list[NamedPage]
+    damaged: dict[str, Stored]
+    errors: list[LimpetError]
+
+
+def read_part(path: str, data: bytes) -> StoredSegment | list[StoredNote]:
+    """Return a segment or the notes of a page, or raise Corrupt unless all of it can be read."""
+    name = path.rpartition("/")[2]
+    if "/segments/" not in path:
+        return parse_page(name, data)
     segment = StoredSegment(name, data)
     found = Segment.parse(segment.states)
     if not {fact.row.seq for fact in segment.facts} <= {*found.seqs}:
         raise Corrupt("a segment lacks states")
-
-
-def is_within(seq: int, some: Iterable[Named | NamedPage]) -> bool:
-    return any(isinstance(each, Named) and each.first <= seq <= each.last for each in some)
+    return segment
 
 
 def builds_on(head: Head, seq: int, some: Iterable[Named | NamedPage]) -> bool:
@@ -287,7 +282,7 @@ def builds_on(head: Head, seq: int, some: Iterable[Named | NamedPage]) -> bool:
         if base is None or base >= seq:
             return False
         seq = base
-    return is_within(seq, some)
+    return any(isinstance(each, Named) and each.first <= seq <= each.last for each in some)
 
 
 def _aside(path: str, stored: Stored) -> str:
@@ -298,20 +293,13 @@ def _aside(path: str, stored: Stored) -> str:
     return f"{folder}/snapshots/damaged/{name.rpartition('/')[2]}"
 
 
-def _disjoint(
-    found: Sequence[tuple[Named, StoredSegment]],
-) -> list[tuple[Named, StoredSegment]]:
-    """Return the segments of one line that do not overlap, oldest first.
-
-    A segment may be there together with the one that took over its content: the newer is chosen.
-    """
-    order = sorted(found, key=lambda each: (each[0].last, each[0].snapshots), reverse=True)
-    chosen = list[tuple[Named, StoredSegment]]()
-    for named, segment in order:
-        first = chosen[-1][0].first if chosen else ids.SEQ_MAX
-        if named.last < first and (not chosen or segment.line == chosen[0][1].line):
-            chosen.append((named, segment))
-    return chosen[::-1]
+def _disjoint(found: Sequence[P]) -> list[P]:
+    """Return the parts that do not overlap an earlier one, in the order of their contents."""
+    chosen = list[P]()
+    for part in found:
+        if all(part.last < other.first or part.first > other.last for other in chosen):
+            chosen.append(part)
+    return sorted(chosen, key=lambda part: part.first)
 
 
 def damage_of(code: str, fact: str, error: LimpetError | None, **values: object) -> Finding:
@@ -323,8 +311,3 @@ def damage_of(code: str, fact: str, error: LimpetError | None, **values: object)
 
 def finding_of(code: str, fact: str, **values: object) -> Finding:
     return findings.finding(SEVERITIES[code], code, fact, **values)  # type: ignore[arg-type]
-
-
-def dangling(path: str, scope: ScopeKey, repair: bool) -> Finding:
-    fact = "a pointer that leads nowhere"
-    return finding_of("pointer_dangling", fact, scope=scope, repaired=repair, key=path)

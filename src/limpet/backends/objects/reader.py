@@ -57,6 +57,17 @@ class ObjectReader:
                 raise Corrupt(f"a part of the history is missing. key=`{gone}`") from None
             raise
 
+    def _read_one(
+        self, read: Callable[[Sequence[T]], Sequence[Sequence[U]]], part: T, skip: bool
+    ) -> Sequence[U]:
+        """Return what a part holds; with `skip` nothing if it is damaged."""
+        try:
+            return read([part])[0]
+        except Corrupt as cause:
+            if not skip or isinstance(cause, WrongKeys):
+                raise
+            return ()
+
     # Snapshots
 
     def fact_at(self, seq: int) -> Fact | None:
@@ -70,6 +81,11 @@ class ObjectReader:
     def row_at(self, seq: int) -> Row | None:
         fact = self.fact_at(seq)
         return None if fact is None else fact.row
+
+    def head_row(self) -> Row | None:
+        """Return the snapshot that the scope shows."""
+        record = self.record
+        return None if record is None or record.head is None else self.row_at(record.head)
 
     def rows(self, ids: Sequence[str]) -> list[Row]:
         found = self.facts(ids)
@@ -89,7 +105,8 @@ class ObjectReader:
         others = [each for each in reversed(segments) if each not in likely]
         for group in (likely, others):
             if left and group:
-                for by_id in self._read(self._files.ids_of, group):
+                for segment in self._read(self._files.facts, group):
+                    by_id = segment.by_id
                     here = ((id, by_id[id]) for id in left & by_id.keys())
                     found |= {id: fact for id, fact in here if not self._is_in_tail(fact)}
                 left -= found.keys()
@@ -128,13 +145,7 @@ class ObjectReader:
                 yield self.head.entries[tail.pop(0)].fact
             if named.first >= end or named.last < since:
                 continue
-            try:
-                facts = self.facts_of([named])[0]
-            except Corrupt as cause:
-                if not skip or isinstance(cause, WrongKeys):
-                    raise
-                continue
-            for fact in reversed(facts):
+            for fact in reversed(self._read_one(self.facts_of, named, skip)):
                 while tail and tail[0] > fact.row.seq:
                     yield self.head.entries[tail.pop(0)].fact
                 if since <= fact.row.seq < end and not self._is_in_tail(fact):
@@ -142,7 +153,7 @@ class ObjectReader:
         yield from (self.head.entries[seq].fact for seq in tail)
 
     def facts_of(self, named: Sequence[Named]) -> list[tuple[Fact, ...]]:
-        return self._read(self._files.facts_of, named)
+        return [each.facts for each in self._read(self._files.facts, named)]
 
     def count(self) -> int:
         return self.head.snapshots
@@ -210,7 +221,7 @@ class ObjectReader:
         at = bisect_left(pages, address, key=_last)
         return pages[at] if at < len(pages) and pages[at].first <= address else None
 
-    def notes_of(self, pages: Sequence[NamedPage]) -> list[tuple[StoredNote, ...]]:
+    def notes_of(self, pages: Sequence[NamedPage]) -> list[list[StoredNote]]:
         return self._read(self._files.notes_of, pages)
 
     def note_page(self, on: str, after: str, limit: int) -> list[NoteRow]:
@@ -250,12 +261,7 @@ class ObjectReader:
             for page in pages:
                 if on is not None and page.first[0] > on:
                     return
-                try:
-                    (found,) = self.notes_of([page])
-                except Corrupt as cause:
-                    if not skip or isinstance(cause, WrongKeys):
-                        raise
-                    continue
+                found = self._read_one(self.notes_of, page, skip)
                 yield from (each for each in found if each.address >= start)
 
         inline = (note for address, note in sorted(self.head.notes.items()) if address >= start)
@@ -289,3 +295,21 @@ def _last(page: NamedPage) -> Address:
 
 def _covers(named: Named, ms: int) -> bool:
     return ids.place_us(named.first) // 1000 <= ms <= ids.place_us(named.last) // 1000
+
+
+def read_moment(
+    files: Files, key: ScopeKey, use: Callable[[ObjectReader], T], seen: Head | None = None
+) -> T:
+    """Return what `use` returns for one moment; repeat it if the head moves meanwhile.
+
+    The moment may be that of `seen`, a head that was just read.
+    """
+    if seen is not None:
+        with suppress(Gone):
+            return use(ObjectReader(files, key, seen))
+    lost = set[str]()
+    while True:
+        try:
+            return use(ObjectReader(files, key, files.read(key).head, lost))
+        except Gone as gone:
+            lost.add(str(gone))

@@ -5,7 +5,7 @@ from typing import Final
 
 from limpet.backends.objects import keys
 from limpet.backends.objects.checking import Checking
-from limpet.backends.objects.reader import ObjectReader
+from limpet.backends.objects.reader import read_moment
 from limpet.errors import InvalidInput, LimpetError
 
 _LABELS: Final = "labels:"  # before the cursor of the second part
@@ -35,7 +35,7 @@ class Rekeying(Checking):
         count = 0
         for scope, group in groupby(pointed, key=lambda each: each.scope):
             try:
-                current = self.reading(scope, self._current_pointers)
+                current = read_moment(self.files, scope, self.pointers)
             except LimpetError:
                 continue  # what cannot be read is left alone
             old = [each for each in group if current.get(each.key) != each.key]
@@ -47,9 +47,3 @@ class Rekeying(Checking):
             self.files.delete(moved)
             count += len(moved)
         return count, page[-1].key if len(page) == limit else None
-
-    def _current_pointers(self, reader: ObjectReader) -> dict[str, str]:
-        """Return for each pointer that a scope may have the one that the current key writes."""
-        facts = reader.newest_first()
-        spelt = (each for fact in facts for each in self.index.spellings(reader.key, fact))
-        return {key: each[0] for each in spelt for key in each}

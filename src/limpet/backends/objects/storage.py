@@ -19,14 +19,13 @@ from typing import Final, TypeVar
 
 from limpet.backends.buckets.protocol import Bucket, Listed, Moved, Sweepable
 from limpet.backends.objects import building, keys
-from limpet.backends.objects.building import Built
+from limpet.backends.objects.building import Builder, Built
 from limpet.backends.objects.files import PAGE, Files, Gone, Held, walk
 from limpet.backends.objects.format import line_of
 from limpet.backends.objects.heads import Head, dump_head
 from limpet.backends.objects.index import Index
-from limpet.backends.objects.reader import ObjectReader
+from limpet.backends.objects.reader import ObjectReader, read_moment
 from limpet.backends.objects.rekeying import Rekeying
-from limpet.backends.objects.scopes import Scopes
 from limpet.backends.objects.watching import ObjectListener, Watching
 from limpet.backends.support.backoff import Backoff
 from limpet.core.encryption import NO_KEYS, Ciphers
@@ -68,7 +67,6 @@ class ObjectStorage(Rekeying, Watching):
         """
         self.files = Files(bucket, clock=clock, ciphers=ciphers)
         self.index = Index(self.files)
-        self.scopes = Scopes(self.files)
         self.draw = draw
         self.states = states
         self.compress = compress
@@ -79,19 +77,17 @@ class ObjectStorage(Rekeying, Watching):
 
     def read(self, key: ScopeKey, use: Callable[[Reader], T], seen: ScopeRecord | None = None) -> T:
         held = None if seen is None else self.files.held.get(key)
-        if held is not None and _is_at(held, seen):
-            with suppress(Gone):
-                return use(ObjectReader(self.files, key, held.head))
-        return self.reading(key, use)
+        head = held.head if held is not None and _is_at(held, seen) else None
+        return read_moment(self.files, key, use, head)
 
     def read_head(self, key: ScopeKey) -> tuple[ScopeRecord, Row | None, TailRow | None] | None:
         def use(reader: ObjectReader) -> tuple[ScopeRecord, Row | None, TailRow | None] | None:
-            record = reader.record
-            if record is None or record.head is None:
-                return None if record is None else (record, None, None)
-            return record, reader.row_at(record.head), reader.tail_row(record.head)
+            if reader.record is None:
+                return None
+            row = reader.head_row()
+            return reader.record, row, None if row is None else reader.tail_row(row.seq)
 
-        return self.reading(key, use)
+        return read_moment(self.files, key, use)
 
     # Writing
 
@@ -157,31 +153,47 @@ class ObjectStorage(Rekeying, Watching):
         if change.after is None:
             return change.before is None or self._bury(held, reader)
         attempt, compress = self.draw().nonce, self.compress
-        built = building.build(
-            self.files, self.index, change, reader, attempt=attempt, compress=compress
-        )
+        built = Builder(
+            self.index, change, change.after, reader, attempt=attempt, compress=compress
+        ).built()
         # Without a key there is InvalidInput, before anything is written.
         self.files.ciphers.of(key.session_id).encrypt(b"", b"")
         self._write_parts(key, built)
         self.files.lease_seen_us(change.after)  # or the first renewal would change nothing
-        data = dump_head(built.head)
         try:
-            version = self.files.bucket.put(keys.head_key(key), data, expect=held.version)
+            now = self._put_head(built.head, held)
         except Moved:
             self._take_back(key, reader.head.w, built)
             return False
-        except Unavailable as cause:
-            self.files.held.pop(key)
-            if cause.outcome_known:
-                self._drop_parts(built)
-                raise
-            raise LostAnswer from cause
-        now = Held(built.head, version, len(data))
+        except Unavailable:
+            self._drop_parts(built)
+            raise
         self.files.keep(key, now)
-        if built.head.pending is not None and not self._is_settled(now):
-            return False
+        try:
+            if not self._settle(now):
+                return False
+        except Unavailable as cause:
+            raise Unavailable(
+                f"the fork is stored, and may vanish with its source: {cause}", outcome_known=False
+            ) from cause
         self._finish(held, now, built)
         return True
+
+    def _put_head(self, head: Head, before: Held) -> Held:
+        """Replace a head by compare-and-set: the commit of every change.
+
+        Raises:
+            Moved: another one is there. LostAnswer: this one may be there, or still come.
+        """
+        data = dump_head(head)
+        try:
+            version = self.files.bucket.put(keys.head_key(head.key), data, expect=before.version)
+        except (Moved, Unavailable) as cause:
+            self.files.held.pop(head.key)
+            if isinstance(cause, Moved) or cause.outcome_known:
+                raise
+            raise LostAnswer from cause
+        return Held(head, version, len(data))
 
     def _write_parts(self, key: ScopeKey, built: Built) -> None:
         try:
@@ -201,7 +213,6 @@ class ObjectStorage(Rekeying, Watching):
 
         `before` is the `w` of the head that it was to replace.
         """
-        self.files.held.pop(key)
         if not built.parts and not built.pointers:
             return
         with suppress(LimpetError):
@@ -224,7 +235,8 @@ class ObjectStorage(Rekeying, Watching):
             return
         try:
             self._sweep_after(head, built.removed, before.head)
-            self.files.held.put(key, now._replace(head=head._replace(unswept=False)))
+            if now.head is head:  # else the refusal was false, and another one may be there
+                self.files.held.put(key, now._replace(head=head._replace(unswept=False)))
         except LimpetError as error:
             if head.unswept:
                 raise Unavailable(
@@ -241,14 +253,6 @@ class ObjectStorage(Rekeying, Watching):
             if self.files.bucket.get([keys.head_key(key)]) == [None]:
                 self.index.remove([started])  # it was deleted in between
 
-    def _is_settled(self, held: Held) -> bool:
-        try:
-            return self._settle(held)
-        except Unavailable as cause:
-            raise Unavailable(
-                f"the fork is stored, and may vanish with its source: {cause}", outcome_known=False
-            ) from cause
-
     def _settle(self, held: Held) -> bool:
         """Finish a fork; return False if its source was deleted, and the fork with it."""
         head = held.head
@@ -256,18 +260,8 @@ class ObjectStorage(Rekeying, Watching):
             return True
         is_alive = self.files.is_alive(*head.pending)
         now = head._replace(pending=None) if is_alive else Head(head.key, None, head.w)
-        data = dump_head(now)
-        try:
-            version = self.files.bucket.put(keys.head_key(head.key), data, expect=held.version)
-            self.files.held.put(head.key, Held(now, version, len(data)))
-        except Moved:
-            self.files.held.pop(head.key)  # another writer has settled it
-        except Unavailable as cause:
-            self.files.held.pop(head.key)
-            # It is stored, and it will vanish if its source is deleted before another write.
-            if cause.outcome_known:
-                raise
-            raise LostAnswer from cause
+        with suppress(Moved):  # another writer has settled it
+            self.files.held.put(head.key, self._put_head(now, held))
         return is_alive
 
     # Deleting
@@ -280,39 +274,28 @@ class ObjectStorage(Rekeying, Watching):
         key, head = reader.key, reader.head
         unneeded = self._pointers_of(reader)
         now = Head(key, None, self.draw().nonce, unswept=True)
-        data = dump_head(now)
         try:
-            version = self.files.bucket.put(keys.head_key(key), data, expect=held.version)
+            stored = self._put_head(now, held)
         except Moved:
-            found = self._read_again(key)
-            if found.head is None or now.w not in (found.head.w, found.head.over):
-                return False
-            version = found.version or ""  # the refusal was false
-        except Unavailable as cause:
-            self.files.held.pop(key)
-            if cause.outcome_known:
-                raise
-            raise LostAnswer from cause
+            stored = self._read_again(key)
+            if stored.head is None or now.w not in (stored.head.w, stored.head.over):
+                return False  # else the refusal was false
         parts = building.part_keys(head)
-        self._finish(
-            held, Held(now, version, len(data)), Built(now, unneeded=unneeded, removed=parts)
-        )
+        self._finish(held, stored, Built(now, unneeded=unneeded, removed=parts))
         return True
 
     def _read_again(self, key: ScopeKey) -> Held:
         try:
             return self.files.read(key)
         except Unavailable as cause:
-            self.files.held.pop(key)
-            raise LostAnswer from cause
+            raise LostAnswer from cause  # the refusal before may have been false
 
     def _pointers_of(self, reader: ObjectReader) -> set[str]:
         """Return the pointers to all that a scope has, as far as it can be read."""
-        record, facts = reader.record, list(reader.newest_first(skip=True))
-        found = self.index.unused(reader.key, facts)
+        record = reader.record
+        found = {*self.index.current(reader.key, reader.newest_first(skip=True))}
         if record is not None:
-            line = line_of(record.pk)
-            found |= {keys.line_key(reader.key, line), keys.started_key(reader.key, line)}
+            found |= {*keys.line_signs(reader.key, line_of(record.pk))}
         return found
 
     def drop(self, session_id: str, key: ScopeKey | None = None) -> int:
@@ -392,7 +375,7 @@ class ObjectStorage(Rekeying, Watching):
     def compact(self) -> int:
         if isinstance(self.files.bucket.below, Sweepable):
             self.files.bucket.below.sweep()
-        heads = (each for each in self.scopes.walk() if isinstance(each.head, Head))
+        heads = (each for each in self.walk_scopes() if isinstance(each.head, Head))
         return sum(self.sweep(each.scope) for each in heads)
 
     def listen(self) -> ObjectListener:

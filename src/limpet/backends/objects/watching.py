@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 from limpet.backends.buckets.protocol import KeyPrefix
 from limpet.backends.objects import keys
+from limpet.backends.objects.files import Files
 from limpet.backends.objects.keys import ROOT
-from limpet.backends.objects.part import Part
-from limpet.backends.objects.reader import ObjectReader
+from limpet.backends.objects.reader import ObjectReader, read_moment
 from limpet.backends.support.recent import Recent
 from limpet.core import ids
 from limpet.core.names import unescape
@@ -30,8 +30,10 @@ class _Known(NamedTuple):
     token: str | None
 
 
-class Watching(Part):
+class Watching:
     """Reads the revisions of many targets, and caches them."""
+
+    files: Files
 
     def __init__(self) -> None:
         self._recent: Recent[Target, _Known] = Recent(_KNOWN_MAX)
@@ -70,7 +72,7 @@ class Watching(Part):
             return {each: _Known(_revision(reader, each.id), settled) for each in targets}
 
         try:
-            return self.reading(scope, read)
+            return read_moment(self.files, scope, read)
         except Unavailable:
             raise
         except LimpetError:
@@ -80,8 +82,7 @@ class Watching(Part):
 def _revision(reader: ObjectReader, id: str | None) -> str | None:
     if id is not None:
         return next((row.revision for row in reader.rows([id])), None)
-    record = reader.record
-    row = None if record is None or record.head is None else reader.row_at(record.head)
+    row = reader.head_row()
     return None if row is None else row.revision
 
 
