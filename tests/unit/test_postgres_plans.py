@@ -94,8 +94,8 @@ VALUES: dict[str, Any] = {
     "remove_note": NOTE, "pks_of_session": {"session_id": SESSION},
     "pks_of_scope": {"session_id": SESSION, "kind": "agent", "scope_id": "main"},
     **dict.fromkeys(
-        ("shared_of_scopes", "remove_scope_labels", "remove_scope_tails", "remove_scope_segments",
-         "remove_scope_notes", "remove_scope_snapshots", "remove_scope"), ([SHORT],),
+        ("shared_of_scopes", "remove_all_labels", "remove_all_tails", "remove_all_segments",
+         "remove_all_notes", "remove_all_snapshots", "remove_scopes"), ([SHORT],),
     ),
     "revisions": (TARGETS,), "stored_bytes_of_session": {"session_id": SESSION},
     "tables": ("x",), "indexes": ("x",), "triggers": ("x",),

@@ -18,11 +18,8 @@ from limpet.backends.postgres.listen import listen, poller
 from limpet.backends.postgres.schema import make_ready
 from limpet.backends.postgres.server import PostgresServer, Settings
 from limpet.backends.postgres.transaction import Answer, PostgresTransaction
-from limpet.backends.sql.columns import (
-    ROW_COLUMNS,
-    read_row,
-)
-from limpet.backends.sql.reader import Once, SqlReader, record_of
+from limpet.backends.sql.columns import ROW_COLUMNS, read_row
+from limpet.backends.sql.reader import Once, SqlReader
 from limpet.backends.sql.storage import SqlStorage, check_order, listed_key
 from limpet.core.encryption import NO_KEYS, Ciphers
 from limpet.core.ids import prefix_end
@@ -45,6 +42,7 @@ T = TypeVar("T")
 
 _CONNECTIONS = 16
 _POLL_S = 1.0
+_TO_CHANGE = "scope_to_change"
 _NONE = "{}"  # an empty array, which costs less to send than an empty list
 
 
@@ -55,7 +53,6 @@ class PostgresReader(SqlReader):
     is made of.
     """
 
-    edits = True  # with a lock, stored states may be changed
     _transaction: PostgresTransaction
 
     def __init__(
@@ -63,12 +60,13 @@ class PostgresReader(SqlReader):
         transaction: PostgresTransaction,
         key: ScopeKey,
         ciphers: Ciphers,
+        statement: str = "scope",
         *,
-        locks: bool = False,
         reads_head: bool = False,
     ) -> None:
-        super().__init__(transaction, key, ciphers, locks=locks)
-        self._scopes = transaction.ahead(self.lock if locks else "scope", self._address)
+        super().__init__(transaction, key, ciphers, statement)
+        self._changes = statement == _TO_CHANGE
+        self._scopes = transaction.ahead(statement, self._address)
         self._reads_head = reads_head
         self._answers: list[Answer] = []
         self._more: Answer | None = None
@@ -98,10 +96,10 @@ class PostgresReader(SqlReader):
 
     def _along(self, ids: Sequence[str], *, head: bool = False) -> None:
         """Have sent, with the next question, what it takes to read or change some snapshots."""
-        changes = self._locks and self.edits
-        values = {"pk": self._pk, "ids": [*ids[:PAGE_STATES_MAX]], "head": head, "whole": changes}
+        asked = [*ids[:PAGE_STATES_MAX]]
+        values = {"pk": self._pk, "ids": asked, "head": head, "whole": self._changes}
         self._answers.append(self._transaction.also("tails_of", values))
-        if changes or head:
+        if self._changes or head:
             self._more = self._transaction.also("newest_segment_of", values)
 
     def row_at(self, seq: int) -> Row | None:
@@ -157,12 +155,8 @@ class PostgresReader(SqlReader):
         return int(self._beside[0])
 
     def other(self, key: ScopeKey) -> SqlReader:
-        return _SourceReader(self._transaction, key, self._ciphers, locks=self._locks)
-
-
-class _SourceReader(PostgresReader):
-    lock = "scope_to_fork"
-    edits = False
+        statement = "scope_to_fork" if self._changes else self._statement
+        return type(self)(self._transaction, key, self._ciphers, statement)
 
 
 class _Dropped(NamedTuple):
@@ -252,16 +246,8 @@ class PostgresStorage(SqlStorage):
 
     def _apply_at(self, transaction: PostgresTransaction, change: Change) -> bool:
         """Make a change if its scope, which is locked here, is at the version it was made for."""
-        key, before = change.key, change.before
-        found = transaction.one("scope_to_change", (key.session_id, key.kind, key.scope_id))
-        version = (
-            None
-            if found is None
-            else record_of(found, key, self.ciphers.of(key.session_id)).version
-        )
-        if version != (None if before is None else before.version):
-            return False
-        return self._apply(transaction, change)
+        is_at = self._is_at(transaction, change.key, change.before)
+        return is_at and self._apply(transaction, change)
 
     def _apply(self, transaction: Any, change: Change) -> bool:
         transaction.is_locked = True
@@ -276,7 +262,7 @@ class PostgresStorage(SqlStorage):
         transaction.do("drop_shared", (name,))
 
     def _remove(self, transaction: Any, record: ScopeRecord) -> bool:
-        self._drop(transaction, record.pk)  # it is locked, at this version
+        self._drop(transaction, [record.pk])  # it is locked, at this version
         return True
 
     def drop(self, session_id: str, key: ScopeKey | None = None) -> int:
@@ -295,7 +281,7 @@ class PostgresStorage(SqlStorage):
             if not pks:
                 return 0
             transaction.changed = session_id
-            count = self._drop(transaction, *pks)
+            count = self._drop(transaction, pks)
             before = _Dropped({*pks}, count)
             return count
 
@@ -307,17 +293,6 @@ class PostgresStorage(SqlStorage):
             return self._write(run)
         except Unavailable as cause:
             raise LostAnswer from cause
-
-    def _drop(self, transaction: Any, pk: int, *others: int) -> int:
-        values = (transaction.many([pk, *others]),)
-        shared = transaction.all("shared_of_scopes", values)
-        for what in ("labels", "tails", "segments", "notes"):
-            transaction.do(f"remove_scope_{what}", values)
-        for (name,) in shared:
-            self._drop_shared(transaction, name)
-        transaction.do("remove_scope", values)
-        count: int = transaction.count("remove_scope_snapshots", values)
-        return count
 
     # Listings
 

@@ -42,22 +42,20 @@ class Once(Generic[T]):
 
 
 class SqlReader:
-    """Implements `storage.Reader`. With `locks`, nobody changes the scope until the end."""
-
-    lock = "scope_to_change"
+    """Implements `storage.Reader`. `statement` reads the scope, and may lock it."""
 
     def __init__(
-        self, transaction: Transaction, key: ScopeKey, ciphers: Ciphers, *, locks: bool = False
+        self, transaction: Transaction, key: ScopeKey, ciphers: Ciphers, statement: str = "scope"
     ) -> None:
         self._transaction = transaction
         self._key = key
         self._ciphers = ciphers
         self._cipher = ciphers.of(key.session_id)
-        self._locks = locks
+        self._statement = statement
         self._address = (key.session_id, key.kind, key.scope_id)
 
     def _scope(self) -> Any:
-        return self._transaction.one(self.lock if self._locks else "scope", self._address)
+        return self._transaction.one(self._statement, self._address)
 
     def _record(self) -> ScopeRecord | None:
         found = self._scope()
@@ -170,7 +168,7 @@ class SqlReader:
         return here
 
     def other(self, key: ScopeKey) -> "SqlReader":
-        return type(self)(self._transaction, key, self._ciphers, locks=self._locks)
+        return type(self)(self._transaction, key, self._ciphers, self._statement)
 
 
 def record_of(columns: Any, key: ScopeKey, cipher: Cipher) -> ScopeRecord:

@@ -101,7 +101,7 @@ class SqlStorage:
 
     def transact(self, key: ScopeKey, decide: Callable[[Reader], tuple[Change | None, T]]) -> T:
         def run(transaction: Transaction) -> T:
-            change, result = decide(self.reader(transaction, key, self.ciphers, locks=True))
+            change, result = decide(self.reader(transaction, key, self.ciphers, "scope_to_change"))
             if change is not None and not self._apply(transaction, change):
                 raise Corrupt("a scope changed inside a transaction")
             return result
@@ -111,37 +111,31 @@ class SqlStorage:
     def _apply(self, transaction: Transaction, change: Change) -> bool:
         """Make a change, unless its scope is at another version."""
         key, before, after = change.key, change.before, change.after
-        cipher = self.ciphers.of(key.session_id)
+        do, many, cipher = transaction.do, transaction.many, self.ciphers.of(key.session_id)
         if after is None:
             return before is None or self._remove(transaction, before)
-        values = scope_values(after, cipher)
+        pk, values = after.pk, scope_values(after, cipher)
         if before is None:
-            address = (after.pk, key.session_id, key.kind, key.scope_id)
+            address = (pk, key.session_id, key.kind, key.scope_id)
             if not transaction.count("add_scope", (*values, *address)):
                 return False
-        elif not transaction.count("move_scope", (*values, before.pk, before.version)):
+        elif not transaction.count("move_scope", (*values, pk, before.version)):
             return False
         if change.rows_gone:
-            self._remove_rows(transaction, after.pk, change.rows_gone)
+            gone = {"pk": pk, "seqs": many(change.rows_gone)}
+            for name in ("set_apart", "remove_labels", "remove_snapshots"):
+                do(name, gone)
         for row in change.rows:
-            columns = row_values(row, after.pk, key, cipher)
+            columns = row_values(row, pk, key, cipher)
             if change.replace:
-                transaction.do("replace_snapshot", (*columns[1:-1], row.seq, after.pk))
-                transaction.do("remove_labels", {"seqs": transaction.many([row.seq])})
+                do("replace_snapshot", (*columns[1:-1], row.seq, pk))
+                do("remove_labels", {"seqs": many([row.seq])})
             else:
-                transaction.do("add_snapshot", (*columns, change.apart))
+                do("add_snapshot", (*columns, change.apart))
             if labels := label_values(row, cipher):
                 transaction.do_many("add_label", labels)
         for tail in change.tail:
-            transaction.do("put_tail", tail_values(tail, after.pk, key, cipher))
-        if any(change[7:12]) or change.shared or change.unshared:
-            self._apply_rest(transaction, change, after)
-        return True
-
-    def _apply_rest(self, transaction: Transaction, change: Change, after: ScopeRecord) -> None:
-        """Make the parts of a change that a save does not have."""
-        key, pk, do, many = change.key, after.pk, transaction.do, transaction.many
-        cipher = self.ciphers.of(key.session_id)
+            do("put_tail", tail_values(tail, pk, key, cipher))
         if change.tail_gone:
             do("remove_tails", {"pk": pk, "seqs": many(change.tail_gone)})
         if change.segments_gone:
@@ -157,41 +151,39 @@ class SqlStorage:
             do("add_shared", shared_values(shared, key.session_id, cipher))
         for name in change.unshared:
             self._drop_shared(transaction, name)
+        return True
 
-    def _remove_rows(self, transaction: Transaction, pk: int, seqs: Collection[int]) -> None:
-        values = {"pk": pk, "seqs": transaction.many(seqs)}
-        for name in ("set_apart", "remove_labels", "remove_snapshots"):
-            transaction.do(name, values)
+    def _is_at(self, transaction: Transaction, key: ScopeKey, before: ScopeRecord | None) -> bool:
+        """Lock a scope, and return whether it is at the same version."""
+        found = self._record(transaction, key, "scope_to_change")
+        if found is None or before is None:
+            return found is before
+        return found.version == before.version
 
     def _remove(self, transaction: Transaction, record: ScopeRecord) -> bool:
-        key = record.key
-        found = transaction.one("scope_to_change", (key.session_id, key.kind, key.scope_id))
-        if (
-            found is None
-            or record_of(found, key, self.ciphers.of(key.session_id)).version != record.version
-        ):
+        if not self._is_at(transaction, record.key, record):
             return False
-        self._drop(transaction, record.pk)
+        self._drop(transaction, [record.pk])
         return True
 
     def drop(self, session_id: str, key: ScopeKey | None = None) -> int:
         def run(transaction: Transaction) -> int:
             name = "pks_of_session" if key is None else "pks_of_scope"
             values = {"session_id": session_id} if key is None else key._asdict()
-            return sum(self._drop(transaction, pk) for (pk,) in transaction.all(name, values))
+            return self._drop(transaction, [pk for (pk,) in transaction.all(name, values)])
 
         return self._write(run)
 
-    def _drop(self, transaction: Transaction, pk: int) -> int:
-        """Remove a scope with all that it holds; return the number of snapshots."""
-        shared = transaction.all("shared_of_scope", (pk,))
+    def _drop(self, transaction: Transaction, pks: Collection[int]) -> int:
+        """Remove scopes with all that they hold; return the number of snapshots."""
+        values = (transaction.many(pks),)
+        shared = transaction.all("shared_of_scopes", values)
         for what in ("labels", "tails", "segments", "notes"):
-            transaction.do(f"remove_scope_{what}", (pk,))
+            transaction.do(f"remove_all_{what}", values)
         for (name,) in shared:
             self._drop_shared(transaction, name)
-        count = transaction.count("remove_scope_snapshots", (pk,))
-        transaction.do("remove_scope", (pk,))
-        return count
+        transaction.do("remove_scopes", values)
+        return transaction.count("remove_all_snapshots", values)
 
     def _drop_shared(self, transaction: Transaction, name: bytes) -> None:
         """Remove a shared state unless a tail has it."""
@@ -266,8 +258,10 @@ class SqlStorage:
         prefix = query.prefix if query.scope is None else query.scope.session_id
         return self.ciphers.labels(prefix, name, value)
 
-    def _record(self, transaction: Transaction, key: ScopeKey) -> ScopeRecord | None:
-        found = transaction.one("scope", (key.session_id, key.kind, key.scope_id))
+    def _record(
+        self, transaction: Transaction, key: ScopeKey, statement: str = "scope"
+    ) -> ScopeRecord | None:
+        found = transaction.one(statement, (key.session_id, key.kind, key.scope_id))
         return None if found is None else record_of(found, key, self.ciphers.of(key.session_id))
 
     def list_ids(self, key: ScopeKey, after: str, limit: int) -> list[str]:
