@@ -19,6 +19,7 @@ from limpet import Corrupt, InvalidInput, LimpetError, Unavailable, Unsupported
 from limpet.backends.sql.transaction import load_migrations
 from limpet.backends.sqlite.errors import APPLICATION_ID
 from limpet.backends.sqlite.in_place import Connection
+from limpet.backends.sqlite.transaction import READ
 from limpet.cli._app import run as code_of_command
 from limpet.cli._exits import CORRUPT
 
@@ -310,9 +311,8 @@ def test_others_may_make_the_file_ready_at_any_moment(
         with limpet.open(url_of(path)) as store:
             store.scope("s").save({"b": 1})
             file = store.driver.opened.backend.storage._file  # type: ignore[attr-defined]
-            with file.transaction() as transaction:
-                query = "SELECT version FROM schema_migrations"
-                versions = transaction.conn.execute(query).fetchall()
+            query = "SELECT version FROM schema_migrations"
+            versions = file.run(READ, lambda conn, asked: conn.execute(asked).fetchall(), query)
         monkeypatch.undo()
         assert versions == [(number,) for number, _, _ in load_migrations("sqlite")]
     assert turn > 10

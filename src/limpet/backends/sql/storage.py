@@ -123,8 +123,8 @@ class SqlStorage:
             return False
         if change.rows_gone:
             gone = {"pk": pk, "seqs": many(change.rows_gone)}
-            for name in ("set_apart", "remove_labels", "remove_snapshots"):
-                do(name, gone)
+            for statement in ("set_apart", "remove_labels", "remove_snapshots"):
+                do(statement, gone)
         for row in change.rows:
             columns = row_values(row, pk, key, cipher)
             if change.replace:
@@ -287,18 +287,22 @@ class SqlStorage:
         return self._query(lambda found: found.page("find_refs", values, take, limit))
 
     def list_sessions(self, prefix: str, after: str, limit: int) -> list[str]:
-        last = after
-
-        def take(columns: Any) -> str | None:
-            nonlocal last
-            key = listed_key(columns)
-            if key is None or key.session_id == last:
-                return None
-            last = key.session_id
-            return last
-
         values = {"low": prefix, "high": prefix_end(prefix), "after": after}
-        found = self._query(lambda each: each.page("list_sessions", values, take, limit))
+
+        def run(transaction: Transaction) -> list[str]:
+            last = after
+
+            def take(columns: Any) -> str | None:
+                nonlocal last
+                key = listed_key(columns)
+                if key is None or key.session_id == last:
+                    return None
+                last = key.session_id
+                return last
+
+            return transaction.page("list_sessions", values, take, limit)
+
+        found = self._query(run)
         check_order([after, *found], "sessions")
         return found
 

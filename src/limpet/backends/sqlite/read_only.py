@@ -7,53 +7,67 @@ that another process does change it, so that is looked for after each transactio
 """
 
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import TypeVar
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from limpet.backends.sqlite.file import SqliteFile, User
 from limpet.backends.sqlite.in_place import Connection
 from limpet.backends.sqlite.schema import check_file, is_ready
-from limpet.backends.sqlite.transaction import SqliteTransaction
+from limpet.backends.sqlite.transaction import READ, WRITE
 from limpet.errors import Corrupt, Unavailable, Unsupported
 
 A = TypeVar("A")
 T = TypeVar("T")
 
-
-class FileChanged(Unavailable):
-    """Another process changed a file while it was read as one that nobody changes."""
+_READS_MAX = 10
 
 
 class ReadOnlyFile(SqliteFile):
     """A file of which each transaction has a connection of its own."""
 
-    def write(self, action: Callable[[Connection, A], T], argument: A) -> T:
-        raise self._refusal()
-
     def _make_ready(self) -> None:
         check_file(self._path)
-        with self.transaction() as transaction:
-            if is_ready(transaction.conn, self._path):
-                return
+        if self.run(READ, is_ready, self._path):
+            return
         raise Unsupported(
             "the file was written by an older version of limpet: open it once without mode=ro, or "
             f"a copy of it. path=`{self._path}`"
         )
 
-    @contextmanager
-    def transaction(
-        self, *, write: bool = False, several: bool = True, deadline_s: float | None = None
-    ) -> Iterator[SqliteTransaction]:
-        if write:
-            raise self._refusal()
-        before = self._unlogged()
+    def run(
+        self,
+        begin: str | None,
+        action: Callable[[Connection, A], T],
+        argument: A,
+        deadline_s: float | None = None,
+    ) -> T:
+        if begin == WRITE:
+            raise Unsupported(
+                "the store is open for reading only (mode=ro), so nothing was written. "
+                f"path=`{self._path}`"
+            )
+        for _ in range(_READS_MAX):
+            before = self._unlogged()
+            try:
+                result = self._read(before, action, argument)
+            except Corrupt:
+                if before == self._unlogged():
+                    raise
+            else:
+                if before is None or before == self._unlogged():
+                    return result
+        raise Unavailable(
+            f"another process changed the file while it was read: try again. path=`{self._path}`"
+        )
+
+    def one(self, statement: str, values: Any) -> Any:
+        return self.run(READ, lambda conn, _: conn.execute(statement, values).fetchone(), None)
+
+    def _read(
+        self, before: tuple[int, ...] | None, action: Callable[[Connection, A], T], argument: A
+    ) -> T:
         try:
-            with super().transaction() as transaction:
-                yield transaction
-        except Corrupt:
-            if before == self._unlogged():
-                raise
+            return super().run(READ, action, argument)
         except Unavailable as cause:
             if before is not None or os.access(os.path.dirname(self._path), os.W_OK):
                 raise
@@ -61,17 +75,6 @@ class ReadOnlyFile(SqliteFile):
                 "the file has a log (-wal), for which SQLite needs a folder that it can write to: "
                 f"copy both of them to one. path=`{self._path}`"
             ) from cause
-        if before is not None and before != self._unlogged():
-            raise FileChanged(
-                "another process changed the file while it was read: try again. "
-                f"path=`{self._path}`"
-            )
-
-    def _refusal(self) -> Unsupported:
-        return Unsupported(
-            "the store is open for reading only (mode=ro), so nothing was written. "
-            f"path=`{self._path}`"
-        )
 
     def _unlogged(self) -> tuple[int, ...] | None:
         """Return what shows a change of a file without a log; None if there is a log."""
