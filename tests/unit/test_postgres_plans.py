@@ -67,7 +67,7 @@ WALK = {"after": 2_000, "limit": PAGE}
 VALUES: dict[str, Any] = {
     "has_listeners": {"listeners": 1}, "store_id": (),
     **dict.fromkeys(("scope", "scope_to_change", "scope_to_fork", "beside_scope", "head"), SCOPE),
-    "row_at": AT, "row_by_id": {"pk": LONG, "value": ID},
+    "row_at": AT,
     "row_by_nonce": {"pk": SHORT, "value": "not there"},
     **{each: {"pk": SHORT, "ids": SOME} for each in ("places", "rows_by_ids", "shared_of")},
     "tails_of": {"pk": SHORT, "ids": SOME, "head": False, "whole": True},

@@ -25,7 +25,7 @@ from limpet.core.encryption import NO_KEYS, Ciphers
 from limpet.core.ids import prefix_end
 from limpet.core.limits import LOCK_WAIT_S_MAX, PAGE_STATES_MAX, RETRY_S_MAX
 from limpet.core.rows import Row
-from limpet.errors import Corrupt, Unavailable
+from limpet.errors import Unavailable
 from limpet.model import Finding, ScopeKey
 from limpet.protocol import Clock, Listener, Topic
 from limpet.storage import (
@@ -110,15 +110,10 @@ class PostgresReader(SqlReader):
 
     def rows(self, ids: Sequence[str]) -> list[Row]:
         self._along(ids)
-        found = self._transaction.all("rows_by_ids", {"pk": self._pk, "ids": [*ids]})
-        if self.record is None:
-            return []
+        rows = super().rows(ids)
         if len(ids) <= PAGE_STATES_MAX:
-            self._sought |= {columns[0] for columns in found}
-        rows = {columns[1]: read_row(columns, self._key, self._cipher) for columns in found}
-        if not rows.keys() <= {*ids}:
-            raise Corrupt("an index leads to another snapshot")
-        return [rows[id] for id in ids if id in rows]
+            self._sought |= {row.seq for row in rows}
+        return rows
 
     def places(self, ids: Sequence[str]) -> list[tuple[int, int]]:
         self._along(ids)

@@ -13,13 +13,14 @@ from typing import Any, TypeVar
 from psycopg.pq.abc import PGresult
 
 from limpet.backends.postgres.raw import Command, Connection, Statement, rows_of, run, statement_of
-from limpet.backends.sql.transaction import in_schema, load_migrations, load_stored
+from limpet.backends.sql.transaction import in_schema, load_statements, migrations_of
 from limpet.model import ScopeKey
 
 T = TypeVar("T")
 
-_STATEMENTS = load_stored("postgres", "queries", "listings", "check")
-NEWEST = load_migrations("postgres")[-1][0]
+_STATEMENTS = load_statements("postgres", "queries", "listings", "check")
+MIGRATIONS = migrations_of("postgres")
+OLDEST, NEWEST = MIGRATIONS[1].version, MIGRATIONS[-1].version  # the first makes the schema alone
 _NO_LISTENERS = "0 /* has_listeners */"
 _FETCH = 100  # rows at a time of a statement whose reader may stop
 _COMMIT = Statement(b"limpet_commit", b"COMMIT")

@@ -9,13 +9,13 @@ from typing import Any
 
 from limpet.backends.sql.checking import finding
 from limpet.backends.sql.mending import DAMAGE
-from limpet.backends.sql.transaction import load_queries
 from limpet.backends.sql.walking import Position
 from limpet.backends.sqlite.errors import APPLICATION_ID, primary_code
 from limpet.backends.sqlite.schema import MIGRATIONS, NEWEST
+from limpet.backends.sqlite.transaction import STATEMENTS
 from limpet.model import Finding
 
-_OBJECTS = load_queries("sqlite", "check")["objects"]
+_OBJECTS = STATEMENTS["objects"]
 _INCREMENTAL = 2
 _COMPLAINTS_MAX = 20  # of SQLite about its pages; with more it is beyond mending by hand
 _COMMENT = re.compile(r"--[^\n]*")
@@ -131,8 +131,8 @@ def _header(conn: sqlite3.Connection) -> Iterator[Finding]:
 @cache
 def _expected() -> dict[str, tuple[str, str]]:
     with closing(sqlite3.connect(":memory:")) as conn:
-        for _, _, script in MIGRATIONS:
-            conn.executescript(script)
+        for each in MIGRATIONS:
+            conn.executescript(each.sql)
         return {name: (kind, sql) for kind, name, _, sql in conn.execute(_OBJECTS)}
 
 

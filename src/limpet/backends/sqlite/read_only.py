@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from limpet.backends.sqlite.file import SqliteFile, User
-from limpet.backends.sqlite.in_place import Connection
+from limpet.backends.sqlite.in_place import Connection, stat_of
 from limpet.backends.sqlite.schema import check_file, is_ready
 from limpet.backends.sqlite.transaction import READ, WRITE
 from limpet.errors import Corrupt, Unavailable, Unsupported
@@ -78,8 +78,8 @@ class ReadOnlyFile(SqliteFile):
 
     def _unlogged(self) -> tuple[int, ...] | None:
         """Return what shows a change of a file without a log; None if there is a log."""
-        log = _stat(self._path + "-wal")
-        return None if log is not None and log.st_size else _facts(_stat(self._path))
+        log = stat_of(self._path + "-wal")
+        return None if log is not None and log.st_size else _facts(stat_of(self._path))
 
     def _connect(self, busy_ms: int | None = None) -> Connection:
         conn = super()._connect(busy_ms)
@@ -97,14 +97,7 @@ class ReadOnlyFile(SqliteFile):
 
     def version(self) -> tuple[int, int]:
         self.in_place.check()
-        return hash(_facts(_stat(self._path))), hash(_facts(_stat(self._path + "-wal")))
-
-
-def _stat(path: str) -> os.stat_result | None:
-    try:
-        return os.stat(path)
-    except FileNotFoundError:
-        return None
+        return hash(_facts(stat_of(self._path))), hash(_facts(stat_of(self._path + "-wal")))
 
 
 def _facts(found: os.stat_result | None) -> tuple[int, ...]:

@@ -7,14 +7,14 @@ from typing import Any, TypeVar
 
 import orjson
 
-from limpet.backends.sql.transaction import load_stored
+from limpet.backends.sql.transaction import load_statements
 from limpet.backends.sqlite.in_place import Connection
 
 T = TypeVar("T")
 
 READ, WRITE = "BEGIN", "BEGIN IMMEDIATE"
 LENIENT_TEXT = partial(str, encoding="utf-8", errors="surrogateescape")
-STATEMENTS = load_stored("sqlite", "queries", "listings", "check")
+STATEMENTS = load_statements("sqlite", "queries", "listings", "check")
 
 
 class SqliteTransaction:

@@ -57,9 +57,6 @@ SELECT <scope s>, <row n>, <tail t>
 -- name: row_at
 SELECT <row n> FROM limpet.snapshots AS n WHERE n.seq = %(value)s AND n.scope_pk = %(pk)s;
 
--- name: row_by_id
-SELECT <row n> FROM limpet.snapshots AS n WHERE n.id = %(value)s AND n.scope_pk = %(pk)s;
-
 -- name: rows_by_ids
 SELECT <row n>
   FROM unnest(%(ids)s::text[]) AS a (id)

@@ -19,8 +19,10 @@ SELECT <scope s>, <row n>, <tail t>
 -- name: row_at
 SELECT <row n> FROM snapshots AS n WHERE n.seq = :value AND n.scope_pk = :pk;
 
--- name: row_by_id
-SELECT <row n> FROM snapshots AS n WHERE n.id = :value AND n.scope_pk = :pk;
+-- name: rows_by_ids
+SELECT <row n>
+  FROM json_each(:ids) AS a
+ CROSS JOIN snapshots AS n ON n.id = a.value AND n.scope_pk = :pk;
 
 -- name: row_by_nonce
 SELECT <row n> FROM snapshots AS n WHERE n.scope_pk = :pk AND n.nonce = :value ORDER BY n.seq DESC;
