@@ -273,6 +273,11 @@ def write_note_on(client: Client) -> None:
     client.write_note(MAIN, client.dice.choice(NOTES), on=client.dice.choice(NAMES))
 
 
+def write_new_note(client: Client) -> None:
+    """Write a note that must not be there yet."""
+    client.write_note(MAIN, client.dice.choice(NOTES), on=_note_target(client), expect=None)
+
+
 def update_note(client: Client) -> None:
     """Add to what a note says."""
     client.update_note(MAIN, client.dice.choice(NOTES), on=_note_target(client))

@@ -202,6 +202,10 @@ def _changing(backend: Any, change_of: Callable[[Any, Change], Change]) -> None:
     storage._write = lambda change, **options: write(change_of(storage, change), **options)
 
 
+def _new_notes_replace(backend: Any) -> None:
+    _changing(backend, lambda _, change: change._replace(new_note=False))
+
+
 def _notes_stay(backend: Any) -> None:
     _changing(backend, lambda _, change: change._replace(notes_gone=()))
 
@@ -292,6 +296,7 @@ SABOTAGES: Final = {
     "roll ignores the epoch": Sabotage(_roll_ignores_epoch, "P", "none"),
     "signs deleted after heads": Sabotage(_signs_after_heads, "S", "none"),
     "writes without a guard": Sabotage(_unguarded, "A", "none", engine="scopes"),
+    "new notes replace": Sabotage(_new_notes_replace, "F", "none", 70, "scopes"),
     "notes stay in scopes": Sabotage(_notes_stay, "Q", "none", engine="scopes"),
     "left on what goes": Sabotage(_states_left_on_what_goes, "P", "none", 70, engine="scopes"),
     "lost is failed in scopes": Sabotage(_lost_is_failed, "A", "lost", engine="scopes"),

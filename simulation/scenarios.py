@@ -116,7 +116,7 @@ _ALL = (
         "F",
         "notes",
         _nothing,
-        (do.write_note, do.update_note, do.update_note, do.delete_note, do.save),
+        (do.write_note, do.write_new_note, do.update_note, do.update_note, do.delete_note, do.save),
         views=(do.read_notes,),
     ),
     Scenario(

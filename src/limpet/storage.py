@@ -124,6 +124,8 @@ class Change(NamedTuple):
             a parent that is the kept head and the tip, nothing ever comes between the two.
         shared: are inserted, unless they are there.
         unshared: names of shared states that go, unless a tail still has them.
+        new_note: whether its note, which is all that it writes, must not be there yet: else it is
+            refused, or Taken.
     """
 
     key: ScopeKey
@@ -141,6 +143,7 @@ class Change(NamedTuple):
     apart: bool = True
     shared: Sequence[SharedRow] = ()
     unshared: Collection[bytes] = ()
+    new_note: bool = False
 
 
 class Reader(Protocol):
@@ -258,7 +261,7 @@ class Storage(Protocol):
         Durable when it returns.
 
         Raises:
-            Taken: a seq is taken in the store, or an id in the scope.
+            Taken: a seq is taken in the store, or an id in the scope, or the address of a new note.
             LostAnswer: it is not known whether it was applied.
         """
         ...

@@ -334,6 +334,7 @@ COSTS = [  # in the order of the page's table: what each number of a line is abo
         Cost(save, three),
         Cost(lambda s: s.append("messages", ["x"]), three),
         Cost(lambda s: s.save(STATE, id="new", overwrite=True), three),
+        Cost(lambda s: s.set_note("new", 1, expect=None), three),
     ],
     [
         Cost(save),

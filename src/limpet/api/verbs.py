@@ -397,6 +397,32 @@ def notes_of(scope: ScopeKey, owners: Sequence[str | None]) -> Walk[Note]:
     return pages(fetch, limit=None)
 
 
+def _write_note(
+    tools: Tools,
+    scope: ScopeKey,
+    name: str,
+    value: JSON,
+    on: str | None,
+    expect: Expect,
+    fence: str | None,
+) -> Steps[Note]:
+    encode = partial(
+        prepare.note_write,
+        scope,
+        name,
+        value,
+        on=on,
+        expect=expect,
+        fence=fence,
+        stamp=tools.draw(),
+        state_bytes_max=tools.state_bytes_max,
+        default=tools.default,
+    )
+    draft = yield Encode(value, encode)
+    written: Note = yield lambda backend: backend.write_note(draft)
+    return written
+
+
 def set_note(
     tools: Tools,
     scope: ScopeKey,
@@ -410,25 +436,10 @@ def set_note(
     """Write a note; with a function: read, call it for the next value, and compare-and-set."""
     name, owner = prepare.note_address(scope, name, on)
     expect = prepare.check_expect(expect)
+    if not callable(value):
+        return _write_note(tools, scope, name, value, owner, expect, fence)
     read = note(scope, name, owner)
     seen: list[str | None] = []
-
-    def write(next_value: JSON, at: Expect) -> Steps[Note]:
-        encode = partial(
-            prepare.note_write,
-            scope,
-            name,
-            next_value,
-            on=owner,
-            expect=at,
-            fence=fence,
-            stamp=tools.draw(),
-            state_bytes_max=tools.state_bytes_max,
-            default=tools.default,
-        )
-        draft = yield Encode(next_value, encode)
-        note: Note = yield lambda backend: backend.write_note(draft)
-        return note
 
     def attempt() -> Steps[Note | None]:
         before = yield read
@@ -443,16 +454,16 @@ def set_note(
                 found=revision,
             )
         after = yield Ask(value, None if before is None else before.value)
-        return None if after is None else (yield from write(after, revision))
+        if after is None:
+            return None
+        return (yield from _write_note(tools, scope, name, after, owner, revision, fence))
 
     def changed(backend: Backend) -> bool:
         # If the caller gave `expect`, a Conflict is the caller's to resolve.
         now = read(backend)
         return expect is ANY and [None if now is None else now.revision] != seen
 
-    if callable(value):
-        return contend(tools, attempt, changed)
-    return write(value, expect)
+    return contend(tools, attempt, changed)
 
 
 def _snapshot_id(scope: ScopeKey, snapshot: SnapshotLike | None) -> str | None:

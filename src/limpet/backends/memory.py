@@ -195,6 +195,8 @@ class MemoryStorage:
             scope = self.at(change.key)
             if _version(scope.record) != _version(change.before):
                 return False
+            if change.new_note and scope.notes([change.notes[0].on], [change.notes[0].name]):
+                return False
             self._check_taken(scope, change)
             if change.after is None:
                 self.drop(change.key.session_id, change.key)

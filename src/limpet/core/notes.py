@@ -70,7 +70,8 @@ def written_note(write: NoteWrite, existing: NoteRow | None) -> NoteRow:
     check_expect(write, existing)
     rev = 0 if existing is None else existing.rev + 1
     now, nonce, _ = write.stamp
-    return NoteRow(write.on or "", write.name, rev, nonce, now, _with_kept(write, existing))
+    value = write.value if write.keep is None else _with_kept(write, *write.keep, existing)
+    return NoteRow(write.on or "", write.name, rev, nonce, now, value)
 
 
 def check_expect(change: NoteChange, existing: NoteRow | None) -> None:
@@ -89,11 +90,8 @@ def check_expect(change: NoteChange, existing: NoteRow | None) -> None:
         )
 
 
-def _with_kept(write: NoteWrite, existing: NoteRow | None) -> bytes:
+def _with_kept(write: NoteWrite, key: str, kept: bytes, existing: NoteRow | None) -> bytes:
     """Return the value of a note that is written, with the member that is kept."""
-    if write.keep is None:
-        return write.value
-    key, kept = write.keep
     before = None if existing is None else decode(existing.value)
     if isinstance(before, dict) and key in before:
         old = before[key]

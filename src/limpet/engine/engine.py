@@ -207,12 +207,31 @@ class Engine:
             self.distrust(key)
             return self._transact(key, self._draw(), decide)[1]
 
-    def _touch(self, key: ScopeKey, stamp: Stamp, decide: Decide[T]) -> T:
-        """Change notes or the lease; what is known of the snapshots stays known."""
+    def _touch(
+        self,
+        key: ScopeKey,
+        stamp: Stamp,
+        decide: Decide[T],
+        continued: Callable[[ScopeRecord], tuple[Change, T] | None] | None = None,
+    ) -> T:
+        """Change notes or the lease; what is known of the snapshots stays known.
+
+        `continued` makes the change without reading, of the record that this process wrote last.
+        """
         self._check_open()
         with self._first(key):
-            change, result = self._transact(key, stamp, decide)
             known = self._known.get(key)
+            sent = continued(known.record) if continued and known else None
+            is_stored, is_lost = False, False
+            if sent is not None:
+                try:
+                    is_stored = self.storage.write(sent[0])
+                except Taken:
+                    sent = None
+                except LostAnswer:
+                    is_lost = True
+            done = sent if is_stored else None
+            change, result = done or self._transact(key, stamp, decide, sent, is_lost)
             if known is not None and change is not None:
                 if change.before == known.record and change.after is not None:
                     self._known.put(key, known._replace(record=change.after))
@@ -530,9 +549,14 @@ class Engine:
         self, changes: Sequence[NoteChange]
     ) -> tuple[list[NoteRow], list[noting.Address]]:
         """Write and delete notes of one scope; return those that were written, and deleted."""
-        stamps = (each.stamp for each in changes if isinstance(each, NoteWrite))
-        stamp = next(stamps, None) or self._draw()
-        return self._touch(changes[0].scope, stamp, lambda r, s: noting.write(r, changes, s))
+        first, continued = changes[0], None
+        if isinstance(first, NoteWrite):
+            stamp = first.stamp
+            if len(changes) == 1:
+                continued = partial(noting.continued, write=first, stamp=stamp)
+        else:
+            stamp = self._draw()
+        return self._touch(first.scope, stamp, lambda r, s: noting.write(r, changes, s), continued)
 
     def claim(self, claim: Claim) -> Hold:
         return self._touch(

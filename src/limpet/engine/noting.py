@@ -57,6 +57,20 @@ def write(
     return Change(key, record, after, notes=put, notes_gone=gone), (put, gone)
 
 
+def continued(
+    record: ScopeRecord, write: NoteWrite, stamp: Stamp
+) -> tuple[Change, tuple[list[NoteRow], list[Address]]] | None:
+    """Return the change of a note that must not exist yet: the storage says whether it does.
+
+    None if the general way has to decide.
+    """
+    if write.expect is not None or write.fence not in (None, record.fence):
+        return None
+    put = [written_note(write, None)]
+    after = changed(record, write.scope, stamp, notes=record.notes + 1)
+    return Change(write.scope, record, after, notes=put, new_note=True), (put, [])
+
+
 def _existing(reader: Reader, changes: Sequence[NoteChange]) -> dict[Address, NoteRow | None]:
     """Return the notes that are there; None for one that may be damaged, and is only deleted."""
     on, names = {each.on or "" for each in changes}, {each.name for each in changes}

@@ -136,7 +136,8 @@ def continued(commit: Commit, known: Known, *, wholes: bool = True) -> tuple[Cha
     )
     is_apart = parent_id != head.id
     change = _new(
-        Change, (commit.scope, record, after, (row,), False, (), (entry,), *_NONE, is_apart, (), ())
+        Change,
+        (commit.scope, record, after, (row,), False, (), (entry,), *_NONE, is_apart, (), (), False),
     )
     return change, _new(Saved, (row, _new(Known, (after, row, base, steps, cost))))
 

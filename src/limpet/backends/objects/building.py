@@ -266,6 +266,8 @@ class _Builder:
             left = [note for note in found if note.address not in changed]
             if len(left) < len(found):
                 texts[page] = left
+        if change.new_note and (texts or not changed.isdisjoint(before.notes)):
+            raise Taken
         size = sum(len(note.value) + len(note.about) for note in notes.values())
         # A first head names no part: a deletion of its session could remove that before the head
         # is there.

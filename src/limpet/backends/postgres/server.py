@@ -192,25 +192,28 @@ class PostgresServer:
 
         return self._until_answered(attempt)
 
-    def once(self, name: str, values: tuple[Any, ...], session_id: str) -> bool:
-        """Run one statement that changes a session; return whether it applied.
+    def once(self, name: str, values: tuple[Any, ...], session_id: str | None = None) -> bool:
+        """Run one statement; return whether it applied.
 
-        It returns a row if it did: whether listeners are to be notified.
+        It returns a row if it did: whether listeners are to be notified that a session changed.
 
         Raises:
             Taken, LostAnswer: as `write`, the latter if the connection was lost at all.
         """
 
+        if session_id is not None:
+            values += self._listeners
+
         def attempt(conn: Connection) -> bool:
             try:
-                found = self._once(conn, name, (*values, *self._listeners))
+                found = self._once(conn, name, values)
             except psycopg.Error as cause:
                 if is_gone(cause) and not is_unprepared(cause):
                     raise LostAnswer from cause
                 if is_race(cause) and not is_taken(cause):
                     return False
                 raise
-            if found and found[0][0]:
+            if session_id is not None and found and found[0][0]:
                 notify(conn, self.channel, session_id)
             return bool(found)
 

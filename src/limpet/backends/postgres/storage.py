@@ -18,14 +18,14 @@ from limpet.backends.postgres.listen import listen, poller
 from limpet.backends.postgres.schema import make_ready
 from limpet.backends.postgres.server import PostgresServer, Settings
 from limpet.backends.postgres.transaction import Answer, PostgresTransaction
-from limpet.backends.sql.columns import ROW_COLUMNS, read_row
+from limpet.backends.sql.columns import ROW_COLUMNS, note_values, read_row, scope_values
 from limpet.backends.sql.reader import Once, SqlReader
 from limpet.backends.sql.storage import SqlStorage, check_order, listed_key
 from limpet.core.encryption import NO_KEYS, Ciphers
 from limpet.core.ids import prefix_end
 from limpet.core.limits import LOCK_WAIT_S_MAX, PAGE_STATES_MAX, RETRY_S_MAX
 from limpet.core.rows import Row
-from limpet.errors import Unavailable
+from limpet.errors import Corrupt, Unavailable
 from limpet.model import Finding, ScopeKey
 from limpet.protocol import Clock, Listener, Topic
 from limpet.storage import (
@@ -227,6 +227,8 @@ class PostgresStorage(SqlStorage):
         return self._server.read(run, apart=True)
 
     def write(self, change: Change) -> bool:
+        if change.new_note:
+            return self._server.once("save_note", self._note_of(change))
         found = self._save_of(change)
         if found is None:
             return self._write(lambda transaction: self._apply_at(transaction, change))
@@ -238,6 +240,15 @@ class PostgresStorage(SqlStorage):
         if not is_stored:
             self._next.reads_head_of = change.key  # to save behind it
         return is_stored
+
+    def _note_of(self, change: Change) -> tuple[Any, ...]:
+        """Return the columns of a new note and of its scope."""
+        key, before, after = change[:3]
+        if before is None or after is None:
+            raise Corrupt("a new note is written without a scope")
+        cipher = self.ciphers.of(key.session_id)
+        note = note_values(change.notes[0], after.pk, key, cipher)
+        return (*scope_values(after, cipher), after.pk, before.version, *note)
 
     def _apply_at(self, transaction: PostgresTransaction, change: Change) -> bool:
         """Make a change if its scope, which is locked here, is at the version it was made for."""

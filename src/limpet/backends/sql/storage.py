@@ -146,7 +146,7 @@ class SqlStorage:
             transaction.do_many("remove_note", [(pk, *place) for place in change.notes_gone])
         if change.notes:
             rows = [note_values(note, pk, key, cipher) for note in change.notes]
-            transaction.do_many("put_note", rows)
+            transaction.do_many("add_note" if change.new_note else "put_note", rows)
         for shared in change.shared:
             do("add_shared", shared_values(shared, key.session_id, cipher))
         for name in change.unshared:

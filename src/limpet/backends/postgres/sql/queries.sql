@@ -286,6 +286,25 @@ DELETE FROM limpet.shared
  WHERE name = $1
    AND NOT EXISTS (SELECT 1 FROM limpet.tails WHERE encoding = 2 AND substring(body FOR 16) = $1);
 
+-- name: save_note
+-- The same as `save` for a note that must not be there yet.
+WITH moved AS (
+    UPDATE limpet.scopes
+       SET version = $1, head = $2, tip = $3, last = $4, floor = $5, fence = $6, owner = $7,
+           until = $8, notes = $9, tail_count = $10, tail_bytes = $11, offsets = $12, trail = $13,
+           epoch = $14, checksum = $15
+     WHERE pk = $16 AND version = $17
+       AND NOT EXISTS (SELECT 1 FROM limpet.schema_migrations WHERE version > 0 /* newest */)
+       AND NOT EXISTS (SELECT 1 FROM limpet.notes
+                        WHERE scope_pk = $16 AND on_id = $19 AND name = $20
+                          AND hashtextextended(on_id, 0) = hashtextextended($19 COLLATE "C", 0))
+    RETURNING pk
+), added AS (
+    INSERT INTO limpet.notes (scope_pk, on_id, name, rev, nonce, updated_at, value, checksum)
+    SELECT $18, $19, $20, $21, $22, $23, $24, $25 FROM moved
+)
+SELECT false FROM moved;
+
 -- name: put_note
 WITH changed AS (
     UPDATE limpet.notes

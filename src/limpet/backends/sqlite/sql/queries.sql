@@ -146,6 +146,10 @@ DELETE FROM shared
    AND NOT EXISTS (SELECT 1 FROM tails AS t
                     WHERE t.encoding = 2 AND substr(t.body, 1, 16) = shared.name);
 
+-- name: add_note
+INSERT INTO notes (scope_pk, on_id, name, rev, nonce, updated_at, value, checksum)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?);
+
 -- name: put_note
 INSERT INTO notes (scope_pk, on_id, name, rev, nonce, updated_at, value, checksum)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?)
