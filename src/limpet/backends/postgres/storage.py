@@ -8,7 +8,7 @@ read. To read a state is mostly one.
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import psycopg
 
@@ -154,13 +154,6 @@ class PostgresReader(SqlReader):
         return type(self)(self._transaction, key, self._ciphers, statement)
 
 
-class _Dropped(NamedTuple):
-    """What a deletion removed."""
-
-    pks: set[int]
-    snapshots: int
-
-
 class PostgresStorage(SqlStorage):
     """Implements `storage.Storage` over a schema of a database."""
 
@@ -196,9 +189,7 @@ class PostgresStorage(SqlStorage):
                 make_ready(conn, schema, setup=setup, advisory_locks=advisory_locks, clock=clock)
         except psycopg.Error as cause:
             raise translated(cause) from cause
-        if ciphers.encrypts:
-            (store_id,) = self._query(lambda transaction: transaction.one("store_id"))
-            ciphers.bind(store_id)
+        self._bind_keys()
 
     def close(self) -> None:
         self._server.close()
@@ -272,23 +263,20 @@ class PostgresStorage(SqlStorage):
         return True
 
     def drop(self, session_id: str, key: ScopeKey | None = None) -> int:
-        before: _Dropped | None = None  # by an attempt whose answer was lost
+        gone, count = set[int](), 0  # by an attempt whose answer was lost
 
         def run(transaction: PostgresTransaction) -> int:
-            nonlocal before
+            nonlocal gone, count
             name = "pks_of_session" if key is None else "pks_of_scope"
             values = {"session_id": session_id} if key is None else key._asdict()
             # Again: a fork that was waited for may have added one.
             found = transaction.also(name, values)
             transaction.all(name, values)
-            pks = [pk for (pk,) in found.rows]
-            if before is not None and not before.pks & {*pks}:
-                return before.snapshots  # what is there now came after it
-            if not pks:
-                return 0
+            pks = {pk for (pk,) in found.rows}
+            if not pks or (gone and not gone & pks):
+                return count  # what is there now came after it
             transaction.changed = session_id
-            count = self._drop(transaction, pks)
-            before = _Dropped({*pks}, count)
+            gone, count = pks, self._drop(transaction, pks)
             return count
 
         try:

@@ -9,6 +9,7 @@ encrypted. A state remembers by which write it was made, and which state it buil
 The keys are derived for each session of each store (`core.encryption`).
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import orjson
@@ -177,11 +178,7 @@ def segment_values(row: SegmentRow, pk: int, key: ScopeKey, cipher: Cipher) -> t
 
 def read_segment(columns: Any, pk: int, key: ScopeKey, cipher: Cipher) -> SegmentRow:
     first, last, body, checksum = columns
-    try:
-        is_sound = _segment_sum(pk, first, last, body) == checksum
-    except TypeError:
-        is_sound = False
-    if not is_sound:
+    if not _is_sound(checksum, _segment_sum, pk, first, last, body):
         raise Corrupt(f"a segment fails its checksum. last=`{last}`")
     if cipher is PLAIN:
         return SegmentRow(first, last, cipher.decrypt(body, b""))
@@ -211,11 +208,7 @@ def shared_values(row: SharedRow, session_id: str, cipher: Cipher) -> tuple[Any,
 
 def read_shared(columns: Any, cipher: Cipher) -> SharedRow:
     name, session_id, body, checksum = columns
-    try:
-        is_sound = _shared_sum(name, session_id, body) == checksum
-    except (TypeError, AttributeError, UnicodeEncodeError):
-        is_sound = False
-    if not is_sound:
+    if not _is_sound(checksum, _shared_sum, name, session_id, body):
         raise Corrupt("a state that forks share fails its checksum")
     return SharedRow(name, cipher.decrypt(body, b"" if cipher is PLAIN else b"shared %b" % name))
 
@@ -235,13 +228,20 @@ def note_sum(row: NoteRow, pk: int) -> int:
 
 def read_note(columns: Any, pk: int, key: ScopeKey, cipher: Cipher) -> NoteRow:
     row = NoteRow._make(columns[:6])
-    try:
-        is_sound = note_sum(row, pk) == columns[6]
-    except TypeError:  # text that is not UTF-8 cannot be encoded
-        is_sound = False
-    if not is_sound:
+    if not _is_sound(columns[6], note_sum, row, pk):
         raise Corrupt(f"a note fails its checksum. rev=`{row.rev}`")
     return decrypted_note(row, (*key, pk), cipher)
+
+
+def _is_sound(checksum: int, sum_of: Callable[..., int], *values: Any) -> bool:
+    """Return whether a checksum holds. Values may have other types, or text that is not UTF-8.
+
+    What every load reads is compared without this, in less time.
+    """
+    try:
+        return sum_of(*values) == checksum
+    except (AttributeError, TypeError, UnicodeEncodeError):
+        return False
 
 
 def _about(what: str, key: ScopeKey, *place: int | str | None) -> bytes:

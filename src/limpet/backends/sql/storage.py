@@ -72,6 +72,11 @@ class SqlStorage:
         """
         raise NotImplementedError
 
+    def _bind_keys(self) -> None:
+        if self.ciphers.encrypts:
+            (store_id,) = self._query(lambda transaction: transaction.one("store_id"))
+            self.ciphers.bind(store_id)
+
     # One scope
 
     def _save_of(self, change: Change) -> tuple[Any, ...] | None:

@@ -61,9 +61,7 @@ class SqliteStorage(SqlStorage):
         self._clock = clock
         file = ReadOnlyFile if mode == "ro" else SqliteFile
         self._file = file(path, clock=clock, lock_wait_s=lock_wait_s, synchronous=synchronous)
-        if ciphers.encrypts:
-            (store_id,) = self._read(lambda transaction: transaction.one("store_id"))
-            ciphers.bind(store_id)
+        self._bind_keys()
 
     def close(self) -> None:
         self._file.close()
