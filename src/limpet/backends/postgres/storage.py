@@ -157,6 +157,8 @@ class PostgresReader(SqlReader):
 class PostgresStorage(SqlStorage):
     """Implements `storage.Storage` over a schema of a database."""
 
+    _locks_scopes = True
+
     def __init__(
         self,
         conninfo: str,
@@ -222,7 +224,7 @@ class PostgresStorage(SqlStorage):
             return self._server.once("save_note", self._note_of(change))
         found = self._save_of(change)
         if found is None:
-            return self._write(lambda transaction: self._apply_at(transaction, change))
+            return super().write(change)
         scope, snapshot, tail, labels = found
         names = [name for name, _, _ in labels] if labels else _NONE
         values = [value for _, value, _ in labels] if labels else _NONE
@@ -241,11 +243,6 @@ class PostgresStorage(SqlStorage):
         note = note_values(change.notes[0], after.pk, key, cipher)
         return (*scope_values(after, cipher), after.pk, before.version, *note)
 
-    def _apply_at(self, transaction: PostgresTransaction, change: Change) -> bool:
-        """Make a change if its scope, which is locked here, is at the version it was made for."""
-        is_at = self._is_at(transaction, change.key, change.before)
-        return is_at and self._apply(transaction, change)
-
     def _apply(self, transaction: Any, change: Change) -> bool:
         transaction.is_locked = True
         # Listeners look at snapshots: notes and leases would wake them in vain.
@@ -257,10 +254,6 @@ class PostgresStorage(SqlStorage):
     def _drop_shared(self, transaction: Any, name: bytes) -> None:
         transaction.do("lock_shared", (name,))
         transaction.do("drop_shared", (name,))
-
-    def _remove(self, transaction: Any, record: ScopeRecord) -> bool:
-        self._drop(transaction, [record.pk])  # it is locked, at this version
-        return True
 
     def drop(self, session_id: str, key: ScopeKey | None = None) -> int:
         gone, count = set[int](), 0  # by an attempt whose answer was lost

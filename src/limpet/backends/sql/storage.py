@@ -51,6 +51,7 @@ class SqlStorage:
     capabilities = frozenset({"durable", "index", "atomic"})
     blocking = True
     reader: Callable[..., SqlReader] = SqlReader
+    _locks_scopes = False  # before they are changed, so that the version is certain
 
     def __init__(self, ciphers: Ciphers, states: Callable[[Reader], StateReader]) -> None:
         self.ciphers = ciphers
@@ -102,7 +103,13 @@ class SqlStorage:
         return None if found is None else head_of(found, key, self.ciphers)
 
     def write(self, change: Change) -> bool:
-        return self._write(lambda transaction: self._apply(transaction, change))
+        def run(transaction: Transaction) -> bool:
+            # What moves a scope compares its version, what removes it does not.
+            is_compared = change.after is not None and not self._locks_scopes
+            is_at = is_compared or self._is_at(transaction, change.key, change.before)
+            return is_at and self._apply(transaction, change)
+
+        return self._write(run)
 
     def transact(self, key: ScopeKey, decide: Callable[[Reader], tuple[Change | None, T]]) -> T:
         def run(transaction: Transaction) -> T:
@@ -114,11 +121,13 @@ class SqlStorage:
         return self._write(run)
 
     def _apply(self, transaction: Transaction, change: Change) -> bool:
-        """Make a change, unless its scope is at another version."""
+        """Make a change, unless its scope moves and is at another version."""
         key, before, after = change.key, change.before, change.after
         do, many, cipher = transaction.do, transaction.many, self.ciphers.of(key.session_id)
         if after is None:
-            return before is None or self._remove(transaction, before)
+            if before is not None:
+                self._drop(transaction, [before.pk])
+            return True
         pk, values = after.pk, scope_values(after, cipher)
         if before is None:
             address = (pk, key.session_id, key.kind, key.scope_id)
@@ -164,12 +173,6 @@ class SqlStorage:
         if found is None or before is None:
             return found is before
         return found.version == before.version
-
-    def _remove(self, transaction: Transaction, record: ScopeRecord) -> bool:
-        if not self._is_at(transaction, record.key, record):
-            return False
-        self._drop(transaction, [record.pk])
-        return True
 
     def drop(self, session_id: str, key: ScopeKey | None = None) -> int:
         def run(transaction: Transaction) -> int:

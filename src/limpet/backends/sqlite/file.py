@@ -142,16 +142,13 @@ class SqliteFile:
     def _translated(
         self, cause: Exception, conn: Connection | None, committing: bool = False
     ) -> Exception:
+        """Return our error for SQLite's, or raise what it comes from, if that is known."""
         if not committing:
-            self._explain(conn)
+            self.in_place.check(conn)
+            with suppress(sqlite3.Error):
+                if conn is not None:
+                    self.check_version(conn)
         return translated(self._path, cause, committing=committing)
-
-    def _explain(self, conn: Connection | None) -> None:
-        """Raise what an error of SQLite comes from, if it is known."""
-        self.in_place.check(conn)
-        with suppress(sqlite3.Error):
-            if conn is not None:
-                self.check_version(conn)
 
     def check_version(self, conn: Connection) -> None:
         """Raise Unsupported if a newer version of limpet has migrated the file."""

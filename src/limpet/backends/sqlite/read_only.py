@@ -49,32 +49,26 @@ class ReadOnlyFile(SqliteFile):
         for _ in range(_READS_MAX):
             before = self._unlogged()
             try:
-                result = self._read(before, action, argument)
+                result = super().run(READ, action, argument)
             except Corrupt:
                 if before == self._unlogged():
                     raise
-            else:
-                if before is None or before == self._unlogged():
-                    return result
+                continue  # it was changed while it was read
+            except Unavailable as cause:
+                if before is not None or os.access(os.path.dirname(self._path), os.W_OK):
+                    raise
+                raise Unavailable(
+                    "the file has a log (-wal), for which SQLite needs a folder that it can write "
+                    f"to: copy both of them to one. path=`{self._path}`"
+                ) from cause
+            if before is None or before == self._unlogged():
+                return result
         raise Unavailable(
             f"another process changed the file while it was read: try again. path=`{self._path}`"
         )
 
     def one(self, statement: str, values: Any) -> Any:
         return self.run(READ, lambda conn, _: conn.execute(statement, values).fetchone(), None)
-
-    def _read(
-        self, before: tuple[int, ...] | None, action: Callable[[Connection, A], T], argument: A
-    ) -> T:
-        try:
-            return super().run(READ, action, argument)
-        except Unavailable as cause:
-            if before is not None or os.access(os.path.dirname(self._path), os.W_OK):
-                raise
-            raise Unavailable(
-                "the file has a log (-wal), for which SQLite needs a folder that it can write to: "
-                f"copy both of them to one. path=`{self._path}`"
-            ) from cause
 
     def _unlogged(self) -> tuple[int, ...] | None:
         """Return what shows a change of a file without a log; None if there is a log."""
