@@ -57,10 +57,11 @@ class SqlReader:
     def _scope(self) -> Any:
         return self._transaction.one(self._statement, self._address)
 
-    @Once
-    def record(self) -> ScopeRecord | None:
+    def _record(self) -> ScopeRecord | None:
         found = self._scope()
         return None if found is None else record_of(found, self._key, self._cipher)
+
+    record = Once(_record)
 
     @property
     def _pk(self) -> Any:

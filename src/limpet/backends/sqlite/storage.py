@@ -101,9 +101,9 @@ class SqliteStorage(SqlStorage):
 
     def write(self, change: Change) -> bool:
         values = self._save_of(change)
-        return (
-            super().write(change) if values is None else self._file.run(WRITE, self._save, values)
-        )
+        if values is None:
+            return super().write(change)
+        return self._file.run(WRITE, self._save, values)
 
     def _save(self, conn: Connection, values: Any) -> bool:
         """Store a save if its scope is as it was known."""
