@@ -16,6 +16,7 @@ from typing import Any
 
 import limpet
 from limpet import AsyncStore, Store
+from limpet.backends.sqlite.transaction import WRITE
 
 CHILD_S_MAX = 20
 FORK_S_MAX = 30
@@ -198,9 +199,11 @@ def long_transaction(store: Store) -> None:
     begun, ended = threading.Event(), threading.Event()
 
     def write() -> None:
-        with file.transaction(write=True):
+        def wait(conn: Any, _: None) -> None:
             begun.set()
             ended.wait()
+
+        file.run(WRITE, wait, None)
 
     def work() -> None:
         for use in (store, limpet.open):

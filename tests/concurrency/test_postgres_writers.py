@@ -194,8 +194,8 @@ def test_the_tables_are_made_by_many_at_once(
     crew: Crew, conn: Connection, schemas: Schemas, advisory_locks: str
 ) -> None:
     """All come through, whoever makes the tables; they are made once."""
-    scripts = transaction.load_migrations("postgres")
-    migrations = [(number, name) for number, name, _ in scripts if number]  # 0 makes the schema
+    scripts = transaction.migrations_of("postgres")
+    migrations = [each[:2] for each in scripts if each.version]  # 0 makes the schema
     for number in range(3):
         url = with_option(schemas.url(f"{number}"), "advisory_locks", advisory_locks)
         assert crew.ask("open_new", "memory:", url) == [f"by-{n}" for n in range(SIZE)]

@@ -99,7 +99,7 @@ def test_a_note_is_changed_as_often_as_it_is_asked_for(crew: Crew, url: str) -> 
 
 def test_a_missing_file_is_created_by_many_at_once(crew: Crew, path: Path) -> None:
     """All come through, whoever makes the tables; they are made once."""
-    migrations = [(number, name) for number, name, _ in transaction.load_migrations("sqlite")]
+    migrations = [each[:2] for each in transaction.migrations_of("sqlite")]
     for number in range(12):
         file = path.with_name(f"{number}.db")
         assert crew.ask("open_new", "memory:", url_of(file)) == [f"by-{n}" for n in range(SIZE)]

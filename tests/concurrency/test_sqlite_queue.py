@@ -15,6 +15,7 @@ import pytest
 import limpet
 from limpet import Conflict, InvalidInput, Scope, SnapshotInfo, Store, Unavailable
 from limpet.backends.sqlite.file import SqliteFile
+from limpet.backends.sqlite.transaction import WRITE
 from limpet.backends.support import queue
 from limpet.storage import LostAnswer
 from tests.waiting import until
@@ -93,17 +94,17 @@ def test_the_queue_does_not_add_up_the_waiting(store: Store, path: Path) -> None
 
 def test_a_thread_that_takes_long_is_waited_for_as_others_are(store: Store) -> None:
     """As one in whose middle a signal handler asks another thread to save, and waits for it."""
-    with (
-        file_of(store).transaction(write=True),
-        ThreadPoolExecutor(1) as pool,
-        pytest.raises(Unavailable, match="other writers"),
-    ):
-        pool.submit(store.scope("s").save, {}).result(timeout=20)
+
+    def save_elsewhere(*_: Any) -> None:
+        with ThreadPoolExecutor(1) as pool, pytest.raises(Unavailable, match="other writers"):
+            pool.submit(store.scope("s").save, {}).result(timeout=20)
+
+    file_of(store).run(WRITE, save_elsewhere, None)
     store.scope("s").save({})
 
 
 def test_a_lock_that_an_interrupt_left_behind_is_forgotten(store: Store) -> None:
-    threads = file_of(store)._queue
+    threads = file_of(store).joined.queue
     left = threads.lock
     left.acquire()
     with ThreadPoolExecutor(1) as pool:
@@ -116,13 +117,12 @@ def test_a_write_inside_a_write_is_refused(store: Store) -> None:
 
     ended: list[Any] = []
 
-    def write() -> None:
-        with file_of(store).transaction(write=True):
-            with pytest.raises(Unavailable, match="other writers hold the file"):
-                store.scope("s").save({})
-            ended.append("done")
+    def write(*_: Any) -> None:
+        with pytest.raises(Unavailable, match="other writers hold the file"):
+            store.scope("s").save({})
+        ended.append("done")
 
-    thread = threading.Thread(target=write, daemon=True)
+    thread = threading.Thread(target=file_of(store).run, args=(WRITE, write, None), daemon=True)
     thread.start()
     thread.join(20 * WAIT_S)
     assert ended == ["done"]
@@ -130,8 +130,11 @@ def test_a_write_inside_a_write_is_refused(store: Store) -> None:
 
 
 def test_a_failed_write_lets_the_next_one_through(store: Store) -> None:
-    with pytest.raises(KeyboardInterrupt), file_of(store).transaction(write=True):
+    def interrupted(*_: Any) -> None:
         raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        file_of(store).run(WRITE, interrupted, None)
     with ThreadPoolExecutor(1) as pool:
         assert pool.submit(store.scope("s").save, {"n": 1}).result(timeout=10).id
 
@@ -157,7 +160,7 @@ def in_line(store: Store, works: Sequence[Callable[[], Any]]) -> list[Any]:
     """Run each in a thread of its own, all of them together; return results and errors."""
     file = file_of(store)
     with ThreadPoolExecutor(len(works)) as pool:
-        with file.queued():
+        with file.joined.queued():
             futures = []
             for number, work in enumerate(works, 1):
                 futures.append(pool.submit(work))
@@ -200,11 +203,11 @@ def test_what_ends_the_transaction_of_others_ends_no_save(
     scopes[0].save({"n": 0})
     file = file_of(patient)
 
-    def fail(_: Any) -> None:
+    def fail(*_: Any) -> None:
         raise error
 
     def interrupted() -> None:
-        file.joined.run(fail)
+        file.joined.run(fail, None)
 
     works: list[Callable[[], Any]] = [partial(each.save, {"n": 1}) for each in scopes]
     works.insert(0 if moment == "before" else len(works), interrupted)

@@ -67,7 +67,7 @@ WALK = {"after": 2_000, "limit": PAGE}
 VALUES: dict[str, Any] = {
     "has_listeners": {"listeners": 1}, "store_id": (),
     **dict.fromkeys(("scope", "scope_to_change", "scope_to_fork", "beside_scope", "head"), SCOPE),
-    "row_at": AT, "row_by_id": {"pk": LONG, "value": ID},
+    "row_at": AT,
     "row_by_nonce": {"pk": SHORT, "value": "not there"},
     **{each: {"pk": SHORT, "ids": SOME} for each in ("places", "rows_by_ids", "shared_of")},
     "tails_of": {"pk": SHORT, "ids": SOME, "head": False, "whole": True},
@@ -94,8 +94,8 @@ VALUES: dict[str, Any] = {
     "remove_note": NOTE, "pks_of_session": {"session_id": SESSION},
     "pks_of_scope": {"session_id": SESSION, "kind": "agent", "scope_id": "main"},
     **dict.fromkeys(
-        ("shared_of_scopes", "remove_scope_labels", "remove_scope_tails", "remove_scope_segments",
-         "remove_scope_notes", "remove_scope_snapshots", "remove_scope"), ([SHORT],),
+        ("shared_of_scopes", "remove_all_labels", "remove_all_tails", "remove_all_segments",
+         "remove_all_notes", "remove_all_snapshots", "remove_scopes"), ([SHORT],),
     ),
     "revisions": (TARGETS,), "stored_bytes_of_session": {"session_id": SESSION},
     "tables": ("x",), "indexes": ("x",), "triggers": ("x",),

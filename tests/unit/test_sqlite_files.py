@@ -16,10 +16,11 @@ import pytest
 
 import limpet
 from limpet import Corrupt, InvalidInput, LimpetError, Unavailable, Unsupported
-from limpet.backends.sql.transaction import load_migrations
 from limpet.backends.sqlite import in_place
 from limpet.backends.sqlite.errors import APPLICATION_ID
 from limpet.backends.sqlite.in_place import Connection
+from limpet.backends.sqlite.schema import MIGRATIONS, NEWEST
+from limpet.backends.sqlite.transaction import READ
 from limpet.cli._app import run as code_of_command
 from limpet.cli._exits import CORRUPT
 
@@ -122,14 +123,13 @@ def test_another_application_id_is_another_program(path: Path) -> None:
 
 def test_a_newer_version_is_not_touched(path: Path) -> None:
     fill(path)
-    newest = load_migrations("sqlite")[-1][0]
-    execute(path, f"PRAGMA user_version = {newest + 1}")
+    execute(path, f"PRAGMA user_version = {NEWEST + 1}")
     before = folder_of(path)
 
-    with pytest.raises(Unsupported, match=f"found=`{newest + 1}` known=`{newest}`"):
+    with pytest.raises(Unsupported, match=f"found=`{NEWEST + 1}` known=`{NEWEST}`"):
         limpet.open(url_of(path))
     assert folder_of(path) == before
-    execute(path, f"PRAGMA user_version = {newest}")
+    execute(path, f"PRAGMA user_version = {NEWEST}")
     with limpet.open(url_of(path)) as store:
         assert len(list(store.sessions())) == 4
 
@@ -311,11 +311,10 @@ def test_others_may_make_the_file_ready_at_any_moment(
         with limpet.open(url_of(path)) as store:
             store.scope("s").save({"b": 1})
             file = store.driver.opened.backend.storage._file  # type: ignore[attr-defined]
-            with file.transaction() as transaction:
-                query = "SELECT version FROM schema_migrations"
-                versions = transaction.conn.execute(query).fetchall()
+            query = "SELECT version FROM schema_migrations"
+            versions = file.run(READ, lambda conn, asked: conn.execute(asked).fetchall(), query)
         monkeypatch.undo()
-        assert versions == [(number,) for number, _, _ in load_migrations("sqlite")]
+        assert versions == [(each.version,) for each in MIGRATIONS]
     assert turn > 10
 
 

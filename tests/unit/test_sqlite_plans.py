@@ -18,12 +18,12 @@ import pytest
 
 import limpet
 from limpet import ScopeKey
-from limpet.backends.sql.transaction import load_stored
+from limpet.backends.sql.transaction import load_statements
 from limpet.engine.rolling import Limits
 from limpet.opening import draw, open_backend
 from limpet.protocol import Commit
 
-STATEMENTS = load_stored("sqlite", "queries", "listings")
+STATEMENTS = load_statements("sqlite", "queries", "listings")
 LARGE = ("scopes", "snapshots", "tails", "segments", "shared", "labels", "notes")
 # This walks by place, newest first, on purpose, and stops when it has enough.
 BY_PLACE = {"history_of_sessions"}

@@ -16,6 +16,8 @@ import pytest
 import limpet
 from limpet import InvalidInput, Store
 from limpet.backends.sqlite.file import SqliteFile
+from limpet.backends.sqlite.in_place import Connection
+from limpet.backends.sqlite.transaction import READ, WRITE
 from limpet.engine import Engine
 from limpet.errors import CLOSED
 
@@ -71,22 +73,19 @@ def test_every_connection_keeps_the_promises(path: Path, option: str, synchronou
     names = ("synchronous", "journal_mode", "auto_vacuum", "trusted_schema")
     together = threading.Barrier(6)
 
-    def settings(file: SqliteFile) -> tuple[Any, ...]:
-        with file.transaction() as transaction:
-            together.wait()  # so that each of the threads has a connection of its own
-            execute = transaction.conn.execute
-            return tuple(execute(f"PRAGMA {name}").fetchone()[0] for name in names)
+    def settings(conn: Connection, together: threading.Barrier) -> tuple[Any, ...]:
+        together.wait()  # so that each of the threads has a connection of its own
+        return tuple(conn.execute(f"PRAGMA {name}").fetchone()[0] for name in names)
 
     with limpet.open(f"sqlite:///{path}{option}") as store:
         store.scope("s").save({"a": 1})
-        found = at_once(6, lambda _: settings(file_of(store)))
+        found = at_once(6, lambda _: file_of(store).run(READ, settings, together))
         assert found == [(synchronous, "wal", 2, 0)] * 6
         idle = file_of(store)._idle
         assert len(idle) == 6
         assert len({id(conn) for conn in idle}) == 6
-        with file_of(store).transaction(write=True) as transaction:
-            written = transaction.conn.execute("PRAGMA synchronous").fetchone()
-        assert written == (synchronous,)
+        written = file_of(store).run(WRITE, settings, threading.Barrier(1))
+        assert written == found[0]
 
 
 def test_connections_are_as_many_as_calls_at_once(store: Store, path: Path) -> None:
@@ -224,11 +223,7 @@ def test_many_close_at_once(path: Path) -> None:
         together = threading.Barrier(8)
         file = file_of(store)
 
-        def read(_: int, file: SqliteFile = file, together: threading.Barrier = together) -> None:
-            with file.transaction():
-                together.wait()
-
-        at_once(8, read)
+        at_once(8, lambda _: file.run(READ, lambda *_: together.wait(), None))  # noqa: B023
         assert len(file._idle) == 8
         at_once(8, lambda _: file.close())  # noqa: B023
         assert descriptors(path) == 0

@@ -12,6 +12,7 @@ import pytest
 
 import limpet
 from limpet import Corrupt, ScopeKey, Unavailable, Unsupported
+from limpet.backends.sqlite.transaction import READ
 from limpet.storage import Reader
 from tests.unit.test_sqlite_files import folder_of
 from tests.unit.test_sqlite_outages import folder, run
@@ -99,10 +100,10 @@ def test_a_change_during_a_read_is_noticed(path: Path) -> None:
             with limpet.open(f"sqlite:///{path}") as writer:
                 writer.scope("s").save({"n": 9})
 
-        with pytest.raises(Unavailable, match="try again"), file.transaction():
-            change()
-        with pytest.raises(Unavailable, match="try again"), file.transaction():
-            read_halves(change)
+        with pytest.raises(Unavailable, match="try again"):
+            file.run(READ, lambda *_: change(), None)
+        with pytest.raises(Unavailable, match="try again"):
+            file.run(READ, lambda *_: read_halves(change), None)
         head = reader.scope("s").load()
         assert head is not None
         assert head.state == {"n": 9}

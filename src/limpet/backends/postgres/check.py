@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from limpet.backends.postgres.schema import MIGRATIONS
+from limpet.backends.postgres.transaction import MIGRATIONS
 from limpet.backends.sql.checking import finding
 from limpet.backends.sql.transaction import Transaction
 from limpet.backends.sql.walking import Position
@@ -24,7 +24,7 @@ def check_schema(transaction: Transaction, schema: str) -> tuple[list[Finding], 
 
 def _findings(transaction: Transaction, schema: str) -> Iterator[Finding]:
     quoted = (f'"{schema}"',)
-    scripts = "\n".join(script for _, _, script in MIGRATIONS)
+    scripts = "\n".join(each.sql for each in MIGRATIONS)
     tables = {name for (name,) in transaction.all("tables", quoted)}
     for name in sorted(set(_TABLE.findall(scripts)) - tables):
         yield finding("schema_differs", "a table is missing", type="table", name=name)

@@ -7,14 +7,11 @@ import psycopg
 
 from limpet.backends.postgres.errors import is_race, translated
 from limpet.backends.postgres.raw import Connection
-from limpet.backends.postgres.transaction import NEWEST
+from limpet.backends.postgres.transaction import MIGRATIONS, NEWEST, OLDEST
 from limpet.backends.sql import transaction
 from limpet.backends.support.backoff import Backoff
 from limpet.errors import Unavailable, Unsupported
 from limpet.protocol import Clock
-
-MIGRATIONS = transaction.load_migrations("postgres")
-OLDEST = MIGRATIONS[1][0]  # the one before it makes the schema alone
 
 _SETUP_WAIT_S = 30.0
 _PAUSE_S = 0.05
@@ -91,13 +88,11 @@ def _migrate(conn: Connection, schema: str, *, advisory_locks: bool) -> None:
     # An error would abort the transaction, so look before reading the version.
     there = _exists(conn, b"to_regclass", f'"{schema}".schema_migrations')
     version = _version(conn, schema) if there else 0
-    for number, name, script in MIGRATIONS:
-        if number == 0 and not _exists(conn, b"to_regnamespace", f'"{schema}"'):
+    has_schema = _exists(conn, b"to_regnamespace", f'"{schema}"')
+    for each in MIGRATIONS:
+        if each.version > version or (each.version == 0 and not has_schema):
+            script = each.sql + each.record_sql
             conn.execute(transaction.in_schema(script, schema).encode())
-        if number > version:
-            conn.execute(transaction.in_schema(script, schema).encode())
-            record = "INSERT INTO limpet.schema_migrations (version, name) VALUES (%s, %s);"
-            conn.execute(transaction.in_schema(record, schema).encode(), (number, name))
     conn.execute(b"COMMIT")
 
 

@@ -180,14 +180,7 @@ class PostgresServer:
         def attempt(conn: Connection) -> T:
             transaction = self._transaction(conn, *self._begin)
             result = action(transaction)
-            try:
-                (answer,) = transaction.commit("check_version", self._listeners)
-            except psycopg.Error as cause:
-                if is_gone(cause) and not is_unprepared(cause):
-                    raise LostAnswer from cause
-                raise
-            if transaction.changed and self._listeners and answer[0]:
-                notify(conn, self.channel, transaction.changed)
+            self._commit(transaction, "check_version", self._listeners)
             return result
 
         return self._until_answered(attempt)
@@ -203,27 +196,34 @@ class PostgresServer:
 
         if session_id is not None:
             values += self._listeners
+        # A pooler knows no settings of a connection: those of the transaction are sent along.
+        begin = self._begin if self._settings.pooler else ()
 
         def attempt(conn: Connection) -> bool:
+            transaction = self._transaction(conn, *begin)
+            transaction.changed = session_id or ""
             try:
-                found = self._once(conn, name, values)
+                return bool(self._commit(transaction, name, values))
             except psycopg.Error as cause:
-                if is_gone(cause) and not is_unprepared(cause):
-                    raise LostAnswer from cause
                 if is_race(cause) and not is_taken(cause):
                     return False
                 raise
-            if session_id is not None and found and found[0][0]:
-                notify(conn, self.channel, session_id)
-            return bool(found)
 
         return self._until_answered(attempt)
 
-    def _once(self, conn: Connection, name: str, values: tuple[Any, ...]) -> list[Any]:
-        if not self._settings.pooler:
-            return self._transaction(conn).all(name, values)
-        # A pooler knows no settings of a connection: those of the transaction are sent along.
-        return self._transaction(conn, *self._begin).commit(name, values)
+    def _commit(
+        self, transaction: PostgresTransaction, name: str, values: tuple[Any, ...]
+    ) -> list[Any]:
+        """Commit with a last statement, which tells whether anybody listens; return its rows."""
+        try:
+            found = transaction.commit(name, values)
+        except psycopg.Error as cause:
+            if is_gone(cause) and not is_unprepared(cause):
+                raise LostAnswer from cause
+            raise
+        if transaction.changed and self._listeners and found and found[0][0]:
+            notify(transaction.conn, self.channel, transaction.changed)
+        return found
 
     def answers(self) -> bool:
         try:

@@ -8,7 +8,7 @@ read. To read a state is mostly one.
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import psycopg
 
@@ -19,7 +19,7 @@ from limpet.backends.postgres.schema import make_ready
 from limpet.backends.postgres.server import PostgresServer, Settings
 from limpet.backends.postgres.transaction import Answer, PostgresTransaction
 from limpet.backends.sql.columns import ROW_COLUMNS, note_values, read_row, scope_values
-from limpet.backends.sql.reader import Once, SqlReader, record_of
+from limpet.backends.sql.reader import Once, SqlReader
 from limpet.backends.sql.storage import SqlStorage, check_order, listed_key
 from limpet.core.encryption import NO_KEYS, Ciphers
 from limpet.core.ids import prefix_end
@@ -42,6 +42,7 @@ T = TypeVar("T")
 
 _CONNECTIONS = 16
 _POLL_S = 1.0
+_TO_CHANGE = "scope_to_change"
 _NONE = "{}"  # an empty array, which costs less to send than an empty list
 
 
@@ -52,7 +53,6 @@ class PostgresReader(SqlReader):
     is made of.
     """
 
-    edits = True  # with a lock, stored states may be changed
     _transaction: PostgresTransaction
 
     def __init__(
@@ -60,12 +60,13 @@ class PostgresReader(SqlReader):
         transaction: PostgresTransaction,
         key: ScopeKey,
         ciphers: Ciphers,
+        statement: str = "scope",
         *,
-        locks: bool = False,
         reads_head: bool = False,
     ) -> None:
-        super().__init__(transaction, key, ciphers, locks=locks)
-        self._scopes = transaction.ahead(self.lock if locks else "scope", self._address)
+        super().__init__(transaction, key, ciphers, statement)
+        self._changes = statement == _TO_CHANGE
+        self._scopes = transaction.ahead(statement, self._address)
         self._reads_head = reads_head
         self._answers: list[Answer] = []
         self._more: Answer | None = None
@@ -95,10 +96,10 @@ class PostgresReader(SqlReader):
 
     def _along(self, ids: Sequence[str], *, head: bool = False) -> None:
         """Have sent, with the next question, what it takes to read or change some snapshots."""
-        changes = self._locks and self.edits
-        values = {"pk": self._pk, "ids": [*ids[:PAGE_STATES_MAX]], "head": head, "whole": changes}
+        asked = [*ids[:PAGE_STATES_MAX]]
+        values = {"pk": self._pk, "ids": asked, "head": head, "whole": self._changes}
         self._answers.append(self._transaction.also("tails_of", values))
-        if changes or head:
+        if self._changes or head:
             self._more = self._transaction.also("newest_segment_of", values)
 
     def row_at(self, seq: int) -> Row | None:
@@ -109,15 +110,10 @@ class PostgresReader(SqlReader):
 
     def rows(self, ids: Sequence[str]) -> list[Row]:
         self._along(ids)
-        found = self._transaction.all("rows_by_ids", {"pk": self._pk, "ids": [*ids]})
-        if self.record is None:
-            return []
+        rows = super().rows(ids)
         if len(ids) <= PAGE_STATES_MAX:
-            self._sought |= {columns[0] for columns in found}
-        rows = {columns[1]: read_row(columns, self._key, self._cipher) for columns in found}
-        if not rows.keys() <= {*ids}:
-            raise Corrupt("an index leads to another snapshot")
-        return [rows[id] for id in ids if id in rows]
+            self._sought |= {row.seq for row in rows}
+        return rows
 
     def places(self, ids: Sequence[str]) -> list[tuple[int, int]]:
         self._along(ids)
@@ -154,23 +150,14 @@ class PostgresReader(SqlReader):
         return int(self._beside[0])
 
     def other(self, key: ScopeKey) -> SqlReader:
-        return _SourceReader(self._transaction, key, self._ciphers, locks=self._locks)
-
-
-class _SourceReader(PostgresReader):
-    lock = "scope_to_fork"
-    edits = False
-
-
-class _Dropped(NamedTuple):
-    """What a deletion removed."""
-
-    pks: set[int]
-    snapshots: int
+        statement = "scope_to_fork" if self._changes else self._statement
+        return type(self)(self._transaction, key, self._ciphers, statement)
 
 
 class PostgresStorage(SqlStorage):
     """Implements `storage.Storage` over a schema of a database."""
+
+    _locks_scopes = True
 
     def __init__(
         self,
@@ -204,9 +191,7 @@ class PostgresStorage(SqlStorage):
                 make_ready(conn, schema, setup=setup, advisory_locks=advisory_locks, clock=clock)
         except psycopg.Error as cause:
             raise translated(cause) from cause
-        if ciphers.encrypts:
-            (store_id,) = self._query(lambda transaction: transaction.one("store_id"))
-            ciphers.bind(store_id)
+        self._bind_keys()
 
     def close(self) -> None:
         self._server.close()
@@ -239,7 +224,7 @@ class PostgresStorage(SqlStorage):
             return self._server.once("save_note", self._note_of(change))
         found = self._save_of(change)
         if found is None:
-            return self._write(lambda transaction: self._apply_at(transaction, change))
+            return super().write(change)
         scope, snapshot, tail, labels = found
         names = [name for name, _, _ in labels] if labels else _NONE
         values = [value for _, value, _ in labels] if labels else _NONE
@@ -258,19 +243,6 @@ class PostgresStorage(SqlStorage):
         note = note_values(change.notes[0], after.pk, key, cipher)
         return (*scope_values(after, cipher), after.pk, before.version, *note)
 
-    def _apply_at(self, transaction: PostgresTransaction, change: Change) -> bool:
-        """Make a change if its scope, which is locked here, is at the version it was made for."""
-        key, before = change.key, change.before
-        found = transaction.one("scope_to_change", (key.session_id, key.kind, key.scope_id))
-        version = (
-            None
-            if found is None
-            else record_of(found, key, self.ciphers.of(key.session_id)).version
-        )
-        if version != (None if before is None else before.version):
-            return False
-        return self._apply(transaction, change)
-
     def _apply(self, transaction: Any, change: Change) -> bool:
         transaction.is_locked = True
         # Listeners look at snapshots: notes and leases would wake them in vain.
@@ -283,28 +255,21 @@ class PostgresStorage(SqlStorage):
         transaction.do("lock_shared", (name,))
         transaction.do("drop_shared", (name,))
 
-    def _remove(self, transaction: Any, record: ScopeRecord) -> bool:
-        self._drop(transaction, record.pk)  # it is locked, at this version
-        return True
-
     def drop(self, session_id: str, key: ScopeKey | None = None) -> int:
-        before: _Dropped | None = None  # by an attempt whose answer was lost
+        gone, count = set[int](), 0  # by an attempt whose answer was lost
 
         def run(transaction: PostgresTransaction) -> int:
-            nonlocal before
+            nonlocal gone, count
             name = "pks_of_session" if key is None else "pks_of_scope"
             values = {"session_id": session_id} if key is None else key._asdict()
             # Again: a fork that was waited for may have added one.
             found = transaction.also(name, values)
             transaction.all(name, values)
-            pks = [pk for (pk,) in found.rows]
-            if before is not None and not before.pks & {*pks}:
-                return before.snapshots  # what is there now came after it
-            if not pks:
-                return 0
+            pks = {pk for (pk,) in found.rows}
+            if not pks or (gone and not gone & pks):
+                return count  # what is there now came after it
             transaction.changed = session_id
-            count = self._drop(transaction, *pks)
-            before = _Dropped({*pks}, count)
+            gone, count = pks, self._drop(transaction, pks)
             return count
 
         try:
@@ -315,17 +280,6 @@ class PostgresStorage(SqlStorage):
             return self._write(run)
         except Unavailable as cause:
             raise LostAnswer from cause
-
-    def _drop(self, transaction: Any, pk: int, *others: int) -> int:
-        values = (transaction.many([pk, *others]),)
-        shared = transaction.all("shared_of_scopes", values)
-        for what in ("labels", "tails", "segments", "notes"):
-            transaction.do(f"remove_scope_{what}", values)
-        for (name,) in shared:
-            self._drop_shared(transaction, name)
-        transaction.do("remove_scope", values)
-        count: int = transaction.count("remove_scope_snapshots", values)
-        return count
 
     # Listings
 

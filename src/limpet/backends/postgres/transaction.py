@@ -13,13 +13,14 @@ from typing import Any, TypeVar
 from psycopg.pq.abc import PGresult
 
 from limpet.backends.postgres.raw import Command, Connection, Statement, rows_of, run, statement_of
-from limpet.backends.sql.transaction import in_schema, load_migrations, load_stored
+from limpet.backends.sql.transaction import in_schema, load_statements, migrations_of
 from limpet.model import ScopeKey
 
 T = TypeVar("T")
 
-_STATEMENTS = load_stored("postgres", "queries", "listings", "check")
-NEWEST = load_migrations("postgres")[-1][0]
+_STATEMENTS = load_statements("postgres", "queries", "listings", "check")
+MIGRATIONS = migrations_of("postgres")
+OLDEST, NEWEST = MIGRATIONS[1].version, MIGRATIONS[-1].version  # the first makes the schema alone
 _NO_LISTENERS = "0 /* has_listeners */"
 _FETCH = 100  # rows at a time of a statement whose reader may stop
 _COMMIT = Statement(b"limpet_commit", b"COMMIT")
@@ -69,9 +70,10 @@ class PostgresTransaction:
     def __init__(
         self, conn: Connection, statements: Mapping[str, Statement], begin: Iterable[Statement] = ()
     ) -> None:
-        self._conn = conn
+        self.conn = conn
         self._statements = statements
         self._waiting: list[Command] = [(each, ()) for each in begin]
+        self._begins = bool(self._waiting)
         self.apart = False
         self._ahead: list[Answer] = []
         self._following: list[Answer] = []
@@ -83,10 +85,10 @@ class PostgresTransaction:
         waiting, ahead, following = self._waiting, self._ahead, self._following
         end = [(_COMMIT, ())] if self.apart else []
         asked = [*(each.command for each in ahead), command, *(each.command for each in following)]
-        results = run(self._conn, [*waiting, *asked, *end])[len(waiting) :]
+        results = run(self.conn, [*waiting, *asked, *end])[len(waiting) :]
         found = results.pop(len(ahead))
         for each, result in zip([*ahead, *following], results, strict=False):
-            rows = rows_of(self._conn, each.command[0], result)
+            rows = rows_of(self.conn, each.command[0], result)
             if each.is_known and each.rows != rows:
                 raise Moved
             each.rows, each.is_known = rows, True
@@ -100,13 +102,14 @@ class PostgresTransaction:
             return self._statements[f"{name}_at"].with_values({**values, **key._asdict()})
         return self._statements[name].with_values(values)
 
-    def commit(self, check: str = "", values: Any = ()) -> list[tuple[Any, ...]]:
+    def commit(self, name: str = "", values: Any = ()) -> list[tuple[Any, ...]]:
         """Send what waits and commit; return the rows of a last statement before that."""
-        commands, self._waiting = [*self._waiting], []
-        if check:
-            commands.append(self._command(check, values))
-        results = run(self._conn, [*commands, (_COMMIT, ())])
-        return rows_of(self._conn, commands[-1][0], results[-2]) if check else []
+        commands, self._waiting = self._waiting, []
+        if name:
+            commands.append(self._command(name, values))
+        results = run(self.conn, [*commands, (_COMMIT, ())] if self._begins else commands)
+        at = len(commands) - 1
+        return rows_of(self.conn, commands[at][0], results[at]) if name else []
 
     def one(self, name: str, values: Any = ()) -> Any:
         found = self.all(name, values)
@@ -114,7 +117,7 @@ class PostgresTransaction:
 
     def all(self, name: str, values: Any = ()) -> list[Any]:
         command = self._command(name, values)
-        return rows_of(self._conn, command[0], self._ask(command))
+        return rows_of(self.conn, command[0], self._ask(command))
 
     def also(self, name: str, values: Any) -> Answer:
         """Send a statement along, right after the next query, by which its answer comes."""
@@ -132,7 +135,7 @@ class PostgresTransaction:
         cursor = b"%b_%d" % (label, self._cursors)
         self._waiting.append((Statement(b"", b"DECLARE %b CURSOR FOR %b" % (cursor, text)), given))
         fetch = Statement(cursor, b"FETCH %d FROM %b" % (_FETCH, cursor))
-        while rows := rows_of(self._conn, fetch, self._ask((fetch, ()))):
+        while rows := rows_of(self.conn, fetch, self._ask((fetch, ()))):
             yield from rows
 
     def page(self, name: str, values: Any, take: Callable[[Any], T | None], limit: int) -> list[T]:

@@ -9,6 +9,7 @@ encrypted. A state remembers by which write it was made, and which state it buil
 The keys are derived for each session of each store (`core.encryption`).
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import orjson
@@ -124,12 +125,9 @@ def tail_values(row: TailRow, pk: int, key: ScopeKey, cipher: Cipher) -> tuple[A
     seq, base, encoding, body, nonce, base_nonce = row
     if cipher is not PLAIN:
         nonces = bytes.fromhex(nonce + (base_nonce if base is not None else ""))
-        if encoding == SHARED:  # the name is found by an index
-            name, rest = body[:NAME_BYTES], body[NAME_BYTES:]
-            about = _about("tail", key, pk, seq, base, name.hex())
-            body = name + cipher.encrypt(nonces + rest, about)
-        else:
-            body = cipher.encrypt(nonces + body, _about("tail", key, pk, seq, base, encoding))
+        at = NAME_BYTES if encoding == SHARED else 0  # the name is found by an index
+        about = _about("tail", key, pk, seq, base, body[:at].hex() or encoding)
+        body = body[:at] + cipher.encrypt(nonces + body[at:], about)
     return seq, base, encoding, body, _tail_sum(pk, seq, base, encoding, body)
 
 
@@ -146,35 +144,22 @@ def read_tail(columns: Any, pk: int, key: ScopeKey, cipher: Cipher) -> TailRow:
         is_sound = False
     if not is_sound:
         return TailRow(seq, base, DAMAGED, b"")
-    if encoding == SHARED:
-        return _read_shared_tail(TailRow(seq, base, encoding, body), pk, key, cipher)
-    if cipher is PLAIN:
+    if cipher is PLAIN and encoding != SHARED:
         if body[:1] == MARK:
             cipher.decrypt(body, b"")  # raises: there is no key
         return _new(TailRow, (seq, base, encoding, body, "", ""))
-    if not is_encrypted(body):
-        plain = cipher.decrypt(body, b"")  # raises if it has to be encrypted
-        return TailRow(seq, base, encoding, plain, PLAIN_NONCE, PLAIN_NONCE)
-    data = cipher.decrypt(body, _about("tail", key, pk, seq, base, encoding))
-    return TailRow(seq, base, encoding, *_split_nonces(data, base))
-
-
-def _read_shared_tail(row: TailRow, pk: int, key: ScopeKey, cipher: Cipher) -> TailRow:
-    name, rest = row.body[:NAME_BYTES], row.body[NAME_BYTES:]
+    at = NAME_BYTES if encoding == SHARED else 0
+    name, rest = body[:at], body[at:]
     if cipher is PLAIN or not is_encrypted(rest):
-        cipher.decrypt(rest, b"")  # raises if it has to be encrypted, or is
-        return row if cipher is PLAIN else row._replace(nonce=PLAIN_NONCE)
-    data = cipher.decrypt(rest, _about("tail", key, pk, row.seq, row.base, name.hex()))
-    rest, nonce, base_nonce = _split_nonces(data, row.base)
-    return row._replace(body=name + rest, nonce=nonce, base_nonce=base_nonce)
-
-
-def _split_nonces(data: bytes, base: int | None) -> tuple[bytes, str, str]:
-    """Return a body, its nonce, and that of its base."""
+        cipher.decrypt(rest, b"")  # raises if it has to be encrypted, or is and there is no key
+        nonce = "" if cipher is PLAIN else PLAIN_NONCE
+        return TailRow(seq, base, encoding, body, nonce, nonce)
+    data = cipher.decrypt(rest, _about("tail", key, pk, seq, base, name.hex() or encoding))
     nonce, at = data[:_NONCE_BYTES].hex(), _NONCE_BYTES
     if base is None:
-        return data[at:], nonce, ""
-    return data[2 * at :], nonce, data[at : 2 * at].hex()
+        return TailRow(seq, base, encoding, name + data[at:], nonce)
+    base_nonce, at = data[at : 2 * at].hex(), 2 * at
+    return TailRow(seq, base, encoding, name + data[at:], nonce, base_nonce)
 
 
 def _tail_sum(pk: int, seq: int, base: int | None, encoding: int, body: bytes) -> int:
@@ -193,11 +178,7 @@ def segment_values(row: SegmentRow, pk: int, key: ScopeKey, cipher: Cipher) -> t
 
 def read_segment(columns: Any, pk: int, key: ScopeKey, cipher: Cipher) -> SegmentRow:
     first, last, body, checksum = columns
-    try:
-        is_sound = _segment_sum(pk, first, last, body) == checksum
-    except TypeError:
-        is_sound = False
-    if not is_sound:
+    if not _is_sound(checksum, _segment_sum, pk, first, last, body):
         raise Corrupt(f"a segment fails its checksum. last=`{last}`")
     if cipher is PLAIN:
         return SegmentRow(first, last, cipher.decrypt(body, b""))
@@ -227,11 +208,7 @@ def shared_values(row: SharedRow, session_id: str, cipher: Cipher) -> tuple[Any,
 
 def read_shared(columns: Any, cipher: Cipher) -> SharedRow:
     name, session_id, body, checksum = columns
-    try:
-        is_sound = _shared_sum(name, session_id, body) == checksum
-    except (TypeError, AttributeError, UnicodeEncodeError):
-        is_sound = False
-    if not is_sound:
+    if not _is_sound(checksum, _shared_sum, name, session_id, body):
         raise Corrupt("a state that forks share fails its checksum")
     return SharedRow(name, cipher.decrypt(body, b"" if cipher is PLAIN else b"shared %b" % name))
 
@@ -251,13 +228,20 @@ def note_sum(row: NoteRow, pk: int) -> int:
 
 def read_note(columns: Any, pk: int, key: ScopeKey, cipher: Cipher) -> NoteRow:
     row = NoteRow._make(columns[:6])
-    try:
-        is_sound = note_sum(row, pk) == columns[6]
-    except TypeError:  # text that is not UTF-8 cannot be encoded
-        is_sound = False
-    if not is_sound:
+    if not _is_sound(columns[6], note_sum, row, pk):
         raise Corrupt(f"a note fails its checksum. rev=`{row.rev}`")
     return decrypted_note(row, (*key, pk), cipher)
+
+
+def _is_sound(checksum: int, sum_of: Callable[..., int], *values: Any) -> bool:
+    """Return whether a checksum holds. Values may have other types, or text that is not UTF-8.
+
+    What every load reads is compared without this, in less time.
+    """
+    try:
+        return sum_of(*values) == checksum
+    except (AttributeError, TypeError, UnicodeEncodeError):
+        return False
 
 
 def _about(what: str, key: ScopeKey, *place: int | str | None) -> bytes:

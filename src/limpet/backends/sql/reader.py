@@ -42,22 +42,20 @@ class Once(Generic[T]):
 
 
 class SqlReader:
-    """Implements `storage.Reader`. With `locks`, nobody changes the scope until the end."""
-
-    lock = "scope_to_change"
+    """Implements `storage.Reader`. `statement` reads the scope, and may lock it."""
 
     def __init__(
-        self, transaction: Transaction, key: ScopeKey, ciphers: Ciphers, *, locks: bool = False
+        self, transaction: Transaction, key: ScopeKey, ciphers: Ciphers, statement: str = "scope"
     ) -> None:
         self._transaction = transaction
         self._key = key
         self._ciphers = ciphers
         self._cipher = ciphers.of(key.session_id)
-        self._locks = locks
+        self._statement = statement
         self._address = (key.session_id, key.kind, key.scope_id)
 
     def _scope(self) -> Any:
-        return self._transaction.one(self.lock if self._locks else "scope", self._address)
+        return self._transaction.one(self._statement, self._address)
 
     def _record(self) -> ScopeRecord | None:
         found = self._scope()
@@ -77,8 +75,14 @@ class SqlReader:
         return self._row("row_at", seq)
 
     def rows(self, ids: Sequence[str]) -> list[Row]:
-        rows = [(id, self._row("row_by_id", id)) for id in ids]
-        return [with_id(id, row) for id, row in rows if row is not None]
+        values = {"pk": self._pk, "ids": self._transaction.many(ids)}
+        found = self._transaction.all("rows_by_ids", values)
+        if self.record is None:
+            return []
+        rows = {columns[1]: read_row(columns, self._key, self._cipher) for columns in found}
+        if not rows.keys() <= {*ids}:
+            raise Corrupt("an index leads to another snapshot")
+        return [rows[id] for id in ids if id in rows]
 
     def row_by_nonce(self, nonce: str) -> Row | None:
         return self._row("row_by_nonce", nonce)
@@ -170,7 +174,7 @@ class SqlReader:
         return here
 
     def other(self, key: ScopeKey) -> "SqlReader":
-        return type(self)(self._transaction, key, self._ciphers, locks=self._locks)
+        return type(self)(self._transaction, key, self._ciphers, self._statement)
 
 
 def record_of(columns: Any, key: ScopeKey, cipher: Cipher) -> ScopeRecord:
@@ -194,21 +198,11 @@ def head_of(columns: Any, key: ScopeKey, ciphers: Ciphers) -> Head:
     if record.head is None:
         return record, None, None
     if columns[SCOPE_COLUMNS] is None:
-        raise missing_head(record.head)
+        raise Corrupt(f"the head of a scope is missing. seq=`{record.head}`")
     row = read_row(columns[SCOPE_COLUMNS:at], key, cipher)
     if columns[at] is None:
         return record, row, None
     return record, row, read_tail(columns[at:], record.pk, key, cipher)
-
-
-def missing_head(seq: int) -> Corrupt:
-    return Corrupt(f"the head of a scope is missing. seq=`{seq}`")
-
-
-def with_id(id: str, row: Row) -> Row:
-    if row.id != id:
-        raise Corrupt(f"an index leads to another snapshot. seq=`{row.seq}`")
-    return row
 
 
 def name_of(columns: Any) -> str | None:

@@ -7,10 +7,11 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import orjson
 
+from limpet.backends.sql import checking, rekeying
 from limpet.backends.sql.columns import (
     ROW_COLUMNS,
     label_values,
@@ -26,6 +27,7 @@ from limpet.backends.sql.columns import (
 )
 from limpet.backends.sql.reader import Head, SqlReader, head_of, is_text, name_of, record_of
 from limpet.backends.sql.transaction import Transaction
+from limpet.backends.sql.walking import Position
 from limpet.core.codec import decode
 from limpet.core.encryption import Ciphers
 from limpet.core.ids import SEQ_MAX, prefix_end, revision
@@ -35,9 +37,6 @@ from limpet.errors import Corrupt, InvalidInput
 from limpet.model import Finding, ScopeKey, SnapshotRef
 from limpet.protocol import NoteQuery, Query, SessionAge, Target
 from limpet.storage import Change, Reader, ScopeRecord, StateReader
-
-if TYPE_CHECKING:
-    from limpet.backends.sql.checking import Inspector, Survive
 
 T = TypeVar("T")
 
@@ -51,6 +50,7 @@ class SqlStorage:
     capabilities = frozenset({"durable", "index", "atomic"})
     blocking = True
     reader: Callable[..., SqlReader] = SqlReader
+    _locks_scopes = False  # before they are changed, so that the version is certain
 
     def __init__(self, ciphers: Ciphers, states: Callable[[Reader], StateReader]) -> None:
         self.ciphers = ciphers
@@ -71,6 +71,11 @@ class SqlStorage:
             Taken, LostAnswer: as `storage.Storage.write`.
         """
         raise NotImplementedError
+
+    def _bind_keys(self) -> None:
+        if self.ciphers.encrypts:
+            (store_id,) = self._query(lambda transaction: transaction.one("store_id"))
+            self.ciphers.bind(store_id)
 
     # One scope
 
@@ -97,11 +102,17 @@ class SqlStorage:
         return None if found is None else head_of(found, key, self.ciphers)
 
     def write(self, change: Change) -> bool:
-        return self._write(lambda transaction: self._apply(transaction, change))
+        def run(transaction: Transaction) -> bool:
+            # What moves a scope compares its version, what removes it does not.
+            is_compared = change.after is not None and not self._locks_scopes
+            is_at = is_compared or self._is_at(transaction, change.key, change.before)
+            return is_at and self._apply(transaction, change)
+
+        return self._write(run)
 
     def transact(self, key: ScopeKey, decide: Callable[[Reader], tuple[Change | None, T]]) -> T:
         def run(transaction: Transaction) -> T:
-            change, result = decide(self.reader(transaction, key, self.ciphers, locks=True))
+            change, result = decide(self.reader(transaction, key, self.ciphers, "scope_to_change"))
             if change is not None and not self._apply(transaction, change):
                 raise Corrupt("a scope changed inside a transaction")
             return result
@@ -109,39 +120,35 @@ class SqlStorage:
         return self._write(run)
 
     def _apply(self, transaction: Transaction, change: Change) -> bool:
-        """Make a change, unless its scope is at another version."""
+        """Make a change, unless its scope moves and is at another version."""
         key, before, after = change.key, change.before, change.after
-        cipher = self.ciphers.of(key.session_id)
+        do, many, cipher = transaction.do, transaction.many, self.ciphers.of(key.session_id)
         if after is None:
-            return before is None or self._remove(transaction, before)
-        values = scope_values(after, cipher)
+            if before is not None:
+                self._drop(transaction, [before.pk])
+            return True
+        pk, values = after.pk, scope_values(after, cipher)
         if before is None:
-            address = (after.pk, key.session_id, key.kind, key.scope_id)
+            address = (pk, key.session_id, key.kind, key.scope_id)
             if not transaction.count("add_scope", (*values, *address)):
                 return False
-        elif not transaction.count("move_scope", (*values, before.pk, before.version)):
+        elif not transaction.count("move_scope", (*values, pk, before.version)):
             return False
         if change.rows_gone:
-            self._remove_rows(transaction, after.pk, change.rows_gone)
+            gone = {"pk": pk, "seqs": many(change.rows_gone)}
+            for statement in ("set_apart", "remove_labels", "remove_snapshots"):
+                do(statement, gone)
         for row in change.rows:
-            columns = row_values(row, after.pk, key, cipher)
+            columns = row_values(row, pk, key, cipher)
             if change.replace:
-                transaction.do("replace_snapshot", (*columns[1:-1], row.seq, after.pk))
-                transaction.do("remove_labels", {"seqs": transaction.many([row.seq])})
+                do("replace_snapshot", (*columns[1:-1], row.seq, pk))
+                do("remove_labels", {"seqs": many([row.seq])})
             else:
-                transaction.do("add_snapshot", (*columns, change.apart))
+                do("add_snapshot", (*columns, change.apart))
             if labels := label_values(row, cipher):
                 transaction.do_many("add_label", labels)
         for tail in change.tail:
-            transaction.do("put_tail", tail_values(tail, after.pk, key, cipher))
-        if any(change[7:12]) or change.shared or change.unshared:
-            self._apply_rest(transaction, change, after)
-        return True
-
-    def _apply_rest(self, transaction: Transaction, change: Change, after: ScopeRecord) -> None:
-        """Make the parts of a change that a save does not have."""
-        key, pk, do, many = change.key, after.pk, transaction.do, transaction.many
-        cipher = self.ciphers.of(key.session_id)
+            do("put_tail", tail_values(tail, pk, key, cipher))
         if change.tail_gone:
             do("remove_tails", {"pk": pk, "seqs": many(change.tail_gone)})
         if change.segments_gone:
@@ -157,41 +164,33 @@ class SqlStorage:
             do("add_shared", shared_values(shared, key.session_id, cipher))
         for name in change.unshared:
             self._drop_shared(transaction, name)
-
-    def _remove_rows(self, transaction: Transaction, pk: int, seqs: Collection[int]) -> None:
-        values = {"pk": pk, "seqs": transaction.many(seqs)}
-        for name in ("set_apart", "remove_labels", "remove_snapshots"):
-            transaction.do(name, values)
-
-    def _remove(self, transaction: Transaction, record: ScopeRecord) -> bool:
-        key = record.key
-        found = transaction.one("scope_to_change", (key.session_id, key.kind, key.scope_id))
-        if (
-            found is None
-            or record_of(found, key, self.ciphers.of(key.session_id)).version != record.version
-        ):
-            return False
-        self._drop(transaction, record.pk)
         return True
+
+    def _is_at(self, transaction: Transaction, key: ScopeKey, before: ScopeRecord | None) -> bool:
+        """Lock a scope, and return whether it is at the same version."""
+        found = self._record(transaction, key, "scope_to_change")
+        if found is None or before is None:
+            return found is before
+        return found.version == before.version
 
     def drop(self, session_id: str, key: ScopeKey | None = None) -> int:
         def run(transaction: Transaction) -> int:
             name = "pks_of_session" if key is None else "pks_of_scope"
             values = {"session_id": session_id} if key is None else key._asdict()
-            return sum(self._drop(transaction, pk) for (pk,) in transaction.all(name, values))
+            return self._drop(transaction, [pk for (pk,) in transaction.all(name, values)])
 
         return self._write(run)
 
-    def _drop(self, transaction: Transaction, pk: int) -> int:
-        """Remove a scope with all that it holds; return the number of snapshots."""
-        shared = transaction.all("shared_of_scope", (pk,))
+    def _drop(self, transaction: Transaction, pks: Collection[int]) -> int:
+        """Remove scopes with all that they hold; return the number of snapshots."""
+        values = (transaction.many(pks),)
+        shared = transaction.all("shared_of_scopes", values)
         for what in ("labels", "tails", "segments", "notes"):
-            transaction.do(f"remove_scope_{what}", (pk,))
+            transaction.do(f"remove_all_{what}", values)
         for (name,) in shared:
             self._drop_shared(transaction, name)
-        count = transaction.count("remove_scope_snapshots", (pk,))
-        transaction.do("remove_scope", (pk,))
-        return count
+        transaction.do("remove_scopes", values)
+        return transaction.count("remove_all_snapshots", values)
 
     def _drop_shared(self, transaction: Transaction, name: bytes) -> None:
         """Remove a shared state unless a tail has it."""
@@ -266,8 +265,10 @@ class SqlStorage:
         prefix = query.prefix if query.scope is None else query.scope.session_id
         return self.ciphers.labels(prefix, name, value)
 
-    def _record(self, transaction: Transaction, key: ScopeKey) -> ScopeRecord | None:
-        found = transaction.one("scope", (key.session_id, key.kind, key.scope_id))
+    def _record(
+        self, transaction: Transaction, key: ScopeKey, statement: str = "scope"
+    ) -> ScopeRecord | None:
+        found = transaction.one(statement, (key.session_id, key.kind, key.scope_id))
         return None if found is None else record_of(found, key, self.ciphers.of(key.session_id))
 
     def list_ids(self, key: ScopeKey, after: str, limit: int) -> list[str]:
@@ -293,18 +294,22 @@ class SqlStorage:
         return self._query(lambda found: found.page("find_refs", values, take, limit))
 
     def list_sessions(self, prefix: str, after: str, limit: int) -> list[str]:
-        last = after
-
-        def take(columns: Any) -> str | None:
-            nonlocal last
-            key = listed_key(columns)
-            if key is None or key.session_id == last:
-                return None
-            last = key.session_id
-            return last
-
         values = {"low": prefix, "high": prefix_end(prefix), "after": after}
-        found = self._query(lambda each: each.page("list_sessions", values, take, limit))
+
+        def run(transaction: Transaction) -> list[str]:
+            last = after
+
+            def take(columns: Any) -> str | None:
+                nonlocal last
+                key = listed_key(columns)
+                if key is None or key.session_id == last:
+                    return None
+                last = key.session_id
+                return last
+
+            return transaction.page("list_sessions", values, take, limit)
+
+        found = self._query(run)
         check_order([after, *found], "sessions")
         return found
 
@@ -432,12 +437,9 @@ class SqlStorage:
             (found,) = self._query(lambda each: each.one("stored_bytes_of_session", asked))
         return int(found)
 
-    # Upkeep: its modules are imported when they are needed, since a process that only saves is not
-    # to wait for them.
+    # Upkeep
 
     def list_damage(self, key: ScopeKey | None) -> list[Finding]:
-        from limpet.backends.sql import checking
-
         def run(transaction: Transaction) -> list[Finding]:
             if key is None:
                 return list(checking.unlisted_scopes(transaction))
@@ -459,31 +461,23 @@ class SqlStorage:
         *,
         repair: bool,
         limit: int,
-        survive: "Survive | None" = None,
+        survive: checking.Survive | None = None,
     ) -> tuple[list[Finding], str | None]:
         """Inspect a part of the tables."""
-        from limpet.backends.sql.checking import check_some
-        from limpet.backends.sql.walking import Position
-
         position = Position.parse(after) if after else Position()
         rows = self._inspector(transaction, repair=repair and position.mends)
-        found, following = check_some(rows, transaction, position, limit, survive)
+        found, following = checking.check_some(rows, transaction, position, limit, survive)
         return found, None if following is None else str(following)
 
-    def _inspector(self, transaction: Transaction, *, repair: bool) -> "Inspector":
-        from limpet.backends.sql.checking import Inspector
-
+    def _inspector(self, transaction: Transaction, *, repair: bool) -> checking.Inspector:
         def states(key: ScopeKey) -> StateReader:
             reader = self.reader(transaction, key, self.ciphers)
             _ = reader.record  # raises Corrupt if it is damaged
             return self._states(reader)
 
-        return Inspector(transaction, self.ciphers, states, repair=repair)
+        return checking.Inspector(transaction, self.ciphers, states, repair=repair)
 
     def rekey(self, after: str, *, limit: int) -> tuple[int, str | None]:
-        from limpet.backends.sql import rekeying
-        from limpet.backends.sql.walking import Position
-
         if not self.ciphers.encrypts:
             raise InvalidInput("the store was opened without keys: give keys= or keys_file=")
         position, count = Position.parse(after) if after else Position(), 0

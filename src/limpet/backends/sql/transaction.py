@@ -56,58 +56,26 @@ class Transaction(Protocol):
 # Loads an engine's named statements and numbered migrations from its folder `sql/`.
 
 _NAME = re.compile(r"^-- name: ([a-z_]+)\n", re.MULTILINE)
+_COLUMNS = re.compile(r"<([a-z]+) ([a-z])>")
 _MIGRATION = re.compile(r"(\d{3})_([a-z_]+)\.sql")
 SCHEMA = "limpet"
 _SCHEMA = re.compile(r"\blimpet\b(?=[.;]| IS )")
 
 
-def load_queries(engine: str, file: str) -> dict[str, str]:
-    """Return the statements of `sql/<file>.sql` by the name in the `-- name:` line above each."""
-    parts = _NAME.split(_read(engine, f"{file}.sql"))
-    return {name: text.strip() for name, text in zip(parts[1::2], parts[2::2], strict=True)}
+def load_statements(engine: str, *files: str) -> dict[str, str]:
+    """Return the statements of `sql/<file>.sql` by the name in the `-- name:` line above each.
 
-
-def load_stored(engine: str, *files: str) -> dict[str, str]:
-    """Return the statements of some files, with the names of columns (`sql.columns`) filled in."""
+    The names of columns (`sql.columns`) are filled in.
+    """
     found = dict[str, str]()
     for file in files:
-        found |= load_queries(engine, file)
-    return {name: _COLUMNS.sub(_spelled, text) for name, text in found.items()}
-
-
-_COLUMNS = re.compile(r"<([a-z]+) ([a-z])>")
+        parts = _NAME.split(_COLUMNS.sub(_spelled, _read(engine, f"{file}.sql")))
+        found |= {name: text.strip() for name, text in zip(parts[1::2], parts[2::2], strict=True)}
+    return found
 
 
 def _spelled(found: re.Match[str]) -> str:
     return ", ".join(f"{found[2]}.{each}" for each in COLUMNS[found[1]].split())
-
-
-def load_migrations(engine: str) -> list[tuple[int, str, str]]:
-    """Return (version, name, script) of every migration of an engine, in order."""
-    matches = filter(None, map(_MIGRATION.fullmatch, os.listdir(_folder(engine))))
-    return sorted((int(m[1]), m[2], _read(engine, m[0])) for m in matches)
-
-
-def upgraded(where: str) -> Unsupported:
-    """Return the error of a process whose tables were migrated by a newer version."""
-    return Unsupported(
-        "the store was upgraded by a newer version of limpet: update limpet in this process. "
-        f"{where}"
-    )
-
-
-def in_schema(text: str, schema: str) -> str:
-    """Return statements for the tables of a schema; they are written for those in `limpet`."""
-    return text if schema == SCHEMA else _SCHEMA.sub(f'"{schema}"', text)
-
-
-def _folder(engine: str) -> str:
-    return os.path.join(os.path.dirname(os.path.dirname(__file__)), engine, "sql")
-
-
-def _read(engine: str, file: str) -> str:
-    with open(os.path.join(_folder(engine), file), encoding="utf-8") as opened:
-        return opened.read()
 
 
 class Migration(NamedTuple):
@@ -119,14 +87,37 @@ class Migration(NamedTuple):
     record_sql: str
 
 
-def migrations_of(engine: str, schema: str) -> list[Migration]:
+def migrations_of(engine: str, schema: str = SCHEMA) -> list[Migration]:
     """Return the migrations of `sqlite` or `postgres`, in order, for the tables of a schema."""
     check_schema(schema)
     found = []
-    for version, name, script in load_migrations(engine):
-        record = ""
-        if engine == "postgres" and version:  # version 0 creates the table of migrations
+    for match in filter(None, map(_MIGRATION.fullmatch, sorted(os.listdir(_folder(engine))))):
+        version, name, record = int(match[1]), match[2], ""
+        if engine == "postgres" and version:  # version 0 creates the schema
             values = f"VALUES ({version}, '{name}');"
             record = f"\nINSERT INTO {SCHEMA}.schema_migrations (version, name) {values}\n"
-        found.append(Migration(version, name, in_schema(script, schema), in_schema(record, schema)))
+        script = in_schema(_read(engine, match[0]), schema)
+        found.append(Migration(version, name, script, in_schema(record, schema)))
     return found
+
+
+def in_schema(text: str, schema: str) -> str:
+    """Return statements for the tables of a schema; they are written for those in `limpet`."""
+    return text if schema == SCHEMA else _SCHEMA.sub(f'"{schema}"', text)
+
+
+def upgraded(where: str) -> Unsupported:
+    """Return the error of a process whose tables were migrated by a newer version."""
+    return Unsupported(
+        "the store was upgraded by a newer version of limpet: update limpet in this process. "
+        f"{where}"
+    )
+
+
+def _folder(engine: str) -> str:
+    return os.path.join(os.path.dirname(os.path.dirname(__file__)), engine, "sql")
+
+
+def _read(engine: str, file: str) -> str:
+    with open(os.path.join(_folder(engine), file), encoding="utf-8") as opened:
+        return opened.read()

@@ -9,14 +9,13 @@ from typing import Any
 
 from limpet.backends.sql.checking import finding
 from limpet.backends.sql.mending import DAMAGE
-from limpet.backends.sql.transaction import load_queries
 from limpet.backends.sql.walking import Position
 from limpet.backends.sqlite.errors import APPLICATION_ID, primary_code
 from limpet.backends.sqlite.schema import MIGRATIONS, NEWEST
-from limpet.backends.sqlite.transaction import SqliteTransaction
+from limpet.backends.sqlite.transaction import STATEMENTS
 from limpet.model import Finding
 
-_OBJECTS = load_queries("sqlite", "check")["objects"]
+_OBJECTS = STATEMENTS["objects"]
 _INCREMENTAL = 2
 _COMPLAINTS_MAX = 20  # of SQLite about its pages; with more it is beyond mending by hand
 _COMMENT = re.compile(r"--[^\n]*")
@@ -25,15 +24,13 @@ Answer = tuple[list[Finding], str | None]
 
 
 def check_file(
-    transaction: SqliteTransaction, walk: Callable[..., Answer], after: str, *, repair: bool
+    conn: sqlite3.Connection, walk: Callable[..., Answer], after: str, *, repair: bool
 ) -> Answer:
     """Inspect a part of the file, from a position on: first the file itself, then its rows.
 
     `walk` inspects rows, and takes a position and what survives errors. A file that SQLite itself
     finds damaged is only read, even with `repair`; the position remembers that.
     """
-    transaction.accept_any_text()  # names may have become bytes that are no text
-    conn = transaction.conn
     following: str | None
     if after == "":
         found, following = _inspect(conn, repair=repair)
@@ -134,8 +131,8 @@ def _header(conn: sqlite3.Connection) -> Iterator[Finding]:
 @cache
 def _expected() -> dict[str, tuple[str, str]]:
     with closing(sqlite3.connect(":memory:")) as conn:
-        for _, _, script in MIGRATIONS:
-            conn.executescript(script)
+        for each in MIGRATIONS:
+            conn.executescript(each.sql)
         return {name: (kind, sql) for kind, name, _, sql in conn.execute(_OBJECTS)}
 
 

@@ -34,13 +34,16 @@ def is_full(error: Unavailable) -> bool:
     return code & 0xFF == sqlite3.SQLITE_FULL or code == sqlite3.SQLITE_IOERR_SHMSIZE
 
 
+def is_no_text(cause: BaseException | None) -> bool:
+    """Tell whether a value, or what a message of SQLite's quotes from the schema, is not UTF-8."""
+    is_without_code = not hasattr(cause, "sqlite_errorcode")
+    is_value = isinstance(cause, sqlite3.OperationalError) and is_without_code
+    return is_value or isinstance(cause, UnicodeDecodeError)
+
+
 def translated(path: str, cause: Exception, *, committing: bool = False) -> LimpetError:
     """Return our error for SQLite's; `committing` if it came from the COMMIT itself."""
-    is_no_text = isinstance(cause, sqlite3.OperationalError) and not hasattr(
-        cause, "sqlite_errorcode"
-    )
-    if is_no_text or isinstance(cause, UnicodeDecodeError):
-        # A value, or what a message of SQLite's quotes from the schema, is no text.
+    if is_no_text(cause):
         return Corrupt(f"the database is damaged. path=`{path}`")
     if getattr(cause, "sqlite_errorcode", None) == sqlite3.SQLITE_IOERR_SHMSIZE:
         # The index of the log takes 32 KiB.

@@ -15,25 +15,22 @@ import sqlite3
 import threading
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
+from contextlib import closing, contextmanager, suppress
 from typing import Any, TypeVar
 
 from limpet.backends.sqlite.errors import is_busy, is_full, translated
 from limpet.backends.sqlite.in_place import Connection, InPlace
 from limpet.backends.sqlite.joined import Joined
 from limpet.backends.sqlite.schema import NEWEST, create_private, make_ready, upgraded
-from limpet.backends.sqlite.transaction import SqliteTransaction
+from limpet.backends.sqlite.transaction import READ, WRITE
 from limpet.backends.support.backoff import Backoff
 from limpet.backends.support.forks import renew_after_fork
-from limpet.backends.support.queue import ThreadQueue
 from limpet.errors import CLOSED, InvalidInput, Unavailable
 from limpet.protocol import Clock
 
 A = TypeVar("A")
 T = TypeVar("T")
 
-_READ = "BEGIN"
-_WRITE = "BEGIN IMMEDIATE"
 _BUSY_MS = 2  # SQLite's own waiting inside one attempt
 _PAUSE_S_MIN = 0.0005
 _PAUSE_S_MAX = 0.01
@@ -78,66 +75,58 @@ class SqliteFile:
 
     # Transactions
 
-    @contextmanager
-    def transaction(
-        self, *, write: bool = False, several: bool = True, deadline_s: float | None = None
-    ) -> Iterator[SqliteTransaction]:
-        """Run statements that see one moment of the store; `several` is False for only one.
+    def run(
+        self,
+        begin: str | None,
+        action: Callable[[Connection, A], T],
+        argument: A,
+        deadline_s: float | None = None,
+    ) -> T:
+        """Call an action in a transaction: READ, WRITE, or None for one statement that reads.
 
-        With `write` they are one step, durable when the block ends, or not made at all. Who gives
-        a deadline has queued already.
-        """
-        if self._closed and deadline_s is None:
-            raise InvalidInput(CLOSED)
-        begin = _WRITE if write else _READ if several else None
-        queued = write and deadline_s is None
-        deadline_s = deadline_s or self.deadline_s()  # also of the wait in the queue
-        with self.queued() if queued else nullcontext():
-            user, conn, committing = User(), None, False
-            # All in one block: a connection lost to an interrupt would keep its lock for a while.
-            try:
-                conn = self._take(user, begin, deadline_s)
-                yield SqliteTransaction(conn)
-                self.in_place.check(conn)
-                if begin is not None:
-                    committing = True
-                    conn.execute("COMMIT")
-            except (sqlite3.Error, UnicodeDecodeError) as cause:
-                raise self._translated(cause, conn, committing) from cause
-            finally:
-                if conn is not None:
-                    self._give_back(user, conn)
-
-    def write(self, action: Callable[[Connection, A], T], argument: A) -> T:
-        """Call an action in a transaction; it is durable when this returns.
-
-        The same as `transaction` in less time, and in that of another thread if one is waiting.
-
-        What has begun when the file is closed is still done.
+        It sees one moment of the store. With WRITE it is one step, durable when this returns, or
+        not made at all; it may run in the transaction of another thread. Who gives a deadline has
+        queued already. What has begun when the file is closed is still done.
 
         Raises:
-            LostAnswer: that thread was interrupted.
+            LostAnswer: the thread that wrote for this one was interrupted.
         """
-        lock = self._queue.lock
-        if self.joined.waiting or not lock.acquire(blocking=False):
-            return self.joined.run(lambda transaction: action(transaction.conn, argument))
+        lock = None
+        if deadline_s is None:
+            if begin == WRITE:
+                lock = self.joined.queue.lock
+                if self.joined.waiting or not lock.acquire(blocking=False):
+                    return self.joined.run(action, argument)
+            elif self._closed:
+                raise InvalidInput(CLOSED)
         user, conn, committing = User(), None, False
+        # All in one block: a connection lost to an interrupt would keep its lock for a while.
         try:
-            conn = self._take(user, _WRITE)
+            conn = self._take(user, begin, deadline_s)
             result = action(conn, argument)
             self.in_place.check(conn)
-            committing = True
-            conn.execute("COMMIT")
+            if begin is not None:
+                committing = True
+                conn.execute("COMMIT")
             return result
         except (sqlite3.Error, UnicodeDecodeError) as cause:
             raise self._translated(cause, conn, committing) from cause
         finally:
             if conn is not None:
                 self._give_back(user, conn)
-            lock.release()
+            if lock is not None:
+                lock.release()
+
+    def run_apart(self, action: Callable[[Connection, A], T], argument: A) -> T:
+        """Call an action in a transaction that writes, and that no other write shares."""
+        if self._closed:
+            raise InvalidInput(CLOSED)
+        deadline_s = self._clock.monotonic() + self._lock_wait_s
+        with self.joined.queued():
+            return self.run(WRITE, action, argument, deadline_s)
 
     def one(self, statement: str, values: Any) -> Any:
-        """Return the first row of one statement that reads, in less time than a `transaction`."""
+        """Return the first row of one statement that reads, in less time than `run`."""
         user, conn = User(), None
         try:
             conn = self._take(user, None)
@@ -153,29 +142,19 @@ class SqliteFile:
     def _translated(
         self, cause: Exception, conn: Connection | None, committing: bool = False
     ) -> Exception:
+        """Return our error for SQLite's, or raise what it comes from, if that is known."""
         if not committing:
-            self._explain(conn)
+            self.in_place.check(conn)
+            with suppress(sqlite3.Error):
+                if conn is not None:
+                    self.check_version(conn)
         return translated(self._path, cause, committing=committing)
-
-    def _explain(self, conn: Connection | None) -> None:
-        """Raise what an error of SQLite comes from, if it is known."""
-        self.in_place.check(conn)
-        with suppress(sqlite3.Error):
-            if conn is not None:
-                self.check_version(conn)
 
     def check_version(self, conn: Connection) -> None:
         """Raise Unsupported if a newer version of limpet has migrated the file."""
         (version,) = conn.execute("PRAGMA user_version").fetchone()
         if version > NEWEST:
             raise upgraded(self._path, version)
-
-    def deadline_s(self) -> float:
-        return self._clock.monotonic() + self._lock_wait_s
-
-    def queued(self) -> AbstractContextManager[bool]:
-        """Wait to be the first of the threads that write; say whether it is."""
-        return self._queue.first(self._lock_wait_s)
 
     def _take(
         self, user: "User", statement: str | None, deadline_s: float | None = None
@@ -197,7 +176,7 @@ class SqliteFile:
             try:
                 if statement is not None:
                     conn.execute(statement)
-                if statement == _READ:
+                if statement == READ:
                     # The moment that is read is chosen here, where it can be tried again.
                     conn.execute("PRAGMA data_version").fetchone()
                 return conn
@@ -282,7 +261,7 @@ class SqliteFile:
         free, pages, is_stuck = 1, _VACUUM_PAGES, False
         while free:
             try:
-                free, is_stuck = self._vacuum(pages), False
+                free, is_stuck = self.run_apart(_vacuum, pages), False
             except Unavailable as error:
                 if not is_full(error) or is_stuck:
                     raise
@@ -290,14 +269,6 @@ class SqliteFile:
                 self.empty_log()
         self.empty_log()
         return max(0, before - self._bytes())
-
-    def _vacuum(self, pages: int) -> int:
-        """Give back some free pages; return how many are left."""
-        with self.transaction(write=True) as transaction:
-            conn = transaction.conn
-            conn.execute(f"PRAGMA incremental_vacuum({pages})").fetchall()
-            (free,) = conn.execute("PRAGMA freelist_count").fetchone()
-            return int(free)
 
     def empty_log(self) -> None:
         """Copy the pages in the log to the file; if a reader needs it, it is emptied later."""
@@ -391,8 +362,7 @@ class SqliteFile:
 
     def _renew_locks(self) -> None:
         self._version_lock = threading.Lock()
-        self._queue = ThreadQueue()
-        self.joined = Joined(self, self._clock)
+        self.joined = Joined(self.run, self._clock, self._lock_wait_s)
 
 
 class User:
@@ -402,6 +372,13 @@ class User:
 
     thread_id: int
     ref: "weakref.ref[User]"
+
+
+def _vacuum(conn: Connection, pages: int) -> int:
+    """Give back some free pages; return how many are left."""
+    conn.execute(f"PRAGMA incremental_vacuum({pages})").fetchall()
+    (free,) = conn.execute("PRAGMA freelist_count").fetchone()
+    return int(free)
 
 
 def _in_uri(path: str) -> str:

@@ -25,7 +25,7 @@ class Connection(sqlite3.Connection):
 
     def find_log(self, path: str) -> None:
         self.log_path = os.path.realpath(path) + "-wal"  # as SQLite names it
-        found = _stat(self.log_path)
+        found = stat_of(self.log_path)
         self.log = None if found is None else (found.st_dev, found.st_ino)
 
     def close(self) -> None:
@@ -38,7 +38,7 @@ class InPlace:
 
     def __init__(self, path: str = "") -> None:
         self._path = path
-        found = _stat(path)
+        found = stat_of(path)
         self._opened = None if found is None else (found.st_dev, found.st_ino)
         self._bytes = 0 if found is None else found.st_size
 
@@ -63,7 +63,11 @@ class InPlace:
                     conn.find_log(self._path)
         except (FileNotFoundError, NotADirectoryError) as cause:
             if conn is not None and cause.filename == conn.log_path:
-                raise self._log_error("removed") from None
+                raise Unavailable(
+                    "the log (-wal) of the database was removed while the store was open, so "
+                    "nothing can be saved: close the store, which copies what was saved into the "
+                    f"database, and open it again. path=`{self._path}`"
+                ) from None
             raise self._error("removed or moved away") from None
         except OSError:
             return  # it cannot be told, as after a loss of rights
@@ -72,13 +76,6 @@ class InPlace:
         return Unavailable(
             f"the database file was {what} while the store was open, so nothing can be saved: "
             f"put it back, or close the store and open it again. path=`{self._path}`"
-        )
-
-    def _log_error(self, what: str) -> Unavailable:
-        return Unavailable(
-            f"the log (-wal) of the database was {what} while the store was open, so nothing can "
-            "be saved: close the store, which copies what was saved into the database, and open it "
-            f"again. path=`{self._path}`"
         )
 
     def _is_truncated(self, size: int) -> bool:
@@ -122,7 +119,7 @@ def _read_log(path: str) -> tuple[bytes, int, int, set[int]]:
     return header, page_bytes, pages, logged
 
 
-def _stat(path: str) -> os.stat_result | None:
+def stat_of(path: str) -> os.stat_result | None:
     try:
         return os.stat(path)
     except (FileNotFoundError, NotADirectoryError):

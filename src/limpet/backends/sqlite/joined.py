@@ -11,34 +11,21 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
-from limpet.backends.sqlite.transaction import SqliteTransaction
+from limpet.backends.sqlite.in_place import Connection
+from limpet.backends.sqlite.transaction import WRITE
+from limpet.backends.support.queue import ThreadQueue
 from limpet.errors import LimpetError
 from limpet.protocol import Clock
 from limpet.storage import LostAnswer
 
+A = TypeVar("A")
 T = TypeVar("T")
 
 _TOGETHER_MAX = 64
 _LOOK_S = 0.005
 _LATE_S = 1.0  # that a leader may be late to say that it failed
-
-
-class File(Protocol):
-    """What is needed of a file."""
-
-    def deadline_s(self) -> float:
-        """Return until when to wait for other writers."""
-        ...
-
-    def queued(self) -> AbstractContextManager[bool]:
-        """Wait to be the first of the threads that write; say whether it is."""
-        ...
-
-    def transaction(
-        self, *, write: bool, deadline_s: float | None
-    ) -> AbstractContextManager[SqliteTransaction]: ...
 
 
 class _Batch:
@@ -53,10 +40,12 @@ class _Batch:
 class _Turn:
     """One write that waits, and what came of it. Who acquires `claim` runs it, and nobody else."""
 
-    __slots__ = ("action", "answer", "batch", "claim", "deadline_s", "error", "is_done")
+    __slots__ = ("action", "answer", "argument", "batch", "claim", "deadline_s", "error", "is_done")
 
-    def __init__(self, action: Callable[[SqliteTransaction], Any], deadline_s: float) -> None:
-        self.action = action
+    def __init__(
+        self, action: Callable[[Connection, Any], Any], argument: Any, deadline_s: float
+    ) -> None:
+        self.action, self.argument = action, argument
         self.deadline_s = deadline_s
         self.claim = threading.Lock()
         self.batch: _Batch | None = None
@@ -71,23 +60,29 @@ class _Turn:
 
 
 class Joined:
-    """Runs writes, those of several threads together."""
+    """Runs writes, those of several threads together. `transact` is `SqliteFile.run`."""
 
-    def __init__(self, file: File, clock: Clock) -> None:
-        self._file = file
+    def __init__(self, transact: Callable[..., Any], clock: Clock, wait_s: float) -> None:
+        self._transact = transact
         self._clock = clock
+        self._wait_s = wait_s  # for other writers
+        self.queue = ThreadQueue()
         self.waiting: deque[_Turn] = deque()
 
-    def run(self, action: Callable[[SqliteTransaction], T]) -> T:
+    def queued(self) -> AbstractContextManager[bool]:
+        """Wait to be the first of the threads that write; say whether it is."""
+        return self.queue.first(self._wait_s)
+
+    def run(self, action: Callable[[Connection, A], T], argument: A) -> T:
         """Run an action in a transaction, maybe in that of another thread; return its result.
 
         Raises:
             LostAnswer: that thread was interrupted, or takes too long.
         """
-        turn = _Turn(action, self._file.deadline_s())
+        turn = _Turn(action, argument, self._clock.monotonic() + self._wait_s)
         try:
             self.waiting.append(turn)
-            with self._file.queued():
+            with self.queued():
                 while turn in self.waiting:
                     self._lead(turn)
                 while not turn.is_done:
@@ -106,8 +101,7 @@ class Joined:
         return turn.result()  # type: ignore[no-any-return]
 
     def _alone(self, turn: _Turn) -> Any:
-        with self._file.transaction(write=True, deadline_s=turn.deadline_s) as transaction:
-            return turn.action(transaction)
+        return self._transact(WRITE, turn.action, turn.argument, turn.deadline_s)
 
     def _lead(self, own: _Turn) -> None:
         """Run what waits, in one transaction; each that is not done then tries alone."""
@@ -122,17 +116,15 @@ class Joined:
             if turns == [own]:
                 own.answer = self._alone(own)
                 own.is_done = True
-            else:
+            elif turns:
                 self._run(turns, batch)
         finally:
             batch.is_over = True
 
     def _run(self, turns: list[_Turn], batch: _Batch) -> None:
-        deadline_s = min((turn.deadline_s for turn in turns), default=0)
+        deadline_s = min(turn.deadline_s for turn in turns)
         try:
-            with self._file.transaction(write=True, deadline_s=deadline_s) as transaction:
-                for turn in turns:
-                    _run_one(turn, transaction)
+            self._transact(WRITE, _run_each, turns, deadline_s)
         except LimpetError as error:
             batch.is_undone = getattr(error, "outcome_known", True)
             return
@@ -140,13 +132,14 @@ class Joined:
             turn.is_done = True
 
 
-def _run_one(turn: _Turn, transaction: SqliteTransaction) -> None:
-    transaction.conn.execute("SAVEPOINT turn")
-    try:
-        turn.answer = turn.action(transaction)
-    except (sqlite3.Error, UnicodeDecodeError):
-        raise  # the transaction may be lost
-    except Exception as error:
-        turn.error = error
-        transaction.conn.execute("ROLLBACK TO turn")
-    transaction.conn.execute("RELEASE turn")
+def _run_each(conn: Connection, turns: list[_Turn]) -> None:
+    for turn in turns:
+        conn.execute("SAVEPOINT turn")
+        try:
+            turn.answer = turn.action(conn, turn.argument)
+        except (sqlite3.Error, UnicodeDecodeError):
+            raise  # the transaction may be lost
+        except Exception as error:
+            turn.error = error
+            conn.execute("ROLLBACK TO turn")
+        conn.execute("RELEASE turn")

@@ -7,76 +7,73 @@ that another process does change it, so that is looked for after each transactio
 """
 
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import TypeVar
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from limpet.backends.sqlite.file import SqliteFile, User
-from limpet.backends.sqlite.in_place import Connection
+from limpet.backends.sqlite.in_place import Connection, stat_of
 from limpet.backends.sqlite.schema import check_file, is_ready
-from limpet.backends.sqlite.transaction import SqliteTransaction
+from limpet.backends.sqlite.transaction import READ, WRITE
 from limpet.errors import Corrupt, Unavailable, Unsupported
 
 A = TypeVar("A")
 T = TypeVar("T")
 
-
-class FileChanged(Unavailable):
-    """Another process changed a file while it was read as one that nobody changes."""
+_READS_MAX = 10
 
 
 class ReadOnlyFile(SqliteFile):
     """A file of which each transaction has a connection of its own."""
 
-    def write(self, action: Callable[[Connection, A], T], argument: A) -> T:
-        raise self._refusal()
-
     def _make_ready(self) -> None:
         check_file(self._path)
-        with self.transaction() as transaction:
-            if is_ready(transaction.conn, self._path):
-                return
+        if self.run(READ, is_ready, self._path):
+            return
         raise Unsupported(
             "the file was written by an older version of limpet: open it once without mode=ro, or "
             f"a copy of it. path=`{self._path}`"
         )
 
-    @contextmanager
-    def transaction(
-        self, *, write: bool = False, several: bool = True, deadline_s: float | None = None
-    ) -> Iterator[SqliteTransaction]:
-        if write:
-            raise self._refusal()
-        before = self._unlogged()
-        try:
-            with super().transaction() as transaction:
-                yield transaction
-        except Corrupt:
-            if before == self._unlogged():
-                raise
-        except Unavailable as cause:
-            if before is not None or os.access(os.path.dirname(self._path), os.W_OK):
-                raise
-            raise Unavailable(
-                "the file has a log (-wal), for which SQLite needs a folder that it can write to: "
-                f"copy both of them to one. path=`{self._path}`"
-            ) from cause
-        if before is not None and before != self._unlogged():
-            raise FileChanged(
-                "another process changed the file while it was read: try again. "
+    def run(
+        self,
+        begin: str | None,
+        action: Callable[[Connection, A], T],
+        argument: A,
+        deadline_s: float | None = None,
+    ) -> T:
+        if begin == WRITE:
+            raise Unsupported(
+                "the store is open for reading only (mode=ro), so nothing was written. "
                 f"path=`{self._path}`"
             )
-
-    def _refusal(self) -> Unsupported:
-        return Unsupported(
-            "the store is open for reading only (mode=ro), so nothing was written. "
-            f"path=`{self._path}`"
+        for _ in range(_READS_MAX):
+            before = self._unlogged()
+            try:
+                result = super().run(READ, action, argument)
+            except Corrupt:
+                if before == self._unlogged():
+                    raise
+                continue  # it was changed while it was read
+            except Unavailable as cause:
+                if before is not None or os.access(os.path.dirname(self._path), os.W_OK):
+                    raise
+                raise Unavailable(
+                    "the file has a log (-wal), for which SQLite needs a folder that it can write "
+                    f"to: copy both of them to one. path=`{self._path}`"
+                ) from cause
+            if before is None or before == self._unlogged():
+                return result
+        raise Unavailable(
+            f"another process changed the file while it was read: try again. path=`{self._path}`"
         )
+
+    def one(self, statement: str, values: Any) -> Any:
+        return self.run(READ, lambda conn, _: conn.execute(statement, values).fetchone(), None)
 
     def _unlogged(self) -> tuple[int, ...] | None:
         """Return what shows a change of a file without a log; None if there is a log."""
-        log = _stat(self._path + "-wal")
-        return None if log is not None and log.st_size else _facts(_stat(self._path))
+        log = stat_of(self._path + "-wal")
+        return None if log is not None and log.st_size else _facts(stat_of(self._path))
 
     def _connect(self, busy_ms: int | None = None) -> Connection:
         conn = super()._connect(busy_ms)
@@ -94,14 +91,7 @@ class ReadOnlyFile(SqliteFile):
 
     def version(self) -> tuple[int, int]:
         self.in_place.check()
-        return hash(_facts(_stat(self._path))), hash(_facts(_stat(self._path + "-wal")))
-
-
-def _stat(path: str) -> os.stat_result | None:
-    try:
-        return os.stat(path)
-    except FileNotFoundError:
-        return None
+        return hash(_facts(stat_of(self._path))), hash(_facts(stat_of(self._path + "-wal")))
 
 
 def _facts(found: os.stat_result | None) -> tuple[int, ...]:

@@ -11,8 +11,8 @@ from limpet.errors import InvalidInput, Unavailable, Unsupported
 
 VERSION_MIN = (3, 37, 0)  # STRICT tables
 
-MIGRATIONS = transaction.load_migrations("sqlite")
-OLDEST, NEWEST = MIGRATIONS[0][0], MIGRATIONS[-1][0]
+MIGRATIONS = transaction.migrations_of("sqlite")
+OLDEST, NEWEST = MIGRATIONS[0].version, MIGRATIONS[-1].version
 
 _HEADER_BYTES = 100
 _TRIES_MAX = 1_000
@@ -125,14 +125,12 @@ def _migrate(conn: sqlite3.Connection, path: str) -> None:
         raise Unsupported(f"the file system cannot do SQLite's WAL mode. path=`{path}`")
     conn.execute("BEGIN IMMEDIATE")
     (version,) = conn.execute("PRAGMA user_version").fetchone()
-    for number, name, script in MIGRATIONS:
-        if number > version:
-            for statement in _statements(script):
+    for each in MIGRATIONS:
+        if each.version > version:
+            for statement in _statements(each.sql):
                 conn.execute(statement)
-            conn.execute(
-                "INSERT INTO schema_migrations (version, name) VALUES (?, ?)", (number, name)
-            )
-            conn.execute(f"PRAGMA user_version = {number:d}")
+            conn.execute("INSERT INTO schema_migrations (version, name) VALUES (?, ?)", each[:2])
+            conn.execute(f"PRAGMA user_version = {each.version:d}")
     conn.execute(f"PRAGMA application_id = {APPLICATION_ID:d}")
     conn.execute("COMMIT")
 

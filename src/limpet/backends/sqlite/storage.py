@@ -8,19 +8,25 @@ from its first read on. Several processes may write at once, and threads share t
 import re
 import sqlite3
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
 from limpet.backends.sql.reader import Head, head_of
 from limpet.backends.sql.storage import SqlStorage
 from limpet.backends.sql.transaction import Transaction
-from limpet.backends.sqlite.errors import is_full
+from limpet.backends.sqlite.check import check_file
+from limpet.backends.sqlite.errors import is_full, is_no_text
 from limpet.backends.sqlite.file import SqliteFile
 from limpet.backends.sqlite.in_place import Connection
 from limpet.backends.sqlite.listen import SqliteListener
-from limpet.backends.sqlite.read_only import FileChanged, ReadOnlyFile
-from limpet.backends.sqlite.transaction import STATEMENTS, SqliteTransaction
+from limpet.backends.sqlite.read_only import ReadOnlyFile
+from limpet.backends.sqlite.transaction import (
+    LENIENT_TEXT,
+    READ,
+    STATEMENTS,
+    WRITE,
+    SqliteTransaction,
+)
 from limpet.core import matching
 from limpet.core.encryption import NO_KEYS, Ciphers
 from limpet.core.limits import LOCK_WAIT_S_MAX
@@ -34,7 +40,6 @@ T = TypeVar("T")
 _HEAD, _MOVE_SCOPE, _ADD_SNAPSHOT, _PUT_TAIL, _ADD_LABEL = (
     STATEMENTS[each] for each in ("head", "move_scope", "add_snapshot", "put_tail", "add_label")
 )
-_READS_MAX = 10
 _PLAIN = re.compile(r"[\w -]+", re.ASCII)  # needs no escaping in JSON, nor in a path of SQLite's
 
 
@@ -55,32 +60,40 @@ class SqliteStorage(SqlStorage):
         """Open the file, creating it or bringing its tables up to date; with `ro` only read it."""
         super().__init__(ciphers, states)
         self._clock = clock
-        self._reads_only = mode == "ro"
-        file = ReadOnlyFile if self._reads_only else SqliteFile
+        file = ReadOnlyFile if mode == "ro" else SqliteFile
         self._file = file(path, clock=clock, lock_wait_s=lock_wait_s, synchronous=synchronous)
-        if ciphers.encrypts:
-            (store_id,) = self._read(lambda transaction: transaction.one("store_id"))
-            ciphers.bind(store_id)
+        self._bind_keys()
 
     def close(self) -> None:
         self._file.close()
 
     def _read(self, action: Callable[[Transaction], T]) -> T:
-        for _ in range(_READS_MAX - 1):
-            with suppress(FileChanged), self._file.transaction() as transaction:
-                return action(transaction)
-        with self._file.transaction() as transaction:
-            return action(transaction)
+        return self._run(READ, action)
 
     def _query(self, action: Callable[[Transaction], T]) -> T:
-        if self._reads_only:
-            return self._read(action)
-        with self._file.transaction(several=False) as transaction:
-            return action(transaction)
+        return self._run(None, action)
+
+    def _run(
+        self, begin: str | None, action: Callable[[Transaction], T], text: Callable[..., str] = str
+    ) -> T:
+        def run(conn: Connection, _: None) -> T:
+            conn.text_factory = text
+            if begin == WRITE:
+                self._file.check_version(conn)  # under the write lock, so that it stays true
+            try:
+                return action(SqliteTransaction(conn))
+            except sqlite3.IntegrityError as cause:
+                raise Taken from cause
+
+        try:
+            return self._file.run(begin, run, None)
+        except Corrupt as error:
+            if text is LENIENT_TEXT or not is_no_text(error.__cause__):
+                raise
+        # Such text must fail the checksum of its own row, and not the whole listing.
+        return self._run(begin, action, LENIENT_TEXT)
 
     def read_head(self, key: ScopeKey) -> Head | None:
-        if self._reads_only:
-            return super().read_head(key)
         try:
             found = self._file.one(_HEAD, (key.session_id, key.kind, key.scope_id))
         except Corrupt:
@@ -89,7 +102,9 @@ class SqliteStorage(SqlStorage):
 
     def write(self, change: Change) -> bool:
         values = self._save_of(change)
-        return super().write(change) if values is None else self._file.write(self._save, values)
+        if values is None:
+            return super().write(change)
+        return self._file.run(WRITE, self._save, values)
 
     def _save(self, conn: Connection, values: Any) -> bool:
         """Store a save if its scope is as it was known."""
@@ -108,20 +123,13 @@ class SqliteStorage(SqlStorage):
 
     def _write(self, action: Callable[[Transaction], T]) -> T:
         try:
-            return self._file.write(self._run, action)
+            return self._run(WRITE, action)
         except Unavailable as error:
             if not is_full(error):
                 raise
         # To delete, too, SQLite needs a few pages for its log: so that is emptied first.
         self._file.empty_log()
-        return self._file.write(self._run, action)
-
-    def _run(self, conn: Connection, action: Callable[[Transaction], T]) -> T:
-        self._file.check_version(conn)  # under the write lock, so that it stays true
-        try:
-            return action(SqliteTransaction(conn))
-        except sqlite3.IntegrityError as cause:
-            raise Taken from cause
+        return self._run(WRITE, action)
 
     def _note_rows(self, transaction: Transaction, asked: dict[str, Any]) -> list[Any]:
         try:
@@ -151,11 +159,12 @@ class SqliteStorage(SqlStorage):
         return SqliteListener(self._file, self._clock)
 
     def check(self, after: str, *, repair: bool, limit: int) -> tuple[list[Finding], str | None]:
-        from limpet.backends.sqlite.check import check_file
+        def run(conn: Connection, _: None) -> tuple[list[Finding], str | None]:
+            conn.text_factory = LENIENT_TEXT  # names may have become bytes that are no text
+            walk = partial(self._check, SqliteTransaction(conn), repair=repair, limit=limit)
+            return check_file(conn, walk, after, repair=repair)
 
-        with self._file.transaction(write=repair) as transaction:
-            walk = partial(self._check, transaction, repair=repair, limit=limit)
-            return check_file(transaction, walk, after, repair=repair)
+        return self._file.run_apart(run, None) if repair else self._file.run(READ, run, None)
 
     def compact(self) -> int:
         return self._file.compact()

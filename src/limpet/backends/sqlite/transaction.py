@@ -1,6 +1,5 @@
 """One transaction on a SQLite connection, by the names of statements (`sql/*.sql`)."""
 
-import sqlite3
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from functools import partial
@@ -8,14 +7,14 @@ from typing import Any, TypeVar
 
 import orjson
 
-from limpet.backends.sql.transaction import load_stored
-from limpet.backends.sqlite.errors import NO_CODE, primary_code
+from limpet.backends.sql.transaction import load_statements
 from limpet.backends.sqlite.in_place import Connection
 
 T = TypeVar("T")
 
-STATEMENTS = load_stored("sqlite", "queries", "listings", "check")
-_LENIENT_TEXT = partial(str, encoding="utf-8", errors="surrogateescape")
+READ, WRITE = "BEGIN", "BEGIN IMMEDIATE"
+LENIENT_TEXT = partial(str, encoding="utf-8", errors="surrogateescape")
+STATEMENTS = load_statements("sqlite", "queries", "listings", "check")
 
 
 class SqliteTransaction:
@@ -27,33 +26,17 @@ class SqliteTransaction:
         self.conn = conn
 
     def one(self, name: str, values: Any = ()) -> Any:
-        try:
-            return self.conn.execute(STATEMENTS[name], values).fetchone()
-        except sqlite3.OperationalError as cause:
-            self._accept_any_text(cause)
-            return self.conn.execute(STATEMENTS[name], values).fetchone()
+        return self.conn.execute(STATEMENTS[name], values).fetchone()
 
     def all(self, name: str, values: Any = ()) -> list[Any]:
-        try:
-            return self.conn.execute(STATEMENTS[name], values).fetchall()
-        except sqlite3.OperationalError as cause:
-            self._accept_any_text(cause)
-            return self.conn.execute(STATEMENTS[name], values).fetchall()
+        return self.conn.execute(STATEMENTS[name], values).fetchall()
 
     def each(self, name: str, values: Any = ()) -> Iterator[Any]:
-        self.conn.text_factory = _LENIENT_TEXT  # rows already yielded could not be read again
         # Closed at once: an unread rest would keep the log from being emptied.
         with closing(self.conn.execute(STATEMENTS[name], values)) as rows:
             yield from rows
 
     def page(self, name: str, values: Any, take: Callable[[Any], T | None], limit: int) -> list[T]:
-        try:
-            return self._page(name, values, take, limit)
-        except sqlite3.OperationalError as cause:
-            self._accept_any_text(cause)
-            return self._page(name, values, take, limit)
-
-    def _page(self, name: str, values: Any, take: Callable[[Any], T | None], limit: int) -> list[T]:
         items: list[T] = []
         with closing(self.conn.execute(STATEMENTS[name], values)) as rows:
             for found in rows:
@@ -75,15 +58,3 @@ class SqliteTransaction:
 
     def many(self, keys: Iterable[int | str]) -> Any:
         return orjson.dumps(list(keys)).decode()
-
-    def accept_any_text(self) -> None:
-        """Until the transaction ends, read text that is not UTF-8 with its bytes escaped.
-
-        Such text is damage. It must fail the checksum of its own row, not the whole listing.
-        """
-        self.conn.text_factory = _LENIENT_TEXT
-
-    def _accept_any_text(self, cause: sqlite3.OperationalError) -> None:
-        if primary_code(cause) != NO_CODE:
-            raise cause
-        self.accept_any_text()

@@ -57,9 +57,6 @@ SELECT <scope s>, <row n>, <tail t>
 -- name: row_at
 SELECT <row n> FROM limpet.snapshots AS n WHERE n.seq = %(value)s AND n.scope_pk = %(pk)s;
 
--- name: row_by_id
-SELECT <row n> FROM limpet.snapshots AS n WHERE n.id = %(value)s AND n.scope_pk = %(pk)s;
-
 -- name: rows_by_ids
 SELECT <row n>
   FROM unnest(%(ids)s::text[]) AS a (id)
@@ -338,23 +335,23 @@ SELECT pk FROM limpet.scopes
 SELECT DISTINCT substring(body FOR 16) AS name FROM limpet.tails
  WHERE scope_pk = ANY ($1::bigint[]) AND encoding = 2 ORDER BY name;
 
--- name: remove_scope_labels
+-- name: remove_all_labels
 DELETE FROM limpet.labels AS l USING limpet.snapshots AS n
  WHERE n.scope_pk = ANY ($1::bigint[]) AND l.seq = n.seq;
 
--- name: remove_scope_tails
+-- name: remove_all_tails
 DELETE FROM limpet.tails WHERE scope_pk = ANY ($1::bigint[]);
 
--- name: remove_scope_segments
+-- name: remove_all_segments
 DELETE FROM limpet.segments WHERE scope_pk = ANY ($1::bigint[]);
 
--- name: remove_scope_notes
+-- name: remove_all_notes
 DELETE FROM limpet.notes WHERE scope_pk = ANY ($1::bigint[]);
 
--- name: remove_scope_snapshots
+-- name: remove_all_snapshots
 DELETE FROM limpet.snapshots WHERE scope_pk = ANY ($1::bigint[]);
 
--- name: remove_scope
+-- name: remove_scopes
 DELETE FROM limpet.scopes WHERE pk = ANY ($1::bigint[]);
 
 -- name: revisions

@@ -19,8 +19,10 @@ SELECT <scope s>, <row n>, <tail t>
 -- name: row_at
 SELECT <row n> FROM snapshots AS n WHERE n.seq = :value AND n.scope_pk = :pk;
 
--- name: row_by_id
-SELECT <row n> FROM snapshots AS n WHERE n.id = :value AND n.scope_pk = :pk;
+-- name: rows_by_ids
+SELECT <row n>
+  FROM json_each(:ids) AS a
+ CROSS JOIN snapshots AS n ON n.id = a.value AND n.scope_pk = :pk;
 
 -- name: row_by_nonce
 SELECT <row n> FROM snapshots AS n WHERE n.scope_pk = :pk AND n.nonce = :value ORDER BY n.seq DESC;
@@ -164,29 +166,35 @@ SELECT pk FROM scopes WHERE session_id = :session_id;
 -- name: pks_of_scope
 SELECT pk FROM scopes WHERE session_id = :session_id AND kind = :kind AND scope_id = :scope_id;
 
--- name: shared_of_scope
+-- name: shared_of_scopes
 SELECT DISTINCT substr(t.body, 1, 16)
-  FROM snapshots AS n
+  FROM json_each(?) AS a
+ CROSS JOIN snapshots AS n ON n.scope_pk = a.value
  CROSS JOIN tails AS t ON t.seq = n.seq
- WHERE n.scope_pk = ? AND +t.encoding = 2;
+ WHERE +t.encoding = 2;
 
--- name: remove_scope_labels
-DELETE FROM labels WHERE seq IN (SELECT seq FROM snapshots WHERE scope_pk = ?);
+-- name: remove_all_labels
+-- This and the next five: of the scopes with some keys.
+DELETE FROM labels
+ WHERE seq IN (SELECT n.seq FROM json_each(?) AS a CROSS JOIN snapshots AS n ON n.scope_pk = a.value);
 
--- name: remove_scope_tails
-DELETE FROM tails WHERE seq IN (SELECT seq FROM snapshots WHERE scope_pk = ?);
+-- name: remove_all_tails
+DELETE FROM tails
+ WHERE seq IN (SELECT n.seq FROM json_each(?) AS a CROSS JOIN snapshots AS n ON n.scope_pk = a.value);
 
--- name: remove_scope_segments
-DELETE FROM segments WHERE scope_pk = ?;
+-- name: remove_all_segments
+-- By the index of its UNIQUE, or SQLite may read the whole table where it takes it for small.
+DELETE FROM segments INDEXED BY sqlite_autoindex_segments_1
+ WHERE scope_pk IN (SELECT value FROM json_each(?));
 
--- name: remove_scope_notes
-DELETE FROM notes WHERE scope_pk = ?;
+-- name: remove_all_notes
+DELETE FROM notes WHERE scope_pk IN (SELECT value FROM json_each(?));
 
--- name: remove_scope_snapshots
-DELETE FROM snapshots WHERE scope_pk = ?;
+-- name: remove_all_snapshots
+DELETE FROM snapshots WHERE scope_pk IN (SELECT value FROM json_each(?));
 
--- name: remove_scope
-DELETE FROM scopes WHERE pk = ?;
+-- name: remove_scopes
+DELETE FROM scopes WHERE pk IN (SELECT value FROM json_each(?));
 
 -- name: revisions
 -- What is watched, as a list of [session, scope, kind, id or null]: where in the list something is,
