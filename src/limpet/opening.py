@@ -420,9 +420,8 @@ def _open_postgres(
         raise InvalidInput("write postgresql://user@host/database")
     url = check_url(f"postgresql:{address}")
     # With one connection a roll in a thread would keep the next save waiting.
-    rolls = "inline" if options.get("connections") == 1 else "background"
-    given = {"rolls": rolls, "ciphers": ciphers, **options}
-    return lambda: open_engine(PostgresStorage, url, clock=CLOCK, draw=draw, **given)
+    own = {"rolls": "inline" if options.get("connections") == 1 else "background", **options}
+    return lambda: open_engine(PostgresStorage, url, clock=CLOCK, draw=draw, ciphers=ciphers, **own)
 
 
 def _open_http(scheme: str) -> "_Opener":
@@ -483,8 +482,7 @@ def _remote_bucket(scheme: str) -> "_BucketOpener":
         name, _, prefix = address[2:].partition("/")
         if "@" in name:
             raise InvalidInput("a URL holds no keys: give access_key_id= and secret_access_key=")
-        # Sends no request yet.
-        bucket = factories[scheme](name, prefix=prefix, clock=CLOCK, **options)
+        bucket = factories[scheme](name, prefix=prefix, clock=CLOCK, **options)  # sends nothing
         return lambda: bucket
 
     return opener

@@ -199,10 +199,10 @@ def replace_all(
 
 def delete_snapshots(
     reader: Reader,
-    key: ScopeKey,
-    ids: Sequence[str],
     stamp: Stamp,
     *,
+    key: ScopeKey,
+    ids: Sequence[str],
     spare_head: bool,
     fence: str | None,
 ) -> tuple[Change | None, Pruned]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from operator import attrgetter
-from typing import Any, Final, Literal, TypeAlias, TypeVar
+from typing import Final, Literal, TypeAlias, TypeVar
 
 from limpet.backends.support.backoff import Backoff
 from limpet.backends.support.forks import renew_after_fork
@@ -85,24 +85,6 @@ _SEGMENT_BYTES_MAX: Final = 16 * limits.MIB
 _TAKEN_MAX: Final = 100  # seqs in a row: by then an index is damaged
 _OVERDUE: Final = 4  # times the limit: a writer that outruns the rolls waits for one
 _PUT_OFF_MAX: Final = 1024
-
-
-def open_engine(
-    storage: Callable[..., Storage],
-    place: Any,
-    *,
-    clock: Clock,
-    draw: Callable[[], Stamp],
-    rolls: Literal["background", "inline"] = "inline",
-    tails: rolling.Limits = rolling.LIMITS,
-    cache_bytes_max: int = limits.CACHE_BYTES_MAX,
-    **options: Any,
-) -> "Engine":
-    """Open a storage, with its options, and an engine over it."""
-    opened = storage(place, clock=clock, states=States, **options)
-    return Engine(
-        opened, clock=clock, draw=draw, tails=tails, rolls=rolls, cache_bytes_max=cache_bytes_max
-    )
 
 
 @located
@@ -312,12 +294,8 @@ class Engine:
         spare_head: bool = False,
         fence: str | None = None,
     ) -> Pruned:
-        def decide(reader: Reader, stamp: Stamp) -> tuple[Change | None, Pruned]:
-            return editing.delete_snapshots(
-                reader, scope, ids, stamp, spare_head=spare_head, fence=fence
-            )
-
-        return self._edit(scope, decide)
+        asked = partial(editing.delete_snapshots, key=scope, ids=ids)
+        return self._edit(scope, partial(asked, spare_head=spare_head, fence=fence))
 
     def delete_scope(
         self, scope: ScopeKey, *, expect: Expect = ANY, fence: str | None = None
@@ -550,12 +528,9 @@ class Engine:
     ) -> tuple[list[NoteRow], list[noting.Address]]:
         """Write and delete notes of one scope; return those that were written, and deleted."""
         first, continued = changes[0], None
-        if isinstance(first, NoteWrite):
-            stamp = first.stamp
-            if len(changes) == 1:
-                continued = partial(noting.continued, write=first, stamp=stamp)
-        else:
-            stamp = self._draw()
+        stamp = first.stamp if isinstance(first, NoteWrite) else self._draw()
+        if isinstance(first, NoteWrite) and len(changes) == 1:
+            continued = partial(noting.continued, write=first, stamp=stamp)
         return self._touch(first.scope, stamp, lambda r, s: noting.write(r, changes, s), continued)
 
     def claim(self, claim: Claim) -> Hold:
