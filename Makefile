@@ -55,7 +55,7 @@ fast: $(COMPILED)
 	$(BIN)/pytest -n 3 --dist worksteal -m 'not slow'
 
 full: lint ## everything, also what is slow, and the fast tests on every other Python from 3.11 up
-	$(BIN)/pytest -n 2 --dist worksteal -m 'not torture'
+	$(BIN)/pytest -n 3 --dist worksteal -m 'not torture'
 	$(BIN)/python -m tests.audit
 	$(BIN)/python -m tests.pythons
 	$(MAKE) bench QUICK=1
