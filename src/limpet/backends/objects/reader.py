@@ -307,9 +307,14 @@ def read_moment(
     if seen is not None:
         with suppress(Gone):
             return use(ObjectReader(files, key, seen))
-    lost = set[str]()
+    lost, again = set[str](), True
     while True:
         try:
             return use(ObjectReader(files, key, files.read(key).head, lost))
         except Gone as gone:
             lost.add(str(gone))
+        except Corrupt:
+            # A deletion under way may look like damage until it is over.
+            if not again:
+                raise
+            again = False
