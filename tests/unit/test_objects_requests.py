@@ -318,4 +318,4 @@ def test_all_ids_cost_less_than_all_facts(tmp_path: Path) -> None:
             start = time.process_time()
             assert len(list(walk())) == 5_000
             spent.append(time.process_time() - start)
-        assert spent[0] < spent[1]
+        assert spent[0] < 2 * spent[1]  # five times as much, if each page did
