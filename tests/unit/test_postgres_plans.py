@@ -69,7 +69,7 @@ VALUES: dict[str, Any] = {
     **dict.fromkeys(("scope", "scope_to_change", "scope_to_fork", "beside_scope", "head"), SCOPE),
     "row_at": AT,
     "row_by_nonce": {"pk": SHORT, "value": "not there"},
-    **{each: {"pk": SHORT, "ids": SOME} for each in ("places", "rows_by_ids", "shared_of")},
+    **{each: {"pk": SHORT, "ids": SOME} for each in ("places", "rows_by_ids")},
     "tails_of": {"pk": SHORT, "ids": SOME, "head": False, "whole": True},
     "newest_segment_of": {"pk": SHORT, "ids": SOME, "head": False},
     "newest_kept": {"pk": LONG, "without": [LAST]},
@@ -91,6 +91,7 @@ VALUES: dict[str, Any] = {
     "add_label": ("a", "b", SEQ), "put_tail": (SEQ, None, 0, b"x", 0),
     "put_segment": (SHORT, NEW, NEW, b"x", 0), "add_shared": (NAME, SESSION, b"x", 0),
     "lock_shared": (NAME,), "drop_shared": (NAME,), "put_note": (*NOTE, 1, "n", 1, b"1", 0),
+    "save_note": (*FACTS, SHORT, SHORT, *NOTE, 1, "n", 1, b"1", 0),
     "remove_note": NOTE, "pks_of_session": {"session_id": SESSION},
     "pks_of_scope": {"session_id": SESSION, "kind": "agent", "scope_id": "main"},
     **dict.fromkeys(
