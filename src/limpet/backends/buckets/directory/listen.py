@@ -30,6 +30,7 @@ _MISSING_POLL_S_MAX = 0.25  # where there are many of them
 _MISSING_REST = 20  # times as long as it took to poll them, they are not polled again
 _UNWATCHED_S = 0.05  # how often everything is reported until the watch is replaced
 _SETTLE_S = 0.03  # after a `follow`, before the watch is replaced
+_COMING_S = 0.25  # after a missing folder has come
 _REST = 4  # times as long as it took to replace the watch, it is not replaced again
 _FOLDERS_MAX = 4096  # in a folder that is watched; one with more is polled instead
 
@@ -142,7 +143,8 @@ class DirectoryListener:
         if begun_s < self._missing_poll_s:
             return
         if any(self._inode(folder) is not None for folder in self._missing):
-            self._replace_soon(0)
+            # Until then all is looked at: a pointer comes before the head that it leads to.
+            self._replace_soon(_COMING_S)
         now_s = self._clock.monotonic()
         # Bounded, as a busy machine may have taken most of that time for others.
         pause_s = min(_MISSING_REST * (now_s - begun_s), _MISSING_POLL_S_MAX)
