@@ -2,8 +2,8 @@
 
 The same tables as SQLite's (`sql/`). A change locks the row of its scope, so what it was decided by
 is still true when it is written, and writers of other scopes do not wait. The save of a process
-that changed the scope last is one statement; other changes are two round trips and what has to be
-read. To read a state is mostly one.
+that changed the scope last is one statement, and so is its new note; other changes are two round
+trips and what has to be read. To read a state is mostly one.
 """
 
 import threading
