@@ -146,7 +146,9 @@ def writes(store: Store) -> Iterator[tuple[str, Any]]:
             try:
                 done = verb()
                 if isinstance(done, SnapshotInfo) and scope.load(done.id) is None:
-                    yield f"{session} {name}", "lost"
+                    head = scope.load()  # found without the index of ids
+                    is_kept = head is not None and head.revision == done.revision
+                    yield f"{session} {name}", "absent" if is_kept else "lost"
             except LimpetError:
                 pass
             except Exception as error:
@@ -158,8 +160,8 @@ def faults(flips: Flips, bit: int) -> list[str]:
     found = flips.attempt(bit)
     if "open" in found:
         return [] if isinstance(found["open"], type) else [f"open: {found['open']!r}"]
-    bad = [f"{name}: {error!r}" for name, error in found.pop("writes").items()]
-    check = found.pop("check")
+    writes, check = found.pop("writes"), found.pop("check")
+    bad = [f"{name}: {error}{'' if check else ' UNSEEN'}" for name, error in writes.items()]
     if isinstance(check, Exception):
         bad.append(f"check: {check!r}")
     for name, answer in found.items():
