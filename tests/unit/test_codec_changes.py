@@ -16,8 +16,7 @@ from typing import Any
 import pytest
 
 from limpet.core import codec, prepare
-from limpet.core.deltas.appending import extended
-from limpet.core.deltas.delta import apply
+from limpet.core.deltas.delta import apply, extended
 from limpet.errors import InvalidInput
 from limpet.model import ScopeKey
 from limpet.protocol import Append, Stamp
