@@ -11,7 +11,7 @@ import pytest
 
 from limpet import InvalidInput
 from limpet.compat.runs import Checkpoint
-from limpet.compat.runs.checkpoint import instant_of
+from limpet.compat.runs.records import instant_of
 
 NOT_TIMES = [
     "yesterday",

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from limpet import Corrupt, InvalidInput
 from limpet.compat.runs import Checkpoint, GoRunStore, go
-from limpet.compat.runs.checkpoint import bare
+from limpet.compat.runs.records import bare
 from tests.compat.runs.hands import HELLO, SESSIONS, large
 
 moderate = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
