@@ -142,7 +142,12 @@ class AsyncRunStore:
         if self._opened is not None:
             await self._opened.close()
 
-    save = _awaited(RunStore.save)
+    async def save(self, checkpoint: Checkpoint | Mapping[str, JSON]) -> None:
+        """Async twin of `RunStore.save`."""
+        # Encoded before it waits: what the caller then does with the messages changes nothing.
+        scope, options = save_options(checkpoint)
+        await self._store.scope(*scope).save(**options)
+
     load = _awaited(RunStore.load)
     list = _awaited(RunStore.list)
     delete = _awaited(RunStore.delete)
