@@ -9,7 +9,7 @@ from limpet.server.answers import Response
 from limpet.server.call import Call, Param
 from limpet.server.operations import Operation
 from limpet.server.schema import TEXT
-from limpet.views.page.style import STYLE
+from limpet.views.page.page import STYLE
 
 _TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 _VERSION = Param("v", TEXT, "the version of the file")
