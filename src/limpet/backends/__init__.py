@@ -1,1 +1,1 @@
-"""Floor 1: the engines. They never import each other."""
+"""The storages of the engine, and the engine over HTTP. They never import each other."""

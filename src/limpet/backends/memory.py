@@ -128,7 +128,7 @@ class _Scope:
 
 
 class MemoryListener:
-    """Is told of every change by the thread that makes it."""
+    """Hears of every change, from the thread that makes it."""
 
     def __init__(self) -> None:
         # Not a condition: the garbage collector may wake it in a thread that holds its lock.
@@ -138,7 +138,7 @@ class MemoryListener:
         self._said.put(session_id)
 
     def follow(self, topics: Collection[Topic]) -> None:
-        pass  # it is told of everything
+        pass  # it hears of everything
 
     def wait(self, *, active: bool) -> frozenset[str] | None:
         heard = {self._said.get()}

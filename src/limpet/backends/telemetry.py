@@ -29,7 +29,7 @@ def _traced(name: str) -> Callable[..., Any]:
     has_span, is_commit = name not in _BACKGROUND, name == "commit"
 
     def operation(self: "Traced", *args: Any, **options: Any) -> Any:
-        # Without an SDK nobody is told. To report to nobody would take 2 % of a save; it is what
+        # Without an SDK nothing is reported. To report to nobody would take 2 % of a save; it is what
         # happens where these private names are gone.
         if (
             getattr(trace, "_TRACER_PROVIDER", True) is None

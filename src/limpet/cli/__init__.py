@@ -1,4 +1,4 @@
-"""The command `limpet`: a module for each verb, over the public API.
+"""The command `limpet`, over the public API: a module for each group of verbs.
 
 This module holds only the entry point, so that it can be imported without the extra `cli`.
 """

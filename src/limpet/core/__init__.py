@@ -1,1 +1,1 @@
-"""Floor 0: pure decisions. No I/O, clock, randomness, threads or environment in here."""
+"""Pure decisions and encodings: no I/O, clock, randomness, threads or environment."""

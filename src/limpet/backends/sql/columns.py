@@ -4,7 +4,7 @@ Each function that ends in `_values` returns what a statement stores, each that 
 returns what was given to it, or raises Corrupt. A checksum covers all columns of its row, and the
 key of the scope that owns it, so a row that a damaged index leads to fails as well.
 
-What is encrypted is bound to its place and to all that is stored beside it without being
+What is encrypted is bound to its place and to all that is stored with it without being
 encrypted. A state remembers by which write it was made, and which state it builds on (`TailRow`).
 The keys are derived for each session of each store (`core.encryption`).
 """

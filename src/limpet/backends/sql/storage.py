@@ -419,7 +419,7 @@ class SqlStorage:
         asked = orjson.dumps([[*key, id] for key, id in targets]).decode()
         revisions: list[str | None] = [None] * len(targets)
         for at, seq, rev, nonce in self._query(lambda found: found.all("revisions", (asked,))):
-            # Of a damaged row any revision will do: whoever reads the snapshot then finds out.
+            # Of a damaged row any revision will do: reading the snapshot raises Corrupt.
             is_sound = type(rev) is int and is_text(nonce)
             revisions[at] = revision(seq, rev, nonce) if is_sound else f"{seq:x}.damaged"
         return revisions

@@ -1,6 +1,6 @@
 """Writes of several threads in one transaction, so that they share one sync of the disk.
 
-Threads that write to one file queue up. Whoever comes first takes along all who wait behind it.
+Threads that write to one file queue up. The first one runs the writes of all that wait behind it.
 Each write is a savepoint: one that is refused leaves nothing in the others, and each caller gets
 its own answer, after the commit. If that fails nothing was stored, and each caller tries alone. A
 caller whose leader was interrupted (Ctrl-C) cannot tell what became of its write: LostAnswer.
