@@ -24,7 +24,6 @@ from limpet.core.options import (
     COMMON,
     OpenOptions,
     Options,
-    check_schema,
     checked,
     flag,
     interval,
@@ -32,6 +31,7 @@ from limpet.core.options import (
     no_option,
     one_of,
     positive_int,
+    schema,
     seconds,
     text,
 )
@@ -536,7 +536,7 @@ _REMOTE: Options = {
 _POSTGRES = _Scheme(
     _open_postgres,
     {
-        "schema": check_schema,
+        "schema": schema,
         "setup": flag,
         "connections": positive_int,
         "lock_wait_s": seconds,

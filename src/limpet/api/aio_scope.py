@@ -195,9 +195,3 @@ class AsyncLease(leases.LeaseProperties, AsyncScope[State]):
         async with chat.claim(owner="worker-1") as lease:
             await lease.save({"step": 1})
     """
-
-    def __init__(self, driver: AsyncDriver, term: leases.Term, model: JsonModel) -> None:
-        """Made by `AsyncScope.claim`."""
-        super().__init__(driver, term.claim.scope, model)
-        self._term = term
-        self._fence = term.claim.key

@@ -259,13 +259,12 @@ class AsyncDriver:
 
 
 def awaited(
-    method: Callable[Concatenate[Self, P], T], *, body: object = None, name: str = ""
+    method: Callable[Concatenate[Self, P], T], *, body: object = None
 ) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
     """Return the async twin of a method that ends in `return self.driver.run(…)` or `drive(…)`.
 
     It has the body of the sync method: called with an object whose driver is an `AsyncDriver`, that
     returns an awaitable. Or it has `body`, which takes the same arguments and returns an awaitable.
-    The twin is a method of `Async<Class>`, or `name` of the same class.
     """
     run: Any = body or method
 
@@ -274,7 +273,7 @@ def awaited(
         answer: T = await run(self, *args, **options)
         return answer
 
-    _describe(twin, method, name)
+    _describe(twin, method)
     return twin
 
 
@@ -294,11 +293,10 @@ def iterated(
     return twin
 
 
-def _describe(twin: Any, method: Any, name: str = "") -> None:
+def _describe(twin: Any, method: Any) -> None:
     """Set what `help`, tracebacks and warnings show of a twin."""
-    owner = method.__qualname__.rpartition(".")[0]
-    twin.__module__, twin.__name__ = method.__module__, name or method.__name__
-    twin.__qualname__ = f"{owner}.{name}" if name else f"Async{method.__qualname__}"
+    twin.__module__, twin.__name__ = method.__module__, method.__name__
+    twin.__qualname__ = f"Async{method.__qualname__}"
     summary = (method.__doc__ or "").partition("\n\n")[0]
     pointer = f"Async twin of `{method.__qualname__}`, which explains the arguments."
     twin.__doc__ = f"{summary}\n\n{pointer}"

@@ -21,7 +21,7 @@ from math import ceil
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from limpet.api.driver import Driver
-from limpet.api.opened import Opened, Tools, start_thread
+from limpet.api.opened import JsonModel, Opened, Tools, start_thread
 from limpet.api.verbs import Pause, Steps, Work
 from limpet.backends.support import logs
 from limpet.backends.support.backoff import Backoff
@@ -156,9 +156,16 @@ class Term:
 
 
 class LeaseProperties:
-    """The properties that `Lease` and `AsyncLease` add to a scope."""
+    """What `Lease` and `AsyncLease` add to a scope."""
 
     _term: Term
+    _fence: str | None
+
+    def __init__(self, driver: Any, term: Term, model: JsonModel) -> None:
+        """Made by `claim`."""
+        super().__init__(driver, term.claim.scope, model)  # type: ignore[call-arg]
+        self._term = term
+        self._fence = term.claim.key
 
     @property
     def token(self) -> str:

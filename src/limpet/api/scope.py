@@ -590,9 +590,3 @@ class Lease(leases.LeaseProperties, Scope[State]):
             lease.append("messages", ["still mine"])
             print(lease.expires_at, lease.token)
     """
-
-    def __init__(self, driver: Driver, term: leases.Term, model: JsonModel) -> None:
-        """Made by `Scope.claim`."""
-        super().__init__(driver, term.claim.scope, model)
-        self._term = term
-        self._fence = term.claim.key

@@ -53,8 +53,9 @@ _NUMBERS: frozenset[type] = frozenset((int, float, bool, type(None)))
 _SHORT: frozenset[type] = _NUMBERS | _TEXT
 _JSON_TYPES = (str, int, float, dict, list, tuple, type(None))
 _CONVERSIONS_MAX = 16  # of one value, one after the other
-_MANY = 16_384  # parts of one level
-_FEW = 32  # parts of one level, or levels
+_SHARED_MIN = 16_384  # parts of a level that is searched for containers that are shared
+_KEYS_MIN = 32  # parts of a level, or levels, of which the keys count for the size
+_SAMPLES = 32  # parts whose keys are measured first
 _PART_NS = 300  # to check and encode one part; a character takes less than one
 _LARGE_NS = 5_000_000
 _UNBOUNDED = 2**62
@@ -135,8 +136,7 @@ def _encode_members(own: dict[str, JSON], bytes_max: int) -> tuple[bytes, Append
         behind = dict(islice(own.items(), start, None))
         at = (len(orjson.dumps(behind)) if behind else 1) + 1
         offsets[next(islice(own, start - 1, None))] = (at, encoded[-at - 1 : -at] != b"[")
-    # Behind a short result orjson leaves some KB of unused room, and it will be kept.
-    is_short = len(encoded) < _TRIMMED_BYTES_MAX
+    is_short = len(encoded) < _TRIMMED_BYTES_MAX  # as `_trimmed`, without a call
     return bytes(memoryview(encoded)) if is_short else encoded, offsets
 
 
@@ -210,13 +210,13 @@ def _levels(value: JSON, what: str, bytes_max: int) -> list[list[Any]] | None:
             return None
         # All characters, and a comma for each part of the next level: what is shared counts again.
         size += sum(map(length_hint, level))
-        if len(level) > _FEW or len(levels) > _FEW:
+        if len(level) > _KEYS_MIN or len(levels) > _KEYS_MIN:
             size += _key_bytes(level, bytes_max - size)
         if size > bytes_max:
             raise _too_large(what, bytes_max)
         if found.isdisjoint(_CONTAINERS):
             return levels
-        if len(level) > _MANY and _are_shared(_only(_CONTAINERS, level, found)):
+        if len(level) > _SHARED_MIN and _are_shared(_only(_CONTAINERS, level, found)):
             return None
         level = gc.get_referents(*level)
         levels.append(level)
@@ -227,7 +227,7 @@ def _levels(value: JSON, what: str, bytes_max: int) -> list[list[Any]] | None:
 def _key_bytes(level: list[Any], bytes_left: int) -> int:
     """Return how many bytes the keys in a level take at the least."""
     # Adding up all keys would take as long as encoding them, so that some are looked at first.
-    step = 1 + len(level) // _FEW
+    step = 1 + len(level) // _SAMPLES
     some = sum(_key_sizes(level[::step]))
     return some if some * step <= bytes_left else sum(_key_sizes(level))
 
@@ -269,15 +269,9 @@ def _too_large(what: str, bytes_max: int) -> InvalidInput:
 def is_plain_level(level: list[Any], kinds: frozenset[type], inner: frozenset[type]) -> bool | None:
     """Return whether values have these types and are finite; None if their parts decide."""
     found = set(map(type, level))
-    if not _are_plain(level, found, kinds):
+    if not found <= kinds or (float in found and not _are_finite(level)):
         return False
     return True if found.isdisjoint(inner) else None
-
-
-def _are_plain(level: list[Any], found: set[type], kinds: frozenset[type]) -> bool:
-    if not found <= kinds:
-        return False
-    return float not in found or _are_finite(level)
 
 
 def _are_finite(level: list[Any]) -> bool:

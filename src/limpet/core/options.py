@@ -1,16 +1,21 @@
-"""The checks of options, which are given by name or in a URL.
-
-Each check returns the value as an engine takes it, or raises ValueError.
-"""
+"""The checks of options, which are given by name or in a URL."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Literal, TypeAlias, TypedDict
+from typing import Any, Literal, NamedTuple, TypeAlias, TypedDict
 
 from limpet.core import limits
 from limpet.errors import InvalidInput
 
-Options: TypeAlias = Mapping[str, Callable[[Any], Any]]
+
+class Check(NamedTuple):
+    """What an option accepts: `parse` returns the value as an engine takes it, or ValueError."""
+
+    accepts: str
+    parse: Callable[[Any], Any]
+
+
+Options: TypeAlias = Mapping[str, Check]
 
 
 class OpenOptions(TypedDict, total=False):
@@ -55,6 +60,7 @@ class OpenOptions(TypedDict, total=False):
 
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,62}")  # needs no quotes anywhere
 _INTERVAL_S_MIN = 0.01
+_STATE_BYTES_MAX = limits.STORED_BYTES_MAX // 2  # what is stored can always be read again
 
 
 def checked(options: Mapping[str, Any], known: Options) -> dict[str, Any]:
@@ -63,14 +69,13 @@ def checked(options: Mapping[str, Any], known: Options) -> dict[str, Any]:
     for name, value in options.items():
         if name not in known:
             raise no_option(name, {**known, **COMMON})
-        check = known[name]
         try:
-            found[name] = check(value)
+            found[name] = known[name].parse(value)
         except (TypeError, ValueError, OverflowError):
             # The value is not shown: it may be a secret in the wrong place.
-            must = f"it must be {_ACCEPTED.get(check) or check.__doc__}"
             raise InvalidInput(
-                f"the option's value is not acceptable: {must}. option=`{name}`"
+                "the option's value is not acceptable: it must be "
+                f"{known[name].accepts}. option=`{name}`"
             ) from None
     return found
 
@@ -88,20 +93,16 @@ def no_option(name: str, known: Iterable[str]) -> InvalidInput:
     return InvalidInput(f"there is no such option{near}. option=`{name}`{options}")
 
 
-def one_of(*values: str) -> Callable[[Any], str]:
-    """Return a check for one of these texts."""
-
-    def check(value: Any) -> str:
+def one_of(*values: str) -> Check:
+    def parse(value: Any) -> str:
         if value not in values:
             raise ValueError
         return str(value)
 
-    check.__doc__ = "one of " + ", ".join(f"`{each}`" for each in values)
-    return check
+    return Check("one of " + ", ".join(f"`{each}`" for each in values), parse)
 
 
-def flag(value: Any) -> bool:
-    """Check True or False, which a URL writes as `true`, `1`, `false` or `0`."""
+def _flag(value: Any) -> bool:
     if value in (True, "true", "1"):
         return True
     if value in (False, "false", "0"):
@@ -109,54 +110,37 @@ def flag(value: Any) -> bool:
     raise ValueError
 
 
-def positive_int(value: Any) -> int:
-    """Check a whole number, at least 1."""
+def _positive_int(value: Any) -> int:
     number = int(value)
     if number < 1 or isinstance(value, bool | float):
         raise ValueError
     return number
 
 
-def state_size(value: Any) -> int:
-    """Check the largest size of a state: what is stored can always be read again."""
-    number = positive_int(value)
-    if number > limits.STORED_BYTES_MAX // 2:
+def _state_size(value: Any) -> int:
+    number = _positive_int(value)
+    if number > _STATE_BYTES_MAX:
         raise ValueError
     return number
 
 
-def seconds(value: Any) -> float:
-    """Check seconds, at least 0."""
+def _seconds(value: Any) -> float:
     number = float(value)
     if not 0 <= number <= limits.WAIT_S_MAX or isinstance(value, bool):
         raise ValueError
     return number
 
 
-def interval(value: Any) -> float:
-    """Check the seconds between two polls."""
-    return max(_INTERVAL_S_MIN, seconds(value))
-
-
-def text(value: Any) -> str:
-    """Check a text that is not empty."""
+def _text(value: Any) -> str:
     if not isinstance(value, str) or not value:
         raise ValueError
     return value
 
 
-def function(value: Any) -> Callable[[Any], Any] | None:
-    """Check a function, or None. A URL cannot name one."""
+def _function(value: Any) -> Any:
     if value is not None and not callable(value):
         raise ValueError
-    return value  # type: ignore[no-any-return]
-
-
-def keys(value: Any) -> str | Callable[[], str]:
-    """Check keys: a text, or a function that returns it."""
-    if not callable(value) and (not isinstance(value, str) or not value):
-        raise ValueError
-    return value  # type: ignore[no-any-return]
+    return value
 
 
 def check_schema(value: Any) -> str:
@@ -166,16 +150,19 @@ def check_schema(value: Any) -> str:
     return value
 
 
-_ACCEPTED: Mapping[Callable[[Any], Any], str] = {
-    flag: "true or false",
-    positive_int: "a whole number from 1 on",
-    state_size: f"a whole number from 1 to {limits.STORED_BYTES_MAX // 2}",
-    seconds: f"a number of seconds from 0 to {limits.WAIT_S_MAX:g}",
-    interval: f"a number of seconds from 0 to {limits.WAIT_S_MAX:g}",
-    text: "a text that is not empty",
-    function: "a function, given by name and not in the URL",
-    keys: "keys as text, or a function that returns them",
-}
+_DURATION = f"a number of seconds from 0 to {limits.WAIT_S_MAX:g}"
+flag = Check("true or false", _flag)  # as text, since a URL has no other
+positive_int = Check("a whole number from 1 on", _positive_int)
+state_size = Check(f"a whole number from 1 to {_STATE_BYTES_MAX}", _state_size)
+seconds = Check(_DURATION, _seconds)
+interval = Check(_DURATION, lambda value: max(_INTERVAL_S_MIN, _seconds(value)))
+text = Check("a text that is not empty", _text)
+function = Check("a function, given by name and not in the URL", _function)
+schema = Check("the name of a schema", check_schema)
+keys = Check(
+    "keys as text, or a function that returns them",
+    lambda value: value if callable(value) else _text(value),
+)
 
 COMMON: Options = {
     "state_bytes_max": state_size,

@@ -28,7 +28,6 @@ _NEAR = 2 * 1024
 _STEP = 128
 _SEARCHES = ((_NEAR, 2), (64 * 1024, 4), (None, 8))  # how far ahead, and how samples spread out
 _MOVED_MIN = 8 * 1024  # bytes left that are worth a search behind
-_LARGE_MIN = 4 * 1024
 _SEARCHED_MAX = 64 * 1024 * 1024
 _EMPTY = b"[]"
 _WIDE = b" "  # marks an encoding that holds integers beyond 64 bits: core/codec.py
@@ -44,11 +43,6 @@ class Delta(NamedTuple):
 
 def size_of(delta: Delta) -> int:
     return sum(delta.ops[1::3]) + len(delta.literal)
-
-
-def is_large(delta: Delta) -> bool:
-    """Return whether so much is new that another base is worth trying."""
-    return len(delta.literal) > max(_LARGE_MIN, size_of(delta) // 16)
 
 
 def dump(delta: Delta) -> bytes:
@@ -71,11 +65,6 @@ def parse_ops(payload: bytes) -> tuple[list[int], int]:
     if not _are_steps(ops, len(payload) - end):
         raise Corrupt(f"a delta is malformed. bytes=`{len(payload)}`")
     return ops, end
-
-
-def is_valid(delta: Delta) -> bool:
-    """Return whether a delta from storage has steps, and the new bytes that they need."""
-    return _are_steps(delta.ops, len(delta.literal))
 
 
 def _are_steps(ops: object, fresh: int) -> bool:
