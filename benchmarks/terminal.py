@@ -3,7 +3,6 @@
 Time and memory of the real executable over a store of many snapshots. Fails only if it crashes.
 """
 
-import argparse
 import os
 import subprocess
 import sys
@@ -15,9 +14,9 @@ from time import perf_counter
 from typing import NamedTuple
 
 import limpet
-from benchmarks.report import Result, facts, milliseconds, table
+from benchmarks.harness import Benchmark, machine
+from benchmarks.report import Result, milliseconds, table
 
-PAGE = Path(__file__).parent.parent / "docs" / "benchmarks" / "terminal.md"
 EXECUTABLE = Path(sys.executable).with_name("limpet")
 MEMORY_MB_MAX = 150
 PREFACE = """\
@@ -41,23 +40,15 @@ class Taken(NamedTuple):
 
 def main() -> None:
     """Measure everything, print the page, and write it if asked."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "--quick", action="store_true", help="a quick run: a tenth of the data, nothing is judged"
-    )
-    parser.add_argument("--write", action="store_true", help=f"write {PAGE.name}")
-    options = parser.parse_args()
-    count, times = (10_000, 3) if options.quick else (100_000, 7)
-    machine = "; ".join(facts())
+    run = Benchmark("terminal", "a tenth of the data")
+    count, times = (10_000, 3) if run.quick else (100_000, 7)
+    about = "; ".join(machine())
     with tempfile.TemporaryDirectory(prefix="limpet-bench-") as folder:
-        rows = list(_rows(Path(folder), count, times, judged=not options.quick))
-    text = f"{PREFACE.format(count=count, times=times, machine=machine)}\n{table(rows)}\n"
-    print(text)
-    if options.write:
-        PAGE.write_text(text, encoding="utf-8")
+        rows = run.judged(_rows(Path(folder), count, times))
+    run.publish(f"{PREFACE.format(count=count, times=times, machine=about)}\n{table(rows)}\n")
 
 
-def _rows(folder: Path, count: int, times: int, *, judged: bool) -> Iterator[Result]:
+def _rows(folder: Path, count: int, times: int) -> Iterator[Result]:
     source = f"sqlite:///{folder}/source.db"
     fill(source, count)
     # What a sync of the disk takes is measured elsewhere.
@@ -73,7 +64,7 @@ def _rows(folder: Path, count: int, times: int, *, judged: bool) -> Iterator[Res
             f"`limpet {arguments[0]}`: {name}",
             f"{taken.memory_mb:.0f} MB; {taken.seconds:.0f} s, {count / taken.seconds:,.0f}/s",
             goal=f"< {MEMORY_MB_MAX} MB",
-            met=taken.memory_mb < MEMORY_MB_MAX if judged else None,
+            met=taken.memory_mb < MEMORY_MB_MAX,
         )
     for arguments in (
         ["--version"],

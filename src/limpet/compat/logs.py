@@ -4,18 +4,21 @@ The state is `{key: [item, ...]}` and perhaps other members. Each append is a sn
 every earlier moment can be loaded, compared and forked; it costs what is appended.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from limpet import AsyncScope
+from limpet import AsyncScope, AsyncStore
 from limpet.compat.contention import Contention
 from limpet.compat.wire import ABSENT, Absent
 from limpet.errors import Conflict, Corrupt
-from limpet.model import JSON, SnapshotInfo
+from limpet.model import JSON, ScopeInfo, SnapshotInfo
 
 KIND = "conversation"
 """The kind of the scopes that hold a conversation as a log."""
+
+MAIN = "main"
+"""The scope of a conversation; branches, and transcripts of subagents, have others."""
 
 IdOf: TypeAlias = Callable[[Any], str | None]
 Describe: TypeAlias = Callable[[SnapshotInfo | None, list[Any]], Mapping[str, JSON]]
@@ -27,6 +30,23 @@ class _Known:
 
     head: SnapshotInfo | None
     ids: set[str]
+
+
+async def conversations(store: AsyncStore, prefix: str = "") -> AsyncIterator[ScopeInfo]:
+    """Yield the conversations in the sessions that begin with `prefix`, in text order."""
+    async for each in store.scopes(kind=KIND, prefix=prefix):
+        if each.key.scope_id == MAIN:
+            yield each
+
+
+def foreign(found: SnapshotInfo, what: str) -> Corrupt:
+    """Return the error for a snapshot that is not `what` the adapter saves."""
+    return Corrupt(
+        f"this is not {what} that this version can read: another program, or a newer version, "
+        f"saved it. session=`{found.session_id}` id=`{found.id}`",
+        scope=found.scope,
+        id=found.id,
+    )
 
 
 class Log:

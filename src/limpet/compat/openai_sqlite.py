@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from limpet import AsyncStore, Store
 from limpet.api.integrations import check_prefix, codec, finding, limits, prepare, times, verbs
-from limpet.compat.logs import KIND
+from limpet.compat.logs import KIND, MAIN
 from limpet.compat.sqlite_files import SqliteFile, opened
 from limpet.compat.wire import Transfer, check_store, folder_of
 from limpet.errors import InvalidInput, LimpetError, NotFound
@@ -22,7 +22,6 @@ from limpet.model import JSON, Expect, Finding, ScopeKey, Snapshot, SnapshotInfo
 
 KEY = "items"
 MARK = "imported_items"  # in the metadata of what is imported: how many items it has
-_MAIN = "main"
 _OTHER_LAYOUT = "the tables have another layout than those of the OpenAI Agents SDK"
 
 # {messages} is the quoted name of the table of messages.
@@ -129,7 +128,7 @@ class _Import:
             found = self._rows(_MESSAGES_OF_BRANCH, session_id, str(branch))
             yield from self._read(session_id, str(branch), found, _time(begun_at))
         if not branches:
-            yield from self._read(session_id, _MAIN, self._rows(_MESSAGES, session_id))
+            yield from self._read(session_id, MAIN, self._rows(_MESSAGES, session_id))
 
     def _read(
         self, session_id: str, branch: str, found: Iterator[Any], begun_at: int | None = None

@@ -251,4 +251,4 @@ def test_the_twins_have_the_same_verbs() -> None:
         sync, aio = getattr(RunStore, name), getattr(AsyncRunStore, name)
         assert inspect.iscoroutinefunction(aio)
         assert inspect.signature(sync) == inspect.signature(aio)
-        assert aio.__doc__ == f"Async twin of `RunStore.{name}`."
+        assert f"Async twin of `RunStore.{name}`" in aio.__doc__

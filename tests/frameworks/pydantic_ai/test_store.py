@@ -144,9 +144,9 @@ async def test_what_other_programs_saved(memory: limpet.Store) -> None:
     assert head is not None
     changed.append("messages", ["?"], metadata=head.metadata, labels=head.labels)
     for id in ("theirs", "odd"):
-        with pytest.raises(limpet.Corrupt, match=f"conversation_id=`{id}`"):
+        with pytest.raises(limpet.Corrupt, match=f"session=`{id}`"):
             await conversations.load(id)
-    with pytest.raises(limpet.Corrupt, match="conversation_id=`changed`"):
+    with pytest.raises(limpet.Corrupt, match="session=`changed`"):
         await conversations.load("changed")
     with pytest.raises(limpet.Corrupt):
         await conversations.load("changed", limit=1)

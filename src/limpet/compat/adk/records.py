@@ -5,12 +5,12 @@ from typing import Any, NamedTuple
 
 from google.adk.sessions import State
 
-from limpet.compat.logs import KIND
+from limpet.compat.logs import KIND, MAIN, foreign
 from limpet.compat.wire import escaped, unescaped
-from limpet.errors import Corrupt, NotFound
+from limpet.errors import NotFound
 from limpet.model import JSON, ScopeKey, Snapshot, SnapshotInfo
 
-_MAIN = "main"
+WHAT = "a session of ADK"
 _EMPTY = "%"
 """An empty name: in an escaped one, something follows the `%`."""
 
@@ -24,24 +24,24 @@ class Address(NamedTuple):
 
     @property
     def session(self) -> ScopeKey:
-        return ScopeKey("/".join(map(_part, self)), _MAIN, KIND)
+        return ScopeKey("/".join(map(_part, self)), MAIN, KIND)
 
     @classmethod
     def of(cls, key: ScopeKey) -> "Address | None":
         """Return the address of a stored session, None if the scope is something else."""
         parts = key.session_id.split("/")
-        if key.scope_id != _MAIN or len(parts) != len(cls._fields):
+        if key.scope_id != MAIN or len(parts) != len(cls._fields):
             return None
         address = cls(*(unescaped(part) or "" for part in parts))
         return address if address.session == key else None
 
 
 def app_key(app_name: str) -> ScopeKey:
-    return ScopeKey(_part(app_name), _MAIN, "app")
+    return ScopeKey(_part(app_name), MAIN, "app")
 
 
 def user_key(app_name: str, user_id: str) -> ScopeKey:
-    return ScopeKey(f"{_part(app_name)}/{_part(user_id)}", _MAIN, "user")
+    return ScopeKey(f"{_part(app_name)}/{_part(user_id)}", MAIN, "user")
 
 
 def prefix_of(*names: str) -> str:
@@ -93,9 +93,9 @@ class Document:
         state = found.state if isinstance(found.state, dict) else {}
         initial, events = state.get("state"), state.get("events")
         if not isinstance(initial, dict) or not isinstance(events, list):
-            raise foreign(found)
+            raise foreign(found, WHAT)
         if not all(map(_is_event, events)):
-            raise foreign(found)
+            raise foreign(found, WHAT)
         self.head = found
         self.initial: dict[str, JSON] = initial
         self.events: list[Any] = events
@@ -132,15 +132,6 @@ class Document:
                     return index + 1
         where = f"session=`{self.head.session_id}` at=`{at}`"
         raise NotFound(f"no event and no invocation has this id. {where}")
-
-
-def foreign(found: SnapshotInfo) -> Corrupt:
-    return Corrupt(
-        "this is not a session of ADK that this version can read: another program, or a newer "
-        f"version, saved it. session=`{found.session_id}`",
-        scope=found.scope,
-        id=found.id,
-    )
 
 
 def _is_event(value: Any) -> bool:

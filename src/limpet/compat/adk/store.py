@@ -22,7 +22,7 @@ from limpet.api.integrations import Recent, codec, limits, new_id
 from limpet.compat.adk import records
 from limpet.compat.adk.records import Address, Document, Tiers
 from limpet.compat.contention import Contention
-from limpet.compat.logs import KIND
+from limpet.compat.logs import conversations, foreign
 from limpet.compat.wire import check_store
 from limpet.errors import AlreadyExists, Conflict, Corrupt
 from limpet.model import JSON, ScopeInfo, ScopeKey, SnapshotInfo
@@ -129,7 +129,8 @@ class LimpetSessionService(BaseSessionService):  # type: ignore[misc,unused-igno
         try:
             events = [Event.model_validate(each) for each in wanted]
         except ValidationError:
-            raise records.foreign(document.head) from None  # its text has parts of the session
+            # Without the cause, whose text has parts of the session.
+            raise foreign(document.head, records.WHAT) from None
         return _session(address, document.head.revision, state, events, document.updated)
 
     async def list_sessions(
@@ -140,7 +141,7 @@ class LimpetSessionService(BaseSessionService):  # type: ignore[misc,unused-igno
         A session that has changed since this service listed it last is read as a whole.
         """
         names = (app_name,) if user_id is None else (app_name, user_id)
-        found = self._store.scopes(kind=KIND, prefix=records.prefix_of(*names))
+        found = conversations(self._store, records.prefix_of(*names))
         keys = [(address, each) async for each in found if (address := Address.of(each.key))]
         listed = await _for_each(self._list, [info for _, info in keys])
         users = list(dict.fromkeys(address.user_id for address, _ in keys))

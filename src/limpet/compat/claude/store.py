@@ -16,13 +16,12 @@ from claude_agent_sdk import (
 
 from limpet import AsyncScope, AsyncStore, Store
 from limpet.api.integrations import Recent, codec, limits
-from limpet.compat.logs import KIND, Log
+from limpet.compat.logs import KIND, MAIN, Log, conversations
 from limpet.compat.wire import check_store, escaped, shown, unescaped
 from limpet.errors import Conflict, InvalidInput
 from limpet.model import JSON, ScopeKey, SnapshotInfo, SnapshotRef
 
 FACADE = "claude"
-_MAIN = "main"
 _ENTRIES = "entries"
 _EXACT = "limpet:exact"  # the JSON text of an entry that could not be stored as it is
 _LOGS_MAX = 256  # transcripts whose entry ids are remembered: an agent has few open at a time
@@ -90,11 +89,11 @@ class LimpetClaudeStore(SessionStore):
         """Return the subpaths of a session."""
         scopes = self._store.scopes(_session(key), kind=KIND)
         names = [each.key.scope_id async for each in scopes]
-        return [name.removeprefix(f"{_MAIN}/") for name in names if name.startswith(f"{_MAIN}/")]
+        return [name.removeprefix(f"{MAIN}/") for name in names if name.startswith(f"{MAIN}/")]
 
     def scope(self, key: SessionKey) -> AsyncScope[Any]:
         """Return the scope of a transcript: its history, to prune, compare or restore."""
-        scope_id = _MAIN if _is_main(key) else f"{_MAIN}/{_text(key, 'subpath')}"
+        scope_id = MAIN if _is_main(key) else f"{MAIN}/{_text(key, 'subpath')}"
         return self._store.scope(_session(key), scope_id, KIND)
 
     def _log(self, key: SessionKey) -> Log:
@@ -107,10 +106,10 @@ class LimpetClaudeStore(SessionStore):
 
     async def _sessions(self, project_key: str) -> AsyncIterator[tuple[str, SnapshotInfo]]:
         prefix = _project({"project_key": project_key})
-        async for key, head in _heads(self._store, prefix):
-            session_id = unescaped(key.session_id.removeprefix(prefix))
-            if session_id is not None:
-                yield session_id, head
+        async for each in conversations(self._store, prefix):
+            session_id = unescaped(each.key.session_id.removeprefix(prefix))
+            if session_id is not None and each.head is not None:
+                yield session_id, each.head
 
     async def _append(self, log: Log, key: SessionKey, entries: list[SessionStoreEntry]) -> None:
         if not _is_main(key):
@@ -158,12 +157,6 @@ class LimpetClaudeStore(SessionStore):
             else:
                 first = middle + 1
         return SnapshotRef(scope.key, ids[first]) if first < len(ids) else None
-
-
-async def _heads(store: AsyncStore, prefix: str) -> AsyncIterator[tuple[ScopeKey, SnapshotInfo]]:
-    async for each in store.scopes(kind=KIND, prefix=prefix):
-        if each.key.scope_id == _MAIN and each.head is not None:
-            yield each.key, each.head
 
 
 def _folded(

@@ -12,7 +12,7 @@ from agents.memory import SessionSettings
 from limpet import AsyncScope, AsyncStore, Store
 from limpet.api.integrations import hold
 from limpet.compat.finishing import finished
-from limpet.compat.logs import KIND, Log
+from limpet.compat.logs import KIND, MAIN, Log, conversations
 from limpet.compat.wire import ABSENT, check_store
 from limpet.errors import InvalidInput, LimpetError, NotFound
 from limpet.model import JSON, Snapshot, SnapshotInfo, SnapshotLike
@@ -21,7 +21,6 @@ from limpet.runs.model import COMPLETED, FACTS, FAILED, RUNNING, error_of
 from limpet.runs.model import KIND as RUN
 
 KEY = "items"
-MAIN = "main"
 METADATA = "metadata"
 WAITING = "interrupted"
 _OWNER = "resume_run"
@@ -277,11 +276,10 @@ async def list_sessions(
         async for each in list_sessions(store, prefix="alice/"): print(each.metadata.get("title"))
     """
     aio = check_store(store).aio
-    async for each in aio.scopes(kind=KIND, prefix=prefix):
-        if each.key.scope_id == MAIN:
-            metadata = await LimpetSession(each.key.session_id, aio).metadata()
-            updated_at = None if each.head is None else each.head.updated_at
-            yield SessionInfo(each.key.session_id, metadata, updated_at)
+    async for each in conversations(aio, prefix):
+        metadata = await LimpetSession(each.key.session_id, aio).metadata()
+        updated_at = None if each.head is None else each.head.updated_at
+        yield SessionInfo(each.key.session_id, metadata, updated_at)
 
 
 def _object_in(value: JSON) -> dict[str, JSON]:

@@ -18,13 +18,13 @@ from typing_extensions import TypedDict
 
 from limpet import AsyncStore, Scope, Store
 from limpet.api.integrations import Recent, codec, limits
-from limpet.compat.logs import KIND
+from limpet.compat.logs import KIND, MAIN, foreign
 from limpet.compat.wire import check_store
 from limpet.errors import AlreadyExists, Conflict, Corrupt, InvalidInput, NotFound
 from limpet.model import HEAD, JSON, Parent, SnapshotInfo
 
 _FACADE = "pydantic_ai"
-_SCOPE_ID = "main"
+_WHAT = "a conversation of Pydantic AI"
 _KEY = "messages"
 _HEADS_MAX = 256
 _ENTRY = "entry"
@@ -97,7 +97,7 @@ class LimpetConversationStore(ConversationStore):
         """
 
         def read(store: Store) -> list[ConversationRecord]:
-            heads = (each.head for each in store.scopes(kind=KIND) if each.key[1] == _SCOPE_ID)
+            heads = (each.head for each in store.scopes(kind=KIND) if each.key[1] == MAIN)
             records = (_try_record(head) for head in heads if head is not None)
             found = (each for each in records if each and scope in (None, each.scope))
             if limit is None:
@@ -181,7 +181,7 @@ class LimpetConversationStore(ConversationStore):
 
 def _scope(store: Any, conversation_id: str) -> Any:
     """Return the scope of a conversation, of the API that `store` is of."""
-    return store.scope(conversation_id, _SCOPE_ID, KIND)
+    return store.scope(conversation_id, MAIN, KIND)
 
 
 def _write(
@@ -222,7 +222,7 @@ def _write(
         store.scope(*found.snapshot.scope).fork(
             found.snapshot.id,
             to=scope.session_id,
-            scope_id=_SCOPE_ID,
+            scope_id=MAIN,
             patch=state,
             labels=_labels([each["id"] for each in state[_KEY]]),
             metadata=metadata,
@@ -305,7 +305,7 @@ def _line_to(store: Store, info: SnapshotInfo, entry_id: str) -> _Line | None:
 def _record_of(head: SnapshotInfo) -> ConversationRecord:
     record = _try_record(head)
     if record is None:
-        raise _foreign(head)
+        raise foreign(head, _WHAT)
     return record
 
 
@@ -329,7 +329,7 @@ def _items_in(line: _Line) -> list[JSON]:
     state = codec.decode(line.body)
     items = state.get(_KEY) if isinstance(state, dict) else None
     if not isinstance(items, list) or not all(map(_is_item, items)):
-        raise _foreign(line.snapshot)
+        raise foreign(line.snapshot, _WHAT)
     return items
 
 
@@ -344,19 +344,11 @@ def _entries_of(line: _Line, limit: int | None) -> list[ConversationEntry]:
     try:
         items = _STATE.validate_json(body)["messages"]
     except ValidationError:
-        raise _foreign(line.snapshot) from None  # its text has parts of the conversation
+        # Without the cause, whose text has parts of the conversation.
+        raise foreign(line.snapshot, _WHAT) from None
     parents = [None, *(each["id"] for each in items)]
     entries = [
         ConversationEntry(id=each["id"], parent_id=parent_id, message=each["message"])
         for parent_id, each in zip(parents, items, strict=False)
     ]
     return entries if limit is None else entries[-limit:]
-
-
-def _foreign(info: SnapshotInfo) -> Corrupt:
-    return Corrupt(
-        "this is not a conversation that this version of Pydantic AI can read: another program, or "
-        f"a newer version, saved it. conversation_id=`{info.session_id}` id=`{info.id}`",
-        scope=info.scope,
-        id=info.id,
-    )

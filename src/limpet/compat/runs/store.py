@@ -2,11 +2,10 @@
 
 import os
 from collections.abc import Callable, Coroutine, Iterator, Mapping
-from functools import wraps
 from typing import Any, Concatenate, ParamSpec, Self, TypeAlias, TypeVar
 
 from limpet import AsyncStore, Store
-from limpet.api.integrations import failure
+from limpet.api.integrations import awaited, failure
 from limpet.compat.runs.records import Checkpoint, listed, loaded, save_options, scope_of
 from limpet.compat.wire import address_of
 from limpet.errors import Corrupt, InvalidInput
@@ -101,17 +100,13 @@ class RunStore:
                 yield scope.key.session_id
 
 
-def _awaited(
-    method: Callable[Concatenate[RunStore, P], T],
-) -> Callable[Concatenate["AsyncRunStore", P], Coroutine[Any, Any, T]]:
-    """Return the async twin of a method, which runs in the pool of the store."""
+def _pooled(method: Callable[Concatenate[RunStore, P], T]) -> Callable[..., Coroutine[Any, Any, T]]:
+    """Return the body of an async twin: the sync method, in the pool of the store."""
 
-    @wraps(method)
-    async def twin(self: "AsyncRunStore", /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return await self._store.run(lambda store: method(RunStore(store), *args, **kwargs))
+    def body(self: "AsyncRunStore", *args: P.args, **options: P.kwargs) -> Coroutine[Any, Any, T]:
+        return self._store.run(lambda store: method(RunStore(store), *args, **options))
 
-    twin.__doc__ = f"Async twin of `RunStore.{method.__name__}`."
-    return twin
+    return body
 
 
 class AsyncRunStore:
@@ -142,16 +137,16 @@ class AsyncRunStore:
         if self._opened is not None:
             await self._opened.close()
 
-    async def save(self, checkpoint: Checkpoint | Mapping[str, JSON]) -> None:
-        """Async twin of `RunStore.save`."""
+    async def _save(self, checkpoint: Checkpoint | Mapping[str, JSON]) -> None:
         # Encoded before it waits: what the caller then does with the messages changes nothing.
         scope, options = save_options(checkpoint)
         await self._store.scope(*scope).save(**options)
 
-    load = _awaited(RunStore.load)
-    list = _awaited(RunStore.list)
-    delete = _awaited(RunStore.delete)
-    has_checkpoint = _awaited(RunStore.has_checkpoint)
+    save = awaited(RunStore.save, body=_save)
+    load = awaited(RunStore.load, body=_pooled(RunStore.load))
+    list = awaited(RunStore.list, body=_pooled(RunStore.list))
+    delete = awaited(RunStore.delete, body=_pooled(RunStore.delete))
+    has_checkpoint = awaited(RunStore.has_checkpoint, body=_pooled(RunStore.has_checkpoint))
 
 
 def make_folder(path: str) -> None:
