@@ -3,21 +3,18 @@
 import json
 import socket
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, timedelta
-from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 
 import limpet
 from limpet import InvalidInput, Unavailable, Unsupported
 from limpet.cli._app import run
 from limpet.server.app import Receive, Scope, Send
+from tests.each_case import each_case
 from tests.servers.http import Http, start_http
+from tests.servers.tls import certificate
 
 ABOUT = {"server": "limpet", "version": "1", "capabilities": []}
 
@@ -54,7 +51,7 @@ def test_the_url_of_a_server_is_a_store_like_any_other(served: str) -> None:
         assert store.scope("chat-42").load().state == {"n": 1}  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("url", "message"),
     [
         ("http:localhost", "write http://host:7420"),
@@ -85,7 +82,7 @@ PROBLEM = "application/problem+json"
 REFUSED = {"title": "Unauthorized", "detail": "no"}
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("answer", "error", "message"),
     [
         (Answering(200, b"<html>", "text/html"), InvalidInput, "not that of a limpet server"),
@@ -129,38 +126,8 @@ def test_the_token_is_given_in_the_environment_in_a_file_or_by_name(
     assert found == [None, *(f"Bearer {each}" for each in expected)]
 
 
-def certificate(folder: Path) -> tuple[str, str]:
-    """Make a certificate for 127.0.0.1 that signs itself; return its file and that of its key."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "limpet")])
-    names = x509.SubjectAlternativeName([x509.IPAddress(IPv4Address("127.0.0.1"))])
-    now = datetime.now(UTC)
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(1)
-        .not_valid_before(now - timedelta(days=1))
-        .not_valid_after(now + timedelta(days=1))
-        .add_extension(names, critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    pem, secret = folder / "server.pem", folder / "server.key"
-    pem.write_bytes(made.public_bytes(serialization.Encoding.PEM))
-    secret.write_bytes(
-        key.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
-        )
-    )
-    return str(pem), str(secret)
-
-
 def test_a_certificate_is_verified(tmp_path: Path) -> None:
-    pem, key = certificate(tmp_path)
+    pem, key = map(str, certificate(tmp_path))
     with start_http(ssl_certfile=pem, ssl_keyfile=key) as http:
         url = http.mount(f"sqlite:///{tmp_path / 'limpet.db'}")
         secure = url.replace("http:", "https:")

@@ -18,7 +18,7 @@ from limpet.server.access import TICKET_S, Access, Tokens, cookie_name
 from limpet.server.app import App
 from tests.server.asgi import Response, ask, page_cookie
 from tests.server.process import Server
-from tests.server.test_access import certificate
+from tests.servers.tls import certificate
 
 TOKEN, READER = "a-token-0123456789", "r-token-0123456789"
 ODD = "%;=\"',!~()[]{}-0123"  # any visible character may be in a token

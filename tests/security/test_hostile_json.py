@@ -16,6 +16,7 @@ from limpet.protocol import Commit
 from limpet.server.access import Access
 from limpet.server.app import App
 from tests.cli.conftest import Command, command  # noqa: F401
+from tests.each_case import each_case
 from tests.server.asgi import ask
 
 DEEP = 100_000
@@ -33,7 +34,7 @@ HOSTILE = {
 }
 
 
-@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
+@each_case("text", HOSTILE.values())
 def test_what_is_stored_is_corrupt(text: bytes) -> None:
     with pytest.raises(Corrupt):
         codec.decode(text)
@@ -54,7 +55,7 @@ def test_what_is_stored_is_corrupt(text: bytes) -> None:
             parse()
 
 
-@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
+@each_case("text", HOSTILE.values())
 def test_a_line_of_an_export_is_refused(text: bytes) -> None:
     lines = [b'{"type":"limpet","version":1}\n', b'{"type":"snapshot","state":%b}\n' % text]
     with pytest.raises(LimpetError):
@@ -107,7 +108,7 @@ def test_a_state_that_is_too_deep_stops_nobody(
         assert len(done.stderr) < 2_000
 
 
-@pytest.mark.parametrize("depth", [150, 900, DEEP])
+@each_case("depth", [150, 900, DEEP])
 def test_a_body_of_a_request_is_refused(depth: int, caplog: pytest.LogCaptureFixture) -> None:
     deep = "[" * depth + "]" * depth
     bodies = [

@@ -11,6 +11,7 @@ import pytest
 
 import limpet
 from tests.cli.conftest import Command, command  # noqa: F401
+from tests.each_case import each_case
 from tests.security.test_hostile_json import committed
 
 SECRET = "hunter2-Zq9"
@@ -182,7 +183,7 @@ BAD: dict[str, Callable[[limpet.Scope[Any]], object]] = {
         *(pytest.param(each, marks=pytest.mark.slow) for each in ("sqlite:///a.db", "./folder")),
     ],
 )
-@pytest.mark.parametrize("name", BAD)
+@each_case("name", BAD)
 def test_no_error_shows_what_a_state_holds(
     url: str, name: str, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -15,8 +15,10 @@ from limpet.errors import InvalidInput, Unavailable
 from limpet.server.access import Access, Grant, Tokens, is_loopback
 from limpet.server.app import App
 from tests.cli.conftest import Command, command  # noqa: F401  (a fixture)
+from tests.each_case import each_case
 from tests.server.asgi import Response, ask
 from tests.server.process import Server
+from tests.servers.tls import certificate
 from tests.waiting import until
 
 A, B, C = "a-token-0123456789", "b-token-0123456789", "c-token-0123456789"
@@ -35,7 +37,7 @@ def test_the_lines_of_tokens() -> None:
         assert tokens.grant(wrong) is None
 
 
-@pytest.mark.parametrize(
+@each_case(
     "text",
     [
         "",
@@ -104,7 +106,7 @@ def test_a_file_that_others_can_read(tmp_path: Path, caplog: pytest.LogCaptureFi
     assert "chmod 600" in caplog.text
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("host", "expected"),
     [
         ("127.0.0.1", True),
@@ -199,13 +201,13 @@ def test_an_origin_is_its_scheme_too() -> None:
     assert statuses(x_forwarded_proto="http") == [200, 403]
 
 
-@pytest.mark.parametrize("origin", ["*", "example.org", "https://a.example/path", "ftp://a", ""])
+@each_case("origin", ["*", "example.org", "https://a.example/path", "ftp://a", ""])
 def test_origins_that_are_refused(origin: str) -> None:
     with pytest.raises(InvalidInput):
         Access(origins=[origin])
 
 
-@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.1", "example.org"])
+@each_case("host", ["0.0.0.0", "::", "192.168.1.1", "example.org"])
 def test_other_machines_need_a_token(command: Command, host: str) -> None:  # noqa: F811
     done = command("serve", "memory:", "--host", host)
     assert done.returncode == 2
@@ -230,40 +232,6 @@ def test_what_serve_refuses(command: Command, tmp_path: Path) -> None:  # noqa: 
         assert done.stderr.count("limpet: ") == 1
         assert "Traceback" not in done.stderr
     assert command("serve", "memory:", LIMPET_TOKENS="short").returncode == 2
-
-
-def certificate(folder: Path) -> tuple[Path, Path]:
-    """Make a certificate for localhost."""
-    from datetime import UTC, datetime, timedelta
-
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
-
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
-    now = datetime.now(UTC)
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(days=1))
-        .not_valid_after(now + timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    cert, secret = folder / "cert.pem", folder / "key.pem"
-    cert.write_bytes(made.public_bytes(serialization.Encoding.PEM))
-    secret.write_bytes(
-        key.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
-        )
-    )
-    return cert, secret
 
 
 def test_a_server_with_tls_and_tokens(tmp_path: Path) -> None:

@@ -10,13 +10,13 @@ import pytest
 import zstandard
 
 from limpet.core.operations import OPERATIONS, Operation
+from tests.each_case import each_case
 from tests.server.process import BODY_BYTES_MAX, STATE_BYTES_MAX, Server, head
 from tests.waiting import until
 
 JSON = "Content-Type: application/json"
 SAVE = "/v1/scope/save?session_id=bad"
 CHUNKED = "Transfer-Encoding: chunked"
-OPERATION_IDS = [each.name for each in OPERATIONS]
 
 
 @pytest.fixture(autouse=True)
@@ -32,7 +32,7 @@ def body_of(text: bytes, *headers: str, target: str = SAVE, stay: bool = False) 
     return head("POST", target, [JSON, f"Content-Length: {len(text)}", *headers], stay=stay) + text
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("request_", "status"),
     {
         "no HTTP": (b"HELLO\r\n\r\n", 400),
@@ -74,7 +74,7 @@ def test_what_is_no_request(server: Server, request_: bytes, status: int) -> Non
     assert server.statuses(request_)[0] == status
 
 
-@pytest.mark.parametrize(
+@each_case(
     "target",
     [
         "/v1/../v1/sessions",
@@ -106,7 +106,7 @@ def test_an_absolute_address_is_that_of_its_path(server: Server) -> None:
     assert server.statuses(head("GET", "http://localhost/v1", host="evil.example")) == [403]
 
 
-@pytest.mark.parametrize("operation", OPERATIONS, ids=OPERATION_IDS)
+@each_case("operation", OPERATIONS)
 def test_other_methods(server: Server, operation: Operation) -> None:
     known = {each.method for each in OPERATIONS if each.path == operation.path}
     for method in {"GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"} - known:
@@ -115,7 +115,7 @@ def test_other_methods(server: Server, operation: Operation) -> None:
         assert answer.headers["allow"] == ", ".join(sorted(known))
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("target", "status"),
     [
         ("/v1/sessions?nothing=1", 400),
@@ -148,9 +148,7 @@ def test_parameters(server: Server, target: str, status: int) -> None:
     assert answer.headers["content-type"] == "application/problem+json"
 
 
-@pytest.mark.parametrize(
-    "name", ["sessions", "scopes", "history", "refs?id_prefix=x", "scope/ancestors?id=i"]
-)
+@each_case("name", ["sessions", "scopes", "history", "refs?id_prefix=x", "scope/ancestors?id=i"])
 def test_a_limit_of_zero_lists_nothing(server: Server, name: str) -> None:
     mark = "&" if "?" in name else "?"
     session = "&session_id=z" if name.startswith("scope/") else ""
@@ -159,7 +157,7 @@ def test_a_limit_of_zero_lists_nothing(server: Server, name: str) -> None:
     assert answer.json["items"] == []
 
 
-@pytest.mark.parametrize(
+@each_case(
     "body",
     [
         b"",
@@ -198,7 +196,7 @@ def test_bodies(server: Server, body: bytes) -> None:
     assert answer.json["title"] in ("InvalidInput", "NotFound")
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("headers", "status"),
     [
         ({"content-type": "text/plain"}, 415),
@@ -248,8 +246,8 @@ def test_a_body_in_chunks_that_never_ends(server: Server) -> None:
         assert connection.recv(2**16).startswith(b"HTTP/1.1 413 ")
 
 
-@pytest.mark.parametrize("said", [0, 10, 10**6, 2**32 - 1])
-@pytest.mark.parametrize("encoding", ["gzip", "zstd"])
+@each_case("said", [0, 10, 10**6, 2**32 - 1])
+@each_case("encoding", ["gzip", "zstd"])
 def test_compressed_bombs(server: Server, encoding: str, said: int) -> None:
     """Neither 20 MB of nothing, nor a header that lies about it, is unpacked."""
     before = server.rss_bytes

@@ -27,6 +27,7 @@ from limpet.server.access import Access
 from limpet.server.answers import FORM_TYPE
 from limpet.server.app import App
 from limpet.server.memory import Memory
+from tests.each_case import each_case
 from tests.server.asgi import ask
 from tests.server.process import Server, head, read_all
 from tests.waiting import until
@@ -104,7 +105,7 @@ def test_who_comes_too_many_is_told_to_come_later(
     asyncio.run(run())
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("body", "headers", "status", "why"),
     [
         (b"token=" + b"x" * 33_000, {}, 413, "too large"),
@@ -125,7 +126,7 @@ def test_a_form_is_small(body: bytes, headers: dict[str, str], status: int, why:
     asyncio.run(run())
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("target", "body", "status"),
     [
         ("/v1/revisions", b'{"targets": []}' + b" " * 2**22, 413),

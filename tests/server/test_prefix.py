@@ -16,6 +16,7 @@ from limpet.core.operations import OPERATIONS, Operation
 from limpet.protocol import Claim
 from limpet.server.access import Access, Tokens
 from limpet.server.app import App
+from tests.each_case import each_case
 from tests.server.asgi import Response, ask
 
 BOUND, READER, WHOLE = "bound-token-0123456789", "reader-token-0123456789", "whole-token-0123456789"
@@ -42,9 +43,6 @@ LISTS = {
 def needs_session(operation: Operation) -> bool:
     session = operation.params.get("session_id")
     return session is not None and session.required
-
-
-each_operation = pytest.mark.parametrize("operation", OPERATIONS, ids=lambda each: each.name)
 
 
 async def filled(store: limpet.AsyncStore) -> dict[str, list[Any]]:
@@ -173,7 +171,8 @@ def test_each_operation_is_bound_in_a_known_way() -> None:
     assert unbound == STORE_WIDE | LISTS | FREE
 
 
-@each_operation
+@pytest.mark.timeout(300)
+@each_case("operation", OPERATIONS)
 def test_nothing_outside_is_seen_or_changed(
     operation: Operation, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -214,29 +213,28 @@ def test_nothing_outside_is_seen_or_changed(
     assert "OUTSIDE" not in caplog.text
 
 
-@each_operation
-def test_a_reader_writes_nothing(operation: Operation) -> None:
+def test_a_reader_writes_nothing() -> None:
     async def run() -> None:
         async with serving() as (app, _, names):
             requests = Requests(names, seed=1)
-            for _ in range(3):
+            for operation in OPERATIONS * 3:
                 query = requests.query(operation)
                 body = None if operation.body is None else requests.value(operation.body, "state")
                 answer = await sent(app, operation, query, body, READER)
-                assert (answer.status == 403) == operation.writes, answer.body
+                assert (answer.status == 403) == operation.writes, (operation.name, answer.body)
 
     asyncio.run(run())
 
 
-@each_operation
-def test_no_token_no_answer(operation: Operation) -> None:
+def test_no_token_no_answer() -> None:
     async def run() -> None:
         async with serving() as (app, _, names):
-            query = Requests(names, seed=1).query(operation)
-            for given in ({}, {"authorization": "Bearer no-such-token-0123"}):
-                answer = await ask(app, operation.method, operation.path, query, None, **given)
-                assert answer.status == 401
-                assert answer.headers["www-authenticate"].startswith("Bearer")
+            for operation in OPERATIONS:
+                query = Requests(names, seed=1).query(operation)
+                for given in ({}, {"authorization": "Bearer no-such-token-0123"}):
+                    answer = await ask(app, operation.method, operation.path, query, None, **given)
+                    assert answer.status == 401, operation.name
+                    assert answer.headers["www-authenticate"].startswith("Bearer")
 
     asyncio.run(run())
 
@@ -259,7 +257,7 @@ def test_metrics_are_not_for_a_bound_token_and_hold_no_names() -> None:
     asyncio.run(run())
 
 
-@pytest.mark.parametrize("path", ["/v1/watch", "/v1/changes"])
+@each_case("path", ["/v1/watch", "/v1/changes"])
 def test_changes_outside_are_not_reported(path: str) -> None:
     async def run() -> None:
         async with serving() as (app, store, _):
@@ -280,7 +278,7 @@ def test_changes_outside_are_not_reported(path: str) -> None:
     asyncio.run(run())
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("operation", "body"),
     [
         ("fork", {"id": "inside", "to": OUTSIDE[0], "scope_id": "new"}),

@@ -8,7 +8,7 @@ from playwright.sync_api import Browser, expect
 
 from tests.inspector.browser.ui import Ui, open_window
 from tests.server.process import Server
-from tests.server.test_access import certificate
+from tests.servers.tls import certificate
 
 TOKEN = "a-token-0123456789"
 
