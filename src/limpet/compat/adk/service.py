@@ -16,15 +16,13 @@ from google.adk.sessions.base_session_service import GetSessionConfig, ListSessi
 from pydantic import ValidationError
 from pydantic_core import from_json
 
-from limpet.api.aio_scope import AsyncScope
-from limpet.api.store import AsyncStore, Store
-from limpet.backends.support.recent import Recent
+from limpet import AsyncScope, AsyncStore, Store
+from limpet.api.integrations import Recent, codec, limits, new_id
 from limpet.compat.adk import documents
 from limpet.compat.adk.documents import Address, Document, Tiers
 from limpet.compat.contention import Contention
 from limpet.compat.logs import KIND
 from limpet.compat.wire import check_store
-from limpet.core import codec, ids, limits
 from limpet.errors import AlreadyExists, Conflict, Corrupt
 from limpet.model import JSON, ScopeInfo, ScopeKey, SnapshotInfo
 
@@ -84,8 +82,7 @@ class LimpetSessionService(BaseSessionService):  # type: ignore[misc,unused-igno
         Raises:
             AlreadyExistsError: the user has a session with this id.
         """
-        stamp = self._store.driver.tools.draw()
-        session_id = (session_id or "").strip() or ids.mint(stamp.now, stamp.bits, "")
+        session_id = (session_id or "").strip() or new_id(self._store.driver.tools)
         address = Address(app_name, user_id, session_id)
         initial = _json_of(EventActions(state_delta=state or {}))["state_delta"]
         change = Tiers.of(initial)
@@ -230,9 +227,8 @@ class LimpetSessionService(BaseSessionService):  # type: ignore[misc,unused-igno
             AlreadyExistsError: the user has a session with the new id.
         """
         source = Address(app_name, user_id, session_id.strip())
-        stamp = self._store.driver.tools.draw()
-        new_id = (new_session_id or "").strip() or ids.mint(stamp.now, stamp.bits, "")
-        target = source._replace(session_id=new_id)
+        target_id = (new_session_id or "").strip() or new_id(self._store.driver.tools)
+        target = source._replace(session_id=target_id)
         document = await self._read(source.session) if source.session_id else None
         if document is None:
             raise _not_found(session_id)
@@ -250,10 +246,10 @@ class LimpetSessionService(BaseSessionService):  # type: ignore[misc,unused-igno
                 patch=partial(documents.first_events, count) if at_head else None,
             )
         except AlreadyExists as cause:
-            raise _exists(new_id) from cause
-        forked = await self.get_session(app_name=app_name, user_id=user_id, session_id=new_id)
+            raise _exists(target_id) from cause
+        forked = await self.get_session(app_name=app_name, user_id=user_id, session_id=target_id)
         if forked is None:
-            raise _not_found(new_id)  # deleted meanwhile
+            raise _not_found(target_id)  # deleted meanwhile
         return forked
 
     async def close(self) -> None:

@@ -8,15 +8,23 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any, Final
 
-from limpet.api import verbs
-from limpet.api.opened import Tools
-from limpet.api.verbs import Work, snapshot_of
+from limpet.api.integrations import (
+    Backend,
+    Commit,
+    Query,
+    Tools,
+    Work,
+    codec,
+    limits,
+    new_id,
+    prepare,
+    times,
+    verbs,
+)
 from limpet.compat.agentos.javascript import length_of
 from limpet.compat.agentos.records import Checkpoint, CheckpointMetadata, is_timestamp
-from limpet.core import codec, ids, limits, prepare, times
 from limpet.errors import Corrupt, InvalidInput
 from limpet.model import JSON, ScopeKey, Snapshot, SnapshotInfo, SnapshotRef
-from limpet.protocol import Backend, Commit, Query
 
 KIND: Final = "graph"
 RUN: Final = "run_id"
@@ -60,19 +68,17 @@ def commit_of(checkpoint: Checkpoint, tools: Tools, scope: ScopeKey | None = Non
 
 def fork_of(source: Snapshot, patch: Mapping[str, Any] | None, tools: Tools) -> Commit:
     wire = checkpoint_of(source).to_json()
-    stamp = tools.draw()
-    name, id = (ids.mint(stamp.now, each.bits, "") for each in (stamp, tools.draw()))
     # The fork stays with the tenant of its source.
     tenant, slash, _ = source.session_id.rpartition("/")
-    run_id = f"{tenant}{slash}{name}"
+    run_id = f"{tenant}{slash}{new_id(tools)}"
     origin: dict[str, JSON] = {"checkpointId": source.id, "runId": wire["runId"]}
     if patch is not None:
         origin["patchState"] = patch
     wire |= {
-        "id": id,
+        "id": new_id(tools),
         "runId": run_id,
         "nodeId": wire["nodeId"] or _NO_NODE,
-        "timestamp": stamp.now // 1000,
+        "timestamp": tools.draw().now // 1000,
         "state": source.state if patch is None else _patched(source.state, patch),
         "forkedFrom": origin,
     }
@@ -189,7 +195,7 @@ def read(checkpoint_id: str) -> Work[Snapshot | None]:
                 return None
             info = other
         found = backend.read_snapshots(info.scope, [id])
-        return snapshot_of(found[0]) if found else None
+        return verbs.snapshot_of(found[0]) if found else None
 
     return work
 

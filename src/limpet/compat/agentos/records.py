@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Self
 
+from limpet.api.integrations import limits
 from limpet.compat.wire import ABSENT, WireRecord
-from limpet.core import limits
 from limpet.errors import InvalidInput
 from limpet.model import JSON
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
-from limpet.api.store import AsyncStore, Store
+from limpet import AsyncStore, Store
 from limpet.compat.agentos import mapping
 from limpet.compat.agentos.records import Checkpoint, CheckpointMetadata, check_name
 from limpet.compat.wire import check_store

@@ -14,12 +14,10 @@ from claude_agent_sdk import (
     fold_session_summary,
 )
 
-from limpet.api.aio_scope import AsyncScope
-from limpet.api.store import AsyncStore, Store
-from limpet.backends.support.recent import Recent
+from limpet import AsyncScope, AsyncStore, Store
+from limpet.api.integrations import Recent, codec, limits
 from limpet.compat.logs import KIND, Log
 from limpet.compat.wire import check_store, escaped, shown, unescaped
-from limpet.core import codec, limits
 from limpet.errors import Conflict, InvalidInput
 from limpet.model import JSON, ScopeKey, SnapshotInfo, SnapshotRef
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from agents import Agent, RunState
 
-from limpet.api.aio_scope import AsyncScope, hold
-from limpet.api.store import AsyncStore
+from limpet import AsyncScope, AsyncStore
+from limpet.api.integrations import hold
 from limpet.errors import LimpetError, NotFound
 from limpet.model import Snapshot, SnapshotInfo
 from limpet.runs.handles import prepare_claim

@@ -9,8 +9,7 @@ from typing import Any
 from agents import Agent, RunState, TResponseInputItem
 from agents.memory import SessionSettings
 
-from limpet.api.aio_scope import AsyncScope
-from limpet.api.store import AsyncStore, Store
+from limpet import AsyncScope, AsyncStore, Store
 from limpet.compat.finishing import finished
 from limpet.compat.logs import KIND, Log
 from limpet.compat.openai.runs import RunSlot

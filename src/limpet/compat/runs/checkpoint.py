@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from typing import Any, ClassVar
 
-from limpet.core import times
+from limpet.api.integrations import times
 from limpet.errors import InvalidInput
 from limpet.model import JSON
 from limpet.opening import draw

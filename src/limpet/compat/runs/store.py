@@ -4,8 +4,8 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import Self, TypeAlias
 
-from limpet.api.store import AsyncStore, Store
-from limpet.backends.buckets import failure
+from limpet import AsyncStore, Store
+from limpet.api.integrations import failure
 from limpet.compat.runs import mapping
 from limpet.compat.runs.checkpoint import Checkpoint
 from limpet.compat.wire import address_of
