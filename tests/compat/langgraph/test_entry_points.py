@@ -13,7 +13,7 @@ import pytest
 
 from limpet import InvalidInput
 from limpet.compat.langgraph import names
-from limpet.compat.langgraph.allowed import Allowed
+from limpet.compat.langgraph.classes import Allowed
 from tests.compat.langgraph.kit import Places
 
 ROOT = Path(__file__).resolve().parents[3]

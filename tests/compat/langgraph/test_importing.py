@@ -13,8 +13,7 @@ from langgraph.types import Command
 
 import limpet
 from limpet import NotFound, Store, Unavailable, Unsupported
-from limpet.compat.langgraph import LimpetSaver
-from limpet.compat.langgraph.migrate.transfer import import_postgres, import_sqlite
+from limpet.compat.langgraph import LimpetSaver, import_postgres, import_sqlite
 from tests.compat.langgraph.graphs import approving, nested
 from tests.compat.langgraph.kit import Cipher, Places, checkpoint, config, id_of
 from tests.compat.langgraph.origins import (

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 import limpet
 from limpet import InvalidInput
 from limpet.compat.langgraph import LimpetSaver
-from limpet.compat.langgraph.allowed import Allowed, ValueRules, default_serde
+from limpet.compat.langgraph.classes import Allowed, ValueRules, default_serde
 from limpet.compat.langgraph.encode import ValueEncoder, is_plain
 from limpet.compat.langgraph.messages import MessageCache
 from tests.compat.langgraph.kit import Cipher, checkpoint, config, got, put

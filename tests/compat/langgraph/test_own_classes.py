@@ -21,7 +21,7 @@ from pydantic import BaseModel
 
 from limpet import InvalidInput
 from limpet.compat.langgraph import LimpetSaver
-from limpet.compat.langgraph.allowed import Allowed, ValueRules, default_serde
+from limpet.compat.langgraph.classes import Allowed, ValueRules, default_serde
 from limpet.compat.langgraph.decode import ValueDecoder
 from limpet.compat.langgraph.encode import ValueEncoder
 from limpet.compat.langgraph.messages import MessageCache

@@ -29,8 +29,7 @@ from typing_extensions import TypedDict as NewTypedDict
 
 from limpet import InvalidInput
 from limpet.compat.langgraph import LimpetSaver
-from limpet.compat.langgraph.allowed import MESSAGE_NAMES, Allowed, listed
-from limpet.compat.langgraph.schemas import classes_in
+from limpet.compat.langgraph.classes import MESSAGE_NAMES, Allowed, classes_in, listed
 from tests.compat.langgraph.kit import Places, got, put
 
 

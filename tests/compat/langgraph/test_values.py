@@ -32,7 +32,7 @@ from langgraph.types import Command, Interrupt, Overwrite, Send
 from pydantic import BaseModel, ConfigDict, PrivateAttr
 
 from limpet import Corrupt, InvalidInput
-from limpet.compat.langgraph.allowed import Allowed, ValueRules, default_serde
+from limpet.compat.langgraph.classes import Allowed, ValueRules, default_serde
 from limpet.compat.langgraph.decode import ValueDecoder
 from limpet.compat.langgraph.encode import ValueEncoder
 from limpet.compat.langgraph.messages import MessageCache

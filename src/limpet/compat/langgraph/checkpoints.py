@@ -20,18 +20,25 @@ from langgraph.checkpoint.base import (
 )
 from langgraph.checkpoint.serde.types import INTERRUPT
 
-from limpet.api.opened import Tools
-from limpet.api.verbs import Steps, contend, each, notes_of
-from limpet.backends.support.recent import Recent
+from limpet.api.integrations import (
+    Backend,
+    Commit,
+    NoteWrite,
+    Recent,
+    Steps,
+    Tools,
+    codec,
+    contend,
+    limits,
+    verbs,
+)
 from limpet.compat.langgraph import records
 from limpet.compat.langgraph.concurrent import RunGuard, superseded
 from limpet.compat.langgraph.encode import ValueEncoder
 from limpet.compat.langgraph.records import SplitCheckpoint, ValueCodec, is_write
 from limpet.compat.langgraph.tags import encoded_name
-from limpet.core import codec, limits
 from limpet.errors import Conflict, Corrupt, InvalidInput
 from limpet.model import Note, ScopeKey, SnapshotInfo
-from limpet.protocol import Backend, Commit, NoteWrite
 
 _KNOWN_BYTES_MAX = 32 * 1024 * 1024  # of JSON; the fields of the messages come on top
 _KNOWN_BYTES_MIN = 16 * 1024
@@ -122,7 +129,7 @@ def _with_writes(
 
 def notes_on(backend: Backend, scope: ScopeKey, ids: Sequence[str | None]) -> list[Note]:
     """Return all notes on some checkpoints; None means those on the scope itself."""
-    return [*each(backend, notes_of(scope, ids))] if ids else []
+    return [*verbs.each(backend, verbs.notes_of(scope, ids))] if ids else []
 
 
 def put(

@@ -9,13 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
-from limpet.api.verbs import Work
+from limpet.api.integrations import Backend, Query, Work, ids, limits
 from limpet.compat.langgraph import records
 from limpet.compat.langgraph.checkpoints import SaverContext, notes_on
 from limpet.compat.langgraph.records import Config
-from limpet.core import ids, limits
 from limpet.model import Note, ScopeKey, SnapshotInfo
-from limpet.protocol import Backend, Query
 
 _BATCH = 64  # ancestors whose writes are read at once
 

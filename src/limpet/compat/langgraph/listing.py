@@ -17,17 +17,13 @@ from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import CheckpointTuple
 
-from limpet.api import verbs
-from limpet.api.verbs import Walk, check_prefix
+from limpet.api.integrations import Backend, Query, Walk, check_prefix, delta, limits, verbs
 from limpet.compat.langgraph import records
 from limpet.compat.langgraph.checkpoints import SaverContext, notes_on
 from limpet.compat.langgraph.encode import ValueEncoder
 from limpet.compat.langgraph.messages import MessageRun
 from limpet.compat.langgraph.records import SplitCheckpoint, ValueCodec
-from limpet.core import limits
-from limpet.core.deltas import delta
 from limpet.model import Note, ScopeInfo, ScopeKey, SnapshotInfo, SnapshotRef
-from limpet.protocol import Backend, Query
 
 T = TypeVar("T")
 

@@ -8,18 +8,28 @@ from datetime import datetime, timedelta
 from itertools import groupby
 from typing import Any, TypeVar
 
-from limpet.api import verbs
-from limpet.api.store import Store
-from limpet.api.verbs import Steps, contend
+from limpet import Store
+from limpet.api.integrations import (
+    Backend,
+    Commit,
+    NoteWrite,
+    Query,
+    Retention,
+    Steps,
+    check_retention,
+    codec,
+    contend,
+    limits,
+    prepare,
+    times,
+    verbs,
+)
 from limpet.compat.langgraph import records
 from limpet.compat.langgraph.checkpoints import SaverContext, notes_on, save
 from limpet.compat.langgraph.history import channel_histories, stored_history
 from limpet.compat.langgraph.listing import all_ids, infos, scopes_of
-from limpet.core import codec, limits, prepare, times
-from limpet.core.retention import Retention, check_retention
 from limpet.errors import Conflict, Corrupt, InvalidInput
 from limpet.model import ScopeKey, SnapshotInfo
-from limpet.protocol import Backend, Commit, NoteWrite, Query
 
 T = TypeVar("T")
 

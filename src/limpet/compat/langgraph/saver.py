@@ -28,17 +28,17 @@ from langgraph.checkpoint.base import (
 from langgraph.checkpoint.serde.base import SerializerProtocol, maybe_add_typed_methods
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
-from limpet.api.store import AsyncStore, Store
-from limpet.api.verbs import Steps, Walk
+from limpet import AsyncStore, Store
+from limpet.api.integrations import Steps, Walk
 from limpet.compat.langgraph import checkpoints, history, listing, pruning, upstream
-from limpet.compat.langgraph.allowed import (
+from limpet.compat.langgraph.checkpoints import SaverContext
+from limpet.compat.langgraph.classes import (
     Allow,
     Allowed,
     ValueRules,
     imported,
     safe_serde,
 )
-from limpet.compat.langgraph.checkpoints import SaverContext
 from limpet.compat.langgraph.concurrent import Concurrent, RunGuard
 from limpet.compat.langgraph.decode import ValueDecoder
 from limpet.compat.langgraph.messages import MessageCache
