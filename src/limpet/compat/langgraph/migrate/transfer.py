@@ -12,10 +12,9 @@ checkpoints, the oldest of a namespace first. One is in memory at a time.
 
 import json
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterable
 from itertools import groupby
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 from langgraph.checkpoint.base import WRITES_IDX_MAP
 from langgraph.checkpoint.serde.base import SerializerProtocol
@@ -23,22 +22,18 @@ from langgraph.checkpoint.serde.types import TASKS
 
 from limpet import AsyncStore, Store
 from limpet.api.integrations import check_prefix, finding, limits
-from limpet.compat import sqlite_files
 from limpet.compat.langgraph import records
 from limpet.compat.langgraph.classes import Allow, items_of
 from limpet.compat.langgraph.decode import loaded
+from limpet.compat.langgraph.migrate import tables
 from limpet.compat.langgraph.migrate.checked_serde import checked
+from limpet.compat.langgraph.migrate.tables import CheckpointRow, SaverTables, Typed, WriteRow
 from limpet.compat.langgraph.saver import LimpetSaver
-from limpet.compat.sqlite_files import SqliteFile
 from limpet.compat.wire import Transfer, folder_of
-from limpet.errors import Corrupt, InvalidInput, LimpetError, NotFound, Unsupported
+from limpet.errors import Corrupt, InvalidInput, LimpetError, Unsupported
 from limpet.model import Finding, ScopeKey
 
-Typed = tuple[str, bytes]
-"""A value as a serializer returns it: format and bytes."""
-
 _OLD_VERSIONS = (1, 2, 3)  # of checkpoints whose sends are stored as writes of their parent
-OTHER_LAYOUT = "the tables have another layout than LangGraph's savers"
 _GAPS_MAX = 64  # indexes of a task that special writes may have had
 
 
@@ -67,8 +62,8 @@ def import_sqlite(
     """
     check_prefix(prefix)
     listed = items_of(allow)
-    with _opened(folder_of(path)) as tables:
-        return _imported(store, tables, prefix, listed, serde)
+    with tables.opened(folder_of(path)) as found:
+        return _imported(store, found, prefix, listed, serde)
 
 
 def import_postgres(
@@ -96,61 +91,19 @@ def import_postgres(
         from limpet.compat.langgraph.migrate import postgres
     except ImportError:
         raise Unsupported("PostgreSQL needs an extra: pip install 'limpet[postgres]'") from None
-    with postgres.opened(url) as tables:
-        return _imported(store, tables, prefix, listed, serde)
+    with postgres.opened(url) as found:
+        return _imported(store, found, prefix, listed, serde)
 
 
 def _imported(
     store: Store | AsyncStore,
-    tables: "SaverTables",
+    source: SaverTables,
     prefix: str,
     allow: Allow,
     serde: SerializerProtocol | None,
 ) -> Transfer:
     saver = LimpetSaver(store, serde=serde, allow=allow)
-    return TableImport(tables, saver, checked(serde, allow)).threads(prefix)
-
-
-# Any tables
-
-
-class CheckpointRow(NamedTuple):
-    """A row of a checkpoint. `load` decodes it with its values."""
-
-    namespace: str
-    id: str
-    parent_id: str | None
-    metadata: str | bytes | None
-    load: Callable[[SerializerProtocol], Any]
-
-
-class WriteRow(NamedTuple):
-    namespace: str
-    checkpoint_id: str
-    task_id: str
-    task_path: str
-    idx: int
-    channel: str
-    value: Typed
-
-
-class SaverTables(Protocol):
-    """The tables of another saver, opened for reading."""
-
-    def threads(self, prefix: str) -> Iterator[str]:
-        """Yield the ids of the threads that begin with a prefix."""
-
-    def reading(self) -> AbstractContextManager[object]:
-        """Return a context in which all reads see one moment."""
-
-    def writes(self, thread_id: str) -> Iterator[WriteRow]:
-        """Yield the writes of a thread, those of one task together, by index."""
-
-    def checkpoints(self, thread_id: str) -> Iterator[CheckpointRow]:
-        """Yield the checkpoints of a thread, by namespace, the oldest first."""
-
-    def sends(self, thread_id: str, namespace: str, checkpoint_id: str) -> list[Typed]:
-        """Return the pending sends of a checkpoint in LangGraph's order."""
+    return TableImport(source, saver, checked(serde, allow)).threads(prefix)
 
 
 class TableImport:
@@ -314,107 +267,3 @@ def _is_checkpoint(found: Any) -> bool:
 
 def _read(serde: SerializerProtocol, value: Typed) -> Any:
     return loaded(lambda: serde.loads_typed(value))
-
-
-def check_columns(
-    found: Mapping[str, Collection[str]], wanted: Mapping[str, Collection[str]], nothing: str
-) -> None:
-    """Raise NotFound with `nothing` if a table is missing, Unsupported if a column is."""
-    for table, columns in wanted.items():
-        if not found[table]:
-            raise NotFound(f"{nothing} table=`{table}`")
-        missing = [each for each in columns if each not in found[table]]
-        if missing:
-            where = f"table=`{table}` column=`{missing[0]}`"
-            raise Unsupported(f"{OTHER_LAYOUT}. {where}")
-
-
-# The tables of `SqliteSaver`, opened read-only
-
-_COLUMNS = {
-    "checkpoints": ("thread_id", "checkpoint_ns", "checkpoint_id", "parent_checkpoint_id", "type"),
-    "writes": ("thread_id", "checkpoint_ns", "checkpoint_id", "task_id", "idx", "channel", "type"),
-}
-
-# The next thread in the order of the primary keys.
-_NEXT_THREAD = """
-SELECT min(thread_id) FROM (
-    SELECT * FROM (
-        SELECT thread_id FROM checkpoints
-         WHERE thread_id >= CAST(? AS TEXT) AND thread_id IS NOT CAST(? AS TEXT)
-           AND substr(thread_id, 1, length(CAST(? AS TEXT))) = CAST(? AS TEXT)
-           AND typeof(thread_id) = 'text'
-         ORDER BY thread_id LIMIT 1)
-    UNION ALL
-    SELECT * FROM (
-        SELECT thread_id FROM writes
-         WHERE thread_id >= CAST(? AS TEXT) AND thread_id IS NOT CAST(? AS TEXT)
-           AND substr(thread_id, 1, length(CAST(? AS TEXT))) = CAST(? AS TEXT)
-           AND typeof(thread_id) = 'text'
-         ORDER BY thread_id LIMIT 1))
-"""
-
-_CHECKPOINTS = """
-SELECT checkpoint_ns, checkpoint_id, parent_checkpoint_id, metadata, type, checkpoint
-  FROM checkpoints WHERE thread_id = CAST(? AS TEXT)
- ORDER BY checkpoint_ns, checkpoint_id
-"""
-
-_WRITES = """
-SELECT checkpoint_ns, checkpoint_id, task_id, task_path, idx, channel, type, value
-  FROM writes WHERE thread_id = CAST(? AS TEXT)
- ORDER BY checkpoint_ns, checkpoint_id, task_id, idx
-"""
-
-# The table had no such column before 3.1 of the package.
-_WRITES_WITHOUT_PATH = _WRITES.replace("task_path", "''")
-
-_SENDS = """
-SELECT type, value FROM writes
- WHERE thread_id = CAST(? AS TEXT) AND checkpoint_ns = CAST(? AS TEXT)
-   AND checkpoint_id = CAST(? AS TEXT) AND channel = CAST(? AS TEXT)
- ORDER BY task_id, idx
-"""
-
-
-class SqliteSaverTables:
-    def __init__(self, file: SqliteFile) -> None:
-        self._file = file
-        found = {name: file.columns(name) for name in _COLUMNS}
-        nothing = f"the file has no tables of a SqliteSaver. path=`{file.path}`"
-        check_columns(found, _COLUMNS, nothing)
-        self._writes = _WRITES if "task_path" in found["writes"] else _WRITES_WITHOUT_PATH
-
-    def threads(self, prefix: str) -> Iterator[str]:
-        last: str | None = None
-        while True:
-            start = prefix if last is None else last
-            of_each_table = (start, last, prefix, prefix)
-            ((last,),) = self._file.rows(_NEXT_THREAD, *of_each_table, *of_each_table)
-            if last is None:
-                return
-            yield last
-
-    def reading(self) -> AbstractContextManager[None]:
-        return self._file.reading()
-
-    def writes(self, thread_id: str) -> Iterator[WriteRow]:
-        for row in self._file.rows(self._writes, thread_id):
-            yield WriteRow._make((*row[:-2], row[-2:]))
-
-    def checkpoints(self, thread_id: str) -> Iterator[CheckpointRow]:
-        for row in self._file.rows(_CHECKPOINTS, thread_id):
-            yield CheckpointRow._make((*row[:-2], _load(row[-2:])))
-
-    def sends(self, thread_id: str, namespace: str, checkpoint_id: str) -> list[Typed]:
-        return [*self._file.rows(_SENDS, thread_id, namespace, checkpoint_id, TASKS)]
-
-
-def _load(value: Typed) -> Callable[[SerializerProtocol], Any]:
-    return lambda serde: serde.loads_typed(value)
-
-
-@contextmanager
-def _opened(path: str) -> Iterator[SqliteSaverTables]:
-    with sqlite_files.opened(path, other_layout=OTHER_LAYOUT) as file:
-        yield SqliteSaverTables(file)
