@@ -42,6 +42,12 @@ def read_files(files: Bucket, keys: Sequence[str]) -> list[Stored | None]:
     return files.get(keys, first=FILE_BYTES_MAX)
 
 
+def json_of(stored: Stored) -> JSON:
+    """Return the value of a file that any tool may have written, or raise Corrupt."""
+    check_size(stored.size)
+    return codec.decode_foreign(stored.data)
+
+
 def links_below(folder: str, prefix: str = "") -> Iterator[Finding]:
     """Name each link below a folder whose key begins with a prefix.
 

@@ -7,6 +7,7 @@ import asyncio
 import re
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from itertools import product
 from typing import Any, TypeGuard
 
 import pytest
@@ -83,15 +84,16 @@ async def test_save_skips_the_write_when_fn_returns_nil(desk: Desk) -> None:
     assert await desk.get("a") == before
 
 
-@pytest.mark.parametrize("kind", [RuntimeError, NotFound, AlreadyExists, Conflict, Unavailable])
-async def test_save_returns_the_fn_error(desk: Desk, kind: type[Exception]) -> None:
+async def test_save_returns_the_fn_error(desk: Desk) -> None:
     await desk.put("a", state=1)
-    error = kind("enough")
+    for kind, id in product(
+        (RuntimeError, NotFound, AlreadyExists, Conflict, Unavailable), ("a", "new", None)
+    ):
+        error = kind("enough")
 
-    def mutator(current: Row | None) -> None:
-        raise error
+        def mutator(current: Row | None, error: Exception = error) -> None:
+            raise error
 
-    for id in ("a", "new", None):
         with pytest.raises(kind) as caught:
             await desk.sessions.save_snapshot(id, mutator)
         assert caught.value is error
@@ -216,13 +218,13 @@ async def test_lifecycle_heartbeat_advances_only_heartbeat_at(desk: Desk) -> Non
     assert after == replace(before, heartbeat_at=at(60), state={"n": 1})
 
 
-@pytest.mark.parametrize("verb", [heartbeat, abort, finalize])
-async def test_lifecycle_verbs_skip_settled_rows(memory: Desk, verb: Any) -> None:
+async def test_lifecycle_verbs_skip_settled_rows(memory: Desk) -> None:
     """HeartbeatSkipsSettledRow, AbortLeavesSettledRowAlone, FinalizeSkipsSettledRow."""
     for status in ("completed", "failed", "aborted", "aborting"):
         await memory.put(status, status=status, state=1)
         before = await memory.get(status)
-        assert await memory.sessions.save_snapshot(status, verb) is None
+        for verb in (heartbeat, abort, finalize):
+            assert await memory.sessions.save_snapshot(status, verb) is None
         assert await memory.get(status) == before
 
 
@@ -307,14 +309,14 @@ async def test_latest_ignores_rewrites_of_older_rows(desk: Desk) -> None:
     assert await desk.latest(latest="newest") == await desk.latest() == "new"
 
 
-@pytest.mark.parametrize("status", ["pending", "aborting", "completed", "failed", "aborted"])
-async def test_latest_returns_any_status(memory: Desk, status: str) -> None:
-    await memory.put("a", second=1)
-    await memory.put("b", second=2, parent_id="a", status=status)
-    for policy in ("leaf", "newest"):
-        found = await memory.open(latest=policy).get_snapshot(session_id="s")
-        assert found is not None
-        assert (found.snapshot_id, found.status) == ("b", status)
+async def test_latest_returns_any_status(memory: Desk) -> None:
+    for session_id in ("pending", "aborting", "completed", "failed", "aborted"):
+        await memory.put(f"{session_id}-a", session_id, second=1)
+        await memory.put(f"{session_id}-b", session_id, second=2, status=session_id)
+        for policy in ("leaf", "newest"):
+            found = await memory.open(latest=policy).get_snapshot(session_id=session_id)
+            assert found is not None
+            assert (found.snapshot_id, found.status) == (f"{session_id}-b", session_id)
 
 
 async def test_latest_breaks_created_at_ties_by_snapshot_id(desk: Desk) -> None:

@@ -3,10 +3,10 @@
 Any process can continue them, and watch or abort a turn in the background::
 
     from genkit.exp import Genkit
-    from limpet.compat.genkit.python import LimpetSessionStore
+    from limpet.compat.genkit.python import GenkitSessionStore
 
     with limpet.open("sqlite:///agents.db") as store:
-        agent = Genkit().define_agent("guide", model=model, store=LimpetSessionStore(store))
+        agent = Genkit().define_agent("guide", model=model, store=GenkitSessionStore(store))
         answer = await agent.chat(session_id="chat-42").send("hello")
 
 Sessions are stored as `limpet.compat.genkit.SessionStore` stores them, so that agents in JavaScript
@@ -22,8 +22,8 @@ from typing import Any, Final, NoReturn, TypeAlias
 from limpet.api.scope import Scope
 from limpet.compat.extras import needs
 from limpet.compat.genkit import rules
+from limpet.compat.genkit.records import COMPLETED, Row
 from limpet.compat.genkit.records import SessionSnapshot as Record
-from limpet.compat.genkit.rules import Row
 from limpet.compat.genkit.store import Sessions, check_function
 from limpet.compat.genkit.tenants import Context
 from limpet.compat.genkit.watching import Subscription
@@ -35,7 +35,7 @@ with needs("genkit", "Genkit", extra="genkit"):
     from genkit.exp.agent import SessionSnapshot, SnapshotStatus
     from pydantic import ValidationError
 
-__all__ = ["LimpetSessionStore"]
+__all__ = ["GenkitSessionStore"]
 
 Mutator: TypeAlias = Callable[[SessionSnapshot | None], SessionSnapshot | None]
 
@@ -48,7 +48,7 @@ _STATUSES: Final[dict[type[LimpetError], Any]] = {
 }
 
 
-class LimpetSessionStore(Sessions[Any]):
+class GenkitSessionStore(Sessions[Any]):
     """Snapshots in an open store, sync or async. Safe for tasks, threads and processes.
 
     The options are those of `limpet.compat.genkit.SessionStore`. The context of a call is that of
@@ -147,7 +147,7 @@ class StatusStream:
         self._statuses.put_nowait(None)
 
     def _changed(self, snapshot: Snapshot) -> None:
-        status = snapshot.status or rules.COMPLETED
+        status = snapshot.status or COMPLETED
         if status != self._last and status in rules.STORED:
             self._statuses.put_nowait(SnapshotStatus(status))
         self._last = status
@@ -187,7 +187,7 @@ def _row_of(given: object, current: Row | None) -> Row:
         raise InvalidInput("the mutator must not be async")
     if not isinstance(given, SessionSnapshot):
         raise InvalidInput(f"expected a SessionSnapshot. type=`{type(given).__name__}`")
-    row: Row = Record.from_json({"status": rules.COMPLETED, **_wire(given)})
+    row: Row = Record.from_json({"status": COMPLETED, **_wire(given)})
     if current is not None and rules.session_of(row) not in (None, current.session_id):
         id = current.snapshot_id
         message = f"a snapshot cannot move to another session. snapshot_id=`{id}`"
