@@ -9,7 +9,7 @@ An agent keeps a snapshot of each turn; any process may read it, stop its run, o
         id = await sessions.save_snapshot(None, lambda _: {"sessionId": "s", "state": state})
         latest = await sessions.get_snapshot(session_id="s")
 
-`python.GenkitSessionStore` is the same for agents of Genkit's package for Python, with its own
+`python.LimpetGenkitStore` is the same for agents of Genkit's package for Python, with its own
 snapshots. `import_sessions` imports the folder of a package's own file store, and `export_sessions`
 writes one.
 
