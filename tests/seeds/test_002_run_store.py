@@ -20,29 +20,25 @@ from limpet.backends.buckets.s3.open import ObjectStoreBucket
 from limpet.compat.runs import AsyncRunStore, Checkpoint, GoRunStore, RunStore
 from tests.compat.runs import reading
 from tests.compat.runs.hands import AsyncHands, Runs, bare, large
+from tests.effort import slowly
 from tests.runs.conftest import place_of
 from tests.runs.hands import Place
 from tests.servers.postgres import Postgres, Schemas
 
 READ_BYTES_MAX = 16 * 1024  # of a run, by a listing
 BESIDE_BYTES_MAX = 8 * 1024  # once: what tells where the runs are
-ENGINES = ["memory", "sqlite", "directory", "postgres", "s3"]
-SLOW = [pytest.param(each, marks=pytest.mark.slow) for each in ENGINES[2:]]
-QUICK = [("memory", "async"), ("sqlite", "sync")]  # both faces are one behind the facade
+ENGINES = ["memory", "sqlite", "directory", "postgres"]
 WORDS = [
     {"content": [{"text": "Say hello", "type": "text"}], "role": "user"},
     {"content": [{"id": "t", "input": {"z": 1, "a": 1.0}, "type": "tool_use"}], "role": "x"},
 ]
 
 
-def cases() -> Iterator[object]:
-    for case in product(ENGINES, ("sync", "async")):
-        marks = [] if case in QUICK else [pytest.mark.slow]
-        yield pytest.param(case, id="-".join(case), marks=marks)
-    yield pytest.param(("go", "sync"), id="go")
+FAST = {("memory", "sync"), ("sqlite", "async"), ("go", "sync")}
+CASES = [*product((*ENGINES, "s3"), ("sync", "async")), ("go", "sync")]
 
 
-@pytest.fixture(params=cases())
+@pytest.fixture(params=slowly(CASES, but=FAST), ids="-".join)
 def case(request: pytest.FixtureRequest) -> tuple[str, str]:
     case: tuple[str, str] = request.param
     return case
@@ -258,7 +254,7 @@ def test_list_returns_all_checkpoints_sorted_by_creation_time_newest_first(runs:
     assert runs.list() == [b, a, c, e, d]
 
 
-@pytest.mark.parametrize("engine", ["memory", "sqlite", "go", *SLOW])
+@pytest.mark.parametrize("engine", [*ENGINES, pytest.param("s3", marks=pytest.mark.slow), "go"])
 def test_list_reads_only_metadata(
     engine: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:

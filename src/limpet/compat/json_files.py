@@ -7,9 +7,7 @@ from math import isfinite
 
 import orjson
 
-from limpet.backends.buckets import Bucket, Stored
-from limpet.core import codec, limits
-from limpet.core.findings import finding
+from limpet.api.integrations import Bucket, Stored, codec, finding, limits
 from limpet.errors import Corrupt, InvalidInput
 from limpet.model import JSON, Finding
 

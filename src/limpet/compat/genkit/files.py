@@ -11,12 +11,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from limpet.backends.buckets import TEMPORARY, Bucket, failure, is_text
+from limpet.api.integrations import TEMPORARY, Bucket, failure, is_text, times
 from limpet.compat.genkit import rules
 from limpet.compat.genkit.records import Row, SessionSnapshot
 from limpet.compat.json_files import dump_indented, is_file_name, json_of, read_files
 from limpet.compat.wire import ABSENT, shown, wire_time
-from limpet.core import times
 from limpet.errors import Corrupt, InvalidInput
 from limpet.model import ANY
 from limpet.opening import draw, open_files

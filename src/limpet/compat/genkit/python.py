@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from inspect import iscoroutine
 from typing import Any, Final, NoReturn, TypeAlias
 
-from limpet.api.scope import Scope
+from limpet import Scope
 from limpet.compat.extras import needs
 from limpet.compat.genkit import rules
 from limpet.compat.genkit.records import COMPLETED, Row

@@ -10,9 +10,9 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Final, Literal, TypeAlias, get_args
 
+from limpet.api.integrations import times
 from limpet.compat.genkit.records import COMPLETED, Row, S, SessionSnapshot
 from limpet.compat.wire import moment_of, shown, wire_time
-from limpet.core import times
 from limpet.errors import Conflict, InvalidInput
 
 PENDING: Final = "pending"

@@ -6,10 +6,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Generic, TypeAlias
 
-from limpet.api.aio_scope import AsyncScope
-from limpet.api.scope import Scope
-from limpet.api.store import AsyncStore, Store
-from limpet.api.verbs import check_prefix, matching
+from limpet import AsyncScope, AsyncStore, Scope, Store
+from limpet.api.integrations import Query, check_prefix, limits, verbs
 from limpet.compat.contention import Contention
 from limpet.compat.genkit import records, rules
 from limpet.compat.genkit.records import S, SessionSnapshot
@@ -23,10 +21,8 @@ from limpet.compat.genkit.tenants import (
 )
 from limpet.compat.genkit.watching import Subscription
 from limpet.compat.wire import check_store
-from limpet.core import limits
 from limpet.errors import CLOSED, AlreadyExists, InvalidInput, NotFound
 from limpet.model import ScopeKey, Snapshot, SnapshotInfo, SnapshotRef
-from limpet.protocol import Query
 
 Given: TypeAlias = SessionSnapshot[S] | Mapping[str, Any] | None
 Mutator: TypeAlias = Callable[[SessionSnapshot[S] | None], Given[S] | Awaitable[Given[S]]]
@@ -97,7 +93,7 @@ class Sessions(Generic[S]):
         `find` would return the last saved one only, which may be another tenant's.
         """
         elsewhere: SnapshotRef | None = None
-        walk = matching(Query(prefix=tenant.prefix, id=snapshot_id))
+        walk = verbs.matching(Query(prefix=tenant.prefix, id=snapshot_id))
         for each in self._store.sync.driver.stream(walk):
             session_id = tenant.session_of(each.session_id)
             if session_id is None or each.scope.kind != KIND:

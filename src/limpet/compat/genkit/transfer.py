@@ -17,10 +17,9 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from limpet.api.scope import Scope
-from limpet.api.store import AsyncStore, Store
-from limpet.api.verbs import check_prefix as check_session_prefix
-from limpet.backends.buckets import Moved
+from limpet import AsyncStore, Scope, Store
+from limpet.api.integrations import Moved
+from limpet.api.integrations import check_prefix as check_session_prefix
 from limpet.compat.genkit import records, rules
 from limpet.compat.genkit.files import (
     GLOBAL,

@@ -7,8 +7,8 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, suppress
 from typing import cast
 
-from limpet.api.store import AsyncStore
-from limpet.backends.support.backoff import Backoff
+from limpet import AsyncStore
+from limpet.api.integrations import Backoff
 from limpet.errors import InvalidInput, LimpetError, Unavailable
 from limpet.model import Snapshot, SnapshotInfo, SnapshotRef
 

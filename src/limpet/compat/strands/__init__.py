@@ -27,6 +27,7 @@ How the terms translate, so that each interface sees what the others save:
 `docs/guides/strands.md` lists where it differs from the original.
 """
 
+from limpet.api.integrations import LayoutName
 from limpet.compat.strands.dialects import dialect_of, to_python
 from limpet.compat.strands.documents import FileStorage, S3Storage
 from limpet.compat.strands.manager import Agent, Restored, SessionManager, Turn
@@ -39,7 +40,6 @@ from limpet.compat.strands.records import (
 )
 from limpet.compat.strands.store import SessionError, SnapshotStorage, StoreStorage
 from limpet.compat.strands.transfer import export_sessions, find_layout, import_sessions
-from limpet.core.foreign import LayoutName
 
 __all__ = [
     "Agent",

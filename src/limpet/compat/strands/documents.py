@@ -18,7 +18,7 @@ from functools import partial
 from typing import Any, Self, TypeVar
 
 from limpet import opening
-from limpet.backends.buckets import Bucket, Listed, Stored
+from limpet.api.integrations import Bucket, Listed, Stored, codec, times
 from limpet.compat.json_files import FILE_BYTES_MAX, dump_indented, json_of, read_files
 from limpet.compat.strands.records import (
     SCHEMA_VERSION,
@@ -30,7 +30,6 @@ from limpet.compat.strands.records import (
 )
 from limpet.compat.strands.store import BaseStorage, no_cursor
 from limpet.compat.wire import folder_of, wire_time
-from limpet.core import codec, times
 from limpet.errors import CLOSED, Corrupt, InvalidInput, LimpetError
 from limpet.model import ANY, JSON
 

@@ -21,7 +21,8 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, Self, TypeAlias, TypeVar, cast, get_args
 
-from limpet.api.store import AsyncStore, Store
+from limpet import AsyncStore, Store
+from limpet.api.integrations import ids, times
 from limpet.compat.finishing import finished
 from limpet.compat.strands.documents import FileStorage
 from limpet.compat.strands.records import (
@@ -33,7 +34,6 @@ from limpet.compat.strands.records import (
 )
 from limpet.compat.strands.store import SessionError, SnapshotStorage, StoreStorage
 from limpet.compat.wire import wire_time
-from limpet.core import ids, times
 from limpet.errors import AlreadyExists, Conflict, Corrupt, InvalidInput, Unsupported
 from limpet.model import JSON
 from limpet.opening import draw

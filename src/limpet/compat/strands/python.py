@@ -30,8 +30,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Final, NamedTuple
 
-from limpet.api.scope import Scope
-from limpet.api.store import AsyncStore, Store
+from limpet import AsyncStore, Scope, Store
 from limpet.compat.json_files import load_strict
 from limpet.compat.strands.dialects import dialect_of, to_python
 from limpet.compat.strands.documents import HISTORY, document_name, folder_key

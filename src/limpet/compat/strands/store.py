@@ -11,10 +11,8 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
-from limpet.api.aio_scope import AsyncScope
-from limpet.api.opened import Opened
-from limpet.api.store import AsyncStore, Store
-from limpet.backends.support.recent import Recent
+from limpet import AsyncScope, AsyncStore, Store
+from limpet.api.integrations import Opened, Recent, prepare, times
 from limpet.compat.strands.records import (
     FACADE,
     SCHEMA_VERSION,
@@ -28,7 +26,6 @@ from limpet.compat.strands.records import (
     is_uuid7,
 )
 from limpet.compat.wire import check_store, moment_of, wire_time
-from limpet.core import prepare, times
 from limpet.errors import Corrupt, InvalidInput, LimpetError
 from limpet.model import HEAD, JSON, Parent, ScopeKey
 from limpet.model import Snapshot as Stored

@@ -18,17 +18,14 @@ from collections.abc import Iterator, Mapping
 from itertools import chain, groupby
 from typing import Any, Literal
 
-from limpet import opening
-from limpet.api.scope import Scope
-from limpet.api.store import AsyncStore, Store
-from limpet.backends.buckets import Bucket
+from limpet import AsyncStore, Scope, Store, opening
+from limpet.api.integrations import Bucket, LayoutName, layout_of
 from limpet.compat.json_files import is_file_name, json_of, links_below, read_files
 from limpet.compat.strands import documents
 from limpet.compat.strands.dialects import dialect_of, to_python
 from limpet.compat.strands.records import SCOPES, Wire, is_identifier
 from limpet.compat.strands.store import MANIFEST, is_gone, save_options, wire_of
 from limpet.compat.wire import Tally, Transfer, address_of, check_store, shown
-from limpet.core.foreign import LayoutName, layout_of
 from limpet.errors import Corrupt, InvalidInput, LimpetError, NotFound, Unsupported
 from limpet.model import ANY, JSON, ScopeKey
 
