@@ -1,6 +1,7 @@
 """The cases of Go's public suite `sessionstoretest`, by their names, on every engine.
 
-Go hands rows over by value, its callers own all times, and it subscribes to statuses by a channel.
+Left out is what tests/seeds/test_003_session_store.py shows already. Go hands rows over by value,
+its callers own all times, and it subscribes to statuses by a channel.
 """
 
 import asyncio
@@ -56,23 +57,6 @@ async def test_save_generates_id_when_empty(desk: Desk) -> None:
         assert UUID.fullmatch(id)
         assert seen == [None]
         assert (await desk.get(id)).snapshot_id == id
-
-
-async def test_save_uses_the_given_id(desk: Desk) -> None:
-    assert await desk.sessions.save_snapshot("a", always(row(snapshot_id="b"))) == "a"
-    assert (await desk.get("a")).snapshot_id == "a"
-    assert await desk.sessions.get_snapshot(snapshot_id="b") is None
-
-
-async def test_save_passes_the_current_row_to_fn(desk: Desk) -> None:
-    await desk.put("a", state={"n": 1})
-    seen: list[Row | None] = []
-
-    def mutator(current: Row | None) -> None:
-        seen.append(current)
-
-    assert await desk.sessions.save_snapshot("a", mutator) is None
-    assert seen == [await desk.get("a")]
 
 
 async def test_save_skips_the_write_when_fn_returns_nil(desk: Desk) -> None:
@@ -188,17 +172,6 @@ async def test_save_does_not_alias_caller_values(desk: Desk) -> None:
     assert (await desk.get("a")).state == {"list": [1]}
 
 
-async def test_save_serializes_concurrent_rewrites(desk: Desk) -> None:
-    def added(writer: int) -> Any:
-        def mutator(current: Row | None) -> Row:
-            return row(state=[*([] if current is None else current.state), writer])
-
-        return desk.sessions.save_snapshot("a", mutator)
-
-    assert await all_of(*map(added, range(8))) == ["a"] * 8
-    assert sorted((await desk.get("a")).state) == list(range(8))
-
-
 async def test_save_accepts_concurrent_new_rows(desk: Desk) -> None:
     await all_of(*(desk.put(str(number), second=number) for number in range(8)))
     assert await desk.latest() == "7"
@@ -296,12 +269,6 @@ async def test_chains_leaf_rewrite_keeps_ancestors(desk: Desk) -> None:
 # Latest, by the rule of Go: the one made last
 
 
-async def test_latest_picks_most_recently_created(desk: Desk) -> None:
-    await desk.put("old", second=1)
-    await desk.put("new", second=9)
-    assert await desk.latest(latest="newest") == "new"
-
-
 async def test_latest_ignores_rewrites_of_older_rows(desk: Desk) -> None:
     await desk.put("old", second=1)
     await desk.put("new", second=9)
@@ -335,11 +302,6 @@ async def test_latest_keeps_sessions_apart(desk: Desk) -> None:
     for id, session_id in (("a", "s"), ("b", "s1"), ("c", "s/x"), ("d", "S")):
         await desk.put(id, session_id)
     assert [await desk.latest(each) for each in ("s", "s1", "s/x", "S")] == ["a", "b", "c", "d"]
-
-
-async def test_latest_unknown_session_is_nil(desk: Desk) -> None:
-    for policy in ("leaf", "newest"):
-        assert await desk.latest("unknown", latest=policy) is None
 
 
 async def test_latest_empty_session_id_fails(memory: Desk) -> None:
@@ -381,14 +343,6 @@ async def test_metadata_does_not_alias_the_store(desk: Desk) -> None:
 
 
 # Subscriber
-
-
-async def test_subscriber_yields_current_status_first(desk: Desk) -> None:
-    await desk.put("a", status="pending")
-    heard = Heard()
-    end = desk.sessions.on_snapshot_state_change("a", heard)
-    await heard.until(lambda it: it.statuses == ["pending"])
-    end()
 
 
 async def test_subscriber_delivers_status_changes(desk: Desk) -> None:
