@@ -315,11 +315,9 @@ def test_a_bound_token_searches_its_sessions(store: limpet.Store) -> None:
         assert asked(store, {"q": "fox", "after": place}, access).status == 403
 
 
-@pytest.mark.parametrize(
-    "after", ["", "x", "é", "W10", "bnVsbA", "e30", "WzEsMiwzLDQsNSw2XQ", "A" * 9000]
-)
-def test_cursors_of_nothing(store: limpet.Store, after: str) -> None:
-    assert asked(store, {"q": "fox", "after": after}).status == 400
+def test_cursors_of_nothing(store: limpet.Store) -> None:
+    for after in ("", "x", "é", "W10", "bnVsbA", "e30", "WzEsMiwzLDQsNSw2XQ", "A" * 9000):
+        assert asked(store, {"q": "fox", "after": after}).status == 400, after
 
 
 def test_what_is_damaged_is_counted(tmp_path: Path) -> None:

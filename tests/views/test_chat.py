@@ -3,7 +3,6 @@
 import json
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -79,14 +78,14 @@ def test_content_that_nobody_knows_is_there_as_it_is(blocks: list[Any]) -> None:
     assert [each.text if isinstance(each, Text) else each.value for each in found] == blocks
 
 
-@pytest.mark.parametrize("state", [None, 3, "text", [], {}, [1], {"messages": []}, {"a": [{}]}])
-def test_no_messages(state: Any) -> None:
-    assert read_chat(state) is None
+def test_no_messages() -> None:
+    states: list[Any] = [None, 3, "text", [], {}, [1], {"messages": []}, {"a": [{}]}]
+    for state in states:
+        assert read_chat(state) is None, state
 
 
-@pytest.mark.parametrize(
-    ("state", "path"),
-    [
+def test_where_the_messages_are() -> None:
+    for state, path in [
         ([{"role": "user", "content": "a"}], ""),
         ({"messages": ["a"]}, "/messages"),
         ({"channel_values": {"messages": ["a"]}}, "/channel_values/messages"),
@@ -94,13 +93,11 @@ def test_no_messages(state: Any) -> None:
         ({"data": {"messages": ["a"]}}, "/data/messages"),
         ({"state": {"messages": ["a"]}}, "/state/messages"),
         ({"chat_history": ["a"], "messages": []}, "/chat_history"),
-    ],
-)
-def test_where_the_messages_are(state: Any, path: str) -> None:
-    chat = read_chat(state)
-    assert chat is not None
-    assert chat.path == path
-    assert [turn_text(turn) for turn in chat.turns] == ["a"]
+    ]:
+        chat = read_chat(state)
+        assert chat is not None, (state, path)
+        assert chat.path == path, (state, path)
+        assert [turn_text(turn) for turn in chat.turns] == ["a"], (state, path)
 
 
 def test_plain_messages() -> None:
@@ -210,11 +207,11 @@ def test_base64_is_never_shown() -> None:
     assert json.loads(value_text({"a": [1, "b"]}, indent=2)) == {"a": [1, "b"]}
 
 
-@pytest.mark.parametrize("count", [1, 2, 6, 7, 11, 12, 13, 40])
-def test_the_ends_of_a_chat(count: int) -> None:
-    state = {"messages": [{"role": "user", "content": str(n)} for n in range(count)]}
-    whole, ends = read_chat(state), read_chat(state, ends=True)
-    assert whole is not None
-    assert ends is not None
-    turns = whole.turns if count <= 12 else (*whole.turns[:6], *whole.turns[-6:])
-    assert [*ends.turns] == [*turns]
+def test_the_ends_of_a_chat() -> None:
+    for count in [1, 2, 6, 7, 11, 12, 13, 40]:
+        state = {"messages": [{"role": "user", "content": str(n)} for n in range(count)]}
+        whole, ends = read_chat(state), read_chat(state, ends=True)
+        assert whole is not None, count
+        assert ends is not None, count
+        turns = whole.turns if count <= 12 else (*whole.turns[:6], *whole.turns[-6:])
+        assert [*ends.turns] == [*turns], count

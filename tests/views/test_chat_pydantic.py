@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -92,9 +91,8 @@ def test_instructions_are_shown_where_they_change() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("item", "expected"),
-    [
+def test_what_a_user_sends() -> None:
+    for item, expected in [
         ("see", Text("see")),
         ({"kind": "text-content", "content": "see", "metadata": None}, Text("see")),
         (
@@ -108,18 +106,18 @@ def test_instructions_are_shown_where_they_change() -> None:
         ({"kind": "binary"}, Value({"kind": "binary"})),
         ({"kind": "new"}, Value({"kind": "new"})),
         (7, Value(7)),
-    ],
-)
-def test_what_a_user_sends(item: Any, expected: Any) -> None:
-    assert parts_of(request(part("user-prompt", content=[item]))) == [expected]
-    wrapped = part("tool-return", tool_name="t", content=["x", item], tool_call_id="1")
-    (answer,) = parts_of(request(wrapped))
-    assert isinstance(answer, Answer)
+    ]:
+        assert parts_of(request(part("user-prompt", content=[item]))) == [expected], (
+            item,
+            expected,
+        )
+        wrapped = part("tool-return", tool_name="t", content=["x", item], tool_call_id="1")
+        (answer,) = parts_of(request(wrapped))
+        assert isinstance(answer, Answer), (item, expected)
 
 
-@pytest.mark.parametrize(
-    ("kind", "more", "expected"),
-    [
+def test_results() -> None:
+    for kind, more, expected in [
         ("tool-return", {"outcome": "success"}, Result((Text("x"),))),
         (
             "tool-return",
@@ -128,11 +126,9 @@ def test_what_a_user_sends(item: Any, expected: Any) -> None:
         ),
         ("retry-prompt", {}, Result((Text("x"),), True)),
         ("builtin-tool-return", {}, Result((Text("x"),))),
-    ],
-)
-def test_results(kind: str, more: Any, expected: Result) -> None:
-    called = part(kind, tool_name="t", content="x", tool_call_id="1", tool_kind=None, **more)
-    assert parts_of(request(called)) == [Answer("t", "1", expected)]
+    ]:
+        called = part(kind, tool_name="t", content="x", tool_call_id="1", tool_kind=None, **more)
+        assert parts_of(request(called)) == [Answer("t", "1", expected)], (kind, more, expected)
 
 
 def test_other_parts() -> None:

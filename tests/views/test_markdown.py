@@ -4,7 +4,6 @@ import random
 from collections.abc import Iterator
 from html.parser import HTMLParser
 
-import pytest
 from markdown_it import MarkdownIt
 
 import limpet
@@ -75,43 +74,42 @@ def rendered(text: str) -> Seen:
     return Seen(RENDER.render(text))
 
 
-@pytest.mark.parametrize("text", HOSTILE)
-def test_nothing_breaks_out(text: str) -> None:
-    name, contents, pages = hostile_session(text)
-    whole = "".join(session_markdown(name, pages, contents=contents))
-    whole.encode()
-    assert not UNSEEN & {*whole}
-    seen = rendered(whole)
-    assert {*seen.tags} <= TAGS
-    assert seen.tags.count("h1") == 1
-    assert seen.tags.count("h2") == 2
-    # Of each scope five turns, the state, the history; and the notes of one.
-    assert seen.tags.count("h3") == 2 * 7 + 1
-    assert seen.tags.count("details") == 2 * 3
+def test_nothing_breaks_out() -> None:
+    for text in HOSTILE:
+        name, contents, pages = hostile_session(text)
+        whole = "".join(session_markdown(name, pages, contents=contents))
+        whole.encode()
+        assert not UNSEEN & {*whole}, text
+        seen = rendered(whole)
+        assert {*seen.tags} <= TAGS, text
+        assert seen.tags.count("h1") == 1, text
+        assert seen.tags.count("h2") == 2, text
+        # Of each scope five turns, the state, the history; and the notes of one.
+        assert seen.tags.count("h3") == 2 * 7 + 1, text
+        assert seen.tags.count("details") == 2 * 3, text
 
 
-@pytest.mark.parametrize("seed", range(300))
-def test_no_line_of_a_message_is_more_than_text(seed: int) -> None:
-    chance = random.Random(seed)
-    text = "".join(chance.choices(PIECES, k=chance.randrange(1, 25)))
-    with limpet.open("memory:") as store:
-        store.scope("s").save({"messages": [{"role": "user", "content": text}]})
-        _, pages = open_session(store, "s")
-    seen = rendered("".join(session_markdown("s", pages)))
-    assert {*seen.tags} <= TAGS - {"details", "summary"}
-    headings = [tag for tag in seen.tags if tag[0] == "h" and tag != "hr"]
-    assert headings == ["h1", "h2", "h3", "h3"]
+def test_no_line_of_a_message_is_more_than_text() -> None:
+    for seed in range(300):
+        chance = random.Random(seed)
+        text = "".join(chance.choices(PIECES, k=chance.randrange(1, 25)))
+        with limpet.open("memory:") as store:
+            store.scope("s").save({"messages": [{"role": "user", "content": text}]})
+            _, pages = open_session(store, "s")
+        seen = rendered("".join(session_markdown("s", pages)))
+        assert {*seen.tags} <= TAGS - {"details", "summary"}, seed
+        headings = [tag for tag in seen.tags if tag[0] == "h" and tag != "hr"]
+        assert headings == ["h1", "h2", "h3", "h3"], seed
 
 
-@pytest.mark.parametrize("text", ["a", "`", "``a`", " a ", "a|b", "", "<b>", "\\"])
-def test_code_is_shown_as_it_is(text: str) -> None:
-    assert rendered(code(text)).texts.get("code", "").strip() == text.strip()
-    assert rendered(fenced(text)).texts["pre"] == text + "\n"
+def test_code_is_shown_as_it_is() -> None:
+    for text in ["a", "`", "``a`", " a ", "a|b", "", "<b>", "\\"]:
+        assert rendered(code(text)).texts.get("code", "").strip() == text.strip(), text
+        assert rendered(fenced(text)).texts["pre"] == text + "\n", text
 
 
-@pytest.mark.parametrize(
-    ("line", "shown"),
-    [
+def test_prose() -> None:
+    for line, shown in [
         ("plain *words* and **more**", "plain *words* and **more**"),
         ("- a `list<int>` of & things", "- a `list<int>` of &amp; things"),
         ("ls `a | b`", "ls `a | b`"),
@@ -119,10 +117,8 @@ def test_code_is_shown_as_it_is(text: str) -> None:
         ("a < b > c", "a &lt; b &gt; c"),
         ("see [1]", "see \\[1\\]"),
         ("", ""),
-    ],
-)
-def test_prose(line: str, shown: str) -> None:
-    assert prose(line) == shown
+    ]:
+        assert prose(line) == shown, (line, shown)
 
 
 def test_a_session_reads_well() -> None:

@@ -96,26 +96,26 @@ def chat(*messages: Any) -> dict[str, Any]:
     return {"messages": [*messages]}
 
 
-@pytest.mark.parametrize("text", HOSTILE)
-def test_nothing_breaks_out(text: str) -> None:
-    name, contents, pages = hostile_session(text)
-    whole = "".join(session_page(name, pages, contents=contents, images=True))
-    whole.encode()
-    assert not UNSEEN & {*whole}
-    seen = Seen(whole)
-    assert {*seen.tags} <= TAGS
-    assert {name for name, _ in seen.attributes} <= ATTRIBUTES
-    assert "img" not in seen.tags
-    assert seen.tags.count("style") == 1
-    assert seen.tags.count("section") == 2 + 1  # the last is the history
-    assert seen.tags.count("article") == 2 * 5
-    inside = {value for value in seen.values("href") if value != "http://example.com"}
-    assert all(re.match("#scope-|#history", value) for value in inside)
-    targets = seen.values("id")
-    assert len({*targets}) == len(targets)
-    assert {value[1:] for value in inside} <= {*targets}
-    for word in re.findall(r"\w+", text):
-        assert word in seen.text or word in seen.values("data-language")
+def test_nothing_breaks_out() -> None:
+    for text in HOSTILE:
+        name, contents, pages = hostile_session(text)
+        whole = "".join(session_page(name, pages, contents=contents, images=True))
+        whole.encode()
+        assert not UNSEEN & {*whole}, text
+        seen = Seen(whole)
+        assert {*seen.tags} <= TAGS, text
+        assert {name for name, _ in seen.attributes} <= ATTRIBUTES, text
+        assert "img" not in seen.tags, text
+        assert seen.tags.count("style") == 1, text
+        assert seen.tags.count("section") == 2 + 1, text  # the last is the history
+        assert seen.tags.count("article") == 2 * 5, text
+        inside = {value for value in seen.values("href") if value != "http://example.com"}
+        assert all(re.match("#scope-|#history", value) for value in inside), text
+        targets = seen.values("id")
+        assert len({*targets}) == len(targets), text
+        assert {value[1:] for value in inside} <= {*targets}, text
+        for word in re.findall(r"\w+", text):
+            assert word in seen.text or word in seen.values("data-language"), text
 
 
 def test_it_needs_nothing_else_and_says_so() -> None:
@@ -233,33 +233,30 @@ def block(data: bytes, kind: str = "image/png") -> dict[str, Any]:
     return {"type": "image", "source": source}
 
 
-@pytest.mark.parametrize("kind", IMAGES)
-def test_images_are_drawn_if_asked_for(kind: str) -> None:
-    data = IMAGES[kind]
-    state = chat({"role": "user", "content": [block(data, "image/png"), block(data)]})
-    named = Seen(page_of(state))
-    assert "img" not in named.tags
-    assert f"image (image/png, {len(data)} B)" in named.text
-    drawn = Seen(whole := page_of(state, images=True))
-    uri = f"data:{kind};base64,{base64.b64encode(data).decode()}"
-    assert drawn.values("src") == [uri, uri]
-    assert "form-action &#x27;none&#x27;; img-src data:" in whole
+def test_images_are_drawn_if_asked_for() -> None:
+    for kind in IMAGES:
+        data = IMAGES[kind]
+        state = chat({"role": "user", "content": [block(data, "image/png"), block(data)]})
+        named = Seen(page_of(state))
+        assert "img" not in named.tags, kind
+        assert f"image (image/png, {len(data)} B)" in named.text, kind
+        drawn = Seen(whole := page_of(state, images=True))
+        uri = f"data:{kind};base64,{base64.b64encode(data).decode()}"
+        assert drawn.values("src") == [uri, uri], kind
+        assert "form-action &#x27;none&#x27;; img-src data:" in whole, kind
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
+def test_other_bytes_are_only_named() -> None:
+    for data in [
         b"<svg xmlns='http://www.w3.org/2000/svg' onload='alert(1)'/>",
         b"<html><script>alert(1)</script>",
         PNG[:4] + b"x",
         PNG + bytes(256 * KIB),
-    ],
-)
-def test_other_bytes_are_only_named(data: bytes) -> None:
-    state = chat({"role": "user", "content": [block(data)]})
-    whole = page_of(state, images=True)
-    assert "<img" not in whole
-    assert "data:image" not in whole
+    ]:
+        state = chat({"role": "user", "content": [block(data)]})
+        whole = page_of(state, images=True)
+        assert "<img" not in whole, data
+        assert "data:image" not in whole, data
 
 
 def test_images_that_cannot_be_told_apart_are_named() -> None:
@@ -307,21 +304,22 @@ def test_long_lines_of_marks_are_not_slow() -> None:
     assert timedelta(seconds=process_time() - begun) < timedelta(seconds=10)
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_every_forest_is_drawn(seed: int) -> None:
-    chance = random.Random(seed)
-    with limpet.open("memory:") as store:
-        scope = store.scope("s")
-        ids: list[str] = []
-        for n in range(chance.randrange(1, 40)):
-            parent = chance.choice([None, "gone", *ids[-4:]])
-            ids.append(scope.save(n, id=f"i{n}", parent=parent, head=n == 0).id)
-        _, pages = open_session(store, "s")
-    whole = "".join(session_page("s", pages))
-    assert sorted(re.findall(r'<code class="id">(\w+)</code>', whole)) == sorted(ids)
-    assert len(re.findall(r'<circle class="n"', whole)) == len(ids)
+def test_every_forest_is_drawn() -> None:
+    for seed in range(20):
+        chance = random.Random(seed)
+        with limpet.open("memory:") as store:
+            scope = store.scope("s")
+            ids: list[str] = []
+            for n in range(chance.randrange(1, 40)):
+                parent = chance.choice([None, "gone", *ids[-4:]])
+                ids.append(scope.save(n, id=f"i{n}", parent=parent, head=n == 0).id)
+            _, pages = open_session(store, "s")
+        whole = "".join(session_page("s", pages))
+        assert sorted(re.findall(r'<code class="id">(\w+)</code>', whole)) == sorted(ids), seed
+        assert len(re.findall(r'<circle class="n"', whole)) == len(ids), seed
 
 
-@pytest.mark.parametrize("state", [None, [], {}, "text", 7, {"messages": []}, {"": {"": ""}}])
-def test_any_state_has_a_page(state: Any) -> None:
-    assert Seen(page_of(state)).tags.count("section") == 2
+def test_any_state_has_a_page() -> None:
+    states: list[Any] = [None, [], {}, "text", 7, {"messages": []}, {"": {"": ""}}]
+    for state in states:
+        assert Seen(page_of(state)).tags.count("section") == 2, state
