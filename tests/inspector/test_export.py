@@ -1,6 +1,5 @@
 """Downloads: what `limpet export` writes, under names and types that are safe."""
 
-import asyncio
 import json
 import re
 from typing import Any
@@ -10,12 +9,9 @@ import pytest
 import limpet
 from limpet import portable
 from limpet.cli._app import run
-from limpet.inspector.site import PAGES
-from limpet.server.access import Access, Tokens
-from limpet.server.app import App
-from tests.server.asgi import Response, ask
+from tests.inspector import kit
+from tests.server.asgi import Response
 
-TOKEN = "bound-token-0123456789"
 ODD = '../a"b\r\nset-cookie: x=1;\u202e<script>'
 STATE = {"messages": [{"role": "user", "content": "<script>alert(1)</script>"}], "n": 2**70}
 
@@ -25,10 +21,8 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tests.server.asgi.SILENCE_S", 30)
 
 
-def got(store: limpet.Store, query: dict[str, Any], access: Access | None = None) -> Response:
-    headers = {} if access is None else {"authorization": f"Bearer {TOKEN}"}
-    app = App(store.aio, access or Access(), PAGES)
-    return asyncio.run(ask(app, "GET", "/ui/export", query, **headers))
+def got(store: limpet.Store, query: dict[str, Any], rights: str = "") -> Response:
+    return kit.got(store, "/ui/export", query, rights=rights)
 
 
 def test_the_same_as_the_command_line(tmp_path: Any, capsysbinary: Any) -> None:
@@ -93,10 +87,9 @@ def test_an_origin_outside_the_prefix_is_left_out() -> None:
     store = limpet.open("memory:")
     outside = store.scope("b/OUTSIDE").save(STATE)
     store.scope("b/OUTSIDE").fork(outside.id, to="a/1")
-    access = Access(Tokens(None, f"{TOKEN} read a/"))
     for form in ("html", "md", "jsonl"):
         assert b"b/OUTSIDE" in got(store, {"session_id": "a/1", "format": form}).body
-        answer = got(store, {"session_id": "a/1", "format": form}, access)
+        answer = got(store, {"session_id": "a/1", "format": form}, "read a/")
         assert answer.status == 200
         assert b"OUTSIDE" not in answer.body
-        assert got(store, {"session_id": "b/OUTSIDE", "format": form}, access).status == 403
+        assert got(store, {"session_id": "b/OUTSIDE", "format": form}, "read a/").status == 403

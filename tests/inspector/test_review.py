@@ -1,6 +1,5 @@
 """Defects that a hostile review of the pages found."""
 
-import asyncio
 import re
 from html import unescape
 from urllib.parse import parse_qsl, urlsplit
@@ -9,21 +8,15 @@ import pytest
 
 import limpet
 from limpet.inspector.pages import search
-from limpet.inspector.site import PAGES
-from limpet.server.access import Access, Tokens
-from limpet.server.app import App
-from tests.server.asgi import Response, ask
+from tests.inspector import kit
+from tests.server.asgi import Response
 
-_TOKEN = "t" * 20
+_BOUND = "write a-"  # the rights of a token
 _FEW = 50_000  # bytes of a page about little
 
 
-def get(store: limpet.Store, path: str, token: str = "", **query: str) -> Response:
-    """Return a page; the token is bound to sessions that begin with `a-`."""
-    access = Access(Tokens(None, f"{token} write a-")) if token else Access()
-    app = App(store.aio, access, PAGES)
-    headers = {"authorization": f"Bearer {token}"} if token else {}
-    return asyncio.run(ask(app, "GET", path, query, **headers))
+def get(store: limpet.Store, path: str, rights: str = "", **query: str) -> Response:
+    return kit.got(store, path, query, rights=rights)
 
 
 def test_a_typed_name_tells_nothing_of_a_history_outside() -> None:
@@ -35,16 +28,9 @@ def test_a_typed_name_tells_nothing_of_a_history_outside() -> None:
             outside.fork("outside-2", to="a-1")
             if is_deleted:
                 store.delete_session("b-1")
+            place = {"session_id": "a-1", "view": "changes"}
             steps = [
-                get(
-                    store,
-                    "/ui/snapshot",
-                    _TOKEN,
-                    session_id="a-1",
-                    view="changes",
-                    base=f"@~{back}",
-                )
-                for back in (1, 2, 7)
+                get(store, "/ui/snapshot", _BOUND, **place, base=f"@~{back}") for back in (1, 2, 7)
             ]
         said = [re.findall(r"cannot be shown.*", each.body.decode())[0] for each in steps]
         assert len({re.sub(r"~\d", "", each) for each in said}) == 1, is_deleted

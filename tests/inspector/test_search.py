@@ -17,13 +17,12 @@ from limpet.inspector import expressions
 from limpet.inspector.expressions import timed_finder
 from limpet.inspector.pages import search
 from limpet.inspector.site import PAGES
-from limpet.server.access import Access, Tokens
+from limpet.server.access import Access
 from limpet.server.app import App
 from limpet.views.search import Place, compiled, finder
 from tests.cli.test_grep import damage
+from tests.inspector import kit
 from tests.server.asgi import Response, ask
-
-TOKEN = "bound-token-0123456789"
 
 
 @pytest.fixture(autouse=True)
@@ -32,10 +31,8 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tests.server.asgi.SILENCE_S", 30)
 
 
-def asked(store: limpet.Store, query: dict[str, Any], access: Access | None = None) -> Response:
-    headers = {} if access is None else {"authorization": f"Bearer {TOKEN}"}
-    app = App(store.aio, access or Access(), PAGES)
-    return asyncio.run(ask(app, "GET", "/ui/search", query, **headers))
+def asked(store: limpet.Store, query: dict[str, Any], rights: str = "") -> Response:
+    return kit.got(store, "/ui/search", query, rights=rights)
 
 
 def hits(answer: Response) -> list[tuple[dict[str, str], str, str]]:
@@ -304,15 +301,14 @@ def test_repetitions_inside_repetitions_do_not_fill_the_memory(store: limpet.Sto
 def test_a_bound_token_searches_its_sessions(store: limpet.Store) -> None:
     store.scope("a/1").save("a fox inside")
     store.scope("b/1").save("a fox outside")
-    access = Access(Tokens(None, f"{TOKEN} read a/"))
-    answer = asked(store, {"q": "fox"}, access)
+    answer = asked(store, {"q": "fox"}, "read a/")
     assert lines(answer) == ["a [fox] inside"]
     assert "of 1 session" in answer.body.decode()
     assert "--prefix a/" in answer.body.decode()
-    assert asked(store, {"q": "fox", "session_id": "b/1"}, access).status == 403
+    assert asked(store, {"q": "fox", "session_id": "b/1"}, "read a/").status == 403
     for session_id in ("b/0", "b/1"):
         place = search._cursor(Place(limpet.ScopeKey(session_id), "1.0.a", 0), 0)
-        assert asked(store, {"q": "fox", "after": place}, access).status == 403
+        assert asked(store, {"q": "fox", "after": place}, "read a/").status == 403
 
 
 def test_cursors_of_nothing(store: limpet.Store) -> None:

@@ -20,8 +20,16 @@ from limpet.server.access import Access, Grant, Tokens
 from limpet.server.app import App
 from limpet.views.page.prose import TAGS
 from tests.server.asgi import ask
-from tests.views.document_kit import HOSTILE, UNSEEN, hostile_messages, stored
-from tests.views.test_page import IMAGES, Seen, block, chat
+from tests.views.document_kit import (
+    HOSTILE,
+    IMAGES,
+    UNSEEN,
+    Seen,
+    block,
+    chat,
+    hostile_messages,
+    stored,
+)
 
 READ, BOUND = "read-token-0123456789", "bound-token-0123456789"
 VIEWS = ("chat", "state", "changes")

@@ -22,6 +22,7 @@ from limpet.views.chat import (
     turn_text,
     value_text,
 )
+from tests.views.chat_kit import chat_of, parts_of
 
 LEAVES = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
 KEYS = """role content parts name type id text thinking reasoning tool_calls tool_call_id function
@@ -46,12 +47,6 @@ JSONS: st.SearchStrategy[Any] = st.recursive(
 )
 
 
-def parts_of(state: Any) -> list[Any]:
-    chat = read_chat(state)
-    assert chat is not None
-    return [part for turn in chat.turns for part in turn.parts]
-
-
 @given(JSONS)
 def test_any_json_is_a_chat_or_none(state: Any) -> None:
     chat = read_chat(state)
@@ -62,8 +57,7 @@ def test_any_json_is_a_chat_or_none(state: Any) -> None:
 
 @given(st.lists(JSONS, min_size=1, max_size=8))
 def test_any_list_under_messages_is_a_chat_of_which_no_message_is_lost(messages: Any) -> None:
-    chat = read_chat({"messages": messages})
-    assert chat is not None
+    chat = chat_of({"messages": messages})
     assert chat.path == "/messages"
     for index, message in enumerate(messages):
         results = any(
@@ -117,11 +111,9 @@ def test_plain_messages() -> None:
 def test_a_system_prompt_beside_the_list_is_the_first_turn() -> None:
     for key in ("system", "system_prompt", "systemPrompt"):
         for prompt in ("be kind", [{"text": "be kind"}], [{"type": "text", "text": "be kind"}]):
-            chat = read_chat({"messages": ["hi"], key: prompt})
-            assert chat is not None
+            chat = chat_of({"messages": ["hi"], key: prompt})
             assert chat.turns[0] == ChatTurn("system", None, (Text("be kind"),), -1)
-    chat = read_chat({"messages": ["hi"], "system": {"os": "linux"}, "system_prompt": ""})
-    assert chat is not None
+    chat = chat_of({"messages": ["hi"], "system": {"os": "linux"}, "system_prompt": ""})
     assert [turn.role for turn in chat.turns] == ["message"]
 
 
@@ -173,12 +165,10 @@ def test_a_chat_is_read_in_linear_time() -> None:
 
 def test_what_stands_beside_a_chat() -> None:
     state = {"messages": ["a"], "system_prompt": "b", "mood": 1}
-    chat = read_chat(state)
-    assert chat is not None
+    chat = chat_of(state)
     assert [*other_values(state, chat)] == [("mood", 1)]
     deep = {"values": {"messages": ["a"], "mood": 1}, "next": []}
-    chat = read_chat(deep)
-    assert chat is not None
+    chat = chat_of(deep)
     assert [*other_values(deep, chat)] == [("next", []), ("values.mood", 1)]
 
 

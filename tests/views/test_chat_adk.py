@@ -3,6 +3,7 @@
 from limpet.model import JSON
 from limpet.views.chat import read_chat
 from limpet.views.chat.model import Answer, Call, ChatTurn, Result, Text, Value
+from tests.views.chat_kit import chat_of
 
 NOTHING: dict[str, JSON] = {"state_delta": {}, "artifact_delta": {}, "requested_auth_configs": {}}
 
@@ -23,8 +24,7 @@ def event(author: str, *parts: JSON, **more: JSON) -> JSON:
 
 
 def turns_of(*events: JSON, **state: JSON) -> list[ChatTurn]:
-    chat = read_chat({"state": state, "events": list(events)})
-    assert chat is not None
+    chat = chat_of({"state": state, "events": list(events)})
     assert (chat.shape, chat.path) == ("adk", "/events")
     return list(chat.turns)
 

@@ -2,24 +2,8 @@
 
 from typing import Any
 
-from limpet.views.chat import Call, Chat, ChatTurn, Media, Result, Text, Value, read_chat
-
-PIXEL = "iVBORw0KGgo="  # eight bytes
-LINK = f"data:image/png;base64,{PIXEL}"
-
-
-def chat_of(state: Any) -> Chat:
-    chat = read_chat(state)
-    assert chat is not None
-    return chat
-
-
-def parts_of(state: Any) -> list[Any]:
-    return [part for turn in chat_of(state).turns for part in turn.parts]
-
-
-def done(name: str, given: Any, id: str | None, *parts: Any, is_error: bool = False) -> Call:
-    return Call(name, given, id, Result(parts, is_error))
+from limpet.views.chat import Call, Chat, ChatTurn, Media, Text, Value
+from tests.views.chat_kit import LINK, PIXEL, chat_of, done, parts_of
 
 
 def test_chat_completions() -> None:

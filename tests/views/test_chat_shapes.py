@@ -2,29 +2,14 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 from limpet.views.chat import Answer, Call, Chat, ChatTurn, Media, Result, Text, Value, read_chat
+from tests.views.chat_kit import PIXEL, chat_of, done, parts_of
 
 TESTS = Path(__file__).parents[1]
 GENKIT = sorted((TESTS / "compat/genkit").glob("**/store/*/*.json"))
 STRANDS = sorted((TESTS / "interop/fixtures").glob("**/snapshot_*.json"))
 RUNS = TESTS / "compat/runs/fixtures"
-PIXEL = "iVBORw0KGgo="  # eight bytes
-
-
-def chat_of(state: Any) -> Chat:
-    chat = read_chat(state)
-    assert chat is not None
-    return chat
-
-
-def parts_of(state: Any) -> list[Any]:
-    return [part for turn in chat_of(state).turns for part in turn.parts]
-
-
-def done(name: str, given: Any, id: str | None, *parts: Any, is_error: bool = False) -> Call:
-    return Call(name, given, id, Result(parts, is_error))
 
 
 # Strands.

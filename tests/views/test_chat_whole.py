@@ -8,27 +8,18 @@ from hypothesis import strategies as st
 from limpet.views.chat import (
     Answer,
     Call,
-    Chat,
     ChatTurn,
     Media,
     Result,
     Text,
     Value,
-    read_chat,
     turn_text,
     value_text,
 )
 from limpet.views.chat.model import TECHNICAL
+from tests.views.chat_kit import LINK, PIXEL, chat_of, done
 
-PIXEL = "iVBORw0KGgo="  # eight bytes
-LINK = f"data:image/png;base64,{PIXEL}"
 ODD = {"extra": "EXTRA"}
-
-
-def chat_of(state: Any) -> Chat:
-    chat = read_chat(state)
-    assert chat is not None
-    return chat
 
 
 def parts_of(*messages: Any) -> list[Any]:
@@ -37,10 +28,6 @@ def parts_of(*messages: Any) -> list[Any]:
 
 def said(*content: Any) -> list[Any]:
     return parts_of({"role": "assistant", "content": [*content]})
-
-
-def done(name: str, given: Any, id: str | None, *parts: Any, is_error: bool = False) -> Call:
-    return Call(name, given, id, Result(parts, is_error))
 
 
 # Members that nobody knows.

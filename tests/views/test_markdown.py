@@ -2,13 +2,12 @@
 
 import random
 from collections.abc import Iterator
-from html.parser import HTMLParser
 
 from markdown_it import MarkdownIt
 
 import limpet
 from limpet.views.markdown import code, fenced, prose, session_markdown
-from tests.views.document_kit import HOSTILE, UNSEEN, hostile_session, open_session
+from tests.views.document_kit import HOSTILE, UNSEEN, Seen, hostile_session, open_session
 
 RENDER = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"])
 TAGS = {
@@ -35,43 +34,21 @@ PIECES = [
 ]
 
 
-class Seen(HTMLParser):
-    """Remembers the tags, and the text inside each kind of them."""
+class SeenMarkdown(Seen):
+    """Remembers the text inside each kind of tag."""
 
     def __init__(self, html: str) -> None:
-        super().__init__()
-        self.tags: list[str] = []
         self.texts: dict[str, str] = {}
-        self._open: list[str] = []
-        self.feed(html)
-        self.close()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        assert all(name == "class" or name == "start" for name, _ in attrs)
-        if tag not in ("br", "hr"):
-            self._open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        if tag not in ("br", "hr"):
-            assert self._open.pop() == tag
+        super().__init__(html)
+        assert {name for name, _ in self.attributes} <= {"class", "start"}
 
     def handle_data(self, data: str) -> None:
-        for tag in {*self._open, "all"}:
+        for tag in {*self.open, "all"}:
             self.texts[tag] = self.texts.get(tag, "") + data
 
-    def handle_comment(self, data: str) -> None:
-        raise AssertionError(data)
 
-    def handle_decl(self, decl: str) -> None:
-        raise AssertionError(decl)
-
-    def handle_pi(self, data: str) -> None:
-        raise AssertionError(data)
-
-
-def rendered(text: str) -> Seen:
-    return Seen(RENDER.render(text))
+def rendered(text: str) -> SeenMarkdown:
+    return SeenMarkdown(RENDER.render(text))
 
 
 def test_nothing_breaks_out() -> None:

@@ -5,7 +5,6 @@ import hashlib
 import random
 import re
 from datetime import timedelta
-from html.parser import HTMLParser
 from time import process_time
 from typing import Any
 
@@ -17,9 +16,18 @@ from limpet.views.document import ScopePage
 from limpet.views.page import page, prose
 from limpet.views.page.chat import image_uri
 from limpet.views.page.page import session_page
-from tests.views.document_kit import HOSTILE, UNSEEN, hostile_session, open_session
+from tests.views.document_kit import (
+    HOSTILE,
+    IMAGES,
+    PNG,
+    UNSEEN,
+    Seen,
+    block,
+    chat,
+    hostile_session,
+    open_session,
+)
 
-EMPTY = {"meta", "img", "br", "hr", "col", "link", "input"}
 TAGS = {
     "path",
     *("html", "head", "meta", "title", "style", "body", "header", "nav", "main", "section"),
@@ -37,52 +45,6 @@ ATTRIBUTES = {
     *("x1", "y1", "x2", "y2", "cx", "cy", "r"),
     *("rel", "target", "start", "data-language"),
 }
-PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(200))
-IMAGES = {
-    "image/png": PNG,
-    "image/jpeg": b"\xff\xd8\xff\xe0" + bytes(99),
-    "image/gif": b"GIF89a" + bytes(98),
-    "image/webp": b"RIFF\x10\0\0\0WEBPVP8 " + bytes(97),
-}
-
-
-class Seen(HTMLParser):
-    """Checks that a page is well formed, and remembers what it is made of."""
-
-    def __init__(self, html: str) -> None:
-        super().__init__()
-        self.tags: list[str] = []
-        self.attributes: list[tuple[str, str]] = []
-        self.text = ""
-        self._open: list[str] = []
-        self.feed(html)
-        self.close()
-        assert self._open == []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        self.attributes += [(name, value or "") for name, value in attrs]
-        if tag not in EMPTY:
-            self._open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.handle_starttag(tag, attrs)
-        self._open.pop()
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self._open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
-
-    def handle_comment(self, data: str) -> None:
-        raise AssertionError(data)
-
-    def handle_pi(self, data: str) -> None:
-        raise AssertionError(data)
-
-    def values(self, name: str) -> list[str]:
-        return [value for each, value in self.attributes if each == name]
 
 
 def page_of(state: Any, **options: Any) -> str:
@@ -90,10 +52,6 @@ def page_of(state: Any, **options: Any) -> str:
         store.scope("s").save(state)
         contents, pages = open_session(store, "s")
     return "".join(session_page("s", pages, contents=contents, **options))
-
-
-def chat(*messages: Any) -> dict[str, Any]:
-    return {"messages": [*messages]}
 
 
 def test_nothing_breaks_out() -> None:
@@ -226,11 +184,6 @@ def test_only_the_newest_thousand_are_drawn(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 # Images
-
-
-def block(data: bytes, kind: str = "image/png") -> dict[str, Any]:
-    source = {"type": "base64", "media_type": kind, "data": base64.b64encode(data).decode()}
-    return {"type": "image", "source": source}
 
 
 def test_images_are_drawn_if_asked_for() -> None:
