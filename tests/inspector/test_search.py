@@ -256,17 +256,18 @@ def test_while_an_expression_takes_its_time_others_are_served(store: limpet.Stor
     store.scope("s").save("a" * 60 + "!")
 
     async def longest_wait(query: str) -> float:
+        """Return which part of the time others waited, at most, at one time."""
         app = App(store.aio, Access(), PAGES)
         asking = asyncio.ensure_future(ask(app, "GET", "/ui/search", {"q": query, "regex": "true"}))
-        longest = 0.0
+        longest, begun = 0.0, time.perf_counter()
         while not asking.done():
             began = time.perf_counter()
             await asyncio.sleep(0.01)
             longest = max(longest, time.perf_counter() - began)
-        return longest
+        return longest / (time.perf_counter() - begun)
 
     for query in (slow, "(?:a|aa)+$"):
-        assert asyncio.run(longest_wait(query)) < 0.4, query
+        assert asyncio.run(longest_wait(query)) < 0.5, query  # alone, it is a twentieth
 
 
 def test_an_expression_with_a_time_limit_finds_the_same() -> None:
