@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlencode
 
-import pytest
-
 import limpet
 from limpet.inspector.site import PAGES
 from limpet.inspector.static import asset
@@ -59,34 +57,34 @@ def log_in(token: str, **headers: str) -> tuple[str, str, Any, dict[str, str]]:
     return ("POST", "/ui/login", {"token": token}, given)
 
 
-@pytest.mark.parametrize("token", [TOKEN, READER, ODD])
-def test_the_cookie_is_no_token_and_good_for_the_pages_alone(token: str) -> None:
+def test_the_cookie_is_no_token_and_good_for_the_pages_alone() -> None:
     """Programs on other ports of the host receive it too: browsers do not tell ports apart."""
-    by_form, by_address = answers(
-        tokens(), log_in(f" {token} "), ("GET", "/ui/login", {"token": token}, {})
-    )
-    for answer in (by_form, by_address):
-        assert (answer.status, answer.headers["location"]) == (303, "/ui")
-        cookie, *about = answer.headers["set-cookie"].split("; ")
-        assert about == ["Path=/ui", "HttpOnly", "SameSite=Strict"]
-        name, _, ticket = cookie.partition("=")
-        assert name == "limpet-7420"
-        assert token not in unquote(ticket)
-        as_token = {"authorization": f"Bearer {ticket}"}
-        page, session, *refused = answers(
-            tokens(),
-            ("GET", "/ui", {}, {"cookie": f"other=1; {cookie}"}),
-            ("GET", "/ui/export", {"session_id": "s"}, {"cookie": cookie}),
-            ("GET", "/v1/sessions", {}, {"cookie": cookie}),
-            ("GET", "/metrics", {}, {"cookie": cookie}),
-            ("GET", "/v1/sessions", {}, as_token),
-            ("GET", "/ui", {}, as_token),
-            ("GET", "/ui/login", {"token": ticket}, {}),
-            ("GET", "/ui", {}, {"cookie": cookie, "host": "localhost:9999"}),
-            ("GET", "/ui", {}, {"cookie": f"{name}={token}"}),
+    for token in [TOKEN, READER, ODD]:
+        by_form, by_address = answers(
+            tokens(), log_in(f" {token} "), ("GET", "/ui/login", {"token": token}, {})
         )
-        assert [page.status, session.status] == [200, 200]
-        assert [each.status for each in refused] == [401] * len(refused)
+        for answer in (by_form, by_address):
+            assert (answer.status, answer.headers["location"]) == (303, "/ui"), token
+            cookie, *about = answer.headers["set-cookie"].split("; ")
+            assert about == ["Path=/ui", "HttpOnly", "SameSite=Strict"], token
+            name, _, ticket = cookie.partition("=")
+            assert name == "limpet-7420", token
+            assert token not in unquote(ticket), token
+            as_token = {"authorization": f"Bearer {ticket}"}
+            page, session, *refused = answers(
+                tokens(),
+                ("GET", "/ui", {}, {"cookie": f"other=1; {cookie}"}),
+                ("GET", "/ui/export", {"session_id": "s"}, {"cookie": cookie}),
+                ("GET", "/v1/sessions", {}, {"cookie": cookie}),
+                ("GET", "/metrics", {}, {"cookie": cookie}),
+                ("GET", "/v1/sessions", {}, as_token),
+                ("GET", "/ui", {}, as_token),
+                ("GET", "/ui/login", {"token": ticket}, {}),
+                ("GET", "/ui", {}, {"cookie": cookie, "host": "localhost:9999"}),
+                ("GET", "/ui", {}, {"cookie": f"{name}={token}"}),
+            )
+            assert [page.status, session.status] == [200, 200], token
+            assert [each.status for each in refused] == [401] * len(refused), token
 
 
 def pages_with(access: Access, *cookies: str) -> list[int]:
@@ -197,9 +195,8 @@ def test_log_out() -> None:
     assert b"/ui/logout" not in page.body
 
 
-@pytest.mark.parametrize(
-    ("referer", "expected"),
-    [
+def test_where_a_log_in_leads() -> None:
+    for referer, expected in [
         (f"http://{HOST}/ui/session?session_id=a%2Fb", "/ui/session?session_id=a%2Fb"),
         (f"http://{HOST}/ui", "/ui"),
         ("http://evil.example/ui/session", "/ui"),
@@ -214,34 +211,35 @@ def test_log_out() -> None:
         ("javascript:alert(1)//ui/", "/ui"),
         ("http://[", "/ui"),
         ("", "/ui"),
-    ],
-)
-def test_where_a_log_in_leads(referer: str, expected: str) -> None:
-    (answer,) = answers(tokens(), log_in(TOKEN, referer=referer))
-    assert (answer.status, answer.headers["location"]) == (303, expected)
+    ]:
+        (answer,) = answers(tokens(), log_in(TOKEN, referer=referer))
+        assert (answer.status, answer.headers["location"]) == (303, expected), (referer, expected)
 
 
-@pytest.mark.parametrize(
-    "origin",
-    [
+def test_forms_of_other_origins() -> None:
+    for origin in [
         "http://evil.example",
         "null",
         "",
         f"http://{HOST}.evil.example",
         "http://localhost",
         f"https://{HOST}",
-    ],
-)
-def test_forms_of_other_origins(origin: str) -> None:
-    for access in (Access(), tokens(), Access(tokens().tokens, origins=["http://evil.example"])):
-        (answer,) = answers(access, log_in(TOKEN, origin=origin))
-        assert answer.status == 403
-        assert "set-cookie" not in answer.headers
-    without = log_in(TOKEN)
-    del without[3]["origin"]
-    assert answers(tokens(), without)[0].status == 403
-    api = {"content_type": "application/json", "origin": f"http://{HOST}"}
-    assert answers(tokens(), ("POST", "/ui/login", {"token": TOKEN}, api))[0].status == 415
+    ]:
+        for access in (
+            Access(),
+            tokens(),
+            Access(tokens().tokens, origins=["http://evil.example"]),
+        ):
+            (answer,) = answers(access, log_in(TOKEN, origin=origin))
+            assert answer.status == 403, origin
+            assert "set-cookie" not in answer.headers, origin
+        without = log_in(TOKEN)
+        del without[3]["origin"]
+        assert answers(tokens(), without)[0].status == 403, origin
+        api = {"content_type": "application/json", "origin": f"http://{HOST}"}
+        assert answers(tokens(), ("POST", "/ui/login", {"token": TOKEN}, api))[0].status == 415, (
+            origin
+        )
 
 
 def test_names_that_a_page_of_others_may_have() -> None:
@@ -299,19 +297,16 @@ def test_without_pages_there_are_none() -> None:
     asyncio.run(run())
 
 
-@pytest.mark.parametrize(
-    ("origin", "name"),
-    [
+def test_the_name_of_the_cookie() -> None:
+    for origin, name in [
         ("http://localhost:7420", "limpet-7420"),
         ("https://localhost:7420", "__Host-limpet-7420"),
         ("https://store.example", "__Host-limpet"),
         ("http://[::1]", "limpet"),
         ("http://a;b=c", "limpet"),
         ("http://", "limpet"),
-    ],
-)
-def test_the_name_of_the_cookie(origin: str, name: str) -> None:
-    assert cookie_name(origin) == name
+    ]:
+        assert cookie_name(origin) == name, (origin, name)
 
 
 def test_over_tls(tmp_path: Path) -> None:

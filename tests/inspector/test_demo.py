@@ -20,9 +20,8 @@ from limpet import runs
 from limpet.compat import agentos, genkit, strands
 from limpet.compat import runs as go_runs
 from limpet.compat.langgraph import LimpetSaver
-from limpet.inspector.demo import facades, fill, running_agent, sessions, stories
+from limpet.inspector.demo import fill, running_agent, sessions, stories
 from limpet.inspector.demo.agent import KEPT_MAX, RUN
-from limpet.inspector.demo.chart import bar_chart
 from limpet.views import overview
 from limpet.views.chat import Answer, Call, Chat, Media, Part, Text, read_chat
 from tests.waiting import WAIT_S_MAX, until
@@ -52,28 +51,28 @@ def parts_of(chat: Chat) -> list[Part]:
 
 def test_each_facade_reads_its_own_session(store: limpet.Store) -> None:
     async def read() -> None:
-        place = strands.SnapshotLocation(facades.TRIP, "agent", "planner")
+        place = strands.SnapshotLocation(sessions.TRIP, "agent", "planner")
         storage = strands.StoreStorage(store)
         ids = await storage.list_snapshot_ids(place)
         latest = await storage.load_snapshot(place)
         assert latest == await storage.load_snapshot(place, ids[-1])
 
         turns = genkit.SessionStore[Any](store)
-        turn = await turns.get_snapshot(session_id=facades.KELP, context=facades.READER)
+        turn = await turns.get_snapshot(session_id=sessions.KELP, context=sessions.READER)
         assert turn is not None
         assert (turn.snapshot_id, turn.status) == ("fact-check", "expired")
 
         checkpoints = agentos.CheckpointStore(store)
-        node = await checkpoints.latest(facades.GRAPH_RUN)
+        node = await checkpoints.latest(sessions.GRAPH_RUN)
         assert node is not None
-        assert (node.graph_id, node.node_id) == (facades.GRAPH, "review")
-        assert len(await checkpoints.list(facades.GRAPH)) == 5
+        assert (node.graph_id, node.node_id) == (sessions.GRAPH, "review")
+        assert len(await checkpoints.list(sessions.GRAPH)) == 5
 
     asyncio.run(read())
     digests = go_runs.RunStore(store).list()
-    assert [each.iteration for each in digests if each.run_id.startswith(facades.DIGEST)] == [5, 4]
+    assert [each.iteration for each in digests if each.run_id.startswith(sessions.DIGEST)] == [5, 4]
     saver = LimpetSaver(store)
-    thread = saver.get_tuple({"configurable": {"thread_id": facades.INVOICE}})
+    thread = saver.get_tuple({"configurable": {"thread_id": sessions.INVOICE}})
     assert thread is not None
     assert thread.pending_writes
     assert thread.pending_writes[0][1] == "__interrupt__"
@@ -92,11 +91,11 @@ def test_runs_have_every_status(store: limpet.Store) -> None:
 def test_chats_of_all_shapes_are_read(store: limpet.Store) -> None:
     """Every call has its result, and nothing is left as JSON."""
     scopes = {
-        "strands": store.scope(facades.TRIP, "planner"),
-        "genkit": store.scope(f"maria/{facades.KELP}"),
+        "strands": store.scope(sessions.TRIP, "planner"),
+        "genkit": store.scope(f"maria/{sessions.KELP}"),
         "anthropic": store.scope(sessions.BUG, "coder"),
         "openai": store.scope("support/8841", "support"),
-        "langgraph": store.scope(facades.INVOICE, kind="thread"),
+        "langgraph": store.scope(sessions.INVOICE, kind="thread"),
     }
     for shape, scope in scopes.items():
         chat = chat_of(scope)
@@ -116,12 +115,12 @@ def test_chats_of_all_shapes_are_read(store: limpet.Store) -> None:
     assert long.parts[0].text.count("\n") > 2_000
     kelp = parts_of(chat_of(scopes["genkit"]))
     assert [part.mime for part in kelp if isinstance(part, Media)] == ["image/png"]
-    assert len(chat_of(store.scope(facades.NEWSROOM, "desk", "multiAgent")).turns) == 4
+    assert len(chat_of(store.scope(sessions.NEWSROOM, "desk", "multiAgent")).turns) == 4
 
 
 def test_histories_have_branches_forks_and_drafts(store: limpet.Store) -> None:
     planner, by_day, cheaper, villach = (
-        store.scope(facades.TRIP, name) for name in ("planner", "by-day", "cheaper", "villach")
+        store.scope(sessions.TRIP, name) for name in ("planner", "by-day", "cheaper", "villach")
     )
     head = by_day.info()
     assert head is not None
@@ -140,7 +139,7 @@ def test_histories_have_branches_forks_and_drafts(store: limpet.Store) -> None:
 
 def test_sessions_have_titles_and_ages(store: limpet.Store) -> None:
     found = {each.session_id: each for each in overview.sessions(store).shown}
-    assert found[facades.TRIP].about.title == "Night train to Venice"
+    assert found[sessions.TRIP].about.title == "Night train to Venice"
     assert found[sessions.PORT].about.title == "Port the parser to Python, file by file"
     ages = [NOW - each.head.created_at for each in found.values() if each.head is not None]
     assert min(ages) > timedelta(0)
@@ -174,10 +173,6 @@ def test_without_langgraph_its_session_is_left_out(monkeypatch: pytest.MonkeyPat
     assert [line.partition(":")[0] for line in fill("memory:")] == [
         "the session of LangGraph is left out"
     ]
-
-
-def test_the_picture_is_small() -> None:
-    assert len(bar_chart((1, 2, 3))) < 4_000
 
 
 def test_the_agent_saves_in_another_process_and_stops(tmp_path: Path) -> None:
@@ -241,7 +236,7 @@ def test_the_command_shows_the_demo_until_ctrl_c(tmp_path: Path) -> None:
         assert ui.stdout is not None
         url = json.loads(ui.stdout.readline())["url"]
         with urllib.request.urlopen(url) as answer:
-            assert facades.TRIP in answer.read().decode()
+            assert sessions.TRIP in answer.read().decode()
         agents = until(lambda: Path(f"/proc/{ui.pid}/task/{ui.pid}/children").read_text().split())
         assert len(agents) == 1
         os.killpg(ui.pid, signal.SIGINT)

@@ -1,6 +1,5 @@
 """Downloads: what `limpet export` writes, under names and types that are safe."""
 
-import asyncio
 import json
 import re
 from typing import Any
@@ -10,12 +9,9 @@ import pytest
 import limpet
 from limpet import portable
 from limpet.cli._app import run
-from limpet.inspector.site import PAGES
-from limpet.server.access import Access, Tokens
-from limpet.server.app import App
-from tests.server.asgi import Response, ask
+from tests.inspector import kit
+from tests.server.asgi import Response
 
-TOKEN = "bound-token-0123456789"
 ODD = '../a"b\r\nset-cookie: x=1;\u202e<script>'
 STATE = {"messages": [{"role": "user", "content": "<script>alert(1)</script>"}], "n": 2**70}
 
@@ -25,10 +21,8 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tests.server.asgi.SILENCE_S", 30)
 
 
-def got(store: limpet.Store, query: dict[str, Any], access: Access | None = None) -> Response:
-    headers = {} if access is None else {"authorization": f"Bearer {TOKEN}"}
-    app = App(store.aio, access or Access(), PAGES)
-    return asyncio.run(ask(app, "GET", "/ui/export", query, **headers))
+def got(store: limpet.Store, query: dict[str, Any], rights: str = "") -> Response:
+    return kit.got(store, "/ui/export", query, rights=rights)
 
 
 def test_the_same_as_the_command_line(tmp_path: Any, capsysbinary: Any) -> None:
@@ -52,27 +46,27 @@ def test_the_same_as_the_command_line(tmp_path: Any, capsysbinary: Any) -> None:
         assert json.loads(state.body) == STATE
 
 
-@pytest.mark.parametrize("form", ["html", "md", "jsonl", "json"])
-def test_nothing_runs_in_our_origin(form: str) -> None:
-    store = limpet.open("memory:")
-    store.scope(ODD).save(STATE)
-    answer = got(store, {"session_id": ODD, "format": form})
-    assert answer.status == 200
-    name = answer.headers["content-disposition"]
-    assert re.fullmatch(r'attachment; filename="[A-Za-z0-9_-][A-Za-z0-9._-]*"', name), name
-    assert name.endswith(f'.{form}"')
-    assert answer.headers["content-security-policy"] == "sandbox"
-    assert answer.headers["x-content-type-options"] == "nosniff"
-    assert "set-cookie" not in answer.headers
-    assert ("html" in answer.headers["content-type"]) == (form == "html")
+def test_nothing_runs_in_our_origin() -> None:
+    for form in ["html", "md", "jsonl", "json"]:
+        store = limpet.open("memory:")
+        store.scope(ODD).save(STATE)
+        answer = got(store, {"session_id": ODD, "format": form})
+        assert answer.status == 200, form
+        name = answer.headers["content-disposition"]
+        assert re.fullmatch(r'attachment; filename="[A-Za-z0-9_-][A-Za-z0-9._-]*"', name), name
+        assert name.endswith(f'.{form}"'), form
+        assert answer.headers["content-security-policy"] == "sandbox", form
+        assert answer.headers["x-content-type-options"] == "nosniff", form
+        assert "set-cookie" not in answer.headers, form
+        assert ("html" in answer.headers["content-type"]) == (form == "html"), form
 
 
-@pytest.mark.parametrize("session_id", ["...", "\u202e", "a/b\\c", "x" * 512, "CON", ".htaccess"])
-def test_names_of_files(session_id: str) -> None:
-    store = limpet.open("memory:")
-    store.scope(session_id).save(1)
-    name = got(store, {"session_id": session_id, "format": "md"}).headers["content-disposition"]
-    assert re.fullmatch(r'attachment; filename="[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}"', name), name
+def test_names_of_files() -> None:
+    for session_id in ["...", "\u202e", "a/b\\c", "x" * 512, "CON", ".htaccess"]:
+        store = limpet.open("memory:")
+        store.scope(session_id).save(1)
+        name = got(store, {"session_id": session_id, "format": "md"}).headers["content-disposition"]
+        assert re.fullmatch(r'attachment; filename="[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}"', name), name
 
 
 def test_the_choice() -> None:
@@ -93,10 +87,9 @@ def test_an_origin_outside_the_prefix_is_left_out() -> None:
     store = limpet.open("memory:")
     outside = store.scope("b/OUTSIDE").save(STATE)
     store.scope("b/OUTSIDE").fork(outside.id, to="a/1")
-    access = Access(Tokens(None, f"{TOKEN} read a/"))
     for form in ("html", "md", "jsonl"):
         assert b"b/OUTSIDE" in got(store, {"session_id": "a/1", "format": form}).body
-        answer = got(store, {"session_id": "a/1", "format": form}, access)
+        answer = got(store, {"session_id": "a/1", "format": form}, "read a/")
         assert answer.status == 200
         assert b"OUTSIDE" not in answer.body
-        assert got(store, {"session_id": "b/OUTSIDE", "format": form}, access).status == 403
+        assert got(store, {"session_id": "b/OUTSIDE", "format": form}, "read a/").status == 403

@@ -1,6 +1,5 @@
 """Defects that a hostile review of the pages found."""
 
-import asyncio
 import re
 from html import unescape
 from urllib.parse import parse_qsl, urlsplit
@@ -9,50 +8,44 @@ import pytest
 
 import limpet
 from limpet.inspector.pages import search
-from limpet.inspector.site import PAGES
-from limpet.server.access import Access, Tokens
-from limpet.server.app import App
-from tests.server.asgi import Response, ask
+from tests.inspector import kit
+from tests.server.asgi import Response
 
-_TOKEN = "t" * 20
+_BOUND = "write a-"  # the rights of a token
 _FEW = 50_000  # bytes of a page about little
 
 
-def get(store: limpet.Store, path: str, token: str = "", **query: str) -> Response:
-    """Return a page; the token is bound to sessions that begin with `a-`."""
-    access = Access(Tokens(None, f"{token} write a-")) if token else Access()
-    app = App(store.aio, access, PAGES)
-    headers = {"authorization": f"Bearer {token}"} if token else {}
-    return asyncio.run(ask(app, "GET", path, query, **headers))
+def get(store: limpet.Store, path: str, rights: str = "", **query: str) -> Response:
+    return kit.got(store, path, query, rights=rights)
 
 
-@pytest.mark.parametrize("is_deleted", [True, False])
-def test_a_typed_name_tells_nothing_of_a_history_outside(is_deleted: bool) -> None:
-    with limpet.open("memory:") as store:
-        outside = store.scope("b-1")
-        for number in range(3):
-            outside.save({"n": number}, id=f"outside-{number}")
-        outside.fork("outside-2", to="a-1")
-        if is_deleted:
-            store.delete_session("b-1")
-        steps = [
-            get(store, "/ui/snapshot", _TOKEN, session_id="a-1", view="changes", base=f"@~{back}")
-            for back in (1, 2, 7)
-        ]
-    said = [re.findall(r"cannot be shown.*", each.body.decode())[0] for each in steps]
-    assert len({re.sub(r"~\d", "", each) for each in said}) == 1, "whether there is so much of it"
-    assert "outside-" not in said[0]
+def test_a_typed_name_tells_nothing_of_a_history_outside() -> None:
+    for is_deleted in [True, False]:
+        with limpet.open("memory:") as store:
+            outside = store.scope("b-1")
+            for number in range(3):
+                outside.save({"n": number}, id=f"outside-{number}")
+            outside.fork("outside-2", to="a-1")
+            if is_deleted:
+                store.delete_session("b-1")
+            place = {"session_id": "a-1", "view": "changes"}
+            steps = [
+                get(store, "/ui/snapshot", _BOUND, **place, base=f"@~{back}") for back in (1, 2, 7)
+            ]
+        said = [re.findall(r"cannot be shown.*", each.body.decode())[0] for each in steps]
+        assert len({re.sub(r"~\d", "", each) for each in said}) == 1, is_deleted
+        assert "outside-" not in said[0], is_deleted
 
 
-@pytest.mark.parametrize("path", ["session", "fork", "restore"])
-def test_a_session_that_looks_like_an_option_is_none_in_a_command(path: str) -> None:
-    with limpet.open("memory:") as store:
-        first = store.scope("--version").save({"n": 1})
-        store.scope("--version").save({"n": 2})
-        found = get(store, f"/ui/{path}", session_id="--version", id=first.id)
-    commands = re.findall(r'data-copy="(limpet [^"]*)"', found.body.decode())
-    assert commands
-    assert [each for each in commands if " -- --version" not in each] == []
+def test_a_session_that_looks_like_an_option_is_none_in_a_command() -> None:
+    for path in ["session", "fork", "restore"]:
+        with limpet.open("memory:") as store:
+            first = store.scope("--version").save({"n": 1})
+            store.scope("--version").save({"n": 2})
+            found = get(store, f"/ui/{path}", session_id="--version", id=first.id)
+        commands = re.findall(r'data-copy="(limpet [^"]*)"', found.body.decode())
+        assert commands, path
+        assert [each for each in commands if " -- --version" not in each] == [], path
 
 
 def test_long_names_and_titles_are_cut() -> None:

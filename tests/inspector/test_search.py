@@ -17,13 +17,12 @@ from limpet.inspector import expressions
 from limpet.inspector.expressions import timed_finder
 from limpet.inspector.pages import search
 from limpet.inspector.site import PAGES
-from limpet.server.access import Access, Tokens
+from limpet.server.access import Access
 from limpet.server.app import App
 from limpet.views.search import Place, compiled, finder
 from tests.cli.test_grep import damage
+from tests.inspector import kit
 from tests.server.asgi import Response, ask
-
-TOKEN = "bound-token-0123456789"
 
 
 @pytest.fixture(autouse=True)
@@ -32,10 +31,8 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tests.server.asgi.SILENCE_S", 30)
 
 
-def asked(store: limpet.Store, query: dict[str, Any], access: Access | None = None) -> Response:
-    headers = {} if access is None else {"authorization": f"Bearer {TOKEN}"}
-    app = App(store.aio, access or Access(), PAGES)
-    return asyncio.run(ask(app, "GET", "/ui/search", query, **headers))
+def asked(store: limpet.Store, query: dict[str, Any], rights: str = "") -> Response:
+    return kit.got(store, "/ui/search", query, rights=rights)
 
 
 def hits(answer: Response) -> list[tuple[dict[str, str], str, str]]:
@@ -259,17 +256,18 @@ def test_while_an_expression_takes_its_time_others_are_served(store: limpet.Stor
     store.scope("s").save("a" * 60 + "!")
 
     async def longest_wait(query: str) -> float:
+        """Return which part of the time others waited, at most, at one time."""
         app = App(store.aio, Access(), PAGES)
         asking = asyncio.ensure_future(ask(app, "GET", "/ui/search", {"q": query, "regex": "true"}))
-        longest = 0.0
+        longest, begun = 0.0, time.perf_counter()
         while not asking.done():
             began = time.perf_counter()
             await asyncio.sleep(0.01)
             longest = max(longest, time.perf_counter() - began)
-        return longest
+        return longest / (time.perf_counter() - begun)
 
     for query in (slow, "(?:a|aa)+$"):
-        assert asyncio.run(longest_wait(query)) < 0.4, query
+        assert asyncio.run(longest_wait(query)) < 0.5, query  # alone, it is a twentieth
 
 
 def test_an_expression_with_a_time_limit_finds_the_same() -> None:
@@ -304,22 +302,19 @@ def test_repetitions_inside_repetitions_do_not_fill_the_memory(store: limpet.Sto
 def test_a_bound_token_searches_its_sessions(store: limpet.Store) -> None:
     store.scope("a/1").save("a fox inside")
     store.scope("b/1").save("a fox outside")
-    access = Access(Tokens(None, f"{TOKEN} read a/"))
-    answer = asked(store, {"q": "fox"}, access)
+    answer = asked(store, {"q": "fox"}, "read a/")
     assert lines(answer) == ["a [fox] inside"]
     assert "of 1 session" in answer.body.decode()
     assert "--prefix a/" in answer.body.decode()
-    assert asked(store, {"q": "fox", "session_id": "b/1"}, access).status == 403
+    assert asked(store, {"q": "fox", "session_id": "b/1"}, "read a/").status == 403
     for session_id in ("b/0", "b/1"):
         place = search._cursor(Place(limpet.ScopeKey(session_id), "1.0.a", 0), 0)
-        assert asked(store, {"q": "fox", "after": place}, access).status == 403
+        assert asked(store, {"q": "fox", "after": place}, "read a/").status == 403
 
 
-@pytest.mark.parametrize(
-    "after", ["", "x", "é", "W10", "bnVsbA", "e30", "WzEsMiwzLDQsNSw2XQ", "A" * 9000]
-)
-def test_cursors_of_nothing(store: limpet.Store, after: str) -> None:
-    assert asked(store, {"q": "fox", "after": after}).status == 400
+def test_cursors_of_nothing(store: limpet.Store) -> None:
+    for after in ("", "x", "é", "W10", "bnVsbA", "e30", "WzEsMiwzLDQsNSw2XQ", "A" * 9000):
+        assert asked(store, {"q": "fox", "after": after}).status == 400, after
 
 
 def test_what_is_damaged_is_counted(tmp_path: Path) -> None:

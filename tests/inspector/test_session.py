@@ -143,20 +143,17 @@ def test_rows_keep_the_view() -> None:
     assert all("view=state" in (row["href"] or "") for row in found.rows)
 
 
-@pytest.mark.parametrize(
-    ("query", "status"),
-    [
+def test_what_is_not_there() -> None:
+    for query, status in [
         ({"session_id": "none"}, 404),
         ({"session_id": "s", "id": "none"}, 404),
         ({"session_id": "s", "scope_id": "none"}, 404),
         ({"session_id": "s", "view": "none"}, 400),
         ({"session_id": "s", "at": "-1"}, 400),
         ({}, 400),
-    ],
-)
-def test_what_is_not_there(query: dict[str, str], status: int) -> None:
-    found = shown(branched, query, status=status)
-    assert found.html.startswith("<!doctype html>")
+    ]:
+        found = shown(branched, query, status=status)
+        assert found.html.startswith("<!doctype html>"), (query, status)
 
 
 def many(store: limpet.Store) -> None:
@@ -252,10 +249,10 @@ def test_a_long_history_is_cut_and_says_so(monkeypatch: pytest.MonkeyPatch) -> N
     assert "follows main-1" in found.text
 
 
-def test_ten_thousand_snapshots_are_a_small_page() -> None:
+def test_thousands_of_snapshots_are_a_small_page() -> None:
     def fill(store: limpet.Store) -> None:
         main = store.scope("s")
-        for n in range(10_000):
+        for n in range(3_000):
             parent = None if n == 0 else str(n - 1 if n % 100 else n // 2)
             main.save(n, id=str(n), parent=parent)
 
@@ -265,11 +262,11 @@ def test_ten_thousand_snapshots_are_a_small_page() -> None:
             assert len(page.body) < 300_000
             found = Found(page.body)
             assert len(found.rows) == 2 * CHUNK
-            assert found.chunk["data-total"] == "10000"
-            query = {"session_id": "s", "at": 5_000, "version": found.chunk["data-version"]}
+            assert found.chunk["data-total"] == "3000"
+            query = {"session_id": "s", "at": 1_500, "version": found.chunk["data-version"]}
             chunk = await ask(app, "GET", "/ui/rows", query)
             assert len(chunk.body) < 150_000
-            assert Found(chunk.body).rows[0]["data-row"] == "5000"
+            assert Found(chunk.body).rows[0]["data-row"] == "1500"
 
     asyncio.run(run())
 

@@ -11,8 +11,6 @@ from time import process_time
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-import pytest
-
 import limpet
 from limpet import Store
 from limpet.core.limits import KIB
@@ -22,8 +20,16 @@ from limpet.server.access import Access, Grant, Tokens
 from limpet.server.app import App
 from limpet.views.page.prose import TAGS
 from tests.server.asgi import ask
-from tests.views.document_kit import HOSTILE, UNSEEN, hostile_messages, stored
-from tests.views.test_page import IMAGES, Seen, block, chat
+from tests.views.document_kit import (
+    HOSTILE,
+    IMAGES,
+    UNSEEN,
+    Seen,
+    block,
+    chat,
+    hostile_messages,
+    stored,
+)
 
 READ, BOUND = "read-token-0123456789", "bound-token-0123456789"
 VIEWS = ("chat", "state", "changes")
@@ -75,6 +81,10 @@ class Shown(Seen):
         ]
 
 
+def saved(state: Any) -> Callable[[Store], object]:
+    return lambda store: store.scope("s").save(state)
+
+
 def said(n: int, text: str = "") -> dict[str, Any]:
     return {"role": ("user", "assistant")[n % 2], "content": text or f"message {n}"}
 
@@ -121,7 +131,7 @@ def test_a_fork_names_its_source() -> None:
 def test_what_only_a_writer_may_do_is_not_offered_to_a_reader() -> None:
     async def run() -> str:
         access = Access(Tokens(None, f"{READ} read"))
-        async with served(lambda store: store.scope("s").save(1), access=access) as app:
+        async with served(saved(1), access=access) as app:
             bearer = {"authorization": f"Bearer {READ}"}
             found = await ask(app, "GET", "/ui/snapshot", {"session_id": "s"}, **bearer)
             return found.body.decode()
@@ -133,7 +143,7 @@ def test_what_only_a_writer_may_do_is_not_offered_to_a_reader() -> None:
 
 
 def test_the_page_of_the_session_holds_it() -> None:
-    seen = shown(lambda store: store.scope("s").save(chat(said(0))), "/ui/session")
+    seen = shown(saved(chat(said(0))), "/ui/session")
     assert '<article class="turn user" id="m0">' in seen.html
 
 
@@ -167,14 +177,15 @@ def test_new_messages_are_marked_and_each_has_an_anchor() -> None:
 
 
 def test_the_first_snapshot_has_no_marks() -> None:
-    assert 'class="new"' not in shown(lambda store: store.scope("s").save(chat(said(0)))).html
+    assert 'class="new"' not in shown(saved(chat(said(0)))).html
 
 
-@pytest.mark.parametrize("state", [None, [], {}, "text", 7, {"messages": "x"}, {"": {"": ""}}])
-def test_what_is_no_chat_is_a_tree(state: Any) -> None:
-    seen = shown(lambda store: store.scope("s").save(state))
-    assert seen.status == 200
-    assert re.search(r'aria-current="page">State', seen.html)
+def test_what_is_no_chat_is_a_tree() -> None:
+    states: list[Any] = [None, [], {}, "text", 7, {"messages": "x"}, {"": {"": ""}}]
+    for state in states:
+        seen = shown(saved(state))
+        assert seen.status == 200, state
+        assert re.search(r'aria-current="page">State', seen.html), state
 
 
 def test_a_long_chat_is_shown_in_parts() -> None:
@@ -193,26 +204,23 @@ def test_a_long_chat_is_shown_in_parts() -> None:
     assert end.links("Earlier messages")
 
 
-@pytest.mark.parametrize(
-    "message",
-    [
+def test_a_huge_message_is_cut() -> None:
+    for message in [
         said(0, "x" * 5_000_000),
         {"role": "user", "content": [{"type": "text", "text": "y" * 2_000}] * 3_000},
         {"role": "user", "content": [{"type": "strange", "data": ["z"] * 20_000}] * 3},
         {"role": "user", "content": [block(IMAGES["image/png"] + bytes(9_000))] * 500},
-    ],
-)
-def test_a_huge_message_is_cut(message: dict[str, Any]) -> None:
-    seen = shown(lambda store: store.scope("s").save(chat(*[message] * 3, said(1, "the end"))))
-    assert len(seen.html) < 4_000 * KIB
-    assert "the end" in seen.text
-    assert "more" in seen.text
+    ]:
+        seen = shown(saved(chat(*[message] * 3, said(1, "the end"))))
+        assert len(seen.html) < 4_000 * KIB, str(message)[:40]
+        assert "the end" in seen.text, str(message)[:40]
+        assert "more" in seen.text, str(message)[:40]
 
 
 def test_floods_of_markup_are_text_after_a_while() -> None:
     state = chat(*(said(n, "[*a" * 1_500) for n in range(100)))
     begun = process_time()
-    seen = shown(lambda store: store.scope("s").save(state))
+    seen = shown(saved(state))
     assert process_time() - begun < 10  # it takes a fifth of this
     assert seen.html.count('class="prose"') < 20
     assert seen.html.count('class="text"') > 50
@@ -293,15 +301,15 @@ def test_a_long_text_comes_in_parts_and_a_path_has_a_way_back() -> None:
     assert "limpet show --path /messages/3/content s:main@i" in deep.text
 
 
-@pytest.mark.parametrize("path", ["/none", "/messages/250", "/messages/-1", "/huge/0", "/many/x/y"])
-def test_there_is_no_such_value(path: str) -> None:
-    assert tree(path=path).status == 404
-    assert "no value at this path" in tree("/ui/snapshot", view="state", path=path).text
+def test_there_is_no_such_value() -> None:
+    for path in ["/none", "/messages/250", "/messages/-1", "/huge/0", "/many/x/y"]:
+        assert tree(path=path).status == 404, path
+        assert "no value at this path" in tree("/ui/snapshot", view="state", path=path).text, path
 
 
 def test_sizes_are_those_of_json() -> None:
     state = {"big": "x" * 1_000, "small": 1, "none": []}
-    seen = shown(lambda store: store.scope("s").save(state))
+    seen = shown(saved(state))
     assert re.findall(r'class="size">(.*?)<', seen.html) == ["1002 B", "1 B", "2 B"]
     assert re.findall(r'<rect width="([\d.]+)"', seen.html) == ["48.0", "1", "1"]
 
@@ -320,7 +328,7 @@ def test_what_is_stored_with_a_state_is_shown_with_it() -> None:
 
 def test_a_large_state_opens_folded() -> None:
     state = {"messages": [said(n, "x" * 1_000) for n in range(5_000)], "index": {"a": 1}}
-    seen = shown(lambda store: store.scope("s").save(state), view="state")
+    seen = shown(saved(state), view="state")
     assert "4.9 MiB" in seen.text
     assert len(seen.html) < 16 * KIB
 
@@ -358,9 +366,8 @@ def test_the_first_says_so() -> None:
     assert "Compare with another" in seen.text
 
 
-@pytest.mark.parametrize(
-    ("base", "text"),
-    [
+def test_any_other_can_be_compared() -> None:
+    for base, text in [
         ({"base_scope_id": "other", "base_id": "o"}, "other · o"),
         ({"base_scope_id": "other"}, "other · o"),
         ({"base_session_id": "t"}, "t · main · o"),
@@ -369,21 +376,19 @@ def test_the_first_says_so() -> None:
         ({"base": " o "}, "other · o"),
         ({"base": "t@"}, "t · main · o"),
         ({"base": "s:other@"}, "other · o"),
-    ],
-)
-def test_any_other_can_be_compared(base: dict[str, str], text: str) -> None:
-    seen = shown(two, id="two", view="changes", **base)
-    assert text in seen.text
-    assert "limpet diff " in seen.text
-    assert "changed" in seen.text
+    ]:
+        seen = shown(two, id="two", view="changes", **base)
+        assert text in seen.text, (base, text)
+        assert "limpet diff " in seen.text, (base, text)
+        assert "changed" in seen.text, (base, text)
 
 
-@pytest.mark.parametrize("base", [{"base": "nothing"}, {"base_id": "nothing"}, {"base": "@~9"}])
-def test_one_that_is_not_there_is_a_message(base: dict[str, str]) -> None:
-    seen = shown(two, id="two", view="changes", **base)
-    assert seen.status == 200
-    assert "This cannot be shown." in seen.text
-    assert "Compare with another" in seen.text
+def test_one_that_is_not_there_is_a_message() -> None:
+    for base in [{"base": "nothing"}, {"base_id": "nothing"}, {"base": "@~9"}]:
+        seen = shown(two, id="two", view="changes", **base)
+        assert seen.status == 200, base
+        assert "This cannot be shown." in seen.text, base
+        assert "Compare with another" in seen.text, base
 
 
 def test_of_several_the_names_are_shown() -> None:
@@ -447,44 +452,47 @@ def test_many_changes_are_counted_and_some_are_shown() -> None:
 # Strangers and damage
 
 
-@pytest.mark.parametrize("text", HOSTILE)
-def test_nothing_breaks_out(text: str) -> None:
+def hostile(text: str) -> Callable[[Store], None]:
+    """Return what fills a store with a text in every place."""
     name = stored(text)
+    messages = hostile_messages(text.replace("\ud800", ""))
+    values = {name: {name: [name, {name: name}]}}
 
     def fill(store: Store) -> None:
-        scope = store.scope("s", name)
-        messages = hostile_messages(text.replace("\ud800", ""))
-        values = {name: {name: [name, {name: name}]}}
+        scope, labels = store.scope("s", name), {name[:64]: name}
+        state: Any = {"messages": messages, **values}
         scope.save({"messages": messages[:1], name: 1}, id="first")
-        scope.save(
-            {"messages": messages, **values},
-            id=name,
-            status=name,
-            labels={name[:64]: name},
-            metadata={name: name},
-        )
+        scope.save(state, id=name, status=name, labels=labels, metadata={name: name})
         scope.set_note(name, {name: name}, on=name)
         store.scope("s").save({"messages": [], name: name}, id="other")
 
-    places = [
-        {"view": "chat"},
-        {"view": "state"},
-        {"view": "changes"},
-        {"view": "changes", "base_scope_id": "main"},
-        {"view": "changes", "base": name},
-    ]
+    return fill
+
+
+def test_nothing_breaks_out() -> None:
     allowed = {
         *("section", "header", "h2", "h3", "div", "dl", "dt", "dd", "time", "nav", "button", "b"),
         *("article", "details", "summary", "svg", "rect", "form", "input", "label", "small"),
         *("ins", "del", *TAGS),
     }
-    for seen in shown_all(fill, *({"scope_id": name, "id": name, **each} for each in places)):
-        assert seen.status == 200
-        assert {*seen.tags} <= allowed
-        assert not UNSEEN & {*seen.exact, *"".join(seen.values("data-copy"))}
-        assert not [each for each, _ in seen.attributes if each.startswith("on") or each == "style"]
-        outside = [each for each in seen.values("href") if not each.startswith(("/ui/", "#m"))]
-        assert {*outside} <= {"http://example.com"}
+    for text in HOSTILE:
+        name = stored(text)
+        places = [
+            {"view": "chat"},
+            {"view": "state"},
+            {"view": "changes"},
+            {"view": "changes", "base_scope_id": "main"},
+            {"view": "changes", "base": name},
+        ]
+        params = [{"scope_id": name, "id": name, **each} for each in places]
+        for seen in shown_all(hostile(text), *params):
+            assert seen.status == 200, text
+            assert {*seen.tags} <= allowed, text
+            assert not UNSEEN & {*seen.exact, *"".join(seen.values("data-copy"))}, text
+            names = {each for each, _ in seen.attributes}
+            assert not [each for each in names if each.startswith("on") or each == "style"], text
+            outside = {each for each in seen.values("href") if not each.startswith(("/ui/", "#m"))}
+            assert outside <= {"http://example.com"}, text
 
 
 def bound(path: str = "/ui/snapshot", **params: object) -> tuple[int, str]:
@@ -571,5 +579,5 @@ def test_one_that_was_deleted_just_now_is_a_message() -> None:
 
 def test_parameters_are_checked() -> None:
     for params in ({"view": "x"}, {"turns": -1}, {"path": "messages"}, {"base_kind": "A B"}):
-        assert shown(lambda store: store.scope("s").save(1), **params).status == 400
-    assert shown(lambda store: store.scope("s").save(1), id="none").status == 404
+        assert shown(saved(1), **params).status == 400
+    assert shown(saved(1), id="none").status == 404

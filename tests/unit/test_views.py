@@ -3,7 +3,6 @@
 import unicodedata
 from datetime import UTC, datetime
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -25,9 +24,8 @@ from limpet.views.tree import Node, build_forest, walk
 # Sizes.
 
 
-@pytest.mark.parametrize(
-    ("size", "text"),
-    [
+def test_sizes() -> None:
+    for size, text in [
         (0, "0 B"),
         (1023, "1023 B"),
         (1024, "1.0 KiB"),
@@ -38,10 +36,8 @@ from limpet.views.tree import Node, build_forest, walk
         (5 * 1024**3, "5.0 GiB"),
         (7 * 1024**5, "7168 TiB"),
         (-2048, "-2.0 KiB"),
-    ],
-)
-def test_sizes(size: int, text: str) -> None:
-    assert size_text(size) == text
+    ]:
+        assert size_text(size) == text, (size, text)
 
 
 def test_counts_and_ratios() -> None:
@@ -52,12 +48,10 @@ def test_counts_and_ratios() -> None:
     assert ratio(0, 0) is None
 
 
-@pytest.mark.parametrize(
-    ("share", "blocks"),
-    [(0, ""), (1, "████"), (0.5, "██"), (0.375, "█▌"), (0.0001, "▏"), (7, "████"), (-1, "")],
-)
-def test_bars(share: float, blocks: str) -> None:
-    assert bar(share, 4) == blocks
+def test_bars() -> None:
+    shown = {0: "", 1: "████", 0.5: "██", 0.375: "█▌", 0.0001: "▏", 7: "████", -1: ""}
+    for share, blocks in shown.items():
+        assert bar(share, 4) == blocks, (share, blocks)
 
 
 # Names.
@@ -80,11 +74,9 @@ def test_visible_text_is_left_alone_where_it_can_be() -> None:
     assert visible("a\nb\x1b[2J\x9b\u202e") == "a\\nb\\x1b[2J\\x9b\\u202e"
 
 
-@pytest.mark.parametrize(
-    "char", [*"\ufe00\ufe0f\u115f\u1160\u3164\uffa0\u2800\u034f\u180b", "\U000e0100", "\U000e01ef"]
-)
-def test_what_draws_nothing_is_escaped(char: str) -> None:
-    assert visible(f"a{char}b") == f"a{ascii(char)[1:-1]}b"
+def test_what_draws_nothing_is_escaped() -> None:
+    for char in "\ufe00\ufe0f\u115f\u1160\u3164\uffa0\u2800\u034f\u180b\U000e0100\U000e01ef":
+        assert visible(f"a{char}b") == f"a{ascii(char)[1:-1]}b", char
 
 
 def test_no_mark_escapes_notice() -> None:
@@ -107,9 +99,8 @@ def test_clipped_text_fits() -> None:
     assert clipped("abc", 1) == "…"
 
 
-@pytest.mark.parametrize(
-    ("url", "shown"),
-    [
+def test_urls_are_shown_without_secrets() -> None:
+    for url, shown in [
         ("sqlite:///a@b.db", "sqlite:///a@b.db"),
         ("sqlite:////home/x.db?lock_wait_s=5", "sqlite:////home/x.db?lock_wait_s=…"),
         ("memory:", "memory:"),
@@ -134,10 +125,8 @@ def test_clipped_text_fits() -> None:
         ("sqlite:bob:SECRET?@h", "sqlite:***@h"),
         ("me@home/agents", "me@home/agents"),
         ("s3://bucket/?secret_access_key=abc", "s3://bucket/?secret_access_key=…"),
-    ],
-)
-def test_urls_are_shown_without_secrets(url: str, shown: str) -> None:
-    assert masked_url(url) == shown
+    ]:
+        assert masked_url(url) == shown, (url, shown)
 
 
 def test_text_is_shown_without_secrets() -> None:

@@ -1,5 +1,7 @@
 """Sessions to make documents of, and texts that try to break out of them."""
 
+import base64
+from html.parser import HTMLParser
 from typing import Any
 
 import limpet
@@ -84,3 +86,68 @@ def hostile_session(text: str) -> tuple[str, list[ScopeInfo], list[ScopePage]]:
         scope.set_note(name, {name: name})
         scope.fork(first.id, scope_id=name + "2")
         return name, *open_session(store, name)
+
+
+PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(200))
+IMAGES = {
+    "image/png": PNG,
+    "image/jpeg": b"\xff\xd8\xff\xe0" + bytes(99),
+    "image/gif": b"GIF89a" + bytes(98),
+    "image/webp": b"RIFF\x10\0\0\0WEBPVP8 " + bytes(97),
+}
+
+
+def block(data: bytes, kind: str = "image/png") -> dict[str, Any]:
+    source = {"type": "base64", "media_type": kind, "data": base64.b64encode(data).decode()}
+    return {"type": "image", "source": source}
+
+
+def chat(*messages: Any) -> dict[str, Any]:
+    return {"messages": [*messages]}
+
+
+_EMPTY = {"meta", "img", "br", "hr", "col", "link", "input"}
+
+
+class Seen(HTMLParser):
+    """Checks that a page or a part of one is well formed, and remembers what it is made of."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str]] = []
+        self.text = ""
+        self.open: list[str] = []
+        self.feed(html)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += [(name, value or "") for name, value in attrs]
+        if tag not in _EMPTY:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        if tag not in _EMPTY:
+            self.open.pop()
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+    def handle_comment(self, data: str) -> None:
+        raise AssertionError(data)
+
+    def handle_decl(self, decl: str) -> None:
+        assert decl == "doctype html", decl
+        assert self.tags == [], decl
+
+    def handle_pi(self, data: str) -> None:
+        raise AssertionError(data)
+
+    def values(self, name: str) -> list[str]:
+        return [value for each, value in self.attributes if each == name]

@@ -3,7 +3,6 @@
 import json
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -23,6 +22,7 @@ from limpet.views.chat import (
     turn_text,
     value_text,
 )
+from tests.views.chat_kit import chat_of, parts_of
 
 LEAVES = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
 KEYS = """role content parts name type id text thinking reasoning tool_calls tool_call_id function
@@ -47,12 +47,6 @@ JSONS: st.SearchStrategy[Any] = st.recursive(
 )
 
 
-def parts_of(state: Any) -> list[Any]:
-    chat = read_chat(state)
-    assert chat is not None
-    return [part for turn in chat.turns for part in turn.parts]
-
-
 @given(JSONS)
 def test_any_json_is_a_chat_or_none(state: Any) -> None:
     chat = read_chat(state)
@@ -63,8 +57,7 @@ def test_any_json_is_a_chat_or_none(state: Any) -> None:
 
 @given(st.lists(JSONS, min_size=1, max_size=8))
 def test_any_list_under_messages_is_a_chat_of_which_no_message_is_lost(messages: Any) -> None:
-    chat = read_chat({"messages": messages})
-    assert chat is not None
+    chat = chat_of({"messages": messages})
     assert chat.path == "/messages"
     for index, message in enumerate(messages):
         results = any(
@@ -79,14 +72,14 @@ def test_content_that_nobody_knows_is_there_as_it_is(blocks: list[Any]) -> None:
     assert [each.text if isinstance(each, Text) else each.value for each in found] == blocks
 
 
-@pytest.mark.parametrize("state", [None, 3, "text", [], {}, [1], {"messages": []}, {"a": [{}]}])
-def test_no_messages(state: Any) -> None:
-    assert read_chat(state) is None
+def test_no_messages() -> None:
+    states: list[Any] = [None, 3, "text", [], {}, [1], {"messages": []}, {"a": [{}]}]
+    for state in states:
+        assert read_chat(state) is None, state
 
 
-@pytest.mark.parametrize(
-    ("state", "path"),
-    [
+def test_where_the_messages_are() -> None:
+    for state, path in [
         ([{"role": "user", "content": "a"}], ""),
         ({"messages": ["a"]}, "/messages"),
         ({"channel_values": {"messages": ["a"]}}, "/channel_values/messages"),
@@ -94,13 +87,11 @@ def test_no_messages(state: Any) -> None:
         ({"data": {"messages": ["a"]}}, "/data/messages"),
         ({"state": {"messages": ["a"]}}, "/state/messages"),
         ({"chat_history": ["a"], "messages": []}, "/chat_history"),
-    ],
-)
-def test_where_the_messages_are(state: Any, path: str) -> None:
-    chat = read_chat(state)
-    assert chat is not None
-    assert chat.path == path
-    assert [turn_text(turn) for turn in chat.turns] == ["a"]
+    ]:
+        chat = read_chat(state)
+        assert chat is not None, (state, path)
+        assert chat.path == path, (state, path)
+        assert [turn_text(turn) for turn in chat.turns] == ["a"], (state, path)
 
 
 def test_plain_messages() -> None:
@@ -120,11 +111,9 @@ def test_plain_messages() -> None:
 def test_a_system_prompt_beside_the_list_is_the_first_turn() -> None:
     for key in ("system", "system_prompt", "systemPrompt"):
         for prompt in ("be kind", [{"text": "be kind"}], [{"type": "text", "text": "be kind"}]):
-            chat = read_chat({"messages": ["hi"], key: prompt})
-            assert chat is not None
+            chat = chat_of({"messages": ["hi"], key: prompt})
             assert chat.turns[0] == ChatTurn("system", None, (Text("be kind"),), -1)
-    chat = read_chat({"messages": ["hi"], "system": {"os": "linux"}, "system_prompt": ""})
-    assert chat is not None
+    chat = chat_of({"messages": ["hi"], "system": {"os": "linux"}, "system_prompt": ""})
     assert [turn.role for turn in chat.turns] == ["message"]
 
 
@@ -176,12 +165,10 @@ def test_a_chat_is_read_in_linear_time() -> None:
 
 def test_what_stands_beside_a_chat() -> None:
     state = {"messages": ["a"], "system_prompt": "b", "mood": 1}
-    chat = read_chat(state)
-    assert chat is not None
+    chat = chat_of(state)
     assert [*other_values(state, chat)] == [("mood", 1)]
     deep = {"values": {"messages": ["a"], "mood": 1}, "next": []}
-    chat = read_chat(deep)
-    assert chat is not None
+    chat = chat_of(deep)
     assert [*other_values(deep, chat)] == [("next", []), ("values.mood", 1)]
 
 
@@ -210,11 +197,11 @@ def test_base64_is_never_shown() -> None:
     assert json.loads(value_text({"a": [1, "b"]}, indent=2)) == {"a": [1, "b"]}
 
 
-@pytest.mark.parametrize("count", [1, 2, 6, 7, 11, 12, 13, 40])
-def test_the_ends_of_a_chat(count: int) -> None:
-    state = {"messages": [{"role": "user", "content": str(n)} for n in range(count)]}
-    whole, ends = read_chat(state), read_chat(state, ends=True)
-    assert whole is not None
-    assert ends is not None
-    turns = whole.turns if count <= 12 else (*whole.turns[:6], *whole.turns[-6:])
-    assert [*ends.turns] == [*turns]
+def test_the_ends_of_a_chat() -> None:
+    for count in [1, 2, 6, 7, 11, 12, 13, 40]:
+        state = {"messages": [{"role": "user", "content": str(n)} for n in range(count)]}
+        whole, ends = read_chat(state), read_chat(state, ends=True)
+        assert whole is not None, count
+        assert ends is not None, count
+        turns = whole.turns if count <= 12 else (*whole.turns[:6], *whole.turns[-6:])
+        assert [*ends.turns] == [*turns], count

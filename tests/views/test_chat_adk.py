@@ -1,10 +1,9 @@
 """Sessions of Google's Agent Development Kit as chats."""
 
-import pytest
-
 from limpet.model import JSON
 from limpet.views.chat import read_chat
 from limpet.views.chat.model import Answer, Call, ChatTurn, Result, Text, Value
+from tests.views.chat_kit import chat_of
 
 NOTHING: dict[str, JSON] = {"state_delta": {}, "artifact_delta": {}, "requested_auth_configs": {}}
 
@@ -25,8 +24,7 @@ def event(author: str, *parts: JSON, **more: JSON) -> JSON:
 
 
 def turns_of(*events: JSON, **state: JSON) -> list[ChatTurn]:
-    chat = read_chat({"state": state, "events": list(events)})
-    assert chat is not None
+    chat = chat_of({"state": state, "events": list(events)})
     assert (chat.shape, chat.path) == ("adk", "/events")
     return list(chat.turns)
 
@@ -95,9 +93,8 @@ def test_a_response_without_its_call() -> None:
     assert turn.parts == (Answer("f", None, Result((Value(1),))),)
 
 
-@pytest.mark.parametrize(
-    "odd",
-    [
+def test_odd_events_are_shown_too() -> None:
+    others: list[JSON] = [
         None,
         7,
         [],
@@ -107,8 +104,7 @@ def test_a_response_without_its_call() -> None:
         {"author": "a", "actions": {}, "content": {"parts": {"text": "x"}}},
         {"author": "a", "actions": {}, "content": {"parts": [None, 1, {"function_call": 2}]}},
         {"author": "a", "actions": {}, "content": ["x"]},
-    ],
-)
-def test_odd_events_are_shown_too(odd: JSON) -> None:
-    assert turns_of(event("user", {"text": "hello"}), odd)[0].parts == (Text("hello"),)
-    assert read_chat({"state": {}, "events": [odd]}) is None or odd
+    ]
+    for odd in others:
+        assert turns_of(event("user", {"text": "hello"}), odd)[0].parts == (Text("hello"),), odd
+        assert read_chat({"state": {}, "events": [odd]}) is None or odd, odd

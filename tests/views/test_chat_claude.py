@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from limpet.views.chat import Call, ChatTurn, Result, Text, other_values, read_chat
+from tests.views.chat_kit import chat_of
 
 SESSION = {"sessionId": "s", "cwd": "/work", "version": "2.1", "gitBranch": "main"}
 
@@ -30,8 +31,7 @@ TRANSCRIPT = [
 
 def test_only_what_was_said_is_a_turn() -> None:
     state: Any = {"entries": TRANSCRIPT}
-    chat = read_chat(state)
-    assert chat is not None
+    chat = chat_of(state)
     assert (chat.shape, chat.path) == ("anthropic", "/entries")
     assert chat.turns == (
         ChatTurn("user", None, (Text("Where is it?"),), 1),
@@ -46,14 +46,12 @@ def test_only_what_was_said_is_a_turn() -> None:
 
 def test_the_ends_of_a_long_transcript_are_what_was_said() -> None:
     talk: Any = [each for n in range(100) for each in (TRANSCRIPT[0], entry("user", str(n)))]
-    chat = read_chat({"entries": [*talk, *[TRANSCRIPT[-1]] * 20]}, ends=True)
-    assert chat is not None
+    chat = chat_of({"entries": [*talk, *[TRANSCRIPT[-1]] * 20]}, ends=True)
     assert (chat.turns[0].parts, chat.turns[-1].parts) == ((Text("0"),), (Text("99"),))
 
 
 def test_a_single_entry_is_a_message() -> None:
-    chat = read_chat({"messages": [entry("user", "hi")]})
-    assert chat is not None
+    chat = chat_of({"messages": [entry("user", "hi")]})
     assert chat.turns == (ChatTurn("user", None, (Text("hi"),), 0),)
 
 

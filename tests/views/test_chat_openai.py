@@ -2,26 +2,8 @@
 
 from typing import Any
 
-import pytest
-
-from limpet.views.chat import Call, Chat, ChatTurn, Media, Result, Text, Value, read_chat
-
-PIXEL = "iVBORw0KGgo="  # eight bytes
-LINK = f"data:image/png;base64,{PIXEL}"
-
-
-def chat_of(state: Any) -> Chat:
-    chat = read_chat(state)
-    assert chat is not None
-    return chat
-
-
-def parts_of(state: Any) -> list[Any]:
-    return [part for turn in chat_of(state).turns for part in turn.parts]
-
-
-def done(name: str, given: Any, id: str | None, *parts: Any, is_error: bool = False) -> Call:
-    return Call(name, given, id, Result(parts, is_error))
+from limpet.views.chat import Call, Chat, ChatTurn, Media, Text, Value
+from tests.views.chat_kit import LINK, PIXEL, chat_of, done, parts_of
 
 
 def test_chat_completions() -> None:
@@ -166,24 +148,24 @@ def constructed(kind: str) -> Any:
     return {"lc": 1, "type": "constructor", "id": id, "kwargs": {**FIELDS[kind], "type": kind}}
 
 
-@pytest.mark.parametrize("form", [plain, wrapped, constructed])
-@pytest.mark.parametrize("way", ["messages", "values", "channel_values"])
-def test_langchain_messages(form: Any, way: str) -> None:
-    messages = [form(kind) for kind in ("system", "human", "ai", "tool")]
-    state = {"messages": messages}
-    chat = chat_of(state if way == "messages" else {way: state})
-    assert chat.shape == "langgraph"
-    assert chat.turns == (
-        ChatTurn("system", None, (Text("be kind"),), 0),
-        ChatTurn("user", "ann", (Text("add"), Text("please")), 1),
-        ChatTurn(
-            "assistant",
-            None,
-            (
-                Call("add", {"a": 2}, "1"),
-                done("add", {"a": 3}, "2", Text("5"), is_error=True),
-                Value({"name": "x", "args": "{", "id": "3", "error": "bad"}),
-            ),
-            2,
-        ),
-    )
+def test_langchain_messages() -> None:
+    for way in ["messages", "values", "channel_values"]:
+        for form in [plain, wrapped, constructed]:
+            messages = [form(kind) for kind in ("system", "human", "ai", "tool")]
+            state = {"messages": messages}
+            chat = chat_of(state if way == "messages" else {way: state})
+            assert chat.shape == "langgraph", (way, form)
+            assert chat.turns == (
+                ChatTurn("system", None, (Text("be kind"),), 0),
+                ChatTurn("user", "ann", (Text("add"), Text("please")), 1),
+                ChatTurn(
+                    "assistant",
+                    None,
+                    (
+                        Call("add", {"a": 2}, "1"),
+                        done("add", {"a": 3}, "2", Text("5"), is_error=True),
+                        Value({"name": "x", "args": "{", "id": "3", "error": "bad"}),
+                    ),
+                    2,
+                ),
+            ), (way, form)

@@ -2,12 +2,12 @@
 
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from limpet.views.chat import Answer, Call, Chat, ChatTurn, Media, Result, Text, Value, read_chat
+from limpet.views.chat import Answer, Call, Chat, ChatTurn, Media, Result, Text, Value
 from limpet.views.page.chat import News, chat_window
+from tests.views.chat_kit import chat_of
 
 NOW = "2026-11-18T03:38:58.885362Z"
 REQUEST = {"timestamp": NOW, "run_id": "r", "conversation_id": "c", "state": "complete"}
@@ -26,14 +26,12 @@ def part(kind: str, **fields: Any) -> dict[str, Any]:
     return {**fields, "timestamp": NOW, "part_kind": kind, "id": None, "provider_details": None}
 
 
-def chat_of(*messages: Any) -> Chat:
-    chat = read_chat({"messages": list(messages)})
-    assert chat is not None
-    return chat
+def said(*messages: Any) -> Chat:
+    return chat_of({"messages": list(messages)})
 
 
 def parts_of(*messages: Any) -> list[Any]:
-    return [part for turn in chat_of(*messages).turns for part in turn.parts]
+    return [part for turn in said(*messages).turns for part in turn.parts]
 
 
 def test_a_conversation() -> None:
@@ -72,19 +70,16 @@ def test_a_conversation() -> None:
             ChatTurn("assistant", None, (Text("two"), Value({"state": "interrupted"})), 3),
         ),
     )
-    assert chat_of(*messages) == expected
-    assert (
-        chat_of(*({"id": str(n), "message": each} for n, each in enumerate(messages))) == expected
-    )
-    listed = read_chat(messages)
-    assert listed is not None
+    assert said(*messages) == expected
+    assert said(*({"id": str(n), "message": each} for n, each in enumerate(messages))) == expected
+    listed = chat_of(messages)
     assert (listed.turns, listed.path) == (expected.turns, "")
 
 
 def test_instructions_are_shown_where_they_change() -> None:
-    said = [request(part("user-prompt", content="x"), instructions=each) for each in "aabNa"]
-    said[3]["instructions"] = None
-    turns = [turn for turn in chat_of(*said).turns if turn.role == "system"]
+    requests = [request(part("user-prompt", content="x"), instructions=each) for each in "aabNa"]
+    requests[3]["instructions"] = None
+    turns = [turn for turn in said(*requests).turns if turn.role == "system"]
     assert [(turn.index, turn.parts) for turn in turns] == [
         (0, (Text("a"),)),
         (2, (Text("b"),)),
@@ -92,9 +87,8 @@ def test_instructions_are_shown_where_they_change() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("item", "expected"),
-    [
+def test_what_a_user_sends() -> None:
+    for item, expected in [
         ("see", Text("see")),
         ({"kind": "text-content", "content": "see", "metadata": None}, Text("see")),
         (
@@ -108,18 +102,18 @@ def test_instructions_are_shown_where_they_change() -> None:
         ({"kind": "binary"}, Value({"kind": "binary"})),
         ({"kind": "new"}, Value({"kind": "new"})),
         (7, Value(7)),
-    ],
-)
-def test_what_a_user_sends(item: Any, expected: Any) -> None:
-    assert parts_of(request(part("user-prompt", content=[item]))) == [expected]
-    wrapped = part("tool-return", tool_name="t", content=["x", item], tool_call_id="1")
-    (answer,) = parts_of(request(wrapped))
-    assert isinstance(answer, Answer)
+    ]:
+        assert parts_of(request(part("user-prompt", content=[item]))) == [expected], (
+            item,
+            expected,
+        )
+        wrapped = part("tool-return", tool_name="t", content=["x", item], tool_call_id="1")
+        (answer,) = parts_of(request(wrapped))
+        assert isinstance(answer, Answer), (item, expected)
 
 
-@pytest.mark.parametrize(
-    ("kind", "more", "expected"),
-    [
+def test_results() -> None:
+    for kind, more, expected in [
         ("tool-return", {"outcome": "success"}, Result((Text("x"),))),
         (
             "tool-return",
@@ -128,15 +122,13 @@ def test_what_a_user_sends(item: Any, expected: Any) -> None:
         ),
         ("retry-prompt", {}, Result((Text("x"),), True)),
         ("builtin-tool-return", {}, Result((Text("x"),))),
-    ],
-)
-def test_results(kind: str, more: Any, expected: Result) -> None:
-    called = part(kind, tool_name="t", content="x", tool_call_id="1", tool_kind=None, **more)
-    assert parts_of(request(called)) == [Answer("t", "1", expected)]
+    ]:
+        called = part(kind, tool_name="t", content="x", tool_call_id="1", tool_kind=None, **more)
+        assert parts_of(request(called)) == [Answer("t", "1", expected)], (kind, more, expected)
 
 
 def test_other_parts() -> None:
-    assert chat_of(request(part("retry-prompt", content="no", tool_name=None))).turns == (
+    assert said(request(part("retry-prompt", content="no", tool_name=None))).turns == (
         ChatTurn("user", None, (Text("no"),), 0),
     )
     spoken = part("speech", transcript="hi", speaker="assistant", audio=None)
@@ -145,14 +137,13 @@ def test_other_parts() -> None:
     assert parts_of(response(file)) == [Media("image", None, "image/png", 3)]
     odd = {"part_kind": "new", "x": 1}
     assert parts_of(response(odd)) == [Value(odd)]
-    assert chat_of(response()).turns == (ChatTurn("assistant", None, (), 0),)
+    assert said(response()).turns == (ChatTurn("assistant", None, (), 0),)
 
 
 def test_a_message_of_several_turns_has_one_anchor() -> None:
     message = request(part("system-prompt", content="a"), part("user-prompt", content="b"))
     state = {"messages": [message, message]}
-    chat = read_chat(state)
-    assert chat is not None
+    chat = chat_of(state)
     html = chat_window(state, chat, News())[0]
     assert [html.count(f'id="m{index}"') for index in range(3)] == [1, 1, 0]
 
@@ -177,4 +168,4 @@ PARTS = VALUES | st.builds(
 )
 def test_odd_messages_never_raise(kind: str, parts: list[Any], more: dict[str, Any]) -> None:
     message = {"kind": kind, "parts": parts, **more}
-    assert chat_of(message, {"id": 1, "message": message})
+    assert said(message, {"id": 1, "message": message})

@@ -2,31 +2,14 @@
 
 import json
 from pathlib import Path
-from typing import Any
-
-import pytest
 
 from limpet.views.chat import Answer, Call, Chat, ChatTurn, Media, Result, Text, Value, read_chat
+from tests.views.chat_kit import PIXEL, chat_of, done, parts_of
 
 TESTS = Path(__file__).parents[1]
 GENKIT = sorted((TESTS / "compat/genkit").glob("**/store/*/*.json"))
 STRANDS = sorted((TESTS / "interop/fixtures").glob("**/snapshot_*.json"))
 RUNS = TESTS / "compat/runs/fixtures"
-PIXEL = "iVBORw0KGgo="  # eight bytes
-
-
-def chat_of(state: Any) -> Chat:
-    chat = read_chat(state)
-    assert chat is not None
-    return chat
-
-
-def parts_of(state: Any) -> list[Any]:
-    return [part for turn in chat_of(state).turns for part in turn.parts]
-
-
-def done(name: str, given: Any, id: str | None, *parts: Any, is_error: bool = False) -> Call:
-    return Call(name, given, id, Result(parts, is_error))
 
 
 # Strands.
@@ -41,17 +24,19 @@ ASKED = (
 SUM = ChatTurn("assistant", None, (Text("2+3=5"),), 5)
 
 
-@pytest.mark.parametrize("path", STRANDS, ids=lambda path: "/".join(path.parts[-8:-1])[-60:])
-def test_strands_files_are_understood_whole(path: Path) -> None:
-    file = json.loads(path.read_bytes())
-    chat = read_chat(file["data"])
-    if file["data"]["messages"]:
-        assert chat is not None
-        assert chat.shape == "strands"
-        assert chat.turns == chat_of(file).turns
-        assert not [p for turn in chat.turns for p in turn.parts if isinstance(p, Value | Answer)]
-    else:
-        assert chat is None
+def test_strands_files_are_understood_whole() -> None:
+    for path in STRANDS:
+        file = json.loads(path.read_bytes())
+        chat = read_chat(file["data"])
+        if file["data"]["messages"]:
+            assert chat is not None, path
+            assert chat.shape == "strands", path
+            assert chat.turns == chat_of(file).turns, path
+            assert not [
+                p for turn in chat.turns for p in turn.parts if isinstance(p, Value | Answer)
+            ], path
+        else:
+            assert chat is None, path
 
 
 def test_strands_in_typescript() -> None:

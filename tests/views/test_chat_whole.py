@@ -2,34 +2,24 @@
 
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from limpet.views.chat import (
     Answer,
     Call,
-    Chat,
     ChatTurn,
     Media,
     Result,
     Text,
     Value,
-    read_chat,
     turn_text,
     value_text,
 )
 from limpet.views.chat.model import TECHNICAL
+from tests.views.chat_kit import LINK, PIXEL, chat_of, done
 
-PIXEL = "iVBORw0KGgo="  # eight bytes
-LINK = f"data:image/png;base64,{PIXEL}"
 ODD = {"extra": "EXTRA"}
-
-
-def chat_of(state: Any) -> Chat:
-    chat = read_chat(state)
-    assert chat is not None
-    return chat
 
 
 def parts_of(*messages: Any) -> list[Any]:
@@ -38,10 +28,6 @@ def parts_of(*messages: Any) -> list[Any]:
 
 def said(*content: Any) -> list[Any]:
     return parts_of({"role": "assistant", "content": [*content]})
-
-
-def done(name: str, given: Any, id: str | None, *parts: Any, is_error: bool = False) -> Call:
-    return Call(name, given, id, Result(parts, is_error))
 
 
 # Members that nobody knows.
@@ -80,11 +66,11 @@ def test_members_that_nobody_knows_are_there_as_they_are(
     assert Value(odd) in parts
 
 
-@pytest.mark.parametrize("message", MESSAGES)
-def test_a_message_that_is_known_whole_has_nothing_more(message: dict[str, Any]) -> None:
-    empty: dict[str, Any] = {"a": None, "b": "", "c": [], "d": {}, "status": "completed"}
-    technical = dict.fromkeys(TECHNICAL - {"type", "role"}, "x")
-    assert parts_of({**technical, **empty, **message}) == parts_of(message)
+def test_a_message_that_is_known_whole_has_nothing_more() -> None:
+    for message in MESSAGES:
+        empty: dict[str, Any] = {"a": None, "b": "", "c": [], "d": {}, "status": "completed"}
+        technical = dict.fromkeys(TECHNICAL - {"type", "role"}, "x")
+        assert parts_of({**technical, **empty, **message}) == parts_of(message), message
 
 
 def test_members_around_a_message() -> None:
@@ -162,19 +148,17 @@ def test_citations_are_kept() -> None:
 # Files.
 
 
-@pytest.mark.parametrize(
-    "held",
-    [
+def test_files_by_their_location() -> None:
+    places: list[Any] = [
         {"source": {"s3Location": {"uri": "s3://b/v.mp4", "bucketOwner": "1"}}},
         {"source": {"location": {"type": "s3", "uri": "s3://b/v.mp4"}}},
         {"source": {"location": "s3://b/v.mp4"}},
         {"location": {"uri": "s3://b/v.mp4"}},
         {"s3Location": {"uri": "s3://b/v.mp4"}},
-    ],
-)
-def test_files_by_their_location(held: dict[str, Any]) -> None:
-    found = Media("video", None, "video/mp4", None, "s3://b/v.mp4")
-    assert said({"video": {"format": "mp4", **held}}) == [found]
+    ]
+    for held in places:
+        found = Media("video", None, "video/mp4", None, "s3://b/v.mp4")
+        assert said({"video": {"format": "mp4", **held}}) == [found], held
 
 
 def test_a_screenshot_is_an_image() -> None:
@@ -221,44 +205,54 @@ def test_what_built_in_tools_gave() -> None:
 # Gemini.
 
 
-@pytest.mark.parametrize(
-    ("call", "response", "inline", "file", "mime", "uri"),
-    [
+def test_gemini() -> None:
+    for call, response, inline, file, mime, uri in [
         ("functionCall", "functionResponse", "inlineData", "fileData", "mimeType", "fileUri"),
         ("function_call", "function_response", "inline_data", "file_data", "mime_type", "file_uri"),
-    ],
-)
-def test_gemini(call: str, response: str, inline: str, file: str, mime: str, uri: str) -> None:
-    asked = [
-        {"text": "hm", "thought": True, "thoughtSignature": "s", "video_metadata": None},
-        {call: {"name": "f", "args": {"a": 1}}},
-        {call: {"name": "g", "id": "7"}},
-        {call: {"name": "f", "args": {"a": 2}}},
-        {inline: {mime: "image/png", "data": PIXEL}},
-        {file: {mime: "video/mp4", uri: "gs://b/v"}},
-        {call: {"args": {}}},
-    ]
-    given = [
-        {response: {"name": "f", "response": {"output": 1}}},
-        {response: {"name": "f", "response": {"error": "no"}}},
-        {response: {"name": "g", "id": "7", "parts": [{inline: {mime: "image/png", "data": ""}}]}},
-    ]
-    contents = [{"role": "model", "parts": asked}, {"role": "user", "parts": given}]
-    chat = chat_of({"history": contents})
-    assert (chat.shape, chat.path) == ("gemini", "/history")
-    assert chat.turns == (
-        ChatTurn(
-            "assistant",
-            None,
-            (
-                Text("hm", thinking=True),
-                done("f", {"a": 1}, None, Value({"output": 1})),
-                done("g", {}, "7", Media("image", None, "image/png", 0)),
-                done("f", {"a": 2}, None, Value({"error": "no"}), is_error=True),
-                Media("image", None, "image/png", 8),
-                Media("video", None, "video/mp4", None, "gs://b/v"),
-                Value({call: {"args": {}}}),
+    ]:
+        asked = [
+            {"text": "hm", "thought": True, "thoughtSignature": "s", "video_metadata": None},
+            {call: {"name": "f", "args": {"a": 1}}},
+            {call: {"name": "g", "id": "7"}},
+            {call: {"name": "f", "args": {"a": 2}}},
+            {inline: {mime: "image/png", "data": PIXEL}},
+            {file: {mime: "video/mp4", uri: "gs://b/v"}},
+            {call: {"args": {}}},
+        ]
+        given = [
+            {response: {"name": "f", "response": {"output": 1}}},
+            {response: {"name": "f", "response": {"error": "no"}}},
+            {
+                response: {
+                    "name": "g",
+                    "id": "7",
+                    "parts": [{inline: {mime: "image/png", "data": ""}}],
+                }
+            },
+        ]
+        contents = [{"role": "model", "parts": asked}, {"role": "user", "parts": given}]
+        chat = chat_of({"history": contents})
+        assert (chat.shape, chat.path) == ("gemini", "/history"), (
+            call,
+            response,
+            inline,
+            file,
+            mime,
+            uri,
+        )
+        assert chat.turns == (
+            ChatTurn(
+                "assistant",
+                None,
+                (
+                    Text("hm", thinking=True),
+                    done("f", {"a": 1}, None, Value({"output": 1})),
+                    done("g", {}, "7", Media("image", None, "image/png", 0)),
+                    done("f", {"a": 2}, None, Value({"error": "no"}), is_error=True),
+                    Media("image", None, "image/png", 8),
+                    Media("video", None, "video/mp4", None, "gs://b/v"),
+                    Value({call: {"args": {}}}),
+                ),
+                0,
             ),
-            0,
-        ),
-    )
+        ), (call, response, inline, file, mime, uri)

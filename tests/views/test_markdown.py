@@ -2,14 +2,12 @@
 
 import random
 from collections.abc import Iterator
-from html.parser import HTMLParser
 
-import pytest
 from markdown_it import MarkdownIt
 
 import limpet
 from limpet.views.markdown import code, fenced, prose, session_markdown
-from tests.views.document_kit import HOSTILE, UNSEEN, hostile_session, open_session
+from tests.views.document_kit import HOSTILE, UNSEEN, Seen, hostile_session, open_session
 
 RENDER = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"])
 TAGS = {
@@ -36,82 +34,59 @@ PIECES = [
 ]
 
 
-class Seen(HTMLParser):
-    """Remembers the tags, and the text inside each kind of them."""
+class SeenMarkdown(Seen):
+    """Remembers the text inside each kind of tag."""
 
     def __init__(self, html: str) -> None:
-        super().__init__()
-        self.tags: list[str] = []
         self.texts: dict[str, str] = {}
-        self._open: list[str] = []
-        self.feed(html)
-        self.close()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        assert all(name == "class" or name == "start" for name, _ in attrs)
-        if tag not in ("br", "hr"):
-            self._open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        if tag not in ("br", "hr"):
-            assert self._open.pop() == tag
+        super().__init__(html)
+        assert {name for name, _ in self.attributes} <= {"class", "start"}
 
     def handle_data(self, data: str) -> None:
-        for tag in {*self._open, "all"}:
+        for tag in {*self.open, "all"}:
             self.texts[tag] = self.texts.get(tag, "") + data
 
-    def handle_comment(self, data: str) -> None:
-        raise AssertionError(data)
 
-    def handle_decl(self, decl: str) -> None:
-        raise AssertionError(decl)
-
-    def handle_pi(self, data: str) -> None:
-        raise AssertionError(data)
+def rendered(text: str) -> SeenMarkdown:
+    return SeenMarkdown(RENDER.render(text))
 
 
-def rendered(text: str) -> Seen:
-    return Seen(RENDER.render(text))
+def test_nothing_breaks_out() -> None:
+    for text in HOSTILE:
+        name, contents, pages = hostile_session(text)
+        whole = "".join(session_markdown(name, pages, contents=contents))
+        whole.encode()
+        assert not UNSEEN & {*whole}, text
+        seen = rendered(whole)
+        assert {*seen.tags} <= TAGS, text
+        assert seen.tags.count("h1") == 1, text
+        assert seen.tags.count("h2") == 2, text
+        # Of each scope five turns, the state, the history; and the notes of one.
+        assert seen.tags.count("h3") == 2 * 7 + 1, text
+        assert seen.tags.count("details") == 2 * 3, text
 
 
-@pytest.mark.parametrize("text", HOSTILE)
-def test_nothing_breaks_out(text: str) -> None:
-    name, contents, pages = hostile_session(text)
-    whole = "".join(session_markdown(name, pages, contents=contents))
-    whole.encode()
-    assert not UNSEEN & {*whole}
-    seen = rendered(whole)
-    assert {*seen.tags} <= TAGS
-    assert seen.tags.count("h1") == 1
-    assert seen.tags.count("h2") == 2
-    # Of each scope five turns, the state, the history; and the notes of one.
-    assert seen.tags.count("h3") == 2 * 7 + 1
-    assert seen.tags.count("details") == 2 * 3
+def test_no_line_of_a_message_is_more_than_text() -> None:
+    for seed in range(300):
+        chance = random.Random(seed)
+        text = "".join(chance.choices(PIECES, k=chance.randrange(1, 25)))
+        with limpet.open("memory:") as store:
+            store.scope("s").save({"messages": [{"role": "user", "content": text}]})
+            _, pages = open_session(store, "s")
+        seen = rendered("".join(session_markdown("s", pages)))
+        assert {*seen.tags} <= TAGS - {"details", "summary"}, seed
+        headings = [tag for tag in seen.tags if tag[0] == "h" and tag != "hr"]
+        assert headings == ["h1", "h2", "h3", "h3"], seed
 
 
-@pytest.mark.parametrize("seed", range(300))
-def test_no_line_of_a_message_is_more_than_text(seed: int) -> None:
-    chance = random.Random(seed)
-    text = "".join(chance.choices(PIECES, k=chance.randrange(1, 25)))
-    with limpet.open("memory:") as store:
-        store.scope("s").save({"messages": [{"role": "user", "content": text}]})
-        _, pages = open_session(store, "s")
-    seen = rendered("".join(session_markdown("s", pages)))
-    assert {*seen.tags} <= TAGS - {"details", "summary"}
-    headings = [tag for tag in seen.tags if tag[0] == "h" and tag != "hr"]
-    assert headings == ["h1", "h2", "h3", "h3"]
+def test_code_is_shown_as_it_is() -> None:
+    for text in ["a", "`", "``a`", " a ", "a|b", "", "<b>", "\\"]:
+        assert rendered(code(text)).texts.get("code", "").strip() == text.strip(), text
+        assert rendered(fenced(text)).texts["pre"] == text + "\n", text
 
 
-@pytest.mark.parametrize("text", ["a", "`", "``a`", " a ", "a|b", "", "<b>", "\\"])
-def test_code_is_shown_as_it_is(text: str) -> None:
-    assert rendered(code(text)).texts.get("code", "").strip() == text.strip()
-    assert rendered(fenced(text)).texts["pre"] == text + "\n"
-
-
-@pytest.mark.parametrize(
-    ("line", "shown"),
-    [
+def test_prose() -> None:
+    for line, shown in [
         ("plain *words* and **more**", "plain *words* and **more**"),
         ("- a `list<int>` of & things", "- a `list<int>` of &amp; things"),
         ("ls `a | b`", "ls `a | b`"),
@@ -119,10 +94,8 @@ def test_code_is_shown_as_it_is(text: str) -> None:
         ("a < b > c", "a &lt; b &gt; c"),
         ("see [1]", "see \\[1\\]"),
         ("", ""),
-    ],
-)
-def test_prose(line: str, shown: str) -> None:
-    assert prose(line) == shown
+    ]:
+        assert prose(line) == shown, (line, shown)
 
 
 def test_a_session_reads_well() -> None:

@@ -3,7 +3,6 @@
 import re
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -103,9 +102,9 @@ def test_an_excerpt_keeps_to_its_room(before: int, inside: int, after: int, room
         assert "…" in "".join(shown)
 
 
-@pytest.mark.parametrize("ignore_case", [False, True])
-@pytest.mark.parametrize("plain", ["fox", "FOX", "k", "s", "ü", "\u212a", "i", ".", ""])
-def test_plain_texts_are_found_as_patterns_are(plain: str, ignore_case: bool) -> None:
+def test_plain_texts_are_found_as_patterns_are() -> None:
     lines = ["a fox", "A FOX", "k\u212aK", "\u017f", "Üü", "\u0130\u0131", "a.b", "", "nothing"]
-    pattern = compiled(plain, fixed=True, ignore_case=ignore_case)
-    assert finder(pattern, plain)(lines) == finder(pattern)(lines)
+    for plain in ["fox", "FOX", "k", "s", "ü", "\u212a", "i", ".", ""]:
+        for ignore_case in [False, True]:
+            pattern = compiled(plain, fixed=True, ignore_case=ignore_case)
+            assert finder(pattern, plain)(lines) == finder(pattern)(lines), (plain, ignore_case)

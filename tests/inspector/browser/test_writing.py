@@ -127,28 +127,3 @@ def test_a_snapshot_is_restored(page: Page, store: limpet.Store) -> None:
     head = scope.load()
     assert head is not None
     assert head.state == said("one")
-
-
-def test_a_head_that_moved_meanwhile_is_not_replaced(window: Window, store: limpet.Store) -> None:
-    page = window.page
-    scope = store.scope("act/moved")
-    first = scope.save(said("one"))
-    scope.save(said("one", "two"))
-    page.goto(session("act/moved", id=first.id))
-    page.get_by_role("link", name="Restore", exact=True).click()
-    expect(page.get_by_text("Head now")).to_be_visible()
-    scope.save(said("one", "two", "three"))
-    page.get_by_role("button", name="Restore").click()
-    expect(page.get_by_role("alert")).to_be_visible()
-    assert all("status of 409" in each for each in window.take_faults())
-    head = scope.load()
-    assert head is not None
-    assert head.state == said("one", "two", "three")
-
-
-def test_without_the_token_nothing_is_shown(browser: Browser, writable: Ui) -> None:
-    with open_window(browser, writable.url) as window:
-        for path in ("/ui", session("act/fork"), "/ui/search"):
-            window.page.goto(path)
-            expect(window.page.get_by_label("Token")).to_be_visible()
-        assert all("status of 401" in each for each in window.take_faults())

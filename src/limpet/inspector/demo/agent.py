@@ -14,7 +14,6 @@ from limpet import runs
 from limpet.api.store import Store
 from limpet.errors import Conflict
 from limpet.inspector.demo import stories
-from limpet.inspector.demo.shapes import messages_of, openai
 from limpet.opening import open as open_store
 
 RUN = "live/slow-checkout"
@@ -40,13 +39,13 @@ def work(url: str, pace_s: float) -> None:
 
 
 def _begun(store: Store) -> AbstractContextManager[runs.Run]:
-    asked: Any = {"messages": messages_of(stories.INCIDENT[:1], openai)}
+    asked: Any = {"messages": stories.messages_of(stories.INCIDENT[:1], stories.openai)}
     return runs.start(store, RUN, task="incident", owner="agent-7", initial=asked, again=True)
 
 
 def _states(round: int) -> Iterator[tuple[Any, bool]]:
     """Yield the states of one round, and whether each is kept; answers are written in drafts."""
-    messages = messages_of(stories.INCIDENT, openai)
+    messages = stories.messages_of(stories.INCIDENT, stories.openai)
     for at, message in enumerate(messages):
         before = messages[:at]
         words = (message["content"] or "").split(" ") if message["role"] == "assistant" else []

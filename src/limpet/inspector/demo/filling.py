@@ -8,7 +8,7 @@ from typing import Any
 
 from limpet.api.store import Store
 from limpet.core.times import from_us
-from limpet.inspector.demo import facades, sessions
+from limpet.inspector.demo import sessions
 from limpet.inspector.demo.clock import StoryClock
 from limpet.opening import open as open_store
 
@@ -29,10 +29,10 @@ def fill(url: str, *, now: datetime | None = None) -> list[str]:
         sessions.write_support(store, clock)
         sessions.write_drafts(store, clock)
         sessions.write_runs(store, clock, url)
-        facades.write_digests(store, clock)
+        sessions.write_digests(store, clock)
         _run(_write_async(store, clock))
         try:
-            facades.write_invoice(store, clock)
+            sessions.write_invoice(store, clock)
         except ImportError:
             hint = "pip install 'limpet[langgraph]'"
             left_out.append(f"the session of LangGraph is left out: it needs {hint}")
@@ -40,10 +40,10 @@ def fill(url: str, *, now: datetime | None = None) -> list[str]:
 
 
 async def _write_async(store: Store, clock: StoryClock) -> None:
-    await facades.write_trip(store, clock)
-    await facades.write_newsroom(store, clock)
-    await facades.write_kelp(store, clock)
-    await facades.write_report(store, clock)
+    await sessions.write_trip(store, clock)
+    await sessions.write_newsroom(store, clock)
+    await sessions.write_kelp(store, clock)
+    await sessions.write_report(store, clock)
 
 
 def _run(work: Coroutine[Any, Any, None]) -> None:

@@ -4,9 +4,12 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from limpet.model import JSON
-from limpet.views.chat import adk, claude
-from limpet.views.chat.agent_framework import find_session
-from limpet.views.chat.blocks import read_langchain
+from limpet.views.chat.messages import (
+    find_agent_session,
+    is_transcript,
+    read_adk,
+    read_langchain,
+)
 from limpet.views.chat.model import Fields
 from limpet.views.chat.pydantic_ai import is_message
 
@@ -61,12 +64,12 @@ def find_messages(state: JSON) -> MessageList | None:
                     prompt_key, prompt = "instructions", holder["instructions"]
                 return MessageList(_pointer(*path, name), found, prompt, prompt_key)
         entries = holder.get("entries")
-        if claude.is_transcript(entries):
+        if is_transcript(entries):
             return MessageList(_pointer(*path, "entries"), entries, is_transcript=True)
         events = holder.get("events")
-        if isinstance(events, list) and events and adk.is_event(events[0]):
+        if isinstance(events, list) and events and read_adk(events[0]) is not None:
             return MessageList(_pointer(*path, "events"), events)
-    session = find_session(state)
+    session = find_agent_session(state)
     return None if session is None else MessageList(*session)
 
 

@@ -5,19 +5,18 @@ from collections.abc import Iterator
 from typing import Any, TypeAlias
 
 from limpet.model import JSON
-from limpet.views.chat import adk, claude
 from limpet.views.chat.blocks import (
     KEYED_BLOCKS,
     RESULT_KEYS,
     parsed,
     read_item,
-    read_langchain,
     read_tool_call,
     read_typed,
     refused,
 )
 from limpet.views.chat.locate import find_agent_results, find_messages
 from limpet.views.chat.media import base64_bytes, text_or_media
+from limpet.views.chat.messages import is_silent, read_adk, read_claude, read_langchain
 from limpet.views.chat.model import (
     SEALS,
     Answer,
@@ -64,8 +63,8 @@ def read_chat(state: JSON, *, ends: bool = False) -> Chat | None:
     if found is not None:
         messages = list(enumerate(found.messages))
         if found.is_transcript:
-            messages = [each for each in messages if claude.read_entry(each[1]) is not None]
-        messages = [each for each in messages if not adk.is_silent(each[1])]
+            messages = [each for each in messages if read_claude(each[1]) is not None]
+        messages = [each for each in messages if not is_silent(each[1])]
         if ends:
             messages[_END : max(_END, len(messages) - _END)] = []
         turns = [turn for index, each in messages for turn in reader.turns(each, index)]
@@ -186,11 +185,12 @@ class _MessageReader:
             return ChatTurn(_NO_ROLE, None, (Text(message),), index)
         if not isinstance(message, dict):
             return ChatTurn(_NO_ROLE, None, (Value(message),), index)
-        if adk.is_event(message):
+        event = read_adk(message)
+        if event is not None:
             self._sure["adk"] += 1
-            message = adk.message_of(message)
+        message = event or message
         around: list[Value] = []
-        message = claude.read_entry(message) or message
+        message = read_claude(message) or message
         inner = message.get("message")
         if "role" not in message and isinstance(inner, dict) and "role" in inner:
             around = rest(message, "message")
