@@ -2,6 +2,8 @@
 
 import inspect
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, ExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,15 +13,21 @@ from tests import effort
 Test = Callable[..., None]
 
 
-def cases(names: str, values: Iterable[Any]) -> Callable[[Test], Test]:
+def cases(
+    names: str, values: Iterable[Any], **made: Callable[[Path], Any]
+) -> Callable[[Test], Test]:
     """Call a test with each of some values, as `pytest.mark.parametrize` would call many tests.
 
-    The failure says which case it was. Each has a folder `tmp_path` of its own, and a `monkeypatch`
-    that ends with it; all other fixtures are shared by the cases.
+    The failure says which case it was. Each has a folder `tmp_path` of its own, a `monkeypatch`
+    that ends with it, and what is `made` for it in that folder: `store=opened` gives it what
+    `opened(tmp_path)` returns, and enters and leaves that. Fixtures are shared by the cases.
     """
     given, listed = [name.strip() for name in names.split(",")], list(values)
 
     def decorate(test: Test) -> Test:
+        taken = dict(inspect.signature(test).parameters)
+        names_taken = [name for name in taken if name != "self"]
+
         def run(*instance: Any, **fixtures: Any) -> None:
             assert listed, "there is no case"
             for number, value in enumerate(listed):
@@ -28,30 +36,39 @@ def cases(names: str, values: Iterable[Any]) -> Callable[[Test], Test]:
                 each = (value,) if len(given) == 1 else value
                 if hasattr(value, "marks"):  # it is a `pytest.param`
                     each = value.values
-                arguments = dict(zip(given, each, strict=True))
-                with pytest.MonkeyPatch.context() as patch:
-                    if "tmp_path" in fixtures:
-                        arguments["tmp_path"] = fixtures["tmp_path"] / f"case-{number}"
-                        arguments["tmp_path"].mkdir()
-                    if "monkeypatch" in fixtures:
-                        arguments["monkeypatch"] = patch
-                    try:
-                        test(*instance, **fixtures | arguments)
-                    except BaseException as error:
-                        name = getattr(value, "id", None) or repr(each)
-                        error.add_note(f"in case {number}: {name[:200]}")
-                        raise
+                arguments = fixtures | dict(zip(given, each, strict=True))
+                try:
+                    with ExitStack() as stack:
+                        if "tmp_path" in fixtures:
+                            arguments["tmp_path"] = folder = fixtures["tmp_path"] / f"{number}"
+                            folder.mkdir()
+                        if "monkeypatch" in fixtures:
+                            patch = pytest.MonkeyPatch.context()
+                            arguments["monkeypatch"] = stack.enter_context(patch)
+                        for name, make in made.items():
+                            arguments[name] = _entered(make(arguments["tmp_path"]), stack)
+                        test(*instance, **{name: arguments[name] for name in names_taken})
+                except BaseException as error:
+                    name = getattr(value, "id", None) or repr(each)
+                    error.add_note(f"in case {number}: {name[:200]}")
+                    raise
 
         # What pytest reads of a test; with `__wrapped__` it would ask for the values as fixtures.
         for attribute in ("__name__", "__qualname__", "__doc__", "__module__"):
             setattr(run, attribute, getattr(test, attribute))
         run.__dict__.update(test.__dict__)
-        signature = inspect.signature(test)
-        left = [each for name, each in signature.parameters.items() if name not in given]
-        run.__signature__ = signature.replace(parameters=left)  # type: ignore[attr-defined]
+        fixed = [each for name, each in taken.items() if name not in {*given, *made}]
+        if made and "tmp_path" not in taken:
+            fixed.append(inspect.Parameter("tmp_path", inspect.Parameter.KEYWORD_ONLY))
+        run.__signature__ = inspect.Signature(fixed)  # type: ignore[attr-defined]
         return run
 
     return decorate
+
+
+def _entered(found: Any, stack: ExitStack) -> Any:
+    is_context = isinstance(found, AbstractContextManager) and not isinstance(found, Path)
+    return stack.enter_context(found) if is_context else found
 
 
 def _is_slow(value: Any) -> bool:
