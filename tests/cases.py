@@ -1,36 +1,76 @@
-"""Many cases in one test: where `pytest.mark.parametrize` would make a test of each."""
+"""Many cases of one property, in one test."""
 
 import inspect
 from collections.abc import Callable, Iterable
-from functools import wraps
+from contextlib import AbstractContextManager, ExitStack
+from pathlib import Path
 from typing import Any
+
+import pytest
+
+from tests import effort
 
 Test = Callable[..., None]
 
 
-def for_each(names: str, cases: Iterable[Any]) -> Callable[[Test], Test]:
-    """Run a test for one case after the other; a failure says for which.
+def cases(
+    names: str | tuple[str, ...], values: Iterable[Any], **made: Callable[[Path], Any]
+) -> Callable[[Test], Test]:
+    """Call a test with each of some values, as `pytest.mark.parametrize` would call many tests.
 
-    Fixtures are made once for all of them.
+    The failure says which case it was. Each has a folder `tmp_path` of its own, a `monkeypatch`
+    that ends with it, and what is `made` for it in that folder: `store=opened` gives it what
+    `opened(tmp_path)` returns, and enters and leaves that. Fixtures are shared by the cases.
     """
-    wanted = names.replace(",", " ").split()
-    listed = [(case,) if len(wanted) == 1 else case for case in cases]
-    assert listed, "there is no case"
+    given = names.replace(",", " ").split() if isinstance(names, str) else names
+    listed = list(values)
 
     def decorate(test: Test) -> Test:
-        @wraps(test)
-        def in_turn(**fixtures: Any) -> None:
-            for number, case in enumerate(listed):
-                given = dict(zip(wanted, case, strict=True))
+        taken = dict(inspect.signature(test).parameters)
+        names_taken = [name for name in taken if name != "self"]
+
+        def run(*instance: Any, **fixtures: Any) -> None:
+            assert listed, "there is no case"
+            for number, value in enumerate(listed):
+                if _is_slow(value) and effort.only_fast_tests:
+                    continue
+                each = (value,) if len(given) == 1 else value
+                if hasattr(value, "marks"):  # it is a `pytest.param`
+                    each = value.values
+                arguments = fixtures | dict(zip(given, each, strict=True))
                 try:
-                    test(**fixtures, **given)
+                    with ExitStack() as stack:
+                        if "tmp_path" in fixtures:
+                            arguments["tmp_path"] = folder = fixtures["tmp_path"] / f"{number}"
+                            folder.mkdir()
+                        if "monkeypatch" in fixtures:
+                            patch = pytest.MonkeyPatch.context()
+                            arguments["monkeypatch"] = stack.enter_context(patch)
+                        for name, make in made.items():
+                            arguments[name] = _entered(make(arguments["tmp_path"]), stack)
+                        test(*instance, **{name: arguments[name] for name in names_taken})
                 except BaseException as error:
-                    error.add_note(f"in case {number}: {given!r:.500}")
+                    name = getattr(value, "id", None) or repr(each)
+                    error.add_note(f"in case {number}: {name[:200]}")
                     raise
 
-        signature = inspect.signature(test)
-        others = [each for name, each in signature.parameters.items() if name not in wanted]
-        in_turn.__signature__ = signature.replace(parameters=others)  # type: ignore[attr-defined]
-        return in_turn
+        # What pytest reads of a test; with `__wrapped__` it would ask for the values as fixtures.
+        for attribute in ("__name__", "__qualname__", "__doc__", "__module__"):
+            setattr(run, attribute, getattr(test, attribute))
+        run.__dict__.update(test.__dict__)
+        fixed = [each for name, each in taken.items() if name not in {*given, *made}]
+        if made and "tmp_path" not in taken:
+            fixed.append(inspect.Parameter("tmp_path", inspect.Parameter.KEYWORD_ONLY))
+        run.__signature__ = inspect.Signature(fixed)  # type: ignore[attr-defined]
+        return run
 
     return decorate
+
+
+def _entered(found: Any, stack: ExitStack) -> Any:
+    is_context = isinstance(found, AbstractContextManager) and not isinstance(found, Path)
+    return stack.enter_context(found) if is_context else found
+
+
+def _is_slow(value: Any) -> bool:
+    return any(mark.name == "slow" for mark in getattr(value, "marks", ()))

@@ -3,7 +3,10 @@
 A server is started when a test first asks for it; tests of one process share one of each kind.
 """
 
+import os
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,6 +22,27 @@ from tests.servers.service import Service
 
 if TYPE_CHECKING:
     from tests.servers.http import Http
+
+MEMORY = Path("/dev/shm")
+MEMORY_BYTES_MIN = 4 * 2**30
+
+
+def files_in_memory() -> None:
+    """Keep temporary files in memory if there is enough: no test waits for a disk then.
+
+    Nothing here survives the machine, so nothing has to be on its disk. `TMPDIR` decides otherwise.
+    """
+    if "TMPDIR" in os.environ or not os.access(MEMORY, os.W_OK):
+        return
+    room = os.statvfs(MEMORY)
+    lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+    (kib,) = (int(line.split()[1]) for line in lines if line.startswith("MemAvailable:"))
+    if min(room.f_bavail * room.f_frsize, kib * 1024) >= MEMORY_BYTES_MIN:
+        os.environ["TMPDIR"] = str(MEMORY)
+        tempfile.tempdir = None  # which another module may have asked for
+
+
+files_in_memory()
 
 # On a busy machine everything is slow.
 settings.register_profile(

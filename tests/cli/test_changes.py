@@ -13,9 +13,9 @@ import pytest
 import limpet
 from limpet.cli._app import run
 from limpet.cli.change import duration
+from tests.cases import cases
 from tests.cli.conftest import EXECUTABLE, Command
 from tests.cli.test_grep import damage
-from tests.each_case import each_case
 
 SECRET = "hunter2"
 ODD = "o d'd\"\n\x1b[2J$(x)"
@@ -109,7 +109,7 @@ def test_fork_of_a_draft(url: str, says: Says) -> None:
     assert states(url, "new", "planner") == ["draft"]
 
 
-@each_case("change", ["mood", "mood=bold", "mood=", "mood=NaN", f"mood={SECRET}"])
+@cases("change", ["mood", "mood=bold", "mood=", "mood=NaN", f"mood={SECRET}"])
 def test_what_is_set_must_be_json(change: str, url: str, says: Says) -> None:
     code, out, err = says(url, "fork", "bob/chat-2", "--set", change)
     assert (code, out) == (2, "")
@@ -254,7 +254,7 @@ def test_rm_a_scope_and_a_prefix(any_url: str, says: Says) -> None:
     assert sessions(any_url) == ["u"]
 
 
-@each_case(
+@cases(
     "arguments",
     [
         [],
@@ -333,7 +333,7 @@ def test_prune_by_age_everywhere(any_url: str, says: Says) -> None:
     assert states(any_url, "a") == [1, 2, 3]
 
 
-@each_case(
+@cases(
     ("arguments", "code"),
     [
         (["--keep-last", "1"], 2),
@@ -431,7 +431,7 @@ def test_compact_says_how_much(url: str, says: Says) -> None:
 # All of them.
 
 
-@each_case(
+@cases(
     "arguments",
     [
         ["diff", "x"],

@@ -18,8 +18,8 @@ from langgraph.graph import START, MessagesState, StateGraph
 import limpet
 from limpet.cli.transfer import class_named
 from limpet.compat.langgraph import LimpetSaver
+from tests.cases import cases
 from tests.cli.conftest import Command
-from tests.each_case import each_case
 from tests.servers.postgres import Postgres
 
 
@@ -126,7 +126,7 @@ def test_classes_of_ones_own(
     assert found[0].pending_writes == [("task", "own", value)]
 
 
-@each_case(
+@cases(
     ("name", "fact"),
     [
         ("Order", "--allow takes module:Class. found=`Order`"),

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import limpet
+from tests.cases import cases
 from tests.cli.conftest import Command
-from tests.each_case import each_case
 
 
 def fill(path: Path, session: str) -> str:
@@ -81,7 +81,7 @@ def test_it_runs_as_a_module(tmp_path: Path) -> None:
     assert done.stdout == f"limpet {limpet.__version__}\n"
 
 
-@each_case(
+@cases(
     ("words", "hint"),
     [
         ("lss", "there is no verb `lss`: did you mean `ls`?"),
@@ -107,7 +107,7 @@ READING = ["ls", "show demo-trigger", "show @", "log demo-trigger", "grep hello"
 READING += ["stats", "check", "export", "tail demo-trigger", "runs"]
 
 
-@each_case("verb", READING)
+@cases("verb", READING)
 def test_a_folder_of_the_strands_sdk_is_named_with_the_way_to_import_it(
     command: Command, tmp_path: Path, verb: str
 ) -> None:
@@ -125,7 +125,7 @@ def test_and_so_it_is_imported(command: Command, tmp_path: Path) -> None:
     assert "demo-trigger" in command("ls", "--url", "sqlite:///a.db").stdout
 
 
-@each_case("verb", ["ui", "serve"])
+@cases("verb", ["ui", "serve"])
 def test_a_verb_that_takes_the_store_as_an_argument_takes_url_too(
     command: Command, tmp_path: Path, verb: str
 ) -> None:

@@ -9,11 +9,14 @@ with the memory engine.
 import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack
+from itertools import product
 
 import pytest
 
 from limpet import Scope, Store, Unavailable
-from limpet.testing.conformance._apis import Api, close_loop, through
+from limpet.testing.conformance._apis import close_loop, through
+from tests import effort
+from tests.cases import cases
 from tests.concurrency.pg_tools import opened
 from tests.concurrency.pg_verbs import REPEATABLE, VERBS, answer_of, expected, prepare, seen
 from tests.crash.mortal_objects import sealed
@@ -169,21 +172,11 @@ FAST = {
     *((verb, "all replies", True) for verb in ("kept",)),
     *((verb, "all requests but a late one", True) for verb in ("kept", "first")),
 }
-CASES = [
-    pytest.param(
-        verb,
-        kind,
-        continuing,
-        id=f"{verb}-{kind}{'' if continuing else ' of another writer'}",
-        marks=[] if (verb, kind, continuing) in FAST else pytest.mark.slow,
-    )
-    for verb in VERBS
-    for kind in (*SINGLE, *DEAD)
-    for continuing in (True, False)
-]
 
 
-@pytest.mark.parametrize(("verb", "kind", "continuing"), CASES)
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("kind", [*SINGLE, *DEAD])
+@cases("verb, continuing", product(VERBS, (True, False)))
 def test_a_loss_at_any_batch_leaves_exactly_one(
     stores: dict[bool, Store],
     direct: Store,
@@ -193,6 +186,8 @@ def test_a_loss_at_any_batch_leaves_exactly_one(
     continuing: bool,
 ) -> None:
     """Promises 3, 4 and 6: what is answered is so, and what is not is whole or absent."""
+    if effort.only_fast_tests and (verb, kind, continuing) not in FAST:
+        return
     store = stores[kind in SINGLE]
     case = Case(proxy, store, direct, verb, kind, continuing)
     case.run()
@@ -200,12 +195,11 @@ def test_a_loss_at_any_batch_leaves_exactly_one(
     assert kind not in SINGLE or set(case.outcomes) == {"done"}
 
 
-@pytest.mark.parametrize("api", ["async"])
-@pytest.mark.parametrize("verb", ["kept", "append", "update", "counter", "fork", "delete"])
+@cases("verb", ["kept", "append", "update", "counter", "fork", "delete"])
 def test_a_lost_answer_in_the_other_api(
-    stores: dict[bool, Store], direct: Store, proxy: PgProxy, verb: str, api: Api
+    stores: dict[bool, Store], direct: Store, proxy: PgProxy, verb: str
 ) -> None:
-    store = through(api, stores[True])
+    store = through("async", stores[True])
     case = Case(proxy, store, direct, verb, "reply", continuing=True)
     case.run()
     assert set(case.outcomes) == {"done"}

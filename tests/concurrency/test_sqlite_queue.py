@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import limpet
-from limpet import Conflict, InvalidInput, Scope, SnapshotInfo, Store, Unavailable
+from limpet import AlreadyExists, Conflict, InvalidInput, Scope, SnapshotInfo, Store, Unavailable
 from limpet.backends.sqlite.file import SqliteFile
 from limpet.backends.sqlite.transaction import WRITE
 from limpet.backends.support import queue
@@ -185,11 +185,15 @@ def test_one_that_is_refused_leaves_nothing_in_the_others(patient: Store) -> Non
     works: list[Callable[[], Any]] = [partial(scope.save, {"n": 1}) for scope in scopes]
     works[2] = partial(scopes[2].save, {"n": "refused"}, expect=None)
     works[4] = partial(scopes[4].append, "n", ["not a list"])
+    scopes[5].save({"n": 1}, id="taken")
+    scopes[5].save({"n": 0})
+    works[5] = partial(scopes[5].save, {"n": "refused"}, id="taken")  # by the table, half stored
     found = in_line(patient, works)
+    assert isinstance(found[5], AlreadyExists)
     assert isinstance(found[2], Conflict)
     assert isinstance(found[4], InvalidInput)
     states = [[state_of(scope, info.id)["n"] for info in scope.history()] for scope in scopes]
-    assert states == [[1, 0], [1, 0], [0], [1, 0], [0], [1, 0]]
+    assert states == [[1, 0], [1, 0], [0], [1, 0], [0], [0, 1, 0]]
     assert list(patient.check()) == []
 
 

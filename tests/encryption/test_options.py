@@ -9,6 +9,7 @@ import pytest
 
 import limpet
 from limpet.cli._app import run
+from tests.cases import cases
 
 KEY = base64.b64encode(bytes(range(32))).decode()
 OTHER = base64.b64encode(bytes(32)).decode()
@@ -78,8 +79,8 @@ def test_keys_are_never_part_of_a_url(url: str) -> None:
     assert KEY not in str(found.value)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
+@cases(
+    "options, message",
     [
         ({"keys": KEY, "keys_file": "keys"}, "not both"),
         ({"keys": ""}, "keys as text"),

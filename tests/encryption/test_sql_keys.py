@@ -230,3 +230,15 @@ def test_keys_that_cannot_be_read_again_stay_as_they_are(tmp_path: Path) -> None
             assert [each.scope.session_id for each in store.history()] == ["bob/1"]
             with pytest.raises(Corrupt, match="is not given"):
                 store.scope("alice/1").load()
+
+
+def test_a_fork_in_another_tenant_needs_the_key_of_that_alone(tmp_path: Path) -> None:
+    """Also if the state is so large that forks in one session share it."""
+    path, text = str(tmp_path / "store.db"), "a large state " * 1_000
+    with limpet.open(path, keys=f"{ONE} a/\n{TWO} b/") as store:
+        source = store.scope("a/1")
+        source.fork(source.save({"text": text}).id, to="b/1")
+    with limpet.open(path, keys=f"{TWO} b/") as store:
+        found = store.scope("b/1").load()
+        assert found is not None
+        assert found.state == {"text": text}

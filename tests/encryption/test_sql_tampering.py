@@ -23,6 +23,7 @@ from limpet.backends.sql.columns import note_sum
 from limpet.core.encryption import PLAIN
 from limpet.core.notes import NoteRow
 from limpet.storage import ScopeRecord
+from tests.effort import times
 from tests.encryption.keys import ONE
 
 KEYS = {"shared": "name", "notes": "pk", "labels": "seq"} | {
@@ -236,7 +237,6 @@ def content(table: str, row: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in row.items() if name not in own}
 
 
-@pytest.mark.slow
 def test_no_row_can_take_the_place_of_another(tmp_path: Path) -> None:
     """Of the same scope, of another one, of another session; all of it, or what is encrypted."""
     original = stored(tmp_path)
@@ -247,7 +247,7 @@ def test_no_row_can_take_the_place_of_another(tmp_path: Path) -> None:
     for table, names in encrypted.items():
         rows = rows_of(original, table)
         pairs = [(rows[0], each) for each in rows[1:]] + [(each, rows[0]) for each in rows[1:]]
-        for into, other in pairs:
+        for into, other in pairs[: times(1, full=len(pairs))]:
             whole = content(table, other)
             for values in (whole, {name: whole[name] for name in names}):
                 attacker = Attacker(original, tmp_path / "copy.db")

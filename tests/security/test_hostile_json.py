@@ -15,8 +15,8 @@ from limpet.portable.records import LineReader
 from limpet.protocol import Commit
 from limpet.server.access import Access
 from limpet.server.app import App
+from tests.cases import cases
 from tests.cli.conftest import Command, command  # noqa: F401
-from tests.each_case import each_case
 from tests.server.asgi import ask
 
 DEEP = 100_000
@@ -34,7 +34,7 @@ HOSTILE = {
 }
 
 
-@each_case("text", HOSTILE.values())
+@cases("text", HOSTILE.values())
 def test_what_is_stored_is_corrupt(text: bytes) -> None:
     with pytest.raises(Corrupt):
         codec.decode(text)
@@ -55,7 +55,7 @@ def test_what_is_stored_is_corrupt(text: bytes) -> None:
             parse()
 
 
-@each_case("text", HOSTILE.values())
+@cases("text", HOSTILE.values())
 def test_a_line_of_an_export_is_refused(text: bytes) -> None:
     lines = [b'{"type":"limpet","version":1}\n', b'{"type":"snapshot","state":%b}\n' % text]
     with pytest.raises(LimpetError):
@@ -108,7 +108,7 @@ def test_a_state_that_is_too_deep_stops_nobody(
         assert len(done.stderr) < 2_000
 
 
-@each_case("depth", [150, 900, DEEP])
+@cases("depth", [150, 900, DEEP])
 def test_a_body_of_a_request_is_refused(depth: int, caplog: pytest.LogCaptureFixture) -> None:
     deep = "[" * depth + "]" * depth
     bodies = [

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import limpet
+from tests.cases import cases
 from tests.cli.conftest import Command, command  # noqa: F401
-from tests.each_case import each_case
 from tests.security.test_hostile_json import committed
 
 SECRET = "hunter2-Zq9"
@@ -183,7 +183,7 @@ BAD: dict[str, Callable[[limpet.Scope[Any]], object]] = {
         *(pytest.param(each, marks=pytest.mark.slow) for each in ("sqlite:///a.db", "./folder")),
     ],
 )
-@each_case("name", BAD)
+@cases("name", BAD)
 def test_no_error_shows_what_a_state_holds(
     url: str, name: str, caplog: pytest.LogCaptureFixture
 ) -> None:

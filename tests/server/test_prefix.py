@@ -16,7 +16,7 @@ from limpet.core.operations import OPERATIONS, Operation
 from limpet.protocol import Claim
 from limpet.server.access import Access, Tokens
 from limpet.server.app import App
-from tests.each_case import each_case
+from tests.cases import cases
 from tests.server.asgi import Response, ask
 
 BOUND, READER, WHOLE = "bound-token-0123456789", "reader-token-0123456789", "whole-token-0123456789"
@@ -172,7 +172,7 @@ def test_each_operation_is_bound_in_a_known_way() -> None:
 
 
 @pytest.mark.timeout(300)
-@each_case("operation", OPERATIONS)
+@cases("operation", OPERATIONS)
 def test_nothing_outside_is_seen_or_changed(
     operation: Operation, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -257,7 +257,7 @@ def test_metrics_are_not_for_a_bound_token_and_hold_no_names() -> None:
     asyncio.run(run())
 
 
-@each_case("path", ["/v1/watch", "/v1/changes"])
+@cases("path", ["/v1/watch", "/v1/changes"])
 def test_changes_outside_are_not_reported(path: str) -> None:
     async def run() -> None:
         async with serving() as (app, store, _):
@@ -278,7 +278,7 @@ def test_changes_outside_are_not_reported(path: str) -> None:
     asyncio.run(run())
 
 
-@each_case(
+@cases(
     ("operation", "body"),
     [
         ("fork", {"id": "inside", "to": OUTSIDE[0], "scope_id": "new"}),

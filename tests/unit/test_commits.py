@@ -25,7 +25,7 @@ from limpet.errors import (
 )
 from limpet.model import ANY, ScopeKey, SnapshotRef
 from limpet.protocol import Commit, Stamp
-from tests.cases import for_each
+from tests.cases import cases
 
 SCOPE = ScopeKey("s", "m", "agent")
 REF = SnapshotRef(ScopeKey("other", "main", "agent"), "origin")
@@ -115,14 +115,14 @@ OTHER = [
 ]
 
 
-@for_each("changes, existing", [c[1:] for c in SAME])
+@cases("changes, existing", [c[1:] for c in SAME])
 def test_a_repetition_changes_nothing(changes: dict[str, Any], existing: Row) -> None:
     commit = COMMIT._replace(**changes)
     assert is_stored(commit, LINE, existing, yes)
 
 
-@for_each("changes", [c[1] for c in OTHER])
-@for_each("existing", [ROW, DRAFT])
+@cases("changes", [c[1] for c in OTHER])
+@cases("existing", [ROW, DRAFT])
 def test_another_body_under_an_id_needs_overwrite(changes: dict[str, Any], existing: Row) -> None:
     """The body itself, which may be large, is not even looked at when another fact differs."""
     commit = COMMIT._replace(**changes)
@@ -131,7 +131,7 @@ def test_another_body_under_an_id_needs_overwrite(changes: dict[str, Any], exist
     assert is_replaced(commit._replace(overwrite=True), LINE, existing, never)
 
 
-@for_each("existing", [ROW, DRAFT])
+@cases("existing", [ROW, DRAFT])
 def test_another_state_under_an_id_needs_overwrite(existing: Row) -> None:
     with pytest.raises(AlreadyExists):
         judge(COMMIT, LINE, existing, no)
@@ -150,7 +150,7 @@ def test_a_draft_saved_again_to_be_kept_is_promoted() -> None:
         judge(COMMIT._replace(expect=STALE), LINE, DRAFT, yes)
 
 
-@for_each(
+@cases(
     "expect, head, agrees",
     [
         (ANY, None, True),
@@ -166,7 +166,7 @@ def test_a_draft_saved_again_to_be_kept_is_promoted() -> None:
         ("", None, False),
     ],
 )
-@for_each("id", [None, "new"])
+@cases("id", [None, "new"])
 def test_expect_compares_the_head(expect: Any, head: Row | None, agrees: bool, id: str) -> None:
     commit, line = COMMIT._replace(id=id, expect=expect), ScopeState(head=head)
     if agrees:
@@ -182,7 +182,7 @@ def test_expect_compares_the_head(expect: Any, head: Row | None, agrees: bool, i
         judge(commit._replace(overwrite=True), line, ROW, no)
 
 
-@for_each(
+@cases(
     "fence, found, agrees",
     [
         (None, None, True),
@@ -265,9 +265,7 @@ def test_a_new_row_takes_the_next_place() -> None:
     assert row.revision == "c.0.00000000000000aa"
 
 
-@for_each(
-    "next_saved_at, saved_at", [(0, 5_000_000), (5_000_000, 5_000_000), (6_000_000, 6_000_000)]
-)
+@cases("next_saved_at, saved_at", [(0, 5_000_000), (5_000_000, 5_000_000), (6_000_000, 6_000_000)])
 def test_commit_time_never_steps_back(next_saved_at: int, saved_at: int) -> None:
     row = new_row(COMMIT, LINE._replace(next_saved_at=next_saved_at), size=1, newest_kept=never)
     assert (row.saved_at, row.updated_at, row.created_at) == (saved_at, 5_000_000, 5_000_000)
@@ -286,7 +284,7 @@ def test_an_id_is_minted_above_the_floor() -> None:
     assert judge(COMMIT, scope, None, never).floor == scope.floor
 
 
-@for_each("head", [True, False])
+@cases("head", [True, False])
 def test_a_new_head_covers_a_draft(head: bool) -> None:
     commit = COMMIT._replace(head=head, parent=None)
     draft = LINE._replace(head=HEAD_ROW._replace(kept=False))
@@ -300,7 +298,7 @@ def test_a_row_says_where_it_was_forked() -> None:
     assert row.kept is False
 
 
-@for_each(
+@cases(
     "parent, head, newest, found",
     [
         ("x", HEAD_ROW, never, "x"),
@@ -332,7 +330,7 @@ PARENTS = [
 ]
 
 
-@for_each("head, own_id, newest, found", [c[1:] for c in PARENTS])
+@cases("head, own_id, newest, found", [c[1:] for c in PARENTS])
 def test_the_default_parent_is_one_that_stays(
     head: tuple[str, bool, str | None] | None,
     own_id: str | None,
@@ -363,7 +361,7 @@ def test_a_replaced_row_keeps_its_place_and_age() -> None:
     assert (aged.created_at, aged.saved_at, aged.seq, aged.id) == (1_000, 3_000, 7, "a")
 
 
-@for_each(
+@cases(
     "existing, changes, kept",
     [
         (ROW, {}, True),

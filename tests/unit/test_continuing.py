@@ -118,6 +118,28 @@ def test_what_another_process_did_is_seen(store: Store, other: Store, url: str, 
     assert all_states(url) == [state_of(6, text)]
 
 
+def test_a_fork_keeps_the_state_that_it_shares(store: Store, url: str) -> None:
+    """When its source goes, and another fork that shares it."""
+    scope = store.scope("s")
+    source = scope.save(state_of(0, LONG), id="source")
+    for name in ("one", "two"):
+        scope.fork(source.id, scope_id=name)
+    store.scope("s", "one").delete()
+    scope.delete()
+    with limpet.open(url) as fresh:
+        assert state_at(fresh.scope("s", "two")) == state_of(0, LONG)
+
+
+def test_a_parent_that_is_saved_again_is_no_leaf(store: Store) -> None:
+    scope = store.scope("s")
+    for id in ("a", "b", "c"):
+        scope.save(state_of(0), id=id)
+    scope.delete_snapshot("b")
+    assert [info.id for info in scope.leaves()] == ["c", "a"]
+    scope.save(state_of(0), id="b", parent="a", head=False)
+    assert [info.id for info in scope.leaves()] == ["c"]
+
+
 def test_an_id_that_exists_is_found(store: Store) -> None:
     scope = store.scope("s")
     for number in range(3):

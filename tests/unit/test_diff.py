@@ -8,7 +8,7 @@ import pytest
 
 from limpet.core.diff import diff
 from limpet.model import Change, Diff
-from tests.cases import for_each
+from tests.cases import cases
 
 TEXT = "a text long enough not to be repeated in a patch, " * 2
 
@@ -203,7 +203,7 @@ CASES: dict[str, tuple[Any, Any, list[tuple[str, str, Any, Any]]]] = {
 }
 
 
-@for_each("name", CASES)
+@cases("name", CASES)
 def test_changes_are_listed_exactly(name: str) -> None:
     before, after, changes = CASES[name]
     # As text, because 1 == 1.0 == True.
@@ -211,7 +211,7 @@ def test_changes_are_listed_exactly(name: str) -> None:
     assert bool(diff(before, after)) == bool(changes)
 
 
-@for_each(
+@cases(
     "before, after, patch",
     [
         ([user("a")], [user("b")], [{"op": "replace", "path": "/0/content", "value": "b"}]),
@@ -287,7 +287,7 @@ def below(frames: int, fn: Callable[[], Diff]) -> Diff:
     return below(frames - 1, fn) if frames else fn()
 
 
-@for_each("levels", [200, 2_000])
+@cases("levels", [200, 2_000])
 def test_depth_costs_no_frames(levels: int) -> None:
     before, after = nested(levels, "old"), nested(levels, "new")
     found = below(300, lambda: diff(before, after))

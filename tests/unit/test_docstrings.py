@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import limpet
+from tests.cases import cases
 
 SYNC = (limpet.Store, limpet.Scope, limpet.Lease, limpet.Snapshot)
 ASYNC = (limpet.AsyncStore, limpet.AsyncScope, limpet.AsyncLease)
@@ -40,7 +41,7 @@ def example(documented: Any) -> str:
     return textwrap.dedent(found[1])
 
 
-@pytest.mark.parametrize("name", [*NAMES, *METHODS])
+@cases("name", [*NAMES, *METHODS])
 def test_an_example_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     code = example({**NAMES, **METHODS}[name])
@@ -59,7 +60,7 @@ def test_an_example_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     store.close()
 
 
-@pytest.mark.parametrize("name", [*METHODS, "open", "open_async", "jsonable"])
+@cases("name", [*METHODS, "open", "open_async", "jsonable"])
 def test_a_docstring_says_what_each_argument_does(name: str) -> None:
     documented = METHODS.get(name) or NAMES[name]
     text = inspect.getdoc(documented) or ""
@@ -69,7 +70,7 @@ def test_a_docstring_says_what_each_argument_does(name: str) -> None:
             assert re.search(rf"^    (\w+, )*{argument}\b.*:", arguments, re.M), argument
 
 
-@pytest.mark.parametrize("name", TWINS)
+@cases("name", TWINS)
 def test_a_twin_says_what_it_does_and_where_more_is_said(name: str) -> None:
     text = inspect.getdoc(TWINS[name]) or ""
     first, *_ = text.splitlines()

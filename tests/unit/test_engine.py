@@ -235,6 +235,20 @@ def test_an_older_segment_does_not_take_the_place_of_another() -> None:
         engine.read_snapshots(KEY, [IDS[0]])
 
 
+def test_an_old_state_that_another_process_has_replaced_is_seen() -> None:
+    """Each process remembers the segments that it has read, but not by their place alone."""
+    storage = MemoryStorage()
+    options: Any = {"clock": opening.CLOCK, "draw": opening.draw, "tails": Limits(snapshots=3)}
+    here, there = (opening.store_over(Engine(storage, **options)).scope("s") for _ in range(2))
+    for number in range(10):
+        there.save({"n": number}, id=f"id-{number}")
+    for state in ({"n": 0}, {"n": 7}):
+        there.save(state, id="id-0", overwrite=True)
+        found = here.load("id-0")
+        assert found is not None
+        assert found.state == state
+
+
 def test_an_update_of_labels_leaves_the_state_alone() -> None:
     storage = MemoryStorage()
     engine = engine_of(storage, tails=Limits(snapshots=4))

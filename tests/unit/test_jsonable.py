@@ -13,7 +13,7 @@ import pytest
 
 import limpet
 from limpet.core import codec
-from tests.cases import for_each
+from tests.cases import cases
 
 
 class Color(Enum):
@@ -69,7 +69,7 @@ VALUES: dict[str, tuple[Any, Any]] = {
 }
 
 
-@for_each("name", VALUES)
+@cases("name", VALUES)
 def test_values(name: str) -> None:
     value, expected = VALUES[name]
     state = {"a": [value, value], "wide": 2**70}

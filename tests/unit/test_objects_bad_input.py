@@ -35,6 +35,7 @@ from limpet.engine.rolling import Limits
 from limpet.protocol import Stamp
 from tests.buckets.counting import CountingBucket
 from tests.buckets.opened import impatient_clock, store_on
+from tests.cases import cases
 from tests.servers.service import Service
 from tests.servers.stub import Stub
 
@@ -45,9 +46,8 @@ IDS = [
 ]  # fmt: skip
 
 
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    return tmp_path / "store"
+def root_in(folder: Path) -> Path:
+    return folder / "store"
 
 
 def open_folder(root: Path, **options: Any) -> Store:
@@ -56,9 +56,18 @@ def open_folder(root: Path, **options: Any) -> Store:
     return store_on(bucket, clock=impatient_clock(), **options)
 
 
+def opened(folder: Path) -> Store:
+    return open_folder(root_in(folder))
+
+
 @pytest.fixture
-def store(root: Path) -> Iterator[Store]:
-    with open_folder(root) as store:
+def root(tmp_path: Path) -> Path:
+    return root_in(tmp_path)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with opened(tmp_path) as store:
         yield store
 
 
@@ -204,7 +213,8 @@ def attempts(store: Store) -> list[Callable[[], Any]]:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("place", LINKS)
+@pytest.mark.timeout(300)
+@cases("place", LINKS, root=root_in, store=opened)
 def test_a_link_leads_nowhere(store: Store, root: Path, tmp_path: Path, place: str) -> None:
     fill(store)
     fill(store, "other")
@@ -238,7 +248,8 @@ STILL_SHOWN = {
 }
 
 
-@pytest.mark.parametrize("place", LINKS)
+@pytest.mark.timeout(300)
+@cases("place", LINKS, root=root_in, store=opened)
 def test_what_a_link_leads_to_is_not_shown(
     store: Store, root: Path, tmp_path: Path, place: str
 ) -> None:
@@ -281,7 +292,8 @@ def test_a_url_below_a_file_is_refused_by_the_first_write(tmp_path: Path) -> Non
     assert path.read_text() == "mine"
 
 
-@pytest.mark.parametrize("place", LINKS)
+@pytest.mark.timeout(300)
+@cases("place", LINKS, root=root_in, store=opened)
 def test_a_file_in_the_place_of_a_folder_stays(store: Store, root: Path, place: str) -> None:
     """And a folder in the place of a file: nothing of it is taken for ours, or removed."""
     fill(store)

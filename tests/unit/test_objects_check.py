@@ -10,7 +10,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,6 +26,7 @@ from limpet.engine.rolling import Limits
 from limpet.model import Finding
 from limpet.opening import CLOCK, store_over
 from tests.buckets.opened import engine_on
+from tests.cases import cases
 from tests.unit.sql_damage import codes, inspect
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "check.md"
@@ -89,23 +90,38 @@ def fill(store: Store) -> None:
     store.scope(LONG, LONG).set_note(LONG, 1, on=LONG)
 
 
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    return tmp_path / "store"
+Filled = tuple[Store, Engine, Path]
+
+
+@contextmanager
+def filled(folder: Path) -> Iterator[Filled]:
+    root = folder / "store"
+    backend = engine(root)
+    with store_over(backend) as store:
+        fill(store)
+        assert segment_in(root)
+        yield store, backend, root
 
 
 @pytest.fixture
-def backend(root: Path) -> Engine:
-    return engine(root)
+def opened(tmp_path: Path) -> Iterator[Filled]:
+    with filled(tmp_path) as found:
+        yield found
 
 
 @pytest.fixture
-def store(backend: Engine, root: Path) -> Iterator[Store]:
-    store = store_over(backend)
-    fill(store)
-    assert segment_in(root)
-    yield store
-    store.close()
+def store(opened: Filled) -> Store:
+    return opened[0]
+
+
+@pytest.fixture
+def backend(opened: Filled) -> Engine:
+    return opened[1]
+
+
+@pytest.fixture
+def root(opened: Filled) -> Path:
+    return opened[2]
 
 
 def readable(root: Path) -> dict[tuple[str, str], Any]:
@@ -306,8 +322,14 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_damage(backend: Engine, store: Store, root: Path, case: Case) -> None:
+@pytest.mark.timeout(300)
+@cases("name", CASES)
+def test_damage(tmp_path: Path, name: str) -> None:
+    with filled(tmp_path) as (store, backend, root):
+        check_case(store, backend, root, CASES[name])
+
+
+def check_case(store: Store, backend: Engine, root: Path, case: Case) -> None:
     case.damage(store.scope("s"), root)
     age(root)
     before, states = files(root), readable(root)

@@ -33,6 +33,7 @@ from limpet.model import ScopeKey, SnapshotRef
 from limpet.storage import DAMAGED, WHOLE, ZSTD, ScopeRecord, TailRow
 from tests.buckets.counting import CountingBucket
 from tests.buckets.opened import store_on
+from tests.cases import cases
 
 SCOPE = ScopeKey("s", "main", "agent")
 UNHURRIED = settings(deadline=None)  # a busy machine is no failure
@@ -51,7 +52,7 @@ def fact_of(seq: int, **changes: Any) -> Fact:
     return Fact(row_of(seq, **changes))
 
 
-@pytest.mark.parametrize(
+@cases(
     "fact",
     [
         fact_of(FIRST),
@@ -267,8 +268,8 @@ def test_a_page_of_notes_is_read_back_or_its_damage_is_noticed(
 # Many notes
 
 
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("compress", [False, True])
+@cases("seed", range(3))
+@cases("compress", [False, True])
 def test_notes_of_any_number_and_size_are_in_one_place_each(seed: int, compress: bool) -> None:
     """In the head, or in pages that lie one behind the other; each is found as it was written."""
     chance, bucket, expected = random.Random(seed), CountingBucket(), dict[str, Any]()

@@ -23,6 +23,7 @@ from limpet.model import ANY
 from limpet.protocol import Target
 from tests.buckets import opened
 from tests.buckets.counting import CountingBucket
+from tests.cases import cases
 from tests.servers.proxy import Proxy
 from tests.servers.service import Service
 
@@ -273,7 +274,7 @@ def test_the_guide_has_all_verbs() -> None:
     assert list(table()) == list(VERBS)
 
 
-@pytest.mark.parametrize("verb", VERBS)
+@cases("verb", VERBS)
 def test_a_verb_costs_what_the_guide_says(chat: Chat, verb: str) -> None:
     found = VERBS[verb](InMemory(chat))
     assert agrees(table()[verb], found), f"{verb}: {table()[verb]}, counted: {found}"

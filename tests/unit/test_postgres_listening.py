@@ -19,6 +19,7 @@ from limpet.backends.support.polling import Poller
 from limpet.engine import Engine, open_engine
 from limpet.opening import CLOCK, draw
 from limpet.protocol import Clock
+from tests.cases import cases
 from tests.concurrency.pg_tools import Background, opened, run_script
 from tests.concurrency.pg_verbs import VERBS, prepare
 from tests.servers.pg_proxy import PgProxy
@@ -93,17 +94,18 @@ def heard(listener: PostgresListener, store: Store) -> set[str]:
 
 
 @pytest.mark.usefixtures("_never_looks")
-@pytest.mark.parametrize("verb", sorted(VERBS.keys() - UNTOLD))
+@cases("verb", sorted(VERBS.keys() - UNTOLD))
 def test_a_change_is_noticed_with_its_session(
     backend: Engine, postgres_url: str, verb: str
 ) -> None:
     with limpet.open(postgres_url) as store:
-        scope = prepare(store.scope("wö/rk"), verb)
-        prepare(store.scope("other"), verb)
+        session = f"wö/rk {verb}"
+        scope = prepare(store.scope(session), verb)
+        prepare(store.scope(f"other {verb}"), verb)
         listener = backend.listen()
         assert isinstance(listener, PostgresListener)
         VERBS[verb](scope)
-        assert wait(listener) == frozenset({"wö/rk"})
+        assert wait(listener) == frozenset({session})
         listener.close()
 
 

@@ -4,7 +4,7 @@ import re
 import shutil
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from limpet.backends.sql.checking import SEVERITIES
 from limpet.errors import Corrupt, InvalidInput
 from limpet.opening import open_backend
 from limpet.protocol import Backend
+from tests.cases import cases
 from tests.unit import sql_damage
 from tests.unit.sql_damage import (
     ALL_OF_S,
@@ -74,23 +75,33 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.fixture
-def path(filled: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copy(filled, tmp_path))
+Copied = tuple[Path, Backend, SqliteTables]
+
+
+@contextmanager
+def copied(filled: Path, folder: Path) -> Iterator[Copied]:
+    path = Path(shutil.copy(filled, folder))
+    with (
+        closing(open_backend(f"sqlite:///{path}", synchronous="off")) as backend,
+        closing(SqliteTables(path)) as tables,
+    ):
+        yield path, backend, tables
 
 
 @pytest.fixture
-def backend(path: Path) -> Iterator[Backend]:
-    backend = open_backend(f"sqlite:///{path}", synchronous="off")
-    yield backend
-    backend.close()
+def copy(filled: Path, tmp_path: Path) -> Iterator[Copied]:
+    with copied(filled, tmp_path) as found:
+        yield found
 
 
 @pytest.fixture
-def tables(path: Path, backend: Backend) -> Iterator[SqliteTables]:
-    tables = SqliteTables(path)
-    yield tables
-    tables.close()
+def backend(copy: Copied) -> Backend:
+    return copy[1]
+
+
+@pytest.fixture
+def tables(copy: Copied) -> SqliteTables:
+    return copy[2]
 
 
 CASES = {
@@ -160,8 +171,14 @@ class TestRepair(Repairs):
     pass
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_damage(backend: Backend, path: Path, tables: SqliteTables, name: str) -> None:
+@pytest.mark.timeout(300)
+@cases("name", CASES)
+def test_damage(filled: Path, tmp_path: Path, name: str) -> None:
+    with copied(filled, tmp_path) as (path, backend, tables):
+        check_case(backend, path, tables, name)
+
+
+def check_case(backend: Backend, path: Path, tables: SqliteTables, name: str) -> None:
     before = readable(backend)
     alone = name in ("auto vacuum", "journal")
     if alone:
@@ -174,9 +191,11 @@ def test_damage(backend: Backend, path: Path, tables: SqliteTables, name: str) -
     backend.close()
 
 
-@pytest.mark.parametrize(("table", "column"), EVERY_COLUMN)
-def test_every_column(backend: Backend, tables: SqliteTables, table: str, column: str) -> None:
-    check_column(backend, tables, table, column, readable(backend))
+@pytest.mark.timeout(300)
+@cases("table, column", EVERY_COLUMN)
+def test_every_column(filled: Path, tmp_path: Path, table: str, column: str) -> None:
+    with copied(filled, tmp_path) as (_, backend, tables):
+        check_column(backend, tables, table, column, readable(backend))
 
 
 def test_a_wrong_lower_bound_mints_no_id(backend: Backend, tables: SqliteTables) -> None:
@@ -196,7 +215,7 @@ def test_text_that_is_no_text_hides_no_repair(backend: Backend, tables: SqliteTa
 # Pages.
 
 
-@pytest.mark.parametrize("cursor", CURSORS)
+@cases("cursor", CURSORS)
 def test_a_cursor_that_check_did_not_return(backend: Backend, cursor: str) -> None:
     with pytest.raises(InvalidInput):
         backend.check(cursor, repair=False, limit=10)

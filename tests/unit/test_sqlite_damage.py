@@ -2,7 +2,7 @@
 
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -12,21 +12,26 @@ import pytest
 import limpet
 from limpet import Corrupt, Scope, ScopeKey, Store
 from limpet.core import limits
+from tests.cases import cases
 
 IDS = ["id-0", "id-1", "id-2", "id-3"]
 HEAD = IDS[-1]
 LABELS = {"kind": "x"}
 
 
+def path_in(folder: Path) -> Path:
+    return folder / "store.db"
+
+
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    return tmp_path / "store.db"
+    return path_in(tmp_path)
 
 
-@pytest.fixture
-def store(path: Path) -> Iterator[Store]:
+@contextmanager
+def opened(folder: Path) -> Iterator[Store]:
     """A store of two sessions. No damage to `s` may show in `other`."""
-    with limpet.open(f"sqlite:///{path}", synchronous="off") as store:
+    with limpet.open(f"sqlite:///{path_in(folder)}", synchronous="off") as store:
         for session in ("s", "other"):
             for id in IDS:
                 scope = store.scope(session)
@@ -34,6 +39,12 @@ def store(path: Path) -> Iterator[Store]:
                 scope.set_note("on it", id, on=id)
             store.scope(session).set_note("a", 1)
             store.scope(session).set_note("b", 2)
+        yield store
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with opened(tmp_path) as store:
         yield store
 
 
@@ -106,7 +117,7 @@ def ids_of(scope: Scope, **which: Any) -> list[str]:
     return [info.id for info in scope.history(**which)]
 
 
-@pytest.mark.parametrize("name", EVERYTHING)
+@cases("name", EVERYTHING, path=path_in, store=opened)
 def test_damage_to_the_head(store: Store, path: Path, name: str) -> None:
     """It is contained, never overwritten silently, and can be deleted by its id."""
     check_contained(store, path, name, HEAD)
@@ -124,7 +135,7 @@ def test_damage_to_the_head(store: Store, path: Path, name: str) -> None:
     assert everything(store, "other") == other
 
 
-@pytest.mark.parametrize("name", EVERYTHING)
+@cases("name", EVERYTHING, path=path_in, store=opened)
 def test_damage_below_the_head(store: Store, path: Path, name: str) -> None:
     """It is contained, and can be deleted with its session, and with its scope."""
     check_contained(store, path, name, IDS[1])
@@ -232,9 +243,11 @@ def test_a_snapshot_in_the_wrong_scope(store: Store, path: Path) -> None:
     assert store.scope("s").save({"new": 1}).parent_id is None
 
 
-@pytest.mark.parametrize(
+@cases(
     "where",
     ["999999", "-1", "head - 1", "(SELECT max(seq) FROM snapshots WHERE scope_pk != :pk)"],
+    path=path_in,
+    store=opened,
 )
 def test_a_head_that_points_nowhere(store: Store, path: Path, where: str) -> None:
     """Or to a snapshot of another scope, or an older one: the row fails its checksum."""
@@ -272,7 +285,7 @@ NAMES = {
 }
 
 
-@pytest.mark.parametrize("name", NAMES)
+@cases("name", NAMES, path=path_in, store=opened)
 def test_names_that_are_no_text_break_no_listing(store: Store, path: Path, name: str) -> None:
     """No list gives out an id that no verb would take, and none fails."""
     other = everything(store, "other")
@@ -324,7 +337,7 @@ NOTES = {
 }
 
 
-@pytest.mark.parametrize("name", NOTES)
+@cases("name", NOTES, path=path_in, store=opened)
 def test_a_damaged_note(store: Store, path: Path, name: str) -> None:
     other = everything(store, "other")
     damage(path, f"UPDATE notes SET {NOTES[name]} WHERE scope_pk = :pk AND name = 'a' AND :seq")

@@ -19,16 +19,25 @@ import pytest
 
 import limpet
 from limpet import Scope, Store, Unavailable
+from tests.cases import cases
+
+
+def path_in(folder: Path) -> Path:
+    return folder / "store.db"
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    return tmp_path / "store.db"
+    return path_in(tmp_path)
+
+
+def opened(folder: Path) -> Store:
+    return limpet.open(f"sqlite:///{path_in(folder)}", lock_wait_s=0.3)
 
 
 @pytest.fixture
-def store(path: Path) -> Iterator[Store]:
-    with limpet.open(f"sqlite:///{path}", lock_wait_s=0.3) as store:
+def store(tmp_path: Path) -> Iterator[Store]:
+    with opened(tmp_path) as store:
         yield store
 
 
@@ -84,7 +93,7 @@ def set_pages_max(store: Store, pages: int) -> None:
         conn.execute(f"PRAGMA max_page_count = {pages}")
 
 
-@pytest.mark.parametrize("write", WRITES.values(), ids=WRITES.keys())
+@cases("write", WRITES.values(), path=path_in, store=opened)
 def test_a_full_database(store: Store, path: Path, write: Callable[[Scope], object]) -> None:
     fill(store.scope("s"))
     set_pages_max(store, 1)  # SQLite makes that the present size
@@ -113,7 +122,7 @@ def test_a_full_database_can_be_read_and_emptied(store: Store) -> None:
 ALL = {**WRITES, **DELETES}
 
 
-@pytest.mark.parametrize("write", ALL.values(), ids=ALL.keys())
+@cases("write", ALL.values(), path=path_in, store=opened)
 def test_a_lock_that_is_held_for_too_long(
     store: Store, path: Path, write: Callable[[Scope], object]
 ) -> None:

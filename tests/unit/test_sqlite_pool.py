@@ -20,13 +20,18 @@ from limpet.backends.sqlite.in_place import Connection
 from limpet.backends.sqlite.transaction import READ, WRITE
 from limpet.engine import Engine
 from limpet.errors import CLOSED
+from tests.cases import cases
 
 SAVES_MIN = 5
 
 
+def path_in(folder: Path) -> Path:
+    return folder / "store.db"
+
+
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    return tmp_path / "store.db"
+    return path_in(tmp_path)
 
 
 @pytest.fixture
@@ -65,8 +70,10 @@ def at_once(count: int, work: Callable[[int], Any]) -> list[Any]:
         return list(pool.map(run, range(count)))
 
 
-@pytest.mark.parametrize(
-    ("option", "synchronous"), [("", 2), ("?synchronous=full", 2), ("?synchronous=normal", 1)]
+@cases(
+    "option, synchronous",
+    [("", 2), ("?synchronous=full", 2), ("?synchronous=normal", 1)],
+    path=path_in,
 )
 def test_every_connection_keeps_the_promises(path: Path, option: str, synchronous: int) -> None:
     """Promise 1: whichever connection a write gets, it syncs at each commit unless told else."""
@@ -148,7 +155,7 @@ def test_after_close_nothing_works_and_nothing_is_left(store: Store, path: Path)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("attempt", range(5))
+@cases("attempt", range(5), path=path_in)
 def test_close_while_threads_are_writing(path: Path, attempt: int) -> None:
     """Calls under way end as they would have, later ones are refused, and no file stays open."""
     store = limpet.open(f"sqlite:///{path}")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from limpet.compat.agentos.javascript import length_of
-from tests.each_case import each_case
+from tests.cases import cases
 from tests.interop.node import find_runtime
 
 ASK = """
@@ -17,7 +17,7 @@ console.log(JSON.stringify(values.map((value) => JSON.stringify(value).length)))
 """
 
 
-@each_case(
+@cases(
     ("value", "written"),
     [
         (1.0, "1"),

@@ -18,8 +18,8 @@ from limpet import Corrupt, InvalidInput, NotFound, Unavailable
 from limpet.backends.buckets.directory.folders import flush
 from limpet.compat.runs import Checkpoint, GoRunStore, RunStore, go
 from limpet.compat.runs import go as go_format
+from tests.cases import cases
 from tests.compat.runs.hands import FIXTURES, HELLO, SESSIONS, Runs, golden, large
-from tests.each_case import each_case
 
 WHOLE = Checkpoint(
     "r", "task", 3, [{"role": "user"}], "<p>", 12, 34, "2026-03-01T20:54:15.123456789-05:00"
@@ -142,7 +142,7 @@ def test_nested_dir_creation(tmp_path: Path) -> None:
 # Ours.
 
 
-@each_case("run_id", ESCAPES)
+@cases("run_id", ESCAPES)
 def test_path_guard(run_id: Any, tmp_path: Path) -> None:
     """Go wrote, saw and deleted `../x` outside of the folder."""
     (tmp_path / "x.json").write_bytes(go_format.encode(Checkpoint("x")))
