@@ -29,8 +29,8 @@ def _traced(name: str) -> Callable[..., Any]:
     has_span, is_commit = name not in _BACKGROUND, name == "commit"
 
     def operation(self: "Traced", *args: Any, **options: Any) -> Any:
-        # Without an SDK nothing is reported. To report to nobody would take 2 % of a save; it is what
-        # happens where these private names are gone.
+        # Without an SDK nothing is reported: that would take 2 % of a save. It is what happens
+        # where these private names are gone.
         if (
             getattr(trace, "_TRACER_PROVIDER", True) is None
             and getattr(_METRICS, "_METER_PROVIDER", True) is None

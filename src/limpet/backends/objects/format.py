@@ -179,8 +179,8 @@ def parsed(parse: Callable[[], T]) -> T:
         raise Corrupt(f"an object has an unknown form. {cause!a}") from cause
 
 
-# Anybody who may write to a bucket chooses what is in an object. Each of these returns a value of JSON
-# as what it has to be, or raises TypeError or ValueError.
+# Anybody who may write to a bucket chooses what is in an object. Each of these returns a value of
+# JSON as what it has to be, or raises TypeError or ValueError.
 
 
 def number(value: Any) -> int:

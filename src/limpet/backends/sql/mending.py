@@ -85,7 +85,7 @@ def wrong_fields(
 def _rebuilt(
     transaction: Transaction, pk: int, key: ScopeKey, facts: Facts, cipher: Cipher
 ) -> ScopeRecord:
-    """Return a scope as its snapshots and notes tell. A lease is ended: its holder gets Conflict."""
+    """Return a scope as its snapshots and notes tell. Its lease is ended."""
     record = ScopeRecord(key, pk, 0, head=0, last=pk, floor="?")
     facts = facts._replace(has_head=0)
     return record._replace(**wrong_fields(transaction, record, facts, cipher))
