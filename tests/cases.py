@@ -1,8 +1,8 @@
 """Many cases of one property, in one test."""
 
 import inspect
-from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ import pytest
 
 from tests import effort
 
-Test = Callable[..., None]
+Test = Callable[..., Any]
 
 
 def cases(
@@ -20,49 +20,64 @@ def cases(
 
     The failure says which case it was. Each has a folder `tmp_path` of its own, a `monkeypatch`
     that ends with it, and what is `made` for it in that folder: `store=opened` gives it what
-    `opened(tmp_path)` returns, and enters and leaves that. Fixtures are shared by the cases.
+    `opened(tmp_path)` returns, and enters and leaves that. Fixtures are shared by the cases. The
+    test may be async.
     """
     given = names.replace(",", " ").split() if isinstance(names, str) else names
     listed = list(values)
+    assert listed, "there is no case"
 
     def decorate(test: Test) -> Test:
         taken = dict(inspect.signature(test).parameters)
         names_taken = [name for name in taken if name != "self"]
 
-        def run(*instance: Any, **fixtures: Any) -> None:
-            assert listed, "there is no case"
-            for number, value in enumerate(listed):
-                if _is_slow(value) and effort.only_fast_tests:
-                    continue
-                each = (value,) if len(given) == 1 else value
-                if hasattr(value, "marks"):  # it is a `pytest.param`
-                    each = value.values
-                arguments = fixtures | dict(zip(given, each, strict=True))
-                try:
-                    with ExitStack() as stack:
-                        if "tmp_path" in fixtures:
-                            arguments["tmp_path"] = folder = fixtures["tmp_path"] / f"{number}"
-                            folder.mkdir()
-                        if "monkeypatch" in fixtures:
-                            patch = pytest.MonkeyPatch.context()
-                            arguments["monkeypatch"] = stack.enter_context(patch)
-                        for name, make in made.items():
-                            arguments[name] = _entered(make(arguments["tmp_path"]), stack)
-                        test(*instance, **{name: arguments[name] for name in names_taken})
-                except BaseException as error:
-                    name = getattr(value, "id", None) or repr(each)
-                    error.add_note(f"in case {number}: {name[:200]}")
-                    raise
+        @contextmanager
+        def case(number: int, value: Any, fixtures: dict[str, Any]) -> Iterator[dict[str, Any]]:
+            # A `pytest.param` has its values in a field.
+            each = getattr(value, "values", None) if hasattr(value, "marks") else None
+            each = each or ((value,) if len(given) == 1 else value)
+            arguments = fixtures | dict(zip(given, each, strict=True))
+            try:
+                with ExitStack() as stack:
+                    if "tmp_path" in fixtures:
+                        arguments["tmp_path"] = folder = fixtures["tmp_path"] / f"{number}"
+                        folder.mkdir()
+                    if "monkeypatch" in fixtures:
+                        patch = pytest.MonkeyPatch.context()
+                        arguments["monkeypatch"] = stack.enter_context(patch)
+                    for name, make in made.items():
+                        arguments[name] = _entered(make(arguments["tmp_path"]), stack)
+                    yield {name: arguments[name] for name in names_taken}
+            except BaseException as error:
+                name = getattr(value, "id", None) or repr(each)
+                error.add_note(f"in case {number}: {name[:200]}")
+                raise
 
+        def chosen() -> Iterator[tuple[int, Any]]:
+            for number, value in enumerate(listed):
+                if not (effort.only_fast_tests and _is_slow(value)):
+                    yield number, value
+
+        def run(*instance: Any, **fixtures: Any) -> None:
+            for number, value in chosen():
+                with case(number, value, fixtures) as arguments:
+                    test(*instance, **arguments)
+
+        async def run_async(*instance: Any, **fixtures: Any) -> None:
+            for number, value in chosen():
+                with case(number, value, fixtures) as arguments:
+                    await test(*instance, **arguments)
+
+        looped: Test = run_async if inspect.iscoroutinefunction(test) else run
         # What pytest reads of a test; with `__wrapped__` it would ask for the values as fixtures.
         for attribute in ("__name__", "__qualname__", "__doc__", "__module__"):
-            setattr(run, attribute, getattr(test, attribute))
-        run.__dict__.update(test.__dict__)
+            setattr(looped, attribute, getattr(test, attribute))
+        looped.__dict__.update(test.__dict__)
         fixed = [each for name, each in taken.items() if name not in {*given, *made}]
         if made and "tmp_path" not in taken:
             fixed.append(inspect.Parameter("tmp_path", inspect.Parameter.KEYWORD_ONLY))
-        run.__signature__ = inspect.Signature(fixed)  # type: ignore[attr-defined]
-        return run
+        looped.__signature__ = inspect.Signature(fixed)  # type: ignore[attr-defined]
+        return looped
 
     return decorate
 
