@@ -33,10 +33,10 @@ SUSPECT = re.compile(
 IMPORTS = {
     "cli/__init__.py": "the names of our extras",
     "cli/_app.py": "the names of our verbs",
-    "cli/import_.py": "a serializer that the caller names on the command line",
-    "compat/langgraph/langchain.py": "our own list of modules",
+    "cli/transfer.py": "a serializer that the caller names on the command line",
     "compat/langgraph/migrate/checked_serde.py": "names on the allow-list",
-    "compat/langgraph/names.py": "names on the allow-list",
+    "compat/langgraph/classes.py": "names on the allow-list",
+    "compat/langgraph/tags.py": "our own list of modules",
 }
 READ_BACK = {
     "testing/conformance/comfort.py": "errors that the test itself has pickled",
@@ -100,7 +100,7 @@ def hostile_names() -> list[Any]:
 
 @pytest.mark.slow  # because of what it imports
 def test_a_stored_name_imports_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from limpet.compat.langgraph.allowed import Allowed
+    from limpet.compat.langgraph.classes import Allowed
 
     marker = tmp_path / "ran"
     (tmp_path / "hostile_module.py").write_text(f"open({str(marker)!r}, 'w').close()")

@@ -19,7 +19,7 @@ from psycopg import sql
 from typing_extensions import TypedDict
 
 from limpet import Store
-from limpet.compat.langgraph.migrate.transfer import import_postgres, import_sqlite
+from limpet.compat.langgraph import import_postgres, import_sqlite
 from limpet.compat.wire import Transfer
 from tests.compat.langgraph.graphs import State, approving, nested
 from tests.servers.postgres import Schemas, with_option

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import itertools
 import random
 import subprocess
 import sys
@@ -21,7 +22,7 @@ import limpet
 from limpet import Conflict, InvalidInput, Store
 from limpet.compat.langgraph import LimpetSaver
 from tests.compat.langgraph.graphs import approving, nested
-from tests.compat.langgraph.kit import Places
+from tests.compat.langgraph.kit import Places, cases
 from tests.compat.langgraph.many_runs import CONFIG, TURNS, graph_of, take_turn
 
 WORKERS = 8
@@ -193,8 +194,7 @@ def turns_of(saver: Any, durability: Any) -> list[Any]:
     return [(each["approved"], each["notes"], len(each["messages"])) for each in seen]
 
 
-@pytest.mark.parametrize("durability", ["sync", "async", "exit"])
-@pytest.mark.parametrize("mode", ["refuse", "wait"])
+@cases("mode, durability", itertools.product(["refuse", "wait"], ["sync", "async", "exit"]))
 def test_one_run_after_the_other_is_never_refused(
     places: Places, mode: Any, durability: str
 ) -> None:

@@ -19,32 +19,25 @@ class Plain(BaseCheckpointSaver[str]):
 
     def __init__(self, saver: LimpetSaver) -> None:
         super().__init__()
-        self._saver = saver
-
-    async def aget_tuple(self, *args: Any, **options: Any) -> Any:
-        return self._saver.get_tuple(*args, **options)
+        self.saver = saver
 
     async def alist(self, *args: Any, **options: Any) -> AsyncIterator[Any]:
-        for found in self._saver.list(*args, **options):
+        for found in self.saver.list(*args, **options):
             yield found
 
-    async def aput(self, *args: Any, **options: Any) -> Any:
-        return self._saver.put(*args, **options)
 
-    async def aput_writes(self, *args: Any, **options: Any) -> None:
-        self._saver.put_writes(*args, **options)
+def called(name: str) -> Any:
+    async def method(self: Plain, *args: Any, **options: Any) -> Any:
+        return getattr(self.saver, name)(*args, **options)
 
-    async def adelete_thread(self, *args: Any, **options: Any) -> None:
-        self._saver.delete_thread(*args, **options)
+    return method
 
-    async def adelete_for_runs(self, *args: Any, **options: Any) -> None:
-        self._saver.delete_for_runs(*args, **options)
 
-    async def acopy_thread(self, *args: Any, **options: Any) -> None:
-        self._saver.copy_thread(*args, **options)
-
-    async def aprune(self, *args: Any, **options: Any) -> None:
-        self._saver.prune(*args, **options)
+for name in (
+    *("get_tuple", "put", "put_writes"),
+    *("delete_thread", "delete_for_runs", "copy_thread", "prune"),
+):
+    setattr(Plain, f"a{name}", called(name))
 
 
 @pytest.mark.parametrize("face", ["async", "plain"])

@@ -14,7 +14,7 @@ from langgraph.types import Overwrite
 from typing_extensions import TypedDict
 
 from limpet.compat.langgraph import LimpetSaver
-from tests.compat.langgraph.kit import checkpoint, config, id_of
+from tests.compat.langgraph.kit import cases, checkpoint, config, id_of
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # deltas are a beta of LangGraph's
 
@@ -85,8 +85,9 @@ class _Walking(BaseCheckpointSaver[str]):
         self.get_tuple = saver.get_tuple  # type: ignore[method-assign]
 
 
-@pytest.mark.parametrize("options", [{}, {"keep_last": 5}, {"older_than": timedelta(0)}])
+@cases("options", [{}, {"keep_last": 5}, {"older_than": timedelta(0)}])
 def test_prune_changes_nothing_that_stays(saver: LimpetSaver, options: Any) -> None:
+    saver.delete_thread("t")
     graph = talk(saver)
     before = states(graph)
     saver.prune(["t"], **options)

@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 
 from limpet import InvalidInput
-from limpet.compat.langgraph import names
-from limpet.compat.langgraph.allowed import Allowed
-from tests.compat.langgraph.kit import Places
+from limpet.compat.langgraph.classes import Allowed, lines
+from tests.compat.langgraph.kit import Places, cases
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -174,8 +173,8 @@ def run_script(monkeypatch: pytest.MonkeyPatch, path: str | None, spec: str | No
     return main
 
 
-@pytest.mark.parametrize(
-    ("path", "spec", "name"),
+@cases(
+    "path, spec, name",
     [
         ("/srv/app/worker.py", None, "worker"),
         ("/srv/app/worker.py", "app.worker", "app.worker"),
@@ -219,9 +218,7 @@ def test_a_script_that_is_imported_too_has_two_classes(monkeypatch: pytest.Monke
         assert [allowed.name_of(each) for each in allow].count("worker:Item") == 1
         for each in allow:
             assert allowed.class_of(allowed.name_of(each)) is each
-    assert names.lines([main.Item, worker.Item]) == (
-        "`from worker import Item as Item2; LimpetSaver(store, allow=[Item, Item2])`"
-    )
+    assert lines([main.Item, worker.Item]) == ""  # no line could say which one is meant
 
 
 def test_a_name_that_two_listed_classes_may_have_is_refused(

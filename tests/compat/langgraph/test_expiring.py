@@ -11,7 +11,7 @@ import pytest
 
 from limpet import InvalidInput
 from limpet.compat.langgraph import LimpetSaver
-from tests.compat.langgraph.kit import checkpoint, config, id_of, opened
+from tests.compat.langgraph.kit import cases, checkpoint, config, id_of, opened
 from tests.waiting import until
 
 
@@ -130,20 +130,7 @@ def test_one_with_a_new_note_or_a_lease_is_not_old(saver: LimpetSaver) -> None:
     assert list(saver.threads()) == ["bare", "held", "noted"]
 
 
-def test_more_threads_than_a_page(memory: LimpetSaver, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("limpet.compat.langgraph.pruning._PAGE", 3)
-    names = [f"t{number:02}" for number in range(10)]
-    for thread_id in names:
-        for namespace in ("", "a", "b", "c")[: 1 + int(thread_id[1:]) % 4]:
-            save(memory, thread_id, namespace)
-    save(memory, "t03", "c", 2)
-    at = moment()
-    save(memory, "t05", a=1)
-    assert memory.expire(since(at)) == [each for each in names if each != "t05"]
-    assert list(memory.threads()) == ["t05"]
-
-
-@pytest.mark.parametrize("older_than", [None, 30, timedelta(-1), datetime.now(UTC)])
+@cases("older_than", [None, 30, timedelta(-1), datetime.now(UTC)])
 def test_an_age_is_needed(memory: LimpetSaver, older_than: Any) -> None:
     save(memory, "t")
     with pytest.raises(InvalidInput, match="older_than must be a timedelta"):

@@ -1,5 +1,6 @@
 """What others put where checkpoints are: it is read, or refused in one clear line."""
 
+import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -11,7 +12,7 @@ from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 
 from limpet import Corrupt, InvalidInput, LimpetError, Scope
 from limpet.compat.langgraph import LimpetSaver, tags
-from tests.compat.langgraph.kit import Cipher, Places, config, id_of, put
+from tests.compat.langgraph.kit import Cipher, Places, cases, config, id_of, put
 from tests.effort import times
 
 OURS = {"langgraph": {"step": 1}}
@@ -150,7 +151,8 @@ def test_nothing_else_than_an_error_of_ours(
 
 
 def saved(saver: LimpetSaver, **facts: Any) -> Scope:
-    """Save two checkpoints as others could; the second has these facts."""
+    """Save two checkpoints as others could, in a thread that is new; the second has these facts."""
+    saver.delete_thread("t")
     scope = saver._sync.scope("t", kind="thread")
     state = facts.pop("state", {"channel_values": {}})
     put(saver, 1, a=[1])
@@ -162,7 +164,7 @@ def history(saver: LimpetSaver, number: int = 2) -> Any:
     return saver.get_delta_channel_history(config=config(number=number), channels=["a"])
 
 
-@pytest.mark.parametrize("names", [None, 5, "a", {"a": 1}, [["a"]], ["a", 1]])
+@cases("names", [None, 5, "a", {"a": 1}, [["a"]], ["a", 1]])
 def test_names_of_channels_must_be_a_list_of_text(saver: LimpetSaver, names: Any) -> None:
     scope = saved(saver, langgraph_carries=names)
     with pytest.raises(Corrupt) as told:
@@ -177,7 +179,7 @@ def test_names_of_channels_must_be_a_list_of_text(saver: LimpetSaver, names: Any
         assert history(saver, number) == {"a": {"seed": [1], "writes": []}}
 
 
-@pytest.mark.parametrize(
+@cases(
     "carried",
     [
         [],
@@ -198,7 +200,7 @@ def test_what_is_carried_must_make_sense(memory: LimpetSaver, carried: Any) -> N
         history(memory)
 
 
-@pytest.mark.parametrize("item", [1, [], [0, "a"], [0, "a", 1, 2], ["0", "a", 1], [0, [], 1]])
+@cases("item", [1, [], [0, "a"], [0, "a", 1, 2], ["0", "a", 1], [0, [], 1]])
 def test_what_a_task_wrote_must_make_sense(saver: LimpetSaver, item: Any) -> None:
     scope = saved(saver)
     scope.set_note("task", {"task_path": "", "writes": [[1, "a", 1], item]}, on=id_of(1))
@@ -212,7 +214,7 @@ def test_what_a_task_wrote_must_make_sense(saver: LimpetSaver, item: Any) -> Non
     assert history(saver) == {"a": {"seed": [1], "writes": []}}
 
 
-@pytest.mark.parametrize("item", [5, [], [1], ["a", "b", 1], {"0": 1}, [[1], "a", 1]])
+@cases("item", [5, [], [1], ["a", "b", 1], {"0": 1}, [[1], "a", 1]])
 def test_nothing_is_written_over_what_makes_no_sense(memory: LimpetSaver, item: Any) -> None:
     scope = saved(memory)
     note = {"task_path": "", "writes": [item]}
@@ -224,8 +226,13 @@ def test_nothing_is_written_over_what_makes_no_sense(memory: LimpetSaver, item: 
     assert found.value == note
 
 
-@pytest.mark.parametrize("body", ["no base64", "AAAA", "", "/w=="])
-@pytest.mark.parametrize("form", ["msgpack+turned", "msgpack+theirs", "bytes", "nothing", "+"])
+@cases(
+    "form, body",
+    itertools.product(
+        ["msgpack+turned", "msgpack+theirs", "bytes", "nothing", "+"],
+        ["no base64", "AAAA", "", "/w=="],
+    ),
+)
 def test_what_a_cipher_does_not_open(memory: LimpetSaver, form: str, body: str) -> None:
     sealing = LimpetSaver(memory._sync, serde=EncryptedSerializer(Cipher()))
     scope = saved(memory)
@@ -236,16 +243,14 @@ def test_what_a_cipher_does_not_open(memory: LimpetSaver, form: str, body: str) 
             sealing.get_tuple(config())
 
 
-@pytest.mark.parametrize("name", [[], {}])
+@cases("name", [[], {}])
 def test_the_class_of_a_message_must_be_text(memory: LimpetSaver, name: Any) -> None:
     saved(memory, state={"channel_values": {"a": [{"$message": name}]}})
     with pytest.raises(Corrupt, match="malformed"):
         memory.get_tuple(config())
 
 
-@pytest.mark.parametrize(
-    "state", [5, {}, {"channel_values": 1}, {"$set": [], "channel_values": {}}]
-)
+@cases("state", [5, {}, {"channel_values": 1}, {"$set": [], "channel_values": {}}])
 def test_a_state_must_be_that_of_a_checkpoint(memory: LimpetSaver, state: Any) -> None:
     saved(memory, state=state)
     with pytest.raises(Corrupt, match=f"not that of a checkpoint. id=`{id_of(2)}`"):

@@ -1,15 +1,13 @@
 """Real graphs: interrupts, subgraphs, nodes side by side, going back, forks, and both faces."""
 
 import operator
-from dataclasses import dataclass
 from typing import Annotated, Any, TypedDict
 
 import pytest
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, RemoveMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, StateGraph, add_messages
-from langgraph.types import Command, interrupt
-from pydantic import BaseModel
+from langgraph.types import Command
 
 from limpet.compat.langgraph import LimpetSaver
 from tests.compat.langgraph.graphs import approving, nested
@@ -93,41 +91,6 @@ def test_subgraphs_wait_and_go_on(saver: LimpetSaver) -> None:
     assert len(list(saver.list(CONFIG))) == 7
     saver.delete_thread("t")
     assert list(saver._sync.scopes("t")) == []
-
-
-class Order(BaseModel):
-    item: str
-    count: int = 1
-
-
-@dataclass
-class Address:
-    street: str
-
-
-class Shop(BaseModel):
-    order: Order
-    address: Address | None = None
-    log: Annotated[list[str], operator.add] = []
-
-
-def test_state_of_pydantic_models_and_dataclasses(saver: LimpetSaver) -> None:
-    def pack(state: Shop) -> Any:
-        interrupt("sure?")
-        return {"address": Address("High St"), "log": [type(state.order).__name__]}
-
-    def compiled(saver: Any) -> Any:
-        graph = StateGraph(Shop)
-        graph.add_node("pack", pack)
-        graph.add_edge(START, "pack")
-        return graph.compile(checkpointer=saver)
-
-    knowing = LimpetSaver(saver._sync, allow=[Order, Address, Shop])
-    compiled(knowing).invoke({"order": Order(item="tea")}, CONFIG)
-    fresh = LimpetSaver(saver._sync, allow=[Order, Address, Shop])
-    found = compiled(fresh).invoke(Command(resume=1), CONFIG)
-    assert found == {"order": Order(item="tea"), "address": Address("High St"), "log": ["Order"]}
-    assert compiled(fresh).get_state(CONFIG).values["order"] == Order(item="tea")
 
 
 class Failing(TypedDict):

@@ -10,9 +10,6 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple, empty_checkpoint
 
 from limpet.compat.langgraph import LimpetSaver
-from limpet.compat.langgraph.checkpoints import SplitCache
-from limpet.compat.langgraph.records import SplitCheckpoint
-from limpet.model import ScopeKey
 from tests.compat.langgraph.kit import Places, config, got, ids, put
 
 COUNT = 150
@@ -118,26 +115,6 @@ def test_a_history_takes_little_memory(places: Places) -> None:
             tracemalloc.stop()
     assert size > 8_000_000
     assert peak < size / 2
-
-
-def test_what_is_remembered_of_scopes_is_bounded() -> None:
-    splits = SplitCache(bytes_max=1000)
-    scopes = [ScopeKey(str(number)) for number in range(5_000)]
-    for scope in scopes:
-        splits.keep(scope, "r", SplitCheckpoint("a", {}, {}, b"{}", 100))
-    assert [each for each in scopes if splits.last(each)] == scopes[-10:]
-    assert splits.at(scopes[-1], "r") is not None
-    assert splits.at(scopes[-1], "other") is None
-    splits.keep(scopes[-1], "r", SplitCheckpoint("a", {}, {}, b"{}", 900))
-    assert splits.last(scopes[-1]) is None
-
-
-def test_no_more_heads_are_remembered_than_the_bound(places: Places) -> None:
-    with places.open("memory") as store:
-        context = LimpetSaver(store)._context
-        for number in range(5_000):
-            context.remember_head(ScopeKey(str(number)), None)
-        assert context.heads.cost_held == 4096
 
 
 def test_no_write_of_many_ancestors_is_lost(places: Places) -> None:

@@ -16,7 +16,7 @@ from psycopg.types.json import Jsonb
 from limpet import Corrupt, InvalidInput, Store, Unavailable, Unsupported
 from limpet.compat.langgraph import LimpetSaver, import_sqlite
 from limpet.compat.langgraph.migrate.postgres import _translated as translated
-from tests.compat.langgraph.kit import Places, checkpoint, config, id_of
+from tests.compat.langgraph.kit import Places, cases, checkpoint, config, id_of
 from tests.compat.langgraph.origins import make_origin
 
 COLUMNS = {
@@ -46,8 +46,10 @@ def write(**changed: Any) -> list[Any]:
 
 def imported(store: Store, path: Path, checkpoints: list[Any], writes: list[Any]) -> Any:
     """Import rows in columns that take any type, and the thread `u` behind them."""
+    path.unlink(missing_ok=True)
     good = row(thread_id="u", checkpoint=packed(checkpoint(2, a=2)))
     with closing(sqlite3.connect(path)) as conn:
+        conn.execute("PRAGMA synchronous = OFF")
         for name, rows in (("checkpoints", [*checkpoints, good]), ("writes", writes)):
             columns = COLUMNS[name].split()
             conn.execute(f"CREATE TABLE {name} ({', '.join(columns)})")
@@ -63,17 +65,17 @@ def imported(store: Store, path: Path, checkpoints: list[Any], writes: list[Any]
 
 def test_columns_of_any_type_end_nothing(places: Places, tmp_path: Path) -> None:
     """Every column in turn holds something odd, alone and beside what is sound."""
-    number = itertools.count()
+    path = tmp_path / "a.db"
     with places.open("memory") as store:
         for name, odd in itertools.product(COLUMNS["checkpoints"].split(), ODD):
-            imported(store, tmp_path / f"{next(number)}.db", [row(**{name: odd})], [])
+            imported(store, path, [row(**{name: odd})], [])
         for name, odd in itertools.product(COLUMNS["writes"].split(), ODD):
             for writes in ([write(**{name: odd})], [write(), write(**{name: odd})]):
-                imported(store, tmp_path / f"{next(number)}.db", [row()], writes)
+                imported(store, path, [row()], writes)
 
 
-@pytest.mark.parametrize(
-    ("changed", "fact"),
+@cases(
+    "changed, fact",
     [
         ({"checkpoint_ns": 5}, "checkpoint_ns must be a str. type=`int`"),
         ({"checkpoint_ns": None}, "checkpoint_ns must be a str. type=`NoneType`"),
@@ -98,7 +100,7 @@ def test_what_a_row_of_a_checkpoint_must_hold(
     assert done.skipped[0].message.startswith(fact)
 
 
-@pytest.mark.parametrize("idx", [None, "x", b"\xff", 1.5])
+@cases("idx", [None, "x", b"\xff", 1.5])
 def test_the_place_of_a_write_must_be_a_number(places: Places, tmp_path: Path, idx: Any) -> None:
     with places.open("memory") as store:
         done = imported(store, tmp_path / "a.db", [row()], [write(), write(idx=idx)])
@@ -127,7 +129,7 @@ def test_versions_that_are_no_object(
     assert [each.message for each in done.skipped] == [fact] * len(odd)
 
 
-@pytest.mark.parametrize("change", ["ALTER TABLE writes DROP COLUMN value", "metadata", "cut"])
+@cases("change", ["ALTER TABLE writes DROP COLUMN value", "metadata", "cut"])
 def test_tables_that_cannot_be_read_say_why(tmp_path: Path, places: Places, change: str) -> None:
     path = tmp_path / "langgraph.db"
     with places.open("memory") as store:
@@ -144,8 +146,8 @@ def test_tables_that_cannot_be_read_say_why(tmp_path: Path, places: Places, chan
             import_sqlite(store, path)
 
 
-@pytest.mark.parametrize(
-    ("state", "ours"),
+@cases(
+    "state, ours",
     [
         ("42703", Unsupported),
         ("42883", Unsupported),

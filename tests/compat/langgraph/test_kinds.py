@@ -11,7 +11,7 @@ import pytest
 
 from limpet.compat.langgraph import LimpetSaver
 from tests.compat.langgraph import kinds
-from tests.compat.langgraph.kit import Places
+from tests.compat.langgraph.kit import Places, cases
 
 ROOT = Path(__file__).resolve().parents[3]
 START = "import sys; from tests.compat.langgraph.kinds import main; main(*sys.argv[1:])"
@@ -19,7 +19,7 @@ START = "import sys; from tests.compat.langgraph.kinds import main; main(*sys.ar
 pytestmark = pytest.mark.filterwarnings("ignore:create_react_agent has been moved")
 
 
-@pytest.mark.parametrize("kind", kinds.KINDS)
+@cases("kind", kinds.KINDS)
 def test_a_graph_ends_as_with_the_saver_of_langgraph(places: Places, kind: str) -> None:
     wanted = kinds.expected(kind)
     with places.open("memory") as store:

@@ -1,5 +1,6 @@
 """Values that are nearly something else: they come back as they were, or are refused at once."""
 
+import itertools
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -13,10 +14,10 @@ from pydantic import BaseModel, ConfigDict, Field
 import limpet
 from limpet import InvalidInput
 from limpet.compat.langgraph import LimpetSaver
-from limpet.compat.langgraph.allowed import Allowed, ValueRules, default_serde
+from limpet.compat.langgraph.classes import Allowed, ValueRules, default_serde
 from limpet.compat.langgraph.encode import ValueEncoder, is_plain
 from limpet.compat.langgraph.messages import MessageCache
-from tests.compat.langgraph.kit import Cipher, checkpoint, config, got, put
+from tests.compat.langgraph.kit import Cipher, cases, checkpoint, config, got, put
 
 
 class Order(BaseModel):
@@ -59,7 +60,7 @@ def test_a_dataclass_that_is_a_list_is_refused() -> None:
         assert saver.get_tuple(config()) is None
 
 
-@pytest.mark.parametrize(
+@cases(
     "value",
     [
         [{"a": 1, "$message": {"a": 1}}],
@@ -237,8 +238,7 @@ SHARED: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("kind", SHARED)
-@pytest.mark.parametrize("sealed", [False, True])
+@cases("kind, sealed", itertools.product(SHARED, [False, True]))
 def test_shared_references_are_refused_before_they_fill_the_memory(kind: str, sealed: bool) -> None:
     value = SHARED[kind]()
     serde = EncryptedSerializer(Cipher()) if sealed else None

@@ -19,6 +19,7 @@ from limpet.compat.langgraph import LimpetSaver
 from tests.compat.langgraph.kit import (
     Cipher,
     Places,
+    cases,
     checkpoint,
     config,
     got,
@@ -359,7 +360,7 @@ def test_versions_grow_whatever_they_were(memory: LimpetSaver) -> None:
     assert memory.get_next_version("00012.0.5", None).startswith(f"{13:032}.0.")
 
 
-@pytest.mark.parametrize(
+@cases(
     "wrong",
     [
         lambda saver: LimpetSaver(cast(Any, "sqlite:///x.db")),

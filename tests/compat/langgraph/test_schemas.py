@@ -29,9 +29,8 @@ from typing_extensions import TypedDict as NewTypedDict
 
 from limpet import InvalidInput
 from limpet.compat.langgraph import LimpetSaver
-from limpet.compat.langgraph.allowed import MESSAGE_NAMES, Allowed, listed
-from limpet.compat.langgraph.schemas import classes_in
-from tests.compat.langgraph.kit import Places, got, put
+from limpet.compat.langgraph.classes import MESSAGE_NAMES, Allowed, classes_in, listed
+from tests.compat.langgraph.kit import Places, cases, got, put
 
 
 class A(Enum):
@@ -104,8 +103,8 @@ Number = NewType("Number", B)
 Alias = TypeAliasType("Alias", dict[str, A])
 
 
-@pytest.mark.parametrize(
-    ("schema", "wanted"),
+@cases(
+    "schema, wanted",
     [
         (A, {A}),
         (C, {C, A}),
@@ -169,7 +168,7 @@ class Third(First): pass
     assert classes_in(module.State) == [module.First, module.Second]
 
 
-@pytest.mark.parametrize("allow", [Child, [Child], [C], (C, A), {C}, list[C], C | None, iter([C])])
+@cases("allow", [Child, [Child], [C], (C, A), {C}, list[C], C | None, iter([C])])
 def test_one_schema_or_many(places: Places, allow: Any) -> None:
     with places.open("memory") as store:
         saver = LimpetSaver(store, allow=allow)
@@ -179,7 +178,7 @@ def test_one_schema_or_many(places: Places, allow: Any) -> None:
             put(saver, 2, b=B.X)
 
 
-@pytest.mark.parametrize("allow", ["C", 5, [5], ["C"], [("m", "a", "b")], ("m", "a"), [print]])
+@cases("allow", ["C", 5, [5], ["C"], [("m", "a", "b")], ("m", "a"), [print]])
 def test_anything_else_is_refused(allow: Any) -> None:
     with pytest.raises(InvalidInput, match="allow takes classes, schemas, or"):
         Allowed(allow)

@@ -32,11 +32,12 @@ from langgraph.types import Command, Interrupt, Overwrite, Send
 from pydantic import BaseModel, ConfigDict, PrivateAttr
 
 from limpet import Corrupt, InvalidInput
-from limpet.compat.langgraph.allowed import Allowed, ValueRules, default_serde
+from limpet.compat.langgraph.classes import Allowed, ValueRules, default_serde
 from limpet.compat.langgraph.decode import ValueDecoder
 from limpet.compat.langgraph.encode import ValueEncoder
 from limpet.compat.langgraph.messages import MessageCache
 from limpet.core import codec
+from tests.compat.langgraph.kit import cases
 from tests.effort import times
 
 
@@ -179,7 +180,7 @@ def test_the_same_value_is_the_same_bytes(value: Any) -> None:
 NAMED = timezone(timedelta(hours=1), "CET")
 
 
-@pytest.mark.parametrize(
+@cases(
     "value",
     [
         HumanMessage("hi", id="1", name="ann"),
@@ -262,8 +263,8 @@ def test_an_exception_becomes_its_text() -> None:
     assert back(ValueError("no")) == "ValueError('no')"
 
 
-@pytest.mark.parametrize(
-    ("value", "words"),
+@cases(
+    "value, words",
     [
         ({"a": [Stranger(name="x")]}, "not allowed: list it in `allow`: `from tests."),
         ({"a": [object()]}, "cannot be stored"),
@@ -339,7 +340,7 @@ def hostile() -> list[Any]:
     ]
 
 
-@pytest.mark.parametrize("tree", hostile(), ids=lambda tree: str(tree)[:40])
+@cases("tree", hostile())
 def test_nothing_is_made_or_called_that_is_not_allowed(tree: Any, capfd: Any) -> None:
     import sys
 
@@ -374,7 +375,7 @@ CHANGES = [
 ]
 
 
-@pytest.mark.parametrize("change", CHANGES)
+@cases("change", CHANGES)
 def test_a_changed_message_is_encoded_as_it_is_now(change: Any) -> None:
     cache = MessageCache()
     call = {"name": "f", "args": {"x": [1]}, "id": "c", "type": "tool_call"}

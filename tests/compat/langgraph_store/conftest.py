@@ -12,7 +12,11 @@ from tests.compat.langgraph_store.kit import Through
 from tests.servers.service import Service
 
 _count = itertools.count()
-SLOW = [pytest.param(each, marks=pytest.mark.slow) for each in ("directory", "postgres", "s3")]
+
+# Each API on an engine in the fast run; all with all in the others.
+QUICK = [("memory", "sync"), ("sqlite", "async")]
+ENGINES = ["memory", "sqlite", "directory", "postgres", "s3"]
+OTHERS = [each for each in itertools.product(ENGINES, ["sync", "async"]) if each not in QUICK]
 
 
 @pytest.fixture
@@ -21,23 +25,35 @@ def places(request: pytest.FixtureRequest, tmp_path: Path) -> Places:
     return Places(request, tmp_path)
 
 
-@pytest.fixture(params=["memory", "sqlite", *SLOW])
-def store(request: pytest.FixtureRequest, places: Places, tmp_path: Path) -> Iterator[Store]:
+@pytest.fixture(
+    params=[*QUICK, *(pytest.param(each, marks=pytest.mark.slow) for each in OTHERS)],
+    ids="-".join,
+)
+def through(request: pytest.FixtureRequest) -> tuple[str, str]:
+    """The names of an engine and an API."""
+    found: tuple[str, str] = request.param
+    return found
+
+
+@pytest.fixture
+def store(
+    request: pytest.FixtureRequest, through: tuple[str, str], places: Places, tmp_path: Path
+) -> Iterator[Store]:
     """A store on each engine."""
-    if request.param == "s3":
+    if through[0] == "s3":
         service: Service = request.getfixturevalue("moto")
         place = f"s3://{service.name}/{tmp_path.name}-{next(_count)}"
         with limpet.open(place, **service.options) as store:
             yield store
         return
-    with places.open(str(request.param)) as store:
+    with places.open(through[0]) as store:
         yield store
 
 
-@pytest.fixture(params=["sync", "async"])
-def api(request: pytest.FixtureRequest) -> str:
+@pytest.fixture
+def api(through: tuple[str, str]) -> str:
     """The names of the two APIs."""
-    return str(request.param)
+    return through[1]
 
 
 @pytest.fixture

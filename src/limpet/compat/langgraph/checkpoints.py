@@ -1,170 +1,145 @@
-"""Read and write one checkpoint: `get_tuple`, `put` and `put_writes`, for both APIs."""
+"""Read and write one checkpoint: `get_tuple`, `put` and `put_writes`, for both APIs.
+
+The functions have the signatures of the saver's methods, so that the async ones are derived.
+"""
 
 from __future__ import annotations  # those of inner functions are not evaluated on each call
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
+from typing import Any, NamedTuple
 
 import orjson
-from langgraph.checkpoint.base import WRITES_IDX_MAP, CheckpointTuple
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import (
+    WRITES_IDX_MAP,
+    ChannelVersions,
+    Checkpoint,
+    CheckpointMetadata,
+    CheckpointTuple,
+)
 from langgraph.checkpoint.serde.types import INTERRUPT
 
-from limpet.api.opened import Tools
-from limpet.api.verbs import Steps, Work, contend, each, notes_of
-from limpet.backends.support.recent import Recent
+from limpet.api.integrations import (
+    Backend,
+    Commit,
+    NoteWrite,
+    Recent,
+    Steps,
+    Tools,
+    codec,
+    contend,
+    limits,
+    verbs,
+)
 from limpet.compat.langgraph import records
 from limpet.compat.langgraph.concurrent import RunGuard, superseded
 from limpet.compat.langgraph.encode import ValueEncoder
-from limpet.compat.langgraph.records import Config, SplitCheckpoint, ValueCodec, is_write
+from limpet.compat.langgraph.records import SplitCheckpoint, ValueCodec, is_write
 from limpet.compat.langgraph.tags import encoded_name
-from limpet.core import codec, limits
 from limpet.errors import Conflict, Corrupt, InvalidInput
 from limpet.model import Note, ScopeKey, SnapshotInfo
-from limpet.protocol import Backend, Commit, Found, NoteWrite
 
-P = ParamSpec("P")
-T = TypeVar("T")
-
-_HEADS_MAX = 4096
-_SPLIT_BYTES_MAX = 32 * 1024 * 1024  # of JSON; the fields of the messages come on top
+_KNOWN_BYTES_MAX = 32 * 1024 * 1024  # of JSON; the fields of the messages come on top
+_KNOWN_BYTES_MIN = 16 * 1024
 
 
 class KnownHead(NamedTuple):
-    """The head of a scope when it was last read; None twice if it has none."""
+    """The head of a scope when it was last read or saved; None twice if it has none.
+
+    `split` is the checkpoint split up, or a function that does it when it is needed, since that
+    takes longer than to read it. `size` is that of its JSON.
+    """
 
     id: str | None
     revision: str | None
+    size: int = 0
+    split: SplitCheckpoint | Callable[[], SplitCheckpoint | None] | None = None
 
-
-class Unsplit(NamedTuple):
-    """A checkpoint that was read, to be split up when it is needed: that takes longer than to read.
-
-    Then None if it cannot be.
-    """
-
-    size: int
-    split: Callable[[], SplitCheckpoint | None]
-
-
-class SplitCache:
-    """The last checkpoints that were saved or read, each with its revision. Bounded by size."""
-
-    def __init__(self, bytes_max: int = _SPLIT_BYTES_MAX) -> None:
-        self._bytes_max = bytes_max
-        self._recent: Recent[ScopeKey, tuple[str, SplitCheckpoint | Unsplit]] = Recent(
-            bytes_max, lambda each: max(each[1].size, bytes_max // 256)
-        )
-
-    def last(self, scope: ScopeKey) -> SplitCheckpoint | None:
-        """Return the last known checkpoint of a scope, which may be out of date."""
-        return self._found(scope)[1]
-
-    def at(self, scope: ScopeKey, revision: str) -> SplitCheckpoint | None:
-        found, split = self._found(scope)
-        return split if found == revision else None
-
-    def _found(self, scope: ScopeKey) -> tuple[str | None, SplitCheckpoint | None]:
-        revision, found = self._recent.get(scope) or (None, None)
-        if not isinstance(found, Unsplit):
-            return revision, found
-        split = found.split()
-        self.keep(scope, revision or "", split)
-        return revision, split
-
-    def keep(self, scope: ScopeKey, revision: str, found: SplitCheckpoint | Unsplit | None) -> None:
-        if found is None or found.size > self._bytes_max // 2:
-            self._recent.pop(scope)
-        else:
-            self._recent.put(scope, (revision, found))
+    def cost(self) -> int:
+        return max(self.size, _KNOWN_BYTES_MIN)
 
 
 class SaverContext:
-    """What the functions behind a saver need: encoding, clock and randomness, and its caches.
+    """What the functions behind a saver need: encoding, clock and randomness, and its cache.
 
-    A cached head may be out of date: the commit then fails, and is tried again with a new one.
+    A known head may be out of date: the commit then fails, and is tried again with a new one.
     """
 
     def __init__(self, codec_: ValueCodec, tools: Tools, guard: RunGuard) -> None:
         self.codec = codec_
         self.tools = tools
         self.guard = guard
-        self.heads: Recent[ScopeKey, KnownHead] = Recent(_HEADS_MAX)
-        self.splits = SplitCache()
+        self.heads: Recent[ScopeKey, KnownHead] = Recent(_KNOWN_BYTES_MAX, KnownHead.cost)
 
-    def remember_head(self, scope: ScopeKey, info: SnapshotInfo | None) -> KnownHead:
-        head = KnownHead(None, None) if info is None else KnownHead(info.id, info.revision)
-        self.heads.put(scope, head)
-        return head
+    def remember(self, scope: ScopeKey, info: SnapshotInfo | None) -> KnownHead:
+        """Keep the head of a scope that was read; it stays split up if it is still the same."""
+        known = self.heads.get(scope)
+        if known is None or known.revision != (info and info.revision):
+            known = KnownHead(None, None) if info is None else KnownHead(info.id, info.revision)
+            self.heads.put(scope, known)
+        return known
+
+    def last_split(self, scope: ScopeKey) -> tuple[str | None, SplitCheckpoint | None]:
+        """Return the last known checkpoint of a scope with its revision: it may be out of date."""
+        known = self.heads.get(scope)
+        if known is None:
+            return None, None
+        if callable(known.split):
+            known = known._replace(split=known.split())
+            self.heads.put(scope, known)
+        return known.revision, known.split if isinstance(known.split, SplitCheckpoint) else None
 
 
-def bound(
-    function: Callable[Concatenate[Backend, P], T], *args: P.args, **kwargs: P.kwargs
-) -> Work[T]:
-    """Return `function(backend, …)` as work. Unlike a lambda, it is safe to use in a loop."""
-    return lambda backend: function(backend, *args, **kwargs)
-
-
-# Reading
-
-
-def get_tuple(context: SaverContext, config: Config) -> Steps[CheckpointTuple | None]:
+def get_tuple(context: SaverContext, config: RunnableConfig) -> Steps[CheckpointTuple | None]:
     scope, wanted = records.scope_in(config), records.id_in(config)
     lease = yield from context.guard.wait(config, scope)
-
-    def work(backend: Backend) -> CheckpointTuple | None:
-        found = _cached_latest(context, backend, scope) if wanted is None else None
-        if found is None:
-            read = backend.read_snapshots(scope, [wanted])
-            if wanted is None:
-                context.remember_head(scope, read[0][0] if read else None)
-            if not read:
-                return None
-            found = _decoded(context, read[0], latest=wanted is None)
-        info, checkpoint = found
-        notes = notes_on(backend, scope, [info.id])
-        return records.tuple_of(context.codec, info, checkpoint, notes)
-
-    found: CheckpointTuple | None = yield work
+    found: CheckpointTuple | None = yield partial(_read, context, scope, wanted)
     context.guard.loaded(config, scope, wanted, found and found.checkpoint["id"])
     return context.guard.hold(config, found, lease)
 
 
-def _cached_latest(
-    context: SaverContext, backend: Backend, scope: ScopeKey
-) -> tuple[SnapshotInfo, dict[str, Any]] | None:
-    """Return the latest checkpoint if it is in the cache: its state need not be read."""
-    if context.splits.last(scope) is None:
+def _read(
+    context: SaverContext, scope: ScopeKey, wanted: str | None, backend: Backend
+) -> CheckpointTuple | None:
+    revision, split = context.last_split(scope) if wanted is None else (None, None)
+    if split is not None:  # if it is still the latest, its state need not be read
+        info = backend.read_info(scope, None)
+        if info is not None and info.revision == revision:
+            checkpoint = records.rebuild_checkpoint(context.codec, info, split)
+            return _with_writes(context, backend, info, checkpoint)
+    found = backend.read_snapshots(scope, [wanted])
+    if not found:
+        if wanted is None:
+            context.remember(scope, None)
         return None
-    info = backend.read_info(scope, None)
-    split = None if info is None else context.splits.at(scope, info.revision)
-    if info is None or split is None:
-        return None
-    context.remember_head(scope, info)
-    return info, records.rebuild_checkpoint(context.codec, info, split)
+    ((info, body),) = found
+    if wanted is None:
+        later = partial(records.split_checkpoint, context.codec, info, body)
+        context.heads.put(scope, KnownHead(info.id, info.revision, len(body), later))
+    return _with_writes(context, backend, info, records.checkpoint_of(context.codec, info, body))
 
 
-def _decoded(
-    context: SaverContext, found: Found, *, latest: bool
-) -> tuple[SnapshotInfo, dict[str, Any]]:
-    info, body = found
-    if latest:
-        split = partial(records.split_checkpoint, context.codec, info, body)
-        context.splits.keep(info.scope, info.revision, Unsplit(len(body), split))
-    return info, records.checkpoint_of(context.codec, info, body)
+def _with_writes(
+    context: SaverContext, backend: Backend, info: SnapshotInfo, checkpoint: dict[str, Any]
+) -> CheckpointTuple:
+    notes = notes_on(backend, info.scope, [info.id])
+    return records.tuple_of(context.codec, info, checkpoint, notes)
 
 
 def notes_on(backend: Backend, scope: ScopeKey, ids: Sequence[str | None]) -> list[Note]:
     """Return all notes on some checkpoints; None means those on the scope itself."""
-    return [*each(backend, notes_of(scope, ids))] if ids else []
-
-
-# Saving
+    return [*verbs.each(backend, verbs.notes_of(scope, ids))] if ids else []
 
 
 def put(
-    context: SaverContext, config: Config, checkpoint: Any, metadata: Any
-) -> Steps[SnapshotInfo]:
+    context: SaverContext,
+    config: RunnableConfig,
+    checkpoint: Checkpoint,
+    metadata: CheckpointMetadata,
+    new_versions: ChannelVersions,
+) -> Steps[RunnableConfig]:
+    scope, parent_id = records.scope_in(config), records.id_in(config)
     commit, split = records.commit_of(
         context.codec,
         config,
@@ -172,19 +147,22 @@ def put(
         metadata,
         stamp=context.tools.draw(),
         bytes_max=context.tools.state_bytes_max,
-        before=context.splits.last(records.scope_in(config)),
+        before=context.last_split(scope)[1],
     )
-    source = metadata.get("source")
-    continues = context.guard.continues(config, commit.scope, records.id_in(config), source)
+    continues = context.guard.continues(config, scope, parent_id, metadata.get("source"))
     if continues:
-        yield from context.guard.check_holder(config, commit.scope)
-    return (yield from save(context, commit, split, continues=continues))
+        yield from context.guard.check_holder(config, scope)
+    saved = yield from save(context, commit, split, continues=continues)
+    # The thread id as the caller gave it: it may be an int or a UUID.
+    given = config["configurable"]
+    named = {"thread_id": given["thread_id"], "checkpoint_ns": given.get("checkpoint_ns") or ""}
+    return {"configurable": {**named, "checkpoint_id": saved.id}}
 
 
 def save(
     context: SaverContext,
     draft: Commit,
-    split: SplitCheckpoint | None,
+    split: SplitCheckpoint | None = None,
     *,
     continues: bool = False,
 ) -> Steps[SnapshotInfo]:
@@ -194,97 +172,82 @@ def save(
         Conflict: it `continues` a run, and its parent is no longer the head.
     """
     scope = draft.scope
-    seen: list[str | None] = []
+    expected: str | None = None
+    stamp = draft.stamp
 
     def fits(head: KnownHead) -> bool:
         return not continues or head.id in (draft.parent, draft.id)
 
-    def attempt() -> Steps[SnapshotInfo | None]:
+    def attempt() -> Steps[SnapshotInfo]:
+        nonlocal expected
         head = context.heads.get(scope)
         if head is None or not fits(head):
-            info = yield lambda backend: backend.read_info(scope, None)
-            head = context.remember_head(scope, info)
-            if not fits(head):
-                return None
-        stamp = context.tools.draw() if seen else draft.stamp
-        seen[:] = [head.revision]
+            head = context.remember(scope, (yield lambda backend: backend.read_info(scope, None)))
+        expected = head.revision
+        if not fits(head):
+            raise superseded(scope, draft.parent, head.id)
         becomes_head = continues or head.id is None or (draft.id or "") >= head.id
-        commit = draft._replace(
-            stamp=stamp, head=becomes_head, overwrite=True, expect=head.revision
-        )
+        commit = draft._replace(stamp=stamp, head=becomes_head, overwrite=True, expect=expected)
         stored: SnapshotInfo = yield lambda backend: backend.commit(commit)
         if becomes_head:
-            context.remember_head(scope, stored)
-            context.splits.keep(scope, stored.revision, split)
+            size = 0 if split is None else split.size
+            context.heads.put(scope, KnownHead(stored.id, stored.revision, size, split))
         return stored
 
     def changed(backend: Backend) -> bool:
-        now = context.remember_head(scope, backend.read_info(scope, None))
-        return [now.revision] != seen
+        nonlocal stamp
+        stamp = context.tools.draw()
+        return context.remember(scope, backend.read_info(scope, None)).revision != expected
 
-    saved = yield from contend(context.tools, attempt, changed)
-    if saved is None:
-        latest = context.heads.get(scope)
-        raise superseded(scope, draft.parent, None if latest is None else latest.id)
-    return saved
+    return contend(context.tools, attempt, changed)
 
 
 def put_writes(
     context: SaverContext,
-    config: Config,
+    config: RunnableConfig,
     writes: Sequence[tuple[str, Any]],
     task_id: str,
-    task_path: str,
+    task_path: str = "",
 ) -> Steps[None]:
     """Save what a task wrote as a note on its checkpoint, which need not exist yet.
 
     Earlier writes at the same index stay, unless all channels are special: errors, interrupts and
     resume values are replaced.
     """
+    bytes_max = context.tools.state_bytes_max
     scope, on = records.scope_in(config), records.id_in(config)
     if on is None:
         raise InvalidInput("writes belong to a checkpoint: the config needs a checkpoint_id")
     name = limits.check_id("task_id", task_id)
-    path = limits.check_text("task_path", task_path, chars_max=context.tools.state_bytes_max)
-    replace = bool(writes) and all(channel in WRITES_IDX_MAP for channel, _ in writes)
-    items, wide = _encoded_items(context.codec, writes, context.tools.state_bytes_max)
-
-    def write(value: list[bytes], wide: bool, expect: str | None) -> Work[None]:
-        body = records.joined(value, wide, "what a task wrote", context.tools.state_bytes_max)
-        draft = NoteWrite(scope, name, on, body, context.tools.draw(), expect)
-        return lambda backend: backend.write_notes([draft])
-
-    def read(backend: Backend) -> Note | None:
-        found = backend.list_notes(scope, on=[on], name=name, after="", limit=1)
-        return found[0] if found else None
-
-    seen: list[str | None] = [None]
+    path = limits.check_text("task_path", task_path, chars_max=bytes_max)
+    replace = all(channel in WRITES_IDX_MAP for channel, _ in writes)
+    items, wide = _encoded_items(context.codec, writes, bytes_max)
+    before: Note | None = None  # nearly always these are the first writes of the task
 
     def attempt() -> Steps[None]:
-        if not items:
-            return
-        if seen == [None]:  # nearly always these are the first writes of the task
-            yield write(_encoded_note(path, items), wide, None)
-            return
-        before = yield read
+        expect = None if before is None else before.revision
         if before is None:
-            seen[:] = [None]
-            yield write(_encoded_note(path, items), wide, None)
-            return
-        seen[:] = [before.revision]
-        merged = _merged(before.value, items, wide, replace=replace)
-        if merged is not None:
-            yield write([codec.encode(merged, what="writes")], wide=False, expect=before.revision)
+            head = (b'{"task_path":', orjson.dumps(path), b',"writes":[')
+            parts = [*head, b",".join(items.values()), b"]}"]
+            body = records.joined(parts, wide, "what a task wrote", bytes_max)
+        else:
+            merged = _merged(before.value, items, wide, replace=replace)
+            if merged is None:
+                return
+            parts = [codec.encode(merged, what="writes")]
+            body = records.joined(parts, False, "what a task wrote", bytes_max)
+        write = NoteWrite(scope, name, on, body, context.tools.draw(), expect)
+        yield lambda backend: backend.write_notes([write])
 
     def changed(backend: Backend) -> bool:
-        now = read(backend)
-        revision = None if now is None else now.revision
-        if [revision] == seen:
-            return False
-        seen[:] = [revision or ""]
-        return True
+        nonlocal before
+        seen = before and before.revision
+        found = backend.list_notes(scope, on=[on], name=name, after="", limit=1)
+        before = found[0] if found else None
+        return seen != (before and before.revision)
 
-    yield from contend(context.tools, attempt, changed)
+    if items:
+        yield from contend(context.tools, attempt, changed)
     if any(channel == INTERRUPT for channel, _ in writes):
         yield from context.guard.interrupted(config, scope)
 
@@ -305,11 +268,6 @@ def _encoded_items(
         items[idx] = b"".join(parts)
         wide = wide or encoder.wide
     return items, wide
-
-
-def _encoded_note(path: str, items: dict[int, bytes]) -> list[bytes]:
-    writes = b",".join(items.values())
-    return [b'{"task_path":', orjson.dumps(path), b',"writes":[', writes, b"]}"]
 
 
 def _merged(before: Any, items: dict[int, bytes], wide: bool, *, replace: bool) -> Any:

@@ -25,14 +25,10 @@ from typing import Any, Literal, NamedTuple
 
 from langgraph.checkpoint.base import CheckpointTuple
 
-from limpet.api import leases
-from limpet.api.opened import Opened
-from limpet.api.verbs import Steps
+from limpet.api.integrations import Claim, Hold, Opened, Steps, leases, limits
 from limpet.compat.langgraph import upstream
-from limpet.core import limits
 from limpet.errors import Conflict, InvalidInput
 from limpet.model import ScopeKey
-from limpet.protocol import Claim, Hold
 
 Concurrent = Literal["refuse", "wait", "allow"]
 

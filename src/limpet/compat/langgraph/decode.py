@@ -10,11 +10,10 @@ from typing import Any, TypeAlias
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from pydantic import BaseModel
 
-from limpet.compat.langgraph import langchain, tags
-from limpet.compat.langgraph.allowed import MESSAGES, ValueRules
+from limpet.api.integrations import codec
+from limpet.compat.langgraph import tags
+from limpet.compat.langgraph.classes import MESSAGES, ValueRules, all_slots, shown
 from limpet.compat.langgraph.messages import FIELDS, make
-from limpet.compat.langgraph.objects import all_slots, shown
-from limpet.core import codec
 from limpet.errors import Corrupt, InvalidInput, LimpetError
 
 _CONTAINERS = frozenset((dict, list))
@@ -42,7 +41,7 @@ class ValueDecoder:
             tags.BYTEARRAY: lambda tree, inner: bytearray(b64decode(inner, validate=True)),
             tags.SERDE: self._serialized,
             tags.SEALED: self._sealed,
-            tags.LANGCHAIN: lambda tree, inner: langchain.loaded(self.read(inner)),
+            tags.LANGCHAIN: lambda tree, inner: tags.load_langchain(self.read(inner)),
             tags.JAVASCRIPT: _javascript,
             **{tag: self._sequence(kind) for tag, kind in tags.SEQUENCE_OF.items()},
             tags.DEQUE: lambda tree, inner: deque(self.read(inner), tree.get("maxlen")),

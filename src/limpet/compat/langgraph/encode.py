@@ -15,8 +15,17 @@ from typing import Any
 import orjson
 from pydantic import BaseModel
 
-from limpet.compat.langgraph import langchain, tags
-from limpet.compat.langgraph.allowed import MESSAGE_NAMES, ValueRules
+from limpet.api.integrations import codec, limits
+from limpet.compat.langgraph import tags
+from limpet.compat.langgraph.classes import (
+    MESSAGE_NAMES,
+    ValueRules,
+    attributes,
+    is_derived,
+    is_same,
+    shown,
+    slots,
+)
 from limpet.compat.langgraph.messages import (
     Encoded,
     MessageCache,
@@ -24,9 +33,6 @@ from limpet.compat.langgraph.messages import (
     Template,
     template_of,
 )
-from limpet.compat.langgraph.objects import attributes, is_derived, is_same, shown, slots
-from limpet.core.codec import is_plain_level
-from limpet.core.limits import DEPTH_MAX, INTEGER_DIGITS_MAX, STATE_BYTES_MAX
 from limpet.errors import InvalidInput
 
 CONTAINERS: frozenset[type] = frozenset((dict, list))
@@ -46,7 +52,10 @@ class TooLarge(Exception):
 
 
 def is_plain(
-    value: Any, levels: int = DEPTH_MAX, bytes_max: int = STATE_BYTES_MAX, many: int = _MANY
+    value: Any,
+    levels: int = limits.DEPTH_MAX,
+    bytes_max: int = limits.STATE_BYTES_MAX,
+    many: int = _MANY,
 ) -> bool:
     """Return whether a value is JSON, so that orjson encodes it exactly or refuses it.
 
@@ -58,7 +67,7 @@ def is_plain(
     level = [value]
     bytes_left = bytes_max
     for _ in range(levels):
-        found = is_plain_level(level, _PLAIN, CONTAINERS)
+        found = codec.is_plain_level(level, _PLAIN, CONTAINERS)
         if found is not False:
             bytes_left -= len(level) + _inner_bytes(level, bytes_left)
             if bytes_left < 0:
@@ -125,7 +134,7 @@ class ValueEncoder:
         cache: MessageCache,
         path: Iterable[str | int] = (),
         *,
-        bytes_max: int = STATE_BYTES_MAX,
+        bytes_max: int = limits.STATE_BYTES_MAX,
     ) -> None:
         self.wide = False
         self._bytes_left = bytes_max
@@ -211,8 +220,8 @@ class ValueEncoder:
             self._message(value, out, depth)
         elif kind in ATOMS:
             self._atom(value, out)
-        elif depth >= DEPTH_MAX:
-            raise self._refuse(f"is nested more than {DEPTH_MAX} levels deep")
+        elif depth >= limits.DEPTH_MAX:
+            raise self._refuse(f"is nested more than {limits.DEPTH_MAX} levels deep")
         elif (
             (kind is list and value and type(value[0]) in MESSAGE_NAMES)
             or kind not in CONTAINERS
@@ -222,7 +231,7 @@ class ValueEncoder:
 
     def _whole(self, value: Any, out: list[bytes], depth: int) -> bool:
         """Add a value with one call of orjson, if it is all JSON and has no key like a tag."""
-        if (id(value), depth) in self._met or not self._is_plain(value, DEPTH_MAX - depth):
+        if (id(value), depth) in self._met or not self._is_plain(value, limits.DEPTH_MAX - depth):
             return False
         try:
             encoded = orjson.dumps(value)
@@ -316,8 +325,8 @@ class ValueEncoder:
 
     def _wide(self, value: int) -> bytes:
         # An integer of 14,280 bits is below 10 ** 4300, so most need no big power.
-        if value.bit_length() > 14_280 and abs(value) >= 10**INTEGER_DIGITS_MAX:
-            raise self._refuse(f"is an integer of more than {INTEGER_DIGITS_MAX} digits")
+        if value.bit_length() > 14_280 and abs(value) >= 10**limits.INTEGER_DIGITS_MAX:
+            raise self._refuse(f"is an integer of more than {limits.INTEGER_DIGITS_MAX} digits")
         self.wide = True
         return str(value).encode()
 
@@ -345,8 +354,8 @@ class ValueEncoder:
             out.append(b"}")
 
     def _members(self, value: dict[str, Any], out: list[bytes], depth: int) -> None:
-        if depth >= DEPTH_MAX:
-            raise self._refuse(f"is nested more than {DEPTH_MAX} levels deep")
+        if depth >= limits.DEPTH_MAX:
+            raise self._refuse(f"is nested more than {limits.DEPTH_MAX} levels deep")
         separator, start = b"{", len(out)
         for key, each in value.items():
             start = _join_many(out, start)
@@ -414,7 +423,7 @@ class ValueEncoder:
     def _plain_message(self, value: Any, depth: int) -> Encoded | None:
         fields = value.__dict__
         if value.__pydantic_extra__ or not all(
-            self._is_plain(each, DEPTH_MAX - depth - 1)
+            self._is_plain(each, limits.DEPTH_MAX - depth - 1)
             for each in fields.values()
             if type(each) not in TEXTS and (type(each) not in CONTAINERS or each)
         ):
@@ -446,7 +455,7 @@ class ValueEncoder:
         return found
 
     def _model(self, value: BaseModel, out: list[bytes], depth: int) -> None:
-        if langchain.is_known(value):
+        if tags.is_langchain(value):
             self._langchain(value, out, depth)
             return
         # Other attributes were computed from the fields, as by a cached property.
@@ -464,8 +473,8 @@ class ValueEncoder:
 
     def _langchain(self, value: Any, out: list[bytes], depth: int) -> None:
         try:
-            tree = langchain.dumped(value)
-            same = is_same(value, langchain.loaded(tree))
+            tree = tags.dump_langchain(value)
+            same = is_same(value, tags.load_langchain(tree))
         except Exception as cause:
             raise self._refuse(f"cannot be stored. class=`{shown(type(value))}`") from cause
         if not same:

@@ -9,13 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
-from limpet.api.verbs import Work
+from limpet.api.integrations import Backend, Query, Work, ids, limits
 from limpet.compat.langgraph import records
 from limpet.compat.langgraph.checkpoints import SaverContext, notes_on
 from limpet.compat.langgraph.records import Config
-from limpet.core import ids, limits
 from limpet.model import Note, ScopeKey, SnapshotInfo
-from limpet.protocol import Backend, Query
 
 _BATCH = 64  # ancestors whose writes are read at once
 
@@ -87,13 +85,13 @@ class _Gathering:
         written: dict[str, list[Note]] = {}
         for note in notes_on(backend, scope, [info.id for info in batch]):
             written.setdefault(note.snapshot_id or "", []).append(note)
-        states = _States(backend, scope, [info for info in batch if self._may_hold(info)])
         for info in batch:
             for task_id, channel, tree in reversed(records.trees_of(written.get(info.id, ()))):
                 if channel in self.left:
                     self._writes[channel].append((task_id, tree))
             if self._may_hold(info):
-                self._add_seeds(info, states.read(info))
+                for each, body in backend.read_snapshots(scope, [info.id]):
+                    self._add_seeds(each, records.tree_of(each, body))
             if not self.left:
                 return
 
@@ -141,27 +139,6 @@ def _names_in(info: SnapshotInfo, key: str) -> set[str] | None:
     names = info.metadata.get(key, []) if records.FACADE in info.metadata else []
     is_list = isinstance(names, list) and all(isinstance(name, str) for name in names)
     return set(names) if is_list else None
-
-
-class _States:
-    """States of ancestors, read in batches that double in size."""
-
-    def __init__(self, backend: Backend, scope: ScopeKey, wanted: Sequence[SnapshotInfo]) -> None:
-        self._backend = backend
-        self._scope = scope
-        self._wanted = [info.id for info in wanted]
-        self._next = 1
-        self._found: dict[str, dict[str, Any]] = {}
-
-    def read(self, info: SnapshotInfo) -> dict[str, Any]:
-        """Return the state of one; empty if it was deleted meanwhile."""
-        if info.id not in self._found:
-            start = self._wanted.index(info.id)
-            page = self._wanted[start : start + self._next]
-            self._next = min(2 * self._next, limits.PAGE_STATES_MAX)
-            found = self._backend.read_snapshots(self._scope, page)
-            self._found = {each.id: records.tree_of(each, body) for each, body in found}
-        return self._found.get(info.id, {"channel_values": {}})
 
 
 def _ancestors(backend: Backend, target: SnapshotInfo) -> Iterator[SnapshotInfo]:

@@ -4,30 +4,28 @@ LangGraph reads a whole history into a list before it returns the first of it. S
 kept as deltas, since each holds nearly all of the one before, and are decoded when they are used.
 """
 
-import heapq
 import threading
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import islice
-from typing import Any, NamedTuple
+from itertools import groupby, islice
+from typing import Any, NamedTuple, TypeVar
 
 import orjson
 import zstandard
 from langchain_core.messages import BaseMessage
+from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import CheckpointTuple
 
-from limpet.api import verbs
-from limpet.api.verbs import Walk
+from limpet.api.integrations import Backend, Query, Walk, check_prefix, delta, limits, verbs
 from limpet.compat.langgraph import records
-from limpet.compat.langgraph.checkpoints import SaverContext, bound, notes_on
+from limpet.compat.langgraph.checkpoints import SaverContext, notes_on
 from limpet.compat.langgraph.encode import ValueEncoder
 from limpet.compat.langgraph.messages import MessageRun
-from limpet.compat.langgraph.records import Config, SplitCheckpoint, ValueCodec
-from limpet.core import ids, limits
-from limpet.core.deltas import delta
+from limpet.compat.langgraph.records import SplitCheckpoint, ValueCodec
 from limpet.model import Note, ScopeInfo, ScopeKey, SnapshotInfo, SnapshotRef
-from limpet.protocol import Backend, Query
+
+T = TypeVar("T")
 
 _END = ord("]")
 _TRIES_MAX = 8
@@ -204,58 +202,80 @@ class LazyTuple(CheckpointTuple):
 
 def list_checkpoints(
     context: SaverContext,
-    config: Config | None,
+    config: RunnableConfig | None,
     *,
-    filter: Mapping[str, Any] | None,
-    before: Config | None,
-    limit: int | None,
+    filter: dict[str, Any] | None = None,
+    before: RunnableConfig | None = None,
+    limit: int | None = None,
 ) -> Walk[CheckpointTuple]:
     """List a namespace or a thread by descending id; without a config all, the last saved first."""
-    limit = None if limit is None or limit < 0 else limit
-    ceiling = None if before is None else records.id_in(before)
     wanted = dict(filter or {})
-    if config is None:
-        return _everywhere(context, wanted, ceiling, limit)
-    return _of_thread(context, config, wanted, ceiling, limit)
+    count = None if limit is None or limit < 0 else limit
+    ceiling = None if before is None else records.id_in(before)
+    states = ListedStates(HistoryDecoder(context.codec))
+    refs: Callable[[Backend], Iterable[SnapshotRef]] = partial(_matching, context, None, wanted)
+    if config is not None:
+        refs = _in_thread(context, config, wanted)
+
+    def find(backend: Backend) -> Iterator[CheckpointTuple]:
+        chosen = (ref for ref in refs(backend) if ceiling is None or ref.id < ceiling)
+        limited = islice(chosen, count)
+        while page := list(islice(limited, limits.PAGE_STATES_MAX)):
+            yield from _read(backend, context, states, page)
+
+    return _paged(find, limits.PAGE_STATES_MAX)
 
 
-def _of_thread(
-    context: SaverContext,
-    config: Config,
-    wanted: Mapping[str, Any],
-    ceiling: str | None,
-    limit: int | None,
-) -> Walk[CheckpointTuple]:
-    named = records.configurable(config)
-    scope = records.scope_in(config)
-    one_scope = "checkpoint_ns" in named and named["checkpoint_ns"] is not None
-    only = records.id_in(config)
+def list_threads(
+    context: SaverContext, *, prefix: str = "", after: str | None = None, limit: int | None = None
+) -> Walk[str]:
+    prefix = check_prefix(prefix)
+    count = limits.check_count("limit", limit)
+    start = ScopeKey(check_prefix(after, "after"), "\U0010ffff", "\U0010ffff") if after else None
+
+    def fetch(backend: Backend, last: ScopeInfo | None, size: int) -> list[ScopeInfo]:
+        key = start if last is None else last.key
+        return backend.list_scopes(
+            session_id=None, kind=records.KIND, prefix=prefix, after=key, limit=size
+        )
+
+    def find(backend: Backend) -> Iterator[str]:
+        keys = (each.key for each in verbs.each(backend, verbs.pages(fetch, limit=None)))
+        ours = (key.session_id for key in keys if records.namespace_of(key) is not None)
+        return islice((thread_id for thread_id, _ in groupby(ours)), count)
+
+    return _paged(find, limits.PAGE_ITEMS_MAX)
+
+
+def _paged(find: Callable[[Backend], Iterator[T]], size: int) -> Walk[T]:
+    """Walk what `find` returns; it is asked for a page at a time."""
+    found: Iterator[T] | None = None
+    ended = False
+
+    def page(backend: Backend) -> list[T]:
+        nonlocal found, ended
+        found = find(backend) if found is None else found
+        items = list(islice(found, size))
+        ended = len(items) < size
+        return items
+
+    while not ended:
+        yield page
+
+
+def _in_thread(
+    context: SaverContext, config: RunnableConfig, wanted: Mapping[str, Any]
+) -> Callable[[Backend], Iterable[SnapshotRef]]:
+    scope, only = records.scope_in(config), records.id_in(config)
+    one_scope = records.configurable(config).get("checkpoint_ns") is not None
 
     def find(backend: Backend) -> list[SnapshotRef]:
         scopes = [scope] if one_scope else scopes_of(backend, scope.session_id)
         found = (ref for each in scopes for ref in _refs(context, backend, each, wanted))
-        chosen = (
-            ref
-            for ref in found
-            if (ceiling is None or ref.id < ceiling) and (only is None or ref.id == only)
-        )
-        if limit is not None:
-            return heapq.nlargest(limit, chosen, key=lambda ref: ref.id)
+        chosen = (ref for ref in found if only is None or ref.id == only)
         return sorted(chosen, key=lambda ref: ref.id, reverse=True)
 
-    def walk() -> Walk[CheckpointTuple]:
-        refs: list[SnapshotRef] = []
-        states = ListedStates(HistoryDecoder(context.codec))
-
-        def first(backend: Backend) -> list[CheckpointTuple]:
-            refs.extend(find(backend))
-            return _read(backend, context, states, refs[: limits.PAGE_STATES_MAX])
-
-        yield first
-        for start in range(limits.PAGE_STATES_MAX, len(refs), limits.PAGE_STATES_MAX):
-            yield bound(_read, context, states, refs[start : start + limits.PAGE_STATES_MAX])
-
-    return walk()
+    return find
 
 
 def scopes_of(backend: Backend, session_id: str) -> list[ScopeKey]:
@@ -267,14 +287,9 @@ def scopes_of(backend: Backend, session_id: str) -> list[ScopeKey]:
 def _refs(
     context: SaverContext, backend: Backend, scope: ScopeKey, wanted: Mapping[str, Any]
 ) -> Iterable[SnapshotRef]:
-    """Yield the checkpoints of a scope whose metadata has the wanted values."""
-    if not wanted:
-        return [SnapshotRef(scope, id) for id in all_ids(backend, scope)]
-    return (
-        SnapshotRef(scope, info.id)
-        for info in infos(backend, Query(scope, labels=_labels(wanted)))
-        if _matches(context, info, wanted)
-    )
+    if wanted:
+        return _matching(context, scope, wanted, backend)
+    return (SnapshotRef(scope, id) for id in all_ids(backend, scope))
 
 
 def all_ids(backend: Backend, scope: ScopeKey) -> list[str]:
@@ -287,10 +302,15 @@ def infos(backend: Backend, query: Query) -> Iterator[SnapshotInfo]:
     return verbs.each(backend, verbs.matching(query))
 
 
-def _labels(wanted: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    """Return the part of a filter that the store has an index for."""
-    run_id = wanted.get(records.RUN)
-    return ((records.RUN, records.label_of(run_id)),) if isinstance(run_id, str) else ()
+def _matching(
+    context: SaverContext, scope: ScopeKey | None, wanted: Mapping[str, Any], backend: Backend
+) -> Iterator[SnapshotRef]:
+    """Yield the checkpoints whose metadata has the wanted values, the last saved first."""
+    run_id = wanted.get(records.RUN)  # the store has an index for it
+    labels = ((records.RUN, records.label_of(run_id)),) if isinstance(run_id, str) else ()
+    for info in infos(backend, Query(scope, labels=labels)):
+        if records.namespace_of(info.scope) is not None and _matches(context, info, wanted):
+            yield SnapshotRef(info.scope, info.id)
 
 
 def _matches(context: SaverContext, info: SnapshotInfo, wanted: Mapping[str, Any]) -> bool:
@@ -317,6 +337,20 @@ def _encoded(context: SaverContext, value: Any) -> list[bytes]:
     return parts
 
 
+def _read(
+    backend: Backend, context: SaverContext, states: ListedStates, refs: Sequence[SnapshotRef]
+) -> list[CheckpointTuple]:
+    """Return the checkpoints that still exist, in the order of `refs`."""
+    tuples: dict[SnapshotRef, CheckpointTuple] = {}
+    for scope in dict.fromkeys(ref.scope for ref in refs):
+        found = backend.read_snapshots(scope, [ref.id for ref in refs if ref.scope == scope])
+        notes = notes_on(backend, scope, [info.id for info, _ in found])
+        for info, body in found:
+            own = [note for note in notes if note.snapshot_id == info.id]
+            tuples[SnapshotRef(scope, info.id)] = _tuple_of(context, states, info, body, own)
+    return [tuples[ref] for ref in refs if ref in tuples]
+
+
 def _tuple_of(
     context: SaverContext, states: ListedStates, info: SnapshotInfo, body: bytes, notes: list[Note]
 ) -> CheckpointTuple:
@@ -325,86 +359,3 @@ def _tuple_of(
         return records.tuple_of(context.codec, info, checkpoint, notes)
     lazy: Any = partial(states.checkpoint, states.add(body), info)
     return LazyTuple(*records.tuple_of(context.codec, info, lazy, notes))
-
-
-def _read(
-    backend: Backend, context: SaverContext, states: ListedStates, refs: Sequence[SnapshotRef]
-) -> list[CheckpointTuple]:
-    """Return the checkpoints that still exist, in the order of `refs`."""
-    tuples: dict[SnapshotRef, CheckpointTuple] = {}
-    for scope in dict.fromkeys(ref.scope for ref in refs):
-        wanted = [ref.id for ref in refs if ref.scope == scope]
-        found = backend.read_snapshots(scope, wanted)
-        notes = notes_on(backend, scope, [info.id for info, _ in found])
-        for info, body in found:
-            own = [note for note in notes if note.snapshot_id == info.id]
-            tuples[SnapshotRef(scope, info.id)] = _tuple_of(context, states, info, body, own)
-    return [tuples[ref] for ref in refs if ref in tuples]
-
-
-def _everywhere(
-    context: SaverContext, wanted: Mapping[str, Any], ceiling: str | None, limit: int | None
-) -> Walk[CheckpointTuple]:
-    after: int | None = None
-    left = limit
-    states = ListedStates(HistoryDecoder(context.codec))
-    ended = left == 0
-    while not ended:
-
-        def some(backend: Backend) -> list[CheckpointTuple]:
-            nonlocal after, left, ended
-            query = Query(labels=_labels(wanted), after=after)
-            page = backend.list_snapshots(query, limit=limits.PAGE_STATES_MAX)
-            ended = len(page) < limits.PAGE_STATES_MAX
-            if page:
-                after = ids.seq_of(page[-1].revision)
-            refs = [
-                SnapshotRef(info.scope, info.id)
-                for info in page
-                if records.namespace_of(info.scope) is not None
-                and (ceiling is None or info.id < ceiling)
-                and _matches(context, info, wanted)
-            ]
-            found = _read(backend, context, states, refs if left is None else refs[:left])
-            if left is not None:
-                left -= len(found)
-                ended = ended or left <= 0
-            return found
-
-        yield some
-
-
-def list_threads(prefix: str, after: str | None, limit: int | None) -> Walk[str]:
-    limits.check_text("prefix", prefix, chars_max=limits.ID_CHARS_MAX)
-    count = limits.check_count("limit", limit)
-    last = "" if after is None else limits.check_text("after", after, chars_max=limits.ID_CHARS_MAX)
-    if count == 0:
-        return
-    seen, ended = 0, False
-    cursor = ScopeKey(last, "\U0010ffff", "\U0010ffff") if last else None
-    thread_id = last or None
-    while not ended:
-
-        def some(backend: Backend) -> list[str]:
-            nonlocal seen, cursor, ended, thread_id
-            page: list[ScopeInfo] = backend.list_scopes(
-                session_id=None,
-                kind=records.KIND,
-                prefix=prefix,
-                after=cursor,
-                limit=limits.PAGE_ITEMS_MAX,
-            )
-            ended = len(page) < limits.PAGE_ITEMS_MAX
-            found: list[str] = []
-            for each in page:
-                cursor = each.key
-                if each.key.session_id != thread_id and records.namespace_of(each.key) is not None:
-                    thread_id = each.key.session_id
-                    found.append(thread_id)
-            if count is not None:
-                found = found[: count - seen]
-                seen += len(found)
-                ended = ended or seen >= count
-            return found
-
-        yield some

@@ -15,7 +15,7 @@ import orjson
 from langchain_core.messages import BaseMessage
 
 from limpet.compat.langgraph import tags
-from limpet.compat.langgraph.allowed import MESSAGES
+from limpet.compat.langgraph.classes import MESSAGES
 from limpet.compat.langgraph.upstream import SETTERS
 
 _MARSHAL_VERSION = 2  # later ones write equal values differently, depending on references

@@ -1,136 +1,135 @@
-"""Remove and copy: `prune`, `expire`, `delete_thread`, `delete_for_runs` and `copy_thread`."""
+"""Remove and copy: `prune`, `expire`, `delete_thread`, `delete_for_runs` and `copy_thread`.
 
-from collections.abc import Iterable, Sequence
+They take many calls, and run in one thread: the async twins in one of the pool.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from itertools import groupby
+from typing import Any, TypeVar
 
-from limpet.api import verbs
-from limpet.api.verbs import Steps, check_prefix, contend
+from limpet import Store
+from limpet.api.integrations import (
+    Backend,
+    Commit,
+    NoteWrite,
+    Query,
+    Retention,
+    Steps,
+    check_retention,
+    codec,
+    contend,
+    limits,
+    prepare,
+    times,
+    verbs,
+)
 from limpet.compat.langgraph import records
-from limpet.compat.langgraph.checkpoints import SaverContext, bound, notes_on, save
+from limpet.compat.langgraph.checkpoints import SaverContext, notes_on, save
 from limpet.compat.langgraph.history import channel_histories, stored_history
 from limpet.compat.langgraph.listing import all_ids, infos, scopes_of
-from limpet.core import codec, limits, prepare, times
-from limpet.core.prepare import Retention, check_retention
 from limpet.errors import Conflict, Corrupt, InvalidInput
-from limpet.model import ScopeInfo, ScopeKey, SnapshotInfo
-from limpet.protocol import Backend, Commit, NoteWrite, Query
+from limpet.model import ScopeKey, SnapshotInfo
 
-_PAGE = limits.PAGE_ITEMS_MAX
+T = TypeVar("T")
 
 
-def delete_thread(context: SaverContext, thread_id: str) -> Steps[None]:
+def delete_thread(context: SaverContext, store: Store, thread_id: str) -> None:
     """Remove a thread. Scopes of its session that are not LangGraph's stay."""
-    session_id = limits.check_id("thread_id", str(thread_id))
-    scopes: list[ScopeKey] = yield lambda backend: [
-        each.key for each in verbs.each_scope(backend, session_id=session_id)
-    ]
-    ours = [scope for scope in scopes if records.namespace_of(scope) is not None]
-    for scope in ours:
-        context.heads.pop(scope)
+    scopes = [each.key for each in store.scopes(limits.check_id("thread_id", str(thread_id)))]
+    ours = [key for key in scopes if records.namespace_of(key) is not None]
+    for key in ours:
+        context.heads.pop(key)
     if ours and ours == scopes:
-        yield lambda backend: backend.delete_session(session_id)
+        store.delete_session(ours[0].session_id)
     else:
-        yield lambda backend: [backend.delete_scope(scope) for scope in ours]
+        for key in ours:
+            store.scope(*key).delete()
 
 
-def delete_for_runs(context: SaverContext, run_ids: Sequence[str]) -> Steps[None]:
+def delete_for_runs(context: SaverContext, store: Store, run_ids: Sequence[str]) -> None:
     if isinstance(run_ids, str):
         raise InvalidInput("run_ids must be a list of ids. type=`str`")
-
-    def find(backend: Backend) -> dict[ScopeKey, set[str]]:
-        found: dict[ScopeKey, set[str]] = {}
-        for run_id in run_ids:
-            query = Query(labels=((records.RUN, records.label_of(run_id)),))
-            for info in infos(backend, query):
-                if records.namespace_of(info.scope) is not None:
-                    found.setdefault(info.scope, set()).add(info.id)
-        return found
-
-    doomed: dict[ScopeKey, set[str]] = yield find
+    doomed: dict[ScopeKey, set[str]] = {}
+    for run_id in run_ids:
+        for info in store.history(labels={records.RUN: records.label_of(run_id)}):
+            if records.namespace_of(info.scope) is not None:
+                doomed.setdefault(info.scope, set()).add(info.id)
     for scope, ids in doomed.items():
-        yield from _remove(context, scope, ids)
+        _remove(context, store, scope, ids)
 
 
 def prune(
     context: SaverContext,
+    store: Store,
     thread_ids: Sequence[str],
-    *,
     strategy: str,
     keep_last: int | None,
     older_than: timedelta | None,
-) -> Steps[None]:
+) -> None:
     if isinstance(thread_ids, str):
         raise InvalidInput("thread_ids must be a list of ids. type=`str`")
     if strategy not in ("keep_latest", "delete"):
         raise InvalidInput(f"strategy must be keep_latest or delete. strategy=`{strategy}`")
-    given = keep_last is not None or older_than is not None
     if strategy == "delete":
-        if given:
+        if keep_last is not None or older_than is not None:
             raise InvalidInput("strategy `delete` takes neither keep_last nor older_than")
         for thread_id in thread_ids:
-            yield from delete_thread(context, thread_id)
+            delete_thread(context, store, thread_id)
         return
     kept = max(limits.check_count("keep_last", keep_last) or 1, 1)  # the latest always stays
     policy = check_retention(kept, older_than, now_us=context.tools.draw().now)
     for thread_id in thread_ids:
         session_id = limits.check_id("thread_id", str(thread_id))
-        scopes: list[ScopeKey] = yield bound(scopes_of, session_id)
-        for scope in scopes:
-            yield from _prune_scope(context, scope, policy)
+        for scope in scopes_of(store.driver.opened.backend, session_id):
+            _prune_scope(context, store, scope, policy)
 
 
-def _prune_scope(context: SaverContext, scope: ScopeKey, policy: Retention) -> Steps[None]:
-    def find(backend: Backend) -> tuple[set[str], set[str]]:
-        created = {info.id: info.created_at for info in infos(backend, Query(scope))}
-        head = backend.read_info(scope, None)
-        order = sorted(created, reverse=True)
-        doomed = {
-            id
-            for id in order[policy.keep_last :]
-            if (policy.cutoff is None or created[id] < policy.cutoff)
-            and (head is None or id != head.id)
-        }
-        if policy.cutoff is not None:
-            return doomed, set()
+def _prune_scope(context: SaverContext, store: Store, scope: ScopeKey, policy: Retention) -> None:
+    backend = store.driver.opened.backend
+    created = {info.id: info.created_at for info in infos(backend, Query(scope))}
+    head = backend.read_info(scope, None)
+    order = sorted(created, reverse=True)
+    doomed = {
+        id
+        for id in order[policy.keep_last :]
+        if (policy.cutoff is None or created[id] < policy.cutoff)
+        and (head is None or id != head.id)
+    }
+    orphans: set[str] = set()
+    if policy.cutoff is None and order:
         # Writes for a checkpoint that was never saved. One that is still to come is the newest.
-        latest = order[0] if order else ""
-        return doomed, {id for id in _noted(backend, scope) if id < latest and id not in created}
-
-    doomed, orphans = yield find
-    yield from _remove(context, scope, doomed, orphans)
+        orphans = {id for id in _noted(backend, scope) if id < order[0] and id not in created}
+    _remove(context, store, scope, doomed, orphans)
 
 
-def _noted(backend: Backend, scope: ScopeKey) -> list[str]:
-    """Return the ids in a scope that have notes, whether or not the checkpoints exist."""
-    return [*verbs.each(backend, verbs.noted_ids(scope, after=None, limit=None))]
+def _noted(backend: Backend, scope: ScopeKey) -> Iterator[str]:
+    """Yield the ids in a scope that have notes, whether or not the checkpoints exist."""
+    return verbs.each(backend, verbs.noted_ids(scope, after=None, limit=None))
 
 
 def _remove(
-    context: SaverContext, scope: ScopeKey, doomed: set[str], orphans: Iterable[str] = ()
-) -> Steps[None]:
+    context: SaverContext,
+    store: Store,
+    scope: ScopeKey,
+    doomed: set[str],
+    orphans: Iterable[str] = (),
+) -> None:
     """Remove checkpoints; first those that stay get a parent that stays, and what they need."""
-
-    def find_orphaned(backend: Backend) -> list[tuple[str, str | None]]:
-        parents = {info.id: info.parent_id for info in infos(backend, Query(scope))}
-        return [
-            (id, _kept_ancestor(parent, parents, doomed))
-            for id, parent in parents.items()
-            if id not in doomed and parent in doomed
-        ]
-
+    backend = store.driver.opened.backend
     if doomed:
-        orphaned: list[tuple[str, str | None]] = yield find_orphaned
-        for id, parent_id in orphaned:
-            yield from _reparent(context, scope, id, parent_id)
-    everything = sorted(doomed) + sorted(orphans)
-    for start in range(0, len(everything), _PAGE):
-        yield bound(_delete_snapshots, scope, everything[start : start + _PAGE])
+        parents = {info.id: info.parent_id for info in infos(backend, Query(scope))}
+        for id, parent in parents.items():
+            if id not in doomed and parent in doomed:
+                kept = _kept_ancestor(parent, parents, doomed)
+                store.driver.drive(_reparent(context, scope, id, kept))
+    for page in _pages(sorted(doomed) + sorted(orphans), limits.PAGE_ITEMS_MAX):
+        backend.delete_snapshots(scope, page)
     context.heads.pop(scope)
 
 
-def _delete_snapshots(backend: Backend, scope: ScopeKey, ids: Sequence[str]) -> None:
-    backend.delete_snapshots(scope, ids)
+def _pages(ids: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    return (ids[start : start + size] for start in range(0, len(ids), size))
 
 
 def _kept_ancestor(
@@ -147,38 +146,42 @@ def _reparent(
     context: SaverContext, scope: ScopeKey, id: str, parent_id: str | None
 ) -> Steps[None]:
     """Give a checkpoint another parent and the deltas of the removed ancestors, in one commit."""
-    seen: list[str | None] = []
+    seen: str | None = None
+
+    def replace(backend: Backend) -> None:
+        nonlocal seen
+        for info, body in backend.read_snapshots(scope, [id]):
+            seen = info.revision
+            body, metadata = _with_delta_history(context, backend, info, body)
+            commit = _copied(context, info, body, metadata, scope)
+            backend.commit(commit._replace(parent=parent_id, replaces=seen, created_at=None))
 
     def attempt() -> Steps[None]:
-        commit: Commit | None = yield prepared
-        if commit is not None:
-            yield lambda backend: backend.commit(commit)
-
-    def prepared(backend: Backend) -> Commit | None:
-        found = backend.read_snapshots(scope, [id])
-        seen[:] = [found[0][0].revision if found else None]
-        if not found:
-            return None
-        ((info, body),) = found
-        body, metadata = _with_delta_history(context, backend, info, body)
-        return Commit(
-            scope=scope,
-            body=body,
-            status=info.status,
-            labels=prepare.encode_labels(info.labels),
-            metadata=codec.encode(metadata),
-            stamp=context.tools.draw(),
-            id=id,
-            parent=parent_id,
-            replaces=info.revision,
-        )
+        yield replace
 
     def changed(backend: Backend) -> bool:
         info = backend.read_info(scope, id)
-        return [None if info is None else info.revision] != seen
+        return info is None or info.revision != seen
 
     context.heads.pop(scope)
     return contend(context.tools, attempt, changed)
+
+
+def _copied(
+    context: SaverContext, info: SnapshotInfo, body: bytes, metadata: Any, scope: ScopeKey
+) -> Commit:
+    """Return the commit that saves a checkpoint as it is, with this state and metadata."""
+    return Commit(
+        scope=scope,
+        body=body,
+        status=info.status,
+        labels=prepare.encode_labels(info.labels),
+        metadata=codec.encode(metadata),
+        stamp=context.tools.draw(),
+        id=info.id,
+        parent=info.parent_id,
+        created_at=times.to_us("created_at", info.created_at),
+    )
 
 
 def _with_delta_history(
@@ -204,92 +207,47 @@ def _with_delta_history(
     return encoded, {**others, records.DELTA_HISTORY_OF: sorted(merged)}
 
 
-def copy_thread(context: SaverContext, source: str, target: str) -> Steps[None]:
+def copy_thread(context: SaverContext, store: Store, source: str, target: str) -> None:
     source_id = limits.check_id("source_thread_id", str(source))
     target_id = limits.check_id("target_thread_id", str(target))
     if source_id == target_id:
         return
-    scopes: list[ScopeKey] = yield bound(scopes_of, source_id)
-    for scope in scopes:
+    backend = store.driver.opened.backend
+    for scope in scopes_of(backend, source_id):
         copied = scope._replace(session_id=target_id)
         # The writes first: a checkpoint that can be seen has all of them.
-        noted: list[str] = yield bound(_noted, scope)
-        for start in range(0, len(noted), _PAGE):
-            yield bound(_copy_notes, context, scope, copied, noted[start : start + _PAGE])
-        ids: list[str] = yield bound(all_ids, scope)
-        for start in range(0, len(ids), limits.PAGE_STATES_MAX):
-            page = ids[start : start + limits.PAGE_STATES_MAX]
-            commits: list[Commit] = yield bound(_commits, context, scope, copied, page)
-            for commit in commits:
-                yield from save(context, commit, None)
-
-
-def _copy_notes(
-    backend: Backend, context: SaverContext, scope: ScopeKey, copied: ScopeKey, ids: Sequence[str]
-) -> None:
-    for note in notes_on(backend, scope, ids):
-        value = codec.encode(note.value)
-        write = NoteWrite(copied, note.name, note.snapshot_id, value, context.tools.draw())
-        backend.write_note(write)
-
-
-def _commits(
-    backend: Backend, context: SaverContext, scope: ScopeKey, copied: ScopeKey, ids: Sequence[str]
-) -> list[Commit]:
-    return [
-        Commit(
-            scope=copied,
-            body=body,
-            status="completed",
-            labels=prepare.encode_labels(info.labels),
-            metadata=codec.encode(info.metadata),
-            stamp=context.tools.draw(),
-            id=info.id,
-            parent=info.parent_id,
-            created_at=times.to_us("created_at", info.created_at),
-        )
-        for info, body in backend.read_snapshots(scope, ids)
-    ]
+        for page in _pages([*_noted(backend, scope)], limits.PAGE_ITEMS_MAX):
+            for note in notes_on(backend, scope, page):
+                value, stamp = codec.encode(note.value), context.tools.draw()
+                backend.write_note(NoteWrite(copied, note.name, note.snapshot_id, value, stamp))
+        for page in _pages(all_ids(backend, scope), limits.PAGE_STATES_MAX):
+            for info, body in backend.read_snapshots(scope, page):
+                commit = _copied(context, info, body, info.metadata, copied)
+                store.driver.drive(save(context, commit))
 
 
 def expire(
-    context: SaverContext, older_than: timedelta, *, prefix: str, limit: int | None
-) -> Steps[list[str]]:
-    check_prefix(prefix)
+    context: SaverContext, store: Store, older_than: timedelta, prefix: str, limit: int | None
+) -> list[str]:
     count = limits.check_count("limit", limit)
     cutoff = check_retention(0, older_than, now_us=context.tools.draw().now).cutoff
     if cutoff is None:
         raise InvalidInput("older_than must be a timedelta, such as timedelta(days=30)")
     removed: list[str] = []
-    seen: str | None = None
-    after: ScopeKey | None = None
-    while count is None or len(removed) < count:
-        page: list[ScopeInfo] = yield bound(_scopes, prefix, after)
-        # The heads rule out most threads that are in use; the others are checked one by one.
-        fresh = {
-            each.key.session_id for each in page if each.head and _saved_at(each.head) >= cutoff
-        }
-        for session_id in dict.fromkeys(each.key.session_id for each in page):
-            if session_id in fresh or session_id == seen or len(removed) == count:
-                continue
-            seen = session_id
-            gone: bool = yield bound(_remove_if_old, context, session_id, cutoff)
-            if gone:
-                removed.append(session_id)
-        if len(page) < _PAGE:
+    scopes = store.scopes(kind=records.KIND, prefix=prefix)
+    for session_id, some in groupby(scopes, lambda each: each.key.session_id):
+        if len(removed) == count:
             break
-        after = page[-1].key
+        # The heads rule out most threads that are in use; the others are checked one by one.
+        if any(each.head is not None and _saved_at(each.head) >= cutoff for each in some):
+            continue
+        if _remove_if_old(context, store.driver.opened.backend, session_id, cutoff):
+            removed.append(session_id)
     return removed
 
 
-def _scopes(backend: Backend, prefix: str, after: ScopeKey | None) -> list[ScopeInfo]:
-    return backend.list_scopes(
-        session_id=None, kind=records.KIND, prefix=prefix, after=after, limit=_PAGE
-    )
-
-
 def _remove_if_old(
-    backend: Backend, context: SaverContext, session_id: str, cutoff: datetime
+    context: SaverContext, backend: Backend, session_id: str, cutoff: datetime
 ) -> bool:
     """Remove a thread if nothing was saved in it since `cutoff`; return whether it is gone.
 
@@ -326,11 +284,11 @@ def _is_fresh(
         return True
     if any(_saved_at(info) >= cutoff for info in infos(backend, Query(scope))):
         return True
-    for start in range(0, len(noted := [None, *_noted(backend, scope)]), _PAGE):
-        notes = notes_on(backend, scope, noted[start : start + _PAGE])
-        if any(note.updated_at >= cutoff for note in notes):
-            return True
-    return False
+    return any(
+        note.updated_at >= cutoff
+        for page in _pages([None, *_noted(backend, scope)], limits.PAGE_ITEMS_MAX)
+        for note in notes_on(backend, scope, page)
+    )
 
 
 def _saved_at(info: SnapshotInfo) -> datetime:

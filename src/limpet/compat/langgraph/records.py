@@ -19,7 +19,8 @@ from langgraph.checkpoint.base import (
     CheckpointTuple,
 )
 
-from limpet.compat.langgraph.allowed import MESSAGE_NAMES, ValueRules
+from limpet.api.integrations import Commit, Stamp, codec, limits, prepare, times
+from limpet.compat.langgraph.classes import MESSAGE_NAMES, ValueRules
 from limpet.compat.langgraph.decode import ValueDecoder
 from limpet.compat.langgraph.encode import ValueEncoder
 from limpet.compat.langgraph.messages import (
@@ -31,10 +32,8 @@ from limpet.compat.langgraph.messages import (
     template_of,
 )
 from limpet.compat.langgraph.tags import MESSAGE, SEALED, encoded_name
-from limpet.core import codec, limits, prepare, times
 from limpet.errors import Corrupt, InvalidInput
 from limpet.model import Note, ScopeKey, SnapshotInfo
-from limpet.protocol import Commit, Stamp
 
 KIND = "thread"
 FACADE = "langgraph"

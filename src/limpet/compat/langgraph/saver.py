@@ -4,9 +4,18 @@ The methods only run the functions of `checkpoints`, `listing`, `history` and `p
 """
 
 import copy
-from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Callable,
+    Collection,
+    Coroutine,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from datetime import timedelta
-from typing import Any
+from functools import partial, wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
@@ -19,23 +28,65 @@ from langgraph.checkpoint.base import (
 from langgraph.checkpoint.serde.base import SerializerProtocol, maybe_add_typed_methods
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
-from limpet.api import upkeep
-from limpet.api.store import AsyncStore, Store
+from limpet import AsyncStore, Store
+from limpet.api.integrations import Steps, Walk
 from limpet.compat.langgraph import checkpoints, history, listing, pruning, upstream
-from limpet.compat.langgraph.allowed import (
+from limpet.compat.langgraph.checkpoints import SaverContext
+from limpet.compat.langgraph.classes import (
     Allow,
     Allowed,
     ValueRules,
     imported,
     safe_serde,
 )
-from limpet.compat.langgraph.checkpoints import SaverContext
 from limpet.compat.langgraph.concurrent import Concurrent, RunGuard
 from limpet.compat.langgraph.decode import ValueDecoder
 from limpet.compat.langgraph.messages import MessageCache
 from limpet.compat.langgraph.records import ValueCodec
 from limpet.compat.wire import check_store
 from limpet.model import Stats
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _awaited(
+    verb: Callable[Concatenate[SaverContext, P], Steps[T]],
+) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
+    """Return the async method that runs a verb; values are encoded in the caller's task."""
+
+    @wraps(verb)
+    async def twin(self: Any, /, *args: P.args, **options: P.kwargs) -> T:
+        found: T = await self._aio.driver.drive(verb(self._context, *args, **options))
+        return found
+
+    return twin
+
+
+def _iterated(
+    walk: Callable[Concatenate[SaverContext, P], Walk[T]],
+) -> Callable[Concatenate[Any, P], AsyncIterator[T]]:
+    """Return the async method that goes through a listing."""
+
+    @wraps(walk)
+    def twin(self: Any, /, *args: P.args, **options: P.kwargs) -> AsyncIterator[T]:
+        found: AsyncIterator[T] = self._aio.driver.stream(walk(self._context, *args, **options))
+        return found
+
+    return twin
+
+
+def _in_pool(
+    method: Callable[Concatenate[Any, P], T],
+) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
+    """Return the async twin of a method of many calls: it runs in a thread of the pool."""
+
+    @wraps(method)
+    async def twin(self: Any, /, *args: P.args, **options: P.kwargs) -> T:
+        found: T = await self._aio.driver.in_pool(partial(method, self, *args, **options))
+        return found
+
+    return twin
 
 
 class LimpetSaver(BaseCheckpointSaver[str]):
@@ -102,9 +153,7 @@ class LimpetSaver(BaseCheckpointSaver[str]):
         """
         return self._sync.driver.drive(checkpoints.get_tuple(self._context, config))
 
-    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        """Async twin of `get_tuple`."""
-        return await self._aio.driver.drive(checkpoints.get_tuple(self._context, config))
+    aget_tuple = _awaited(checkpoints.get_tuple)
 
     def put(
         self,
@@ -123,19 +172,11 @@ class LimpetSaver(BaseCheckpointSaver[str]):
                 unless `concurrent="allow"`. Nothing was saved.
             InvalidInput: a value cannot be stored exactly; the message has its path.
         """
-        verb = checkpoints.put(self._context, config, checkpoint, metadata)
-        return _named(config, self._sync.driver.drive(verb).id)
+        return self._sync.driver.drive(
+            checkpoints.put(self._context, config, checkpoint, metadata, new_versions)
+        )
 
-    async def aput(
-        self,
-        config: RunnableConfig,
-        checkpoint: Checkpoint,
-        metadata: CheckpointMetadata,
-        new_versions: ChannelVersions,
-    ) -> RunnableConfig:
-        """Async twin of `put`."""
-        verb = checkpoints.put(self._context, config, checkpoint, metadata)
-        return _named(config, (await self._aio.driver.drive(verb)).id)
+    aput = _awaited(checkpoints.put)
 
     def put_writes(
         self,
@@ -153,17 +194,7 @@ class LimpetSaver(BaseCheckpointSaver[str]):
             checkpoints.put_writes(self._context, config, writes, task_id, task_path)
         )
 
-    async def aput_writes(
-        self,
-        config: RunnableConfig,
-        writes: Sequence[tuple[str, Any]],
-        task_id: str,
-        task_path: str = "",
-    ) -> None:
-        """Async twin of `put_writes`."""
-        await self._aio.driver.drive(
-            checkpoints.put_writes(self._context, config, writes, task_id, task_path)
-        )
+    aput_writes = _awaited(checkpoints.put_writes)
 
     # Listing
 
@@ -185,20 +216,7 @@ class LimpetSaver(BaseCheckpointSaver[str]):
         )
         return self._sync.driver.stream(walk)
 
-    async def alist(
-        self,
-        config: RunnableConfig | None,
-        *,
-        filter: dict[str, Any] | None = None,
-        before: RunnableConfig | None = None,
-        limit: int | None = None,
-    ) -> AsyncIterator[CheckpointTuple]:
-        """Async twin of `list`."""
-        walk = listing.list_checkpoints(
-            self._context, config, filter=filter, before=before, limit=limit
-        )
-        async for found in self._aio.driver.stream(walk):
-            yield found
+    alist = _iterated(listing.list_checkpoints)
 
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
@@ -210,42 +228,30 @@ class LimpetSaver(BaseCheckpointSaver[str]):
         """
         return self._sync.driver.run(history.delta_history(self._context, config, channels))
 
-    async def aget_delta_channel_history(
-        self, *, config: RunnableConfig, channels: Sequence[str]
-    ) -> Mapping[str, Any]:
-        """Async twin of `get_delta_channel_history`."""
-        return await self._aio.driver.run(history.delta_history(self._context, config, channels))
+    aget_delta_channel_history = _in_pool(get_delta_channel_history)
 
     def threads(
         self, *, prefix: str = "", after: str | None = None, limit: int | None = None
     ) -> Iterator[str]:
         """Yield the ids of threads that are greater than `after`, in text order. Lazy."""
-        return self._sync.driver.stream(listing.list_threads(prefix, after, limit))
+        walk = listing.list_threads(self._context, prefix=prefix, after=after, limit=limit)
+        return self._sync.driver.stream(walk)
 
-    async def athreads(
-        self, *, prefix: str = "", after: str | None = None, limit: int | None = None
-    ) -> AsyncIterator[str]:
-        """Async twin of `threads`."""
-        async for found in self._aio.driver.stream(listing.list_threads(prefix, after, limit)):
-            yield found
+    athreads = _iterated(listing.list_threads)
 
     def sizes(self, thread_id: str) -> Stats:
         """Return how many checkpoints and bytes a thread has, and its largest parts."""
-        return self._sync.driver.run(upkeep.stats(str(thread_id)))
+        return self._sync.stats(str(thread_id))
 
-    async def asizes(self, thread_id: str) -> Stats:
-        """Async twin of `sizes`."""
-        return await self._aio.driver.run(upkeep.stats(str(thread_id)))
+    asizes = _in_pool(sizes)
 
     # Removing and copying
 
     def delete_thread(self, thread_id: str) -> None:
         """Remove all checkpoints and writes of a thread. Idempotent."""
-        self._sync.driver.drive(pruning.delete_thread(self._context, thread_id))
+        pruning.delete_thread(self._context, self._sync, thread_id)
 
-    async def adelete_thread(self, thread_id: str) -> None:
-        """Async twin of `delete_thread`."""
-        await self._aio.driver.drive(pruning.delete_thread(self._context, thread_id))
+    adelete_thread = _in_pool(delete_thread)
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Remove the checkpoints and writes of some runs, in all threads.
@@ -253,23 +259,15 @@ class LimpetSaver(BaseCheckpointSaver[str]):
         The others keep their values, delta channels too. Where a parent is removed, the nearest
         ancestor that stays becomes the parent.
         """
-        self._sync.driver.drive(pruning.delete_for_runs(self._context, run_ids))
+        pruning.delete_for_runs(self._context, self._sync, run_ids)
 
-    async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
-        """Async twin of `delete_for_runs`."""
-        await self._aio.driver.drive(pruning.delete_for_runs(self._context, run_ids))
+    adelete_for_runs = _in_pool(delete_for_runs)
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy all checkpoints and writes of a thread to another one. May be repeated."""
-        self._sync.driver.drive(
-            pruning.copy_thread(self._context, source_thread_id, target_thread_id)
-        )
+        pruning.copy_thread(self._context, self._sync, source_thread_id, target_thread_id)
 
-    async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        """Async twin of `copy_thread`."""
-        await self._aio.driver.drive(
-            pruning.copy_thread(self._context, source_thread_id, target_thread_id)
-        )
+    acopy_thread = _in_pool(copy_thread)
 
     def prune(
         self,
@@ -285,7 +283,7 @@ class LimpetSaver(BaseCheckpointSaver[str]):
         **and** older than that; the latest always stays. The strategy "delete" removes all. The
         values of delta channels are kept.
         """
-        self._sync.driver.drive(self._prune(thread_ids, strategy, keep_last, older_than))
+        pruning.prune(self._context, self._sync, thread_ids, strategy, keep_last, older_than)
 
     async def aprune(
         self,
@@ -295,19 +293,9 @@ class LimpetSaver(BaseCheckpointSaver[str]):
         keep_last: int | None = None,
         older_than: timedelta | None = None,
     ) -> None:
-        """Async twin of `prune`."""
-        await self._aio.driver.drive(self._prune(thread_ids, strategy, keep_last, older_than))
-
-    def _prune(
-        self,
-        thread_ids: Sequence[str],
-        strategy: str,
-        keep_last: int | None,
-        older_than: timedelta | None,
-    ) -> Any:
-        return pruning.prune(
-            self._context, thread_ids, strategy=strategy, keep_last=keep_last, older_than=older_than
-        )
+        """Async twin of `prune`. Written out: it takes more than that of LangGraph's class."""
+        run = _in_pool(LimpetSaver.prune)
+        await run(self, thread_ids, strategy=strategy, keep_last=keep_last, older_than=older_than)
 
     def expire(
         self, older_than: timedelta, *, prefix: str = "", limit: int | None = None
@@ -322,15 +310,9 @@ class LimpetSaver(BaseCheckpointSaver[str]):
         removed. Other writes that arrive in that moment are. Namespaces are removed one by one:
         if a thread is saved to meanwhile, those that came first are gone.
         """
-        verb = pruning.expire(self._context, older_than, prefix=prefix, limit=limit)
-        return self._sync.driver.drive(verb)
+        return pruning.expire(self._context, self._sync, older_than, prefix, limit)
 
-    async def aexpire(
-        self, older_than: timedelta, *, prefix: str = "", limit: int | None = None
-    ) -> Sequence[str]:
-        """Async twin of `expire`."""
-        verb = pruning.expire(self._context, older_than, prefix=prefix, limit=limit)
-        return await self._aio.driver.drive(verb)
+    aexpire = _in_pool(expire)
 
     def get_next_version(self, current: str | float | None, channel: None = None) -> str:
         """Return the next version: a count and a random part, so that no two forks share one."""
@@ -343,15 +325,3 @@ class LimpetSaver(BaseCheckpointSaver[str]):
             count = int(current)
         random = self._context.tools.draw().bits % 10**16
         return f"{count + 1:032}.0.{random:016}"
-
-
-def _named(config: RunnableConfig, checkpoint_id: str) -> RunnableConfig:
-    # The thread id as the caller gave it: it may be an int or a UUID.
-    given = config["configurable"]
-    return {
-        "configurable": {
-            "thread_id": given["thread_id"],
-            "checkpoint_ns": given.get("checkpoint_ns") or "",
-            "checkpoint_id": checkpoint_id,
-        }
-    }

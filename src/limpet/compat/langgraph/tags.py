@@ -31,11 +31,17 @@ With a serializer that is not LangGraph's own, such as one that encrypts, each v
 from collections import deque
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
+from functools import cache
+from importlib import import_module
 from typing import Any
 from zoneinfo import ZoneInfo
 
 import orjson
+from langchain_core.documents import Document
+from langchain_core.load.serializable import Serializable
 
+from limpet.compat.langgraph import upstream
+from limpet.compat.langgraph.classes import MESSAGES, walk
 from limpet.errors import Corrupt, InvalidInput
 
 MESSAGE = "$message"
@@ -69,6 +75,7 @@ SEQUENCES: dict[type, str] = {
 UNORDERED = frozenset((set, frozenset))
 SEQUENCE_OF = {tag: kind for kind, tag in SEQUENCES.items()}
 
+_LANGCHAIN_PARTS_MAX = 100_000
 TAG_PREFIX = b'{"$'
 """Where a tagged object begins in encoded JSON, and nowhere else: in a string it is escaped."""
 
@@ -157,3 +164,69 @@ _READERS: dict[str, Any] = {
     DECIMAL: Decimal,
 }
 MOMENTS = frozenset(_READERS)
+
+
+# Prompts and other objects of langchain-core, in LangChain's own format. A prompt holds types and
+# functions that its constructor derives from the other fields, so it is made by its constructor.
+# Only the classes below are made: they hold data. LangChain's own list also has runnables, which
+# call others.
+
+_LANGCHAIN = {
+    "agents": ("AgentAction", "AgentActionMessageLog", "AgentFinish"),
+    "output_parsers": ("CommaSeparatedListOutputParser", "StrOutputParser"),
+    "outputs": ("ChatGeneration", "ChatGenerationChunk", "Generation", "GenerationChunk"),
+    "prompt_values": ("ChatPromptValue", "ChatPromptValueConcrete", "StringPromptValue"),
+    "prompts": (
+        "AIMessagePromptTemplate",
+        "ChatMessagePromptTemplate",
+        "ChatPromptTemplate",
+        "FewShotPromptWithTemplates",
+        "HumanMessagePromptTemplate",
+        "MessagesPlaceholder",
+        "PromptTemplate",
+        "SystemMessagePromptTemplate",
+    ),
+    "prompts.dict": ("DictPromptTemplate",),
+    "prompts.image": ("ImagePromptTemplate",),
+    "prompts.structured": ("StructuredPrompt",),
+}
+
+
+@cache
+def _langchain_classes() -> frozenset[type[Serializable]]:
+    # Not when this module is imported: the prompts take seconds, and few graphs store them.
+    return frozenset(
+        getattr(import_module(f"langchain_core.{module}"), name)
+        for module, names in _LANGCHAIN.items()
+        for name in names
+    )
+
+
+def is_langchain(value: Any) -> bool:
+    kind = type(value)
+    is_core = isinstance(value, Serializable) and kind.__module__.startswith("langchain_core.")
+    return is_core and kind in _langchain_classes()
+
+
+def dump_langchain(value: Any) -> Any:
+    """Return an object as JSON.
+
+    Raises:
+        ValueError: it has too many parts. LangChain would write shared ones again and again.
+    """
+    if sum(1 for _ in walk(value, _LANGCHAIN_PARTS_MAX)) == _LANGCHAIN_PARTS_MAX:
+        raise ValueError("too many parts")
+    return upstream.lc_dump(value)
+
+
+def load_langchain(tree: Any) -> Any:
+    """Return the object that `dump_langchain` returned a tree for. Secrets are not filled in.
+
+    Raises:
+        ValueError, TypeError, NotImplementedError: it names another class, or does not fit it.
+    """
+    inside = [*_langchain_classes(), *MESSAGES.values(), Document]
+    value = upstream.lc_load(tree, allowed_objects=inside, secrets_map={}, secrets_from_env=False)
+    if not is_langchain(value):
+        raise ValueError("not an object of LangChain")
+    return value

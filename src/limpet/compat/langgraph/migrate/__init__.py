@@ -1,1 +1,1 @@
-"""TableImport from LangGraph's own savers."""
+"""Threads from LangGraph's own savers."""

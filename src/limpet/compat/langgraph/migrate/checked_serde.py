@@ -15,7 +15,7 @@ from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from limpet.compat.langgraph import upstream
-from limpet.compat.langgraph.allowed import (
+from limpet.compat.langgraph.classes import (
     MESSAGES,
     Allow,
     Allowed,

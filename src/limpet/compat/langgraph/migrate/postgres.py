@@ -10,7 +10,7 @@ import psycopg
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.types import TASKS
 
-from limpet.compat.langgraph.migrate.importing import (
+from limpet.compat.langgraph.migrate.tables import (
     OTHER_LAYOUT,
     CheckpointRow,
     Typed,

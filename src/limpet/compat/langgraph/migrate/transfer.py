@@ -5,22 +5,36 @@ Every checkpoint is imported with its id, parent, metadata, values, versions and
 all namespaces: a graph continues where it stopped. An import may be repeated, also after it was
 interrupted. What cannot be imported is reported, and does not stop the rest.
 
-The tables are only read and may be in use: each thread is read in one transaction.
+The tables are only read and may be in use: each thread is read in one transaction. The writes of a
+thread are saved first, so that a visible checkpoint has all of its pending writes; then its
+checkpoints, the oldest of a namespace first. One is in memory at a time.
 """
 
+import json
 import os
+from collections.abc import Iterable
+from itertools import groupby
+from typing import Any
 
+from langgraph.checkpoint.base import WRITES_IDX_MAP
 from langgraph.checkpoint.serde.base import SerializerProtocol
+from langgraph.checkpoint.serde.types import TASKS
 
-from limpet.api.store import AsyncStore, Store
-from limpet.api.verbs import check_prefix
-from limpet.compat.langgraph.allowed import Allow, items_of
-from limpet.compat.langgraph.migrate import sqlite
+from limpet import AsyncStore, Store
+from limpet.api.integrations import check_prefix, finding, limits
+from limpet.compat.langgraph import records
+from limpet.compat.langgraph.classes import Allow, items_of
+from limpet.compat.langgraph.decode import loaded
+from limpet.compat.langgraph.migrate import tables
 from limpet.compat.langgraph.migrate.checked_serde import checked
-from limpet.compat.langgraph.migrate.importing import SaverTables, TableImport
+from limpet.compat.langgraph.migrate.tables import CheckpointRow, SaverTables, Typed, WriteRow
 from limpet.compat.langgraph.saver import LimpetSaver
 from limpet.compat.wire import Transfer, folder_of
-from limpet.errors import Unsupported
+from limpet.errors import Corrupt, InvalidInput, LimpetError, Unsupported
+from limpet.model import Finding, ScopeKey
+
+_OLD_VERSIONS = (1, 2, 3)  # of checkpoints whose sends are stored as writes of their parent
+_GAPS_MAX = 64  # indexes of a task that special writes may have had
 
 
 def import_sqlite(
@@ -48,8 +62,8 @@ def import_sqlite(
     """
     check_prefix(prefix)
     listed = items_of(allow)
-    with sqlite.opened(folder_of(path)) as tables:
-        return _imported(store, tables, prefix, listed, serde)
+    with tables.opened(folder_of(path)) as found:
+        return _imported(store, found, prefix, listed, serde)
 
 
 def import_postgres(
@@ -77,16 +91,179 @@ def import_postgres(
         from limpet.compat.langgraph.migrate import postgres
     except ImportError:
         raise Unsupported("PostgreSQL needs an extra: pip install 'limpet[postgres]'") from None
-    with postgres.opened(url) as tables:
-        return _imported(store, tables, prefix, listed, serde)
+    with postgres.opened(url) as found:
+        return _imported(store, found, prefix, listed, serde)
 
 
 def _imported(
     store: Store | AsyncStore,
-    tables: SaverTables,
+    source: SaverTables,
     prefix: str,
     allow: Allow,
     serde: SerializerProtocol | None,
 ) -> Transfer:
     saver = LimpetSaver(store, serde=serde, allow=allow)
-    return TableImport(tables, saver, checked(serde, allow)).threads(prefix)
+    return TableImport(source, saver, checked(serde, allow)).threads(prefix)
+
+
+class TableImport:
+    def __init__(self, tables: SaverTables, saver: LimpetSaver, serde: SerializerProtocol) -> None:
+        self._tables = tables
+        self._saver = saver
+        self._serde = serde
+        self._count = 0
+        self._skipped: list[Finding] = []
+        self._incomplete: set[tuple[str, str]] = set()
+
+    def threads(self, prefix: str) -> Transfer:
+        for thread_id in self._tables.threads(prefix):
+            self._incomplete.clear()
+            with self._tables.reading():
+                tasks = groupby(self._tables.writes(thread_id), key=lambda row: row[:3])
+                for _, rows in tasks:
+                    self._writes(thread_id, list(rows))
+                for row in self._tables.checkpoints(thread_id):
+                    self._checkpoint(thread_id, row)
+        return Transfer(self._count, tuple(self._skipped))
+
+    def _writes(self, thread_id: str, rows: list[WriteRow]) -> None:
+        """Save all writes of a task or none: LangGraph then runs the task again."""
+        first = rows[0]
+        config = _config(thread_id, first.namespace, first.checkpoint_id)
+        by_index: dict[int, tuple[str, Any]] = {}
+        special: dict[str, Any] = {}
+        try:
+            _check_names(thread_id, first.namespace, first.checkpoint_id)
+            for row in rows:
+                if type(row.idx) is not int:
+                    raise Corrupt("the index of a write is not an integer")
+                value = _read(self._serde, row.value)
+                if row.channel in WRITES_IDX_MAP:
+                    special[row.channel] = value
+                else:
+                    by_index[row.idx] = (row.channel, value)
+            for writes in (_in_order(by_index, special), list(special.items())):
+                if writes:
+                    self._saver.put_writes(config, writes, first.task_id, first.task_path)
+        except (InvalidInput, Unsupported, Corrupt) as refusal:
+            where = (first.namespace, first.checkpoint_id)
+            self._skip("writes_skipped", thread_id, where, refusal, task_id=first.task_id)
+
+    def _checkpoint(self, thread_id: str, row: CheckpointRow) -> None:
+        config = _config(thread_id, row.namespace, row.parent_id)
+        try:
+            _check_names(thread_id, row.namespace, row.parent_id)
+            checkpoint = self._whole(thread_id, row)
+            metadata = _metadata_of(row)
+            self._check_deltas(row, checkpoint, metadata)
+            self._saver.put(config, checkpoint, metadata, checkpoint.get("channel_versions", {}))
+        except (InvalidInput, Unsupported, Corrupt) as refusal:
+            self._skip("snapshot_skipped", thread_id, (row.namespace, row.id), refusal)
+        else:
+            self._count += 1
+
+    def _whole(self, thread_id: str, row: CheckpointRow) -> Any:
+        checkpoint = loaded(lambda: row.load(self._serde))
+        if not _is_checkpoint(checkpoint):
+            raise Corrupt("the row is not a checkpoint")
+        checkpoint = {**checkpoint, "id": row.id}
+        if (
+            checkpoint.get("v") in _OLD_VERSIONS
+            and row.parent_id
+            and not checkpoint.get("pending_sends")
+        ):
+            self._with_sends(thread_id, row, checkpoint)
+        return checkpoint
+
+    def _with_sends(self, thread_id: str, row: CheckpointRow, checkpoint: dict[str, Any]) -> None:
+        """Move the pending sends of the parent into an old checkpoint, as new ones have them."""
+        found = self._tables.sends(thread_id, row.namespace, row.parent_id or "")
+        versions = checkpoint.get("channel_versions") or {}
+        if found:
+            sends = [_read(self._serde, each) for each in found]
+            first = self._saver.get_next_version(None)
+            last = loaded(lambda: max(versions.values(), default=first))
+            checkpoint["channel_values"] = {**checkpoint["channel_values"], TASKS: sends}
+            checkpoint["channel_versions"] = {**versions, TASKS: last}
+
+    def _check_deltas(self, row: CheckpointRow, checkpoint: Any, metadata: Any) -> None:
+        """Refuse a checkpoint whose delta channels need a parent that was skipped.
+
+        Their values would silently lack a part.
+        """
+        deltas = records.delta_channels(metadata) & checkpoint.get("channel_versions", {}).keys()
+        parent = (row.namespace, row.parent_id or "")
+        if parent in self._incomplete and deltas - checkpoint["channel_values"].keys():
+            raise InvalidInput(
+                f"its delta channels need a parent that was skipped. parent=`{row.parent_id}`"
+            )
+
+    def _skip(
+        self,
+        code: str,
+        thread_id: str,
+        where: tuple[str, str],
+        cause: LimpetError,
+        **names: Any,
+    ) -> None:
+        namespace, id = where
+        self._incomplete.add(where)
+        scope = _scope_of(thread_id, namespace)
+        if scope is None:
+            names |= {"thread_id": thread_id, "checkpoint_ns": namespace}
+        self._skipped.append(finding("error", code, str(cause), scope=scope, id=id, **names))
+
+
+def _in_order(
+    by_index: dict[int, tuple[str, Any]], special: dict[str, Any]
+) -> list[tuple[str, Any]]:
+    """Return the ordinary writes of a task in a list where each gets its index again.
+
+    Gaps are filled with a special write, which caused them: its index is fixed anyway.
+    """
+    if not by_index:
+        return []
+    filler = next(iter(special.items()), None)
+    gaps = max(by_index) + 1 - len(by_index)
+    if filler is None or min(by_index) < 0 or gaps > _GAPS_MAX:
+        return [by_index[idx] for idx in sorted(by_index)]
+    return [by_index.get(idx, filler) for idx in range(max(by_index) + 1)]
+
+
+def _config(thread_id: str, namespace: str, checkpoint_id: str | None) -> Any:
+    named = {"thread_id": thread_id, "checkpoint_ns": namespace, "checkpoint_id": checkpoint_id}
+    return {"configurable": named}
+
+
+def _check_names(thread_id: str, namespace: object, checkpoint_id: object) -> None:
+    records.scope_of(thread_id, namespace)
+    if checkpoint_id is not None and checkpoint_id != "":
+        limits.check_id("checkpoint_id", checkpoint_id)
+
+
+def _scope_of(thread_id: str, namespace: str) -> ScopeKey | None:
+    try:
+        return records.scope_of(thread_id, namespace)
+    except InvalidInput:
+        return None
+
+
+def _metadata_of(row: CheckpointRow) -> Any:
+    metadata = {} if row.metadata is None else loaded(lambda: json.loads(row.metadata or ""))
+    if not isinstance(metadata, dict):
+        raise Corrupt("the metadata is not that of a checkpoint")
+    return metadata
+
+
+def _is_checkpoint(found: Any) -> bool:
+    if not isinstance(found, dict) or not isinstance(found.get("channel_values"), dict):
+        return False
+    versions = found.get("channel_versions", {})
+    if not isinstance(versions, dict):
+        return False
+    names: Iterable[Any] = [*found, *found["channel_values"], *versions]
+    return all(isinstance(name, str) for name in names)
+
+
+def _read(serde: SerializerProtocol, value: Typed) -> Any:
+    return loaded(lambda: serde.loads_typed(value))

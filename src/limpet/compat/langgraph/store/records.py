@@ -23,13 +23,20 @@ from typing import Any, NamedTuple
 
 from langgraph.store.base import Item, PutOp, SearchItem
 
-from limpet.api.jsonable import jsonable
-from limpet.api.opened import Tools
+from limpet import jsonable
+from limpet.api.integrations import (
+    FoundNote,
+    NoteChange,
+    NoteDelete,
+    NoteWrite,
+    Tools,
+    codec,
+    limits,
+    times,
+)
 from limpet.compat.wire import escaped, unescaped
-from limpet.core import codec, limits, times
 from limpet.errors import InvalidInput
 from limpet.model import ANY, Expect, ScopeKey
-from limpet.protocol import FoundNote, NoteChange, NoteDelete, NoteWrite
 
 KIND = "items"
 SCOPE_ID = "main"

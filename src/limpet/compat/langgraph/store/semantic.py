@@ -11,16 +11,13 @@ from typing import Any, NamedTuple
 from langgraph.store.base import IndexConfig, PutOp
 from langgraph.store.base.embed import ensure_embeddings, get_text_at_path, tokenize_path
 
-from limpet.api import verbs
-from limpet.backends.support.recent import Recent
+from limpet.api.integrations import Backend, FoundNote, Recent, limits, verbs
 from limpet.compat.langgraph.store import records
-from limpet.core.limits import MIB, PAGE_ITEMS_MAX
 from limpet.errors import InvalidInput
 from limpet.model import Note, ScopeKey
-from limpet.protocol import Backend, FoundNote
 
 _WHOLE = "$"
-_CACHE_BYTES_MAX = 64 * MIB
+_CACHE_BYTES_MAX = 64 * limits.MIB
 _ENTRY_BYTES = 300
 _FEW = 16  # vectors that are read one by one
 
@@ -109,8 +106,8 @@ def _read(
 ) -> Iterator[tuple[str, tuple[bytes, ...]]]:
     """Yield the vectors of some items, those that were made of the items as they are now."""
     tokens: dict[str, str] = {}
-    for at in range(0, len(names), PAGE_ITEMS_MAX):
-        for item in backend.read_notes(scope, names[at : at + PAGE_ITEMS_MAX]):
+    for at in range(0, len(names), limits.PAGE_ITEMS_MAX):
+        for item in backend.read_notes(scope, names[at : at + limits.PAGE_ITEMS_MAX]):
             match item.value:
                 case {"vectors": str(token)}:
                     tokens[item.name] = token

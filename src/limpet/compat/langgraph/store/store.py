@@ -1,22 +1,75 @@
-"""The class `LimpetStore`. Its methods only run the functions of `batch`."""
+"""`LimpetStore`: its methods run functions that are written once for both APIs, see below."""
 
 import logging
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
+from functools import partial
+from itertools import chain, groupby
+from typing import Any, NamedTuple
 
-from langgraph.store.base import BaseStore, IndexConfig, Op, Result, TTLConfig
+from langgraph.store.base import (
+    BaseStore,
+    GetOp,
+    IndexConfig,
+    ListNamespacesOp,
+    MatchCondition,
+    Op,
+    PutOp,
+    Result,
+    SearchOp,
+    TTLConfig,
+)
 
-from limpet.api.opened import start_thread
-from limpet.api.store import AsyncStore, Store
-from limpet.compat.langgraph.store import batch, records
-from limpet.compat.langgraph.store.batch import Embed, StoreContext
-from limpet.compat.langgraph.store.semantic import Index
+from limpet import AsyncStore, Store
+from limpet.api.integrations import (
+    Ask,
+    Backend,
+    FoundNote,
+    NoteChange,
+    NoteQuery,
+    Steps,
+    Tools,
+    Work,
+    limits,
+    matching,
+    start_thread,
+    verbs,
+)
+from limpet.compat.langgraph.store import records
+from limpet.compat.langgraph.store.records import KIND, SCOPE_ID, Stored
+from limpet.compat.langgraph.store.semantic import Index, packed, ranked
 from limpet.compat.wire import check_store
-from limpet.errors import InvalidInput, LimpetError
+from limpet.errors import Conflict, InvalidInput, LimpetError
+from limpet.model import ScopeKey
 
+_ALL = 2**62  # as a limit
+_ANY_LABEL = "*"
 _SWEEP_MINUTES = 5.0
 _log = logging.getLogger("limpet")
+
+
+class StoreContext(NamedTuple):
+    tools: Tools
+    semantic: Index | None
+
+
+class Embed(NamedTuple):
+    """The functions that make vectors of texts and of a query, sync or async."""
+
+    documents: Callable[[list[str]], Any]
+    query: Callable[[str], Any]
+
+
+class Search(NamedTuple):
+    """A search, checked. `vector` is that of its query, if it has one and there is an index."""
+
+    notes: NoteQuery
+    limit: int
+    offset: int
+    refresh: bool
+    vector: Sequence[float] | None
 
 
 class LimpetStore(BaseStore):
@@ -76,33 +129,33 @@ class LimpetStore(BaseStore):
             InvalidInput: a namespace, key, value or filter is not acceptable; nothing was written.
         """
         given = list(ops)
-        work = batch.single(self._context, given)
+        work = _single(self._context, given)
         if work is not None:
             return self._sync.driver.run(work)
         one = self.embeddings
         embed = None if one is None else Embed(one.embed_documents, one.embed_query)
-        return self._sync.driver.drive(batch.run(self._context, given, embed))
+        return self._sync.driver.drive(_run(self._context, given, embed))
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
         """Async twin of `batch`."""
         given = list(ops)
-        work = batch.single(self._context, given)
+        work = _single(self._context, given)
         if work is not None:
             return await self._aio.driver.run(work)
         one = self.embeddings
         embed = None if one is None else Embed(one.aembed_documents, one.aembed_query)
-        return await self._aio.driver.drive(batch.run(self._context, given, embed))
+        return await self._aio.driver.drive(_run(self._context, given, embed))
 
     def sweep_ttl(self) -> int:
         """Delete the items that have expired, and return how many.
 
         One that is put or read at that moment stays.
         """
-        return self._sync.driver.drive(batch.sweep(self._context))
+        return self._sync.driver.drive(_sweep(self._context))
 
     async def asweep_ttl(self) -> int:
         """Async twin of `sweep_ttl`."""
-        return await self._aio.driver.drive(batch.sweep(self._context))
+        return await self._aio.driver.drive(_sweep(self._context))
 
     def start_ttl_sweeper(self, sweep_interval_minutes: float | None = None) -> "Future[None]":
         """Sweep at intervals in a thread, until `stop_ttl_sweeper` or the store is closed.
@@ -136,3 +189,301 @@ class LimpetStore(BaseStore):
         self._stop.set()
         self._sweeper.join(timeout)
         return not self._sweeper.is_alive()
+
+
+def _run(context: StoreContext, ops: Iterable[Op], embed: Embed | None) -> Steps[list[Result]]:
+    """Read first, then write. Nothing is written if one of the operations is not acceptable."""
+    given = list(ops)
+    now = _clock(context.tools)
+    reads: dict[int, GetOp | Search | ListNamespacesOp] = {}
+    puts: dict[tuple[ScopeKey, str], PutOp] = {}
+    for at, op in enumerate(given):
+        if isinstance(op, PutOp):
+            # The last one of a key counts.
+            puts[records.scope_of(op.namespace), records.key_of(op.key)] = op
+        elif isinstance(op, GetOp):
+            reads[at] = op
+            records.scope_of(op.namespace)
+            records.key_of(op.key)
+        elif isinstance(op, SearchOp):
+            reads[at] = yield from _search_of(context, op, embed)
+        elif isinstance(op, ListNamespacesOp):
+            reads[at] = op
+        else:
+            raise InvalidInput(f"unknown operation of a store. type=`{type(op).__name__}`")
+    changes = yield from _changes(context, list(puts.values()), embed)
+    results: list[Result] = [None] * len(given)
+    if reads:
+        found = yield partial(_read, context, reads, now)
+        for at, result in found.items():
+            results[at] = result
+    for group in _by_scope(changes):
+        yield partial(_write, group)
+    return results
+
+
+def _clock(tools: Tools) -> Callable[[], int]:
+    """Return a function for the time: the same each time, and drawn only if it is needed."""
+    drawn: list[int] = []
+
+    def now() -> int:
+        if not drawn:
+            drawn.append(tools.draw().now)
+        return drawn[0]
+
+    return now
+
+
+def _write(changes: Sequence[NoteChange], backend: Backend) -> None:
+    backend.write_notes(changes)
+
+
+def _by_scope(changes: Iterable[NoteChange]) -> Iterator[list[NoteChange]]:
+    for _, group in groupby(sorted(changes, key=lambda each: each.scope), lambda each: each.scope):
+        yield list(group)
+
+
+# Writing
+
+
+def _changes(
+    context: StoreContext, puts: Sequence[PutOp], embed: Embed | None
+) -> Steps[list[NoteChange]]:
+    made: list[dict[str, str] | None] = [None] * len(puts)
+    if context.semantic is not None and embed is not None:
+        texts = [context.semantic.texts_of(op) for op in puts]
+        distinct = list(dict.fromkeys(text for each in texts for text in each.values()))
+        vectors: dict[str, str] = {}
+        if distinct:
+            found = context.semantic.check((yield Ask(embed.documents, distinct)), len(distinct))
+            vectors = dict(zip(distinct, map(packed, found), strict=True))
+        made = [{path: vectors[text] for path, text in each.items()} for each in texts]
+    pairs = zip(puts, made, strict=True)
+    return [each for op, of in pairs for each in records.changes_of(op, of, context.tools)]
+
+
+def _sweep(context: StoreContext) -> Steps[int]:
+    """Delete the items that have expired; one that was changed meanwhile stays."""
+    now = context.tools.draw().now
+    query = NoteQuery(SCOPE_ID, KIND, where={"expires_at": {"$lte": now}})
+    count = 0
+    found: list[FoundNote]
+    while True:
+        found = yield lambda backend: backend.find_notes(query, limit=limits.PAGE_ITEMS_MAX)
+        deletes = [records.deletes_of(each.scope, each.name, each.revision) for each in found]
+        deleted: int = yield partial(_change_unchanged, deletes)
+        count += deleted
+        if len(found) < limits.PAGE_ITEMS_MAX:
+            return count
+
+
+def _change_unchanged(items: Sequence[Sequence[NoteChange]], backend: Backend) -> int:
+    """Change items, except those that others have changed meanwhile; return how many."""
+    by_scope: dict[ScopeKey, list[Sequence[NoteChange]]] = {}
+    for changes in items:
+        by_scope.setdefault(changes[0].scope, []).append(changes)
+    count = 0
+    for group in by_scope.values():
+        try:
+            backend.write_notes([*chain(*group)])
+            count += len(group)
+        except Conflict:
+            for changes in group:
+                with suppress(Conflict):
+                    backend.write_notes(changes)
+                    count += 1
+    return count
+
+
+# One operation, as by `get` and `put`: the same as `_run` does, in less time
+
+
+def _single(context: StoreContext, ops: Sequence[Op]) -> Work[list[Result]] | None:
+    """Return what runs these operations if it is only one that needs no `_run`, else None."""
+    if len(ops) == 1:
+        if isinstance(ops[0], GetOp):
+            return _get(context, ops[0])
+        if isinstance(ops[0], PutOp) and context.semantic is None:
+            return _put(context, ops[0])
+    return None
+
+
+def _put(context: StoreContext, op: PutOp) -> Work[list[Result]]:
+    changes = records.changes_of(op, None, context.tools)
+
+    def work(backend: Backend) -> list[Result]:
+        backend.write_notes(changes)
+        return [None]
+
+    return work
+
+
+def _get(context: StoreContext, op: GetOp) -> Work[list[Result]]:
+    scope, key = records.scope_of(op.namespace), records.key_of(op.key)
+
+    def work(backend: Backend) -> list[Result]:
+        for note in backend.read_notes(scope, [key]):
+            stored = records.stored_of(note, lambda: context.tools.draw().now)
+            if stored is not None:
+                if op.refresh_ttl and stored.ttl is not None:
+                    _refresh(context, [stored], backend)
+                return [stored.item()]
+        return [None]
+
+    return work
+
+
+# Reading
+
+
+def _read(
+    context: StoreContext,
+    reads: dict[int, GetOp | Search | ListNamespacesOp],
+    now: Callable[[], int],
+    backend: Backend,
+) -> dict[int, Result]:
+    results: dict[int, Result] = {}
+    gets: dict[ScopeKey, dict[int, GetOp]] = {}
+    touched: dict[tuple[ScopeKey, str], Stored] = {}
+    for at, op in reads.items():
+        if isinstance(op, GetOp):
+            gets.setdefault(records.scope_of(op.namespace), {})[at] = op
+        elif isinstance(op, Search):
+            scored = _found(context, backend, op, now)
+            results[at] = [each.search_item(score) for score, each in scored]
+            if op.refresh:
+                found = (each for _, each in scored if each.ttl is not None)
+                touched |= {(each.note.scope, each.note.name): each for each in found}
+        else:
+            results[at] = _namespaces(backend, op, now)
+    for scope, wanted in gets.items():
+        notes = backend.read_notes(scope, list({op.key: None for op in wanted.values()}))
+        items = {note.name: records.stored_of(note, now) for note in notes}
+        for at, get in wanted.items():
+            stored = items.get(get.key)
+            results[at] = None if stored is None else stored.item()
+            if stored is not None and get.refresh_ttl and stored.ttl is not None:
+                touched[scope, get.key] = stored
+    _refresh(context, touched.values(), backend)
+    return results
+
+
+def _refresh(context: StoreContext, found: Iterable[Stored], backend: Backend) -> None:
+    """Let items that expire begin their time to live again."""
+    _change_unchanged([[records.refreshed(each, context.tools)] for each in found], backend)
+
+
+def _search_of(context: StoreContext, op: SearchOp, embed: Embed | None) -> Steps[Search]:
+    pattern: Any = None
+    if op.filter:
+        pattern = {"value": dict(op.filter)}
+        matching.check(pattern)
+    under = records.session_id_of(op.namespace_prefix)
+    vector = None
+    if op.query and context.semantic is not None and embed is not None:
+        (vector,) = context.semantic.check([(yield Ask(embed.query, op.query))], 1)
+    limit, offset = _count("limit", op.limit), _count("offset", op.offset)
+    return Search(NoteQuery(SCOPE_ID, KIND, under, pattern), limit, offset, op.refresh_ttl, vector)
+
+
+def _found(
+    context: StoreContext, backend: Backend, op: Search, now: Callable[[], int]
+) -> list[tuple[float | None, Stored]]:
+    end = op.offset + op.limit
+    if not op.limit:
+        return []
+    if op.vector is not None and context.semantic is not None:
+        return _nearest(context.semantic, backend, op, now)[op.offset : end]
+    return [(None, each) for each in _stored(backend, op.notes, end, now)[op.offset :]]
+
+
+def _nearest(
+    semantic: Index, backend: Backend, op: Search, now: Callable[[], int]
+) -> list[tuple[float | None, Stored]]:
+    """Return the nearest items. Only these are read, if there is no filter."""
+    query = op.notes._replace(values=op.notes.where is not None)
+    found = backend.find_notes(query, limit=_ALL)
+    order = ranked(op.vector or (), semantic.cache.vectors_of(backend, found))
+    nearest: list[tuple[float | None, Stored]] = []
+    end = op.offset + op.limit
+    while order and len(nearest) < end:
+        some, order = order[:end], order[end:]
+        names: dict[ScopeKey, list[str]] = {}
+        for _, at in some:
+            names.setdefault(found[at].scope, []).append(found[at].name)
+        notes = [note for scope, each in names.items() for note in backend.read_notes(scope, each)]
+        items = {(note.scope, note.name): records.stored_of(note, now) for note in notes}
+        for score, at in some:
+            item = items.get((found[at].scope, found[at].name))
+            if item is not None:
+                nearest.append((score, item))
+    return nearest
+
+
+def _stored(backend: Backend, query: NoteQuery, limit: int, now: Callable[[], int]) -> list[Stored]:
+    """Return the first items that a query finds. What has expired is found, too: then read more."""
+    count = limit
+    while True:
+        found = backend.find_notes(query, limit=count)
+        items = [each for note in found if (each := records.stored_of(note, now)) is not None]
+        if len(items) >= limit or len(found) < count:
+            return items[:limit]
+        count *= 8
+
+
+def _count(name: str, value: Any) -> int:
+    if type(value) is int and value >= 0:
+        return value
+    raise InvalidInput(f"{name} must be a whole number from 0 on. found=`{value!r}`")
+
+
+def _namespaces(
+    backend: Backend, op: ListNamespacesOp, now: Callable[[], int]
+) -> list[tuple[str, ...]]:
+    conditions = op.match_conditions or ()
+    limit, offset = _count("limit", op.limit), _count("offset", op.offset)
+    found: set[tuple[str, ...]] = set()
+    for info in verbs.each(backend, verbs.scopes(None, kind=KIND, prefix=_prefix_of(conditions))):
+        namespace = records.namespace_of(info.key.session_id)
+        if namespace is None or info.key.scope_id != SCOPE_ID:
+            continue
+        shown = namespace[: op.max_depth]
+        matching_all = all(_is_match(condition, namespace) for condition in conditions)
+        if matching_all and shown not in found and _has_items(backend, info.key, now):
+            found.add(shown)
+    return sorted(found)[offset : offset + limit]
+
+
+def _prefix_of(conditions: Sequence[MatchCondition]) -> str:
+    """Return what the sessions of all namespaces that may match begin with."""
+    prefix = ""
+    for condition in conditions:
+        if condition.match_type == "prefix":
+            path = tuple(condition.path)
+            known = path[: path.index(_ANY_LABEL)] if _ANY_LABEL in path else path
+            prefix = max(prefix, records.session_id_of(known), key=len)
+    return prefix
+
+
+def _is_match(condition: MatchCondition, namespace: tuple[str, ...]) -> bool:
+    path = tuple(condition.path)
+    if condition.match_type not in ("prefix", "suffix"):
+        raise InvalidInput(
+            f"match_type must be prefix or suffix. match_type=`{condition.match_type}`"
+        )
+    if len(path) > len(namespace):
+        return False
+    end = len(path) if condition.match_type == "prefix" else len(namespace)
+    labels = namespace[end - len(path) : end]
+    return all(want in (_ANY_LABEL, label) for want, label in zip(path, labels, strict=True))
+
+
+def _has_items(backend: Backend, scope: ScopeKey, now: Callable[[], int]) -> bool:
+    """Return whether a namespace has items that have not expired; nearly always the first has."""
+    after, count = "", 1
+    while notes := backend.list_notes(scope, on=[None], name=None, after=after, limit=count):
+        found = backend.read_notes(scope, [note.name for note in notes])
+        if any(records.stored_of(note, now) for note in found):
+            return True
+        after, count = notes[-1].name, limits.PAGE_ITEMS_MAX
+    return False

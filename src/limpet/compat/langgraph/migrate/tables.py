@@ -1,21 +1,75 @@
-"""The tables of `SqliteSaver`, opened read-only."""
+"""The tables of other savers: what is read of them, and those of `SqliteSaver`."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.types import TASKS
 
-from limpet.compat.langgraph.migrate.importing import (
-    OTHER_LAYOUT,
-    CheckpointRow,
-    Typed,
-    WriteRow,
-    check_columns,
-)
+from limpet.compat import sqlite_files
 from limpet.compat.sqlite_files import SqliteFile
-from limpet.compat.sqlite_files import opened as opened_file
+from limpet.errors import NotFound, Unsupported
+
+OTHER_LAYOUT = "the tables have another layout than LangGraph's savers"
+
+Typed = tuple[str, bytes]
+"""A value as a serializer returns it: format and bytes."""
+
+
+class CheckpointRow(NamedTuple):
+    """A row of a checkpoint. `load` decodes it with its values."""
+
+    namespace: str
+    id: str
+    parent_id: str | None
+    metadata: str | bytes | None
+    load: Callable[[SerializerProtocol], Any]
+
+
+class WriteRow(NamedTuple):
+    namespace: str
+    checkpoint_id: str
+    task_id: str
+    task_path: str
+    idx: int
+    channel: str
+    value: Typed
+
+
+class SaverTables(Protocol):
+    """The tables of another saver, opened for reading."""
+
+    def threads(self, prefix: str) -> Iterator[str]:
+        """Yield the ids of the threads that begin with a prefix."""
+
+    def reading(self) -> AbstractContextManager[object]:
+        """Return a context in which all reads see one moment."""
+
+    def writes(self, thread_id: str) -> Iterator[WriteRow]:
+        """Yield the writes of a thread, those of one task together, by index."""
+
+    def checkpoints(self, thread_id: str) -> Iterator[CheckpointRow]:
+        """Yield the checkpoints of a thread, by namespace, the oldest first."""
+
+    def sends(self, thread_id: str, namespace: str, checkpoint_id: str) -> list[Typed]:
+        """Return the pending sends of a checkpoint in LangGraph's order."""
+
+
+def check_columns(
+    found: Mapping[str, Collection[str]], wanted: Mapping[str, Collection[str]], nothing: str
+) -> None:
+    """Raise NotFound with `nothing` if a table is missing, Unsupported if a column is."""
+    for table, columns in wanted.items():
+        if not found[table]:
+            raise NotFound(f"{nothing} table=`{table}`")
+        missing = [each for each in columns if each not in found[table]]
+        if missing:
+            where = f"table=`{table}` column=`{missing[0]}`"
+            raise Unsupported(f"{OTHER_LAYOUT}. {where}")
+
+
+# The tables of `SqliteSaver`, opened read-only
 
 _COLUMNS = {
     "checkpoints": ("thread_id", "checkpoint_ns", "checkpoint_id", "parent_checkpoint_id", "type"),
@@ -102,5 +156,5 @@ def _load(value: Typed) -> Callable[[SerializerProtocol], Any]:
 
 @contextmanager
 def opened(path: str) -> Iterator[SqliteSaverTables]:
-    with opened_file(path, other_layout=OTHER_LAYOUT) as file:
+    with sqlite_files.opened(path, other_layout=OTHER_LAYOUT) as file:
         yield SqliteSaverTables(file)
