@@ -8,8 +8,10 @@ import pytest
 
 from limpet import NotFound
 from limpet.compat.agentos import Checkpoint, CheckpointMetadata, CheckpointStore
-from tests.compat.agentos.kit import ENGINES, fresh, make_checkpoint, on, save_some
-from tests.compat.strands.kit import Ground, Grounds, close, store_of
+from tests.compat.agentos.kit import fresh, make_checkpoint, on, save_some
+from tests.compat.strands.kit import SLOW, Ground, Grounds, close, store_of
+
+ENGINES = ["memory", "sqlite", *SLOW]
 
 
 @pytest.fixture(params=ENGINES)

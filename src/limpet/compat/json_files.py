@@ -7,9 +7,7 @@ from math import isfinite
 
 import orjson
 
-from limpet.backends.buckets import Bucket, Stored
-from limpet.core import codec, limits
-from limpet.core.findings import finding
+from limpet.api.integrations import Bucket, Stored, codec, finding, limits
 from limpet.errors import Corrupt, InvalidInput
 from limpet.model import JSON, Finding
 
@@ -40,6 +38,12 @@ def check_size(size: int) -> None:
 def read_files(files: Bucket, keys: Sequence[str]) -> list[Stored | None]:
     """Return files; of one that is too large only its beginning, which `check_size` refuses."""
     return files.get(keys, first=FILE_BYTES_MAX)
+
+
+def json_of(stored: Stored) -> JSON:
+    """Return the value of a file that any tool may have written, or raise Corrupt."""
+    check_size(stored.size)
+    return codec.decode_foreign(stored.data)
 
 
 def links_below(folder: str, prefix: str = "") -> Iterator[Finding]:

@@ -13,9 +13,9 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 from limpet import AsyncStore, Store
-from limpet.api.integrations import times
+from limpet.api.integrations import finding, times
 from limpet.errors import InvalidInput
-from limpet.model import JSON, Finding
+from limpet.model import JSON, Finding, ScopeKey
 
 if TYPE_CHECKING:
     from dataclasses import Field
@@ -104,6 +104,18 @@ def wire_time(moment: datetime) -> str:
     return f"{plain.isoformat('T', 'milliseconds')}Z"
 
 
+def moment_of(text: object) -> datetime | None:
+    """Return the time of an ISO 8601 text, in UTC if it names no zone; None if it is not one."""
+    if not isinstance(text, str):
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+        aware = moment if moment.utcoffset() is not None else moment.replace(tzinfo=UTC)
+        return times.from_us(times.to_us("moment", aware))
+    except (ValueError, OverflowError, InvalidInput):
+        return None
+
+
 def shown(value: object) -> str:
     """Return a value as an error message shows it: short text, or only the type."""
     if not isinstance(value, str):
@@ -160,3 +172,27 @@ class Transfer:
 
     count: int
     skipped: tuple[Finding, ...] = ()
+
+
+class Tally:
+    """What an import or export has carried over so far, and what it had to skip."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.skipped: list[Finding] = []
+
+    def skip(
+        self,
+        code: str,
+        fact: object,
+        *,
+        scope: ScopeKey | None = None,
+        id: str | None = None,
+        severity: str = "error",
+        **values: Any,
+    ) -> None:
+        """Add a finding; `values` locate it in its message."""
+        self.skipped.append(finding(severity, code, str(fact), scope=scope, id=id, **values))
+
+    def result(self) -> Transfer:
+        return Transfer(self.count, tuple(self.skipped))

@@ -23,9 +23,9 @@ from tests.waiting import WAIT_S_MAX
 Row = SessionSnapshot[Any]
 
 FIXTURES = Path(__file__).parent / "fixtures"
-SLOW = [pytest.param("s3", marks=pytest.mark.slow)]
-ENGINES = ["memory", "sqlite", "directory", "postgres", *SLOW]
-SHARED = ["sqlite", "directory", "postgres", *SLOW]  # by several processes
+SLOW = [pytest.param(each, marks=pytest.mark.slow) for each in ("directory", "postgres", "s3")]
+ENGINES = ["memory", "sqlite", *SLOW]
+SHARED = ["sqlite", *SLOW]  # by several processes
 
 
 def fixture(name: str) -> Any:

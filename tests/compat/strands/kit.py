@@ -28,13 +28,16 @@ from limpet.compat.strands import (
     StoreStorage,
 )
 from limpet.compat.strands.documents import DocumentStorage
-from limpet.compat.strands.storage import BaseStorage
+from limpet.compat.strands.store import BaseStorage
 from tests.interop.places import Below, Files, Folder, Objects
 from tests.servers.service import Service
 
 OURS = "sessions/"
-ENGINES = ["memory", "sqlite", "directory", "postgres", "s3", "FileStorage", "S3Storage"]
 FILED = ["FileStorage", "S3Storage"]
+# All engines prove these in the conformance suite; here the storages are shown on the quick ones.
+SLOW = [pytest.param(each, marks=pytest.mark.slow) for each in ("directory", "postgres", "s3")]
+SLOW_S3 = pytest.param("S3Storage", marks=pytest.mark.slow)
+ENGINES = ["memory", "sqlite", "FileStorage", *SLOW, SLOW_S3]
 
 
 def uuid7(number: int) -> str:

@@ -16,8 +16,7 @@ from limpet.compat.strands import (
     StoreStorage,
 )
 from tests.compat.strands.kit import (
-    ENGINES,
-    FILED,
+    SLOW,
     Grounds,
     make_location,
     make_snapshot,
@@ -25,17 +24,14 @@ from tests.compat.strands.kit import (
     uuid7,
 )
 
-# Behind the facade both faces are one, so the other one is shown on two engines only.
-STORES = [engine for engine in ENGINES if engine not in FILED]
-GROUNDS = [*((engine, "sync") for engine in STORES), ("memory", "async"), ("sqlite", "async")]
 
-
-@pytest.fixture(params=GROUNDS, ids="-".join)
+# Behind the facade both faces are one, so the other one is shown on one engine only.
+@pytest.fixture(params=["memory", "sqlite", "sqlite-async", *SLOW])
 def storage(request: pytest.FixtureRequest, grounds: Grounds) -> StoreStorage:
     """A facade over either face of a store."""
-    engine, face = request.param
+    engine, _, face = request.param.partition("-")
     store = store_of(grounds[engine].storage)
-    return StoreStorage(store.sync if face == "sync" else store.aio)
+    return StoreStorage(store.aio if face == "async" else store.sync)
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ They are looked at before any engine is asked, so two of them stand for all.
 """
 
 from collections.abc import Awaitable
+from typing import Any
 
 import pytest
 
@@ -50,45 +51,60 @@ HOSTILE = [
 ]
 
 
-@pytest.mark.parametrize("id", HOSTILE, ids=ascii)
-async def test_no_id_escapes(ground: Ground, location: SnapshotLocation, id: str) -> None:
+async def test_no_id_escapes(ground: Ground) -> None:
     """Nothing is read, written or deleted by it, and the error does not hold megabytes."""
     storage = ground.storage
-    await storage.save_snapshot(location, "x", True, make_snapshot())
-    calls: list[Awaitable[object]] = [
-        storage.save_snapshot(location, id, False, make_snapshot()),
-        storage.load_snapshot(location, id),
-        storage.delete_session(id),
-    ]
-    for bad in (make_location(id or ""), make_location(location.session_id, scope_id=id)):
-        if bad.session_id == id or bad.scope_id == id:
-            calls += [call() for name, call in all_calls(storage, bad).items() if name != "delete"]
-    for call in calls:
-        with pytest.raises(InvalidInput):
-            await call
-    assert await storage.load_snapshot(location) == make_snapshot()
-    if ground.files is not None:
-        assert ground.keys(location.session_id) == [f"{documents(location)}/snapshot_latest.json"]
+    for id in HOSTILE:
+        location = make_location()
+        await storage.save_snapshot(location, "x", True, make_snapshot())
+        calls: list[Awaitable[object]] = [
+            storage.save_snapshot(location, id, False, make_snapshot()),
+            storage.load_snapshot(location, id),
+            storage.delete_session(id),
+        ]
+        for bad in (make_location(id or ""), make_location(location.session_id, scope_id=id)):
+            if bad.session_id == id or bad.scope_id == id:
+                found = all_calls(storage, bad).items()
+                calls += [call() for name, call in found if name != "delete"]
+        for call in calls:
+            with pytest.raises(InvalidInput) as caught:
+                await call
+            assert len(str(caught.value)) < 1_000, ascii(id[:20])
+        assert await storage.load_snapshot(location) == make_snapshot()
+        if ground.files is not None:
+            latest = f"{documents(location)}/snapshot_latest.json"
+            assert ground.keys(location.session_id) == [latest], ascii(id[:20])
 
 
-@pytest.mark.parametrize("scope", ["tool", "Agent", "multiagent", "../agent", "", None, ["agent"]])
-async def test_no_scope_escapes(ground: Ground, location: SnapshotLocation, scope: object) -> None:
-    bad = {**location.to_json(), "scope": scope}
-    with pytest.raises(InvalidInput, match="scope"):
-        await ground.storage.save_snapshot(bad, "x", True, make_snapshot())
-    with pytest.raises(InvalidInput, match="scope"):
-        await ground.storage.load_snapshot(bad)
+async def test_an_identifier_is_taken(ground: Ground) -> None:
+    for id in ("a", "agent-1", "under_score", "0", "-", "_", "a" * 200):
+        location = make_location(scope_id=id)
+        await ground.storage.save_snapshot(location, id, False, make_snapshot())
+        assert await ground.storage.list_snapshot_ids(location) == [id]
+        for no_cursor in ("", uuid7(1)):
+            await ground.storage.list_snapshot_ids(location, start_after=no_cursor)
 
 
-@pytest.mark.parametrize("id", [None, 5, True, b"x", ["x"]])
-async def test_ids_that_are_no_text(ground: Ground, location: SnapshotLocation, id: object) -> None:
+async def test_no_scope_escapes(ground: Ground, location: SnapshotLocation) -> None:
+    scopes: list[object] = ["tool", "Agent", "multiagent", "../agent", "", None, ["agent"]]
+    for scope in scopes:
+        bad = {**location.to_json(), "scope": scope}
+        with pytest.raises(InvalidInput, match="scope"):
+            await ground.storage.save_snapshot(bad, "x", True, make_snapshot())
+        with pytest.raises(InvalidInput, match="scope"):
+            await ground.storage.load_snapshot(bad)
+
+
+async def test_ids_that_are_no_text(ground: Ground, location: SnapshotLocation) -> None:
     """There some storages turn them into text, so that `undefined` becomes a session."""
-    with pytest.raises(InvalidInput):
-        await ground.storage.save_snapshot(location, id, False, make_snapshot())  # type: ignore[arg-type]
-    with pytest.raises(InvalidInput):
-        await ground.storage.delete_session(id)  # type: ignore[arg-type]
-    with pytest.raises(InvalidInput):
-        await ground.storage.load_snapshot({**location.to_json(), "scopeId": id})
+    ids: list[Any] = [None, 5, True, b"x", ["x"]]
+    for id in ids:
+        with pytest.raises(InvalidInput):
+            await ground.storage.save_snapshot(location, id, False, make_snapshot())
+        with pytest.raises(InvalidInput):
+            await ground.storage.delete_session(id)
+        with pytest.raises(InvalidInput):
+            await ground.storage.load_snapshot({**location.to_json(), "scopeId": id})
 
 
 async def test_the_id_of_a_latest_save_is_ignored(
@@ -99,23 +115,22 @@ async def test_the_id_of_a_latest_save_is_ignored(
     assert await ground.storage.list_snapshot_ids(location) == []
 
 
-@pytest.mark.parametrize("cursor", ["not-there", uuid7(1).upper(), uuid7(1) + "\n", 5, "a/b"])
-async def test_cursors_that_mean_nothing(
-    ground: Ground, location: SnapshotLocation, cursor: object
-) -> None:
+async def test_cursors_that_mean_nothing(ground: Ground, location: SnapshotLocation) -> None:
     """There a UUID in capitals compares wrongly, and everything is returned again."""
-    with pytest.raises(InvalidInput):
-        await ground.storage.list_snapshot_ids(location, start_after=cursor)  # type: ignore[arg-type]
+    cursors: list[Any] = ["not-there", uuid7(1).upper(), uuid7(1) + "\n", 5, "../evil"]
+    cursors += ["f47ac10b-58cc-4372-a567-0e02b2c3d479", "2026-01-01T00:00:00.000Z"]
+    for cursor in cursors:
+        with pytest.raises(InvalidInput):
+            await ground.storage.list_snapshot_ids(location, start_after=cursor)
 
 
-@pytest.mark.parametrize("limit", [1.5, float("nan"), "1", True])
-async def test_limits_that_are_no_whole_numbers(
-    ground: Ground, location: SnapshotLocation, limit: object
-) -> None:
-    with pytest.raises(InvalidInput, match="limit"):
-        await ground.storage.list_snapshot_ids(location, limit=limit)  # type: ignore[arg-type]
-    with pytest.raises(InvalidInput, match="limit"):
-        await ground.storage.list_snapshots(location, limit=limit)  # type: ignore[arg-type]
+async def test_limits_that_are_no_whole_numbers(ground: Ground, location: SnapshotLocation) -> None:
+    limits: list[Any] = [1.5, float("nan"), "1", True]
+    for limit in limits:
+        with pytest.raises(InvalidInput, match="limit"):
+            await ground.storage.list_snapshot_ids(location, limit=limit)
+        with pytest.raises(InvalidInput, match="limit"):
+            await ground.storage.list_snapshots(location, limit=limit)
 
 
 async def test_nothing_is_asked_for_with_a_limit_of_nothing(ground: Ground) -> None:

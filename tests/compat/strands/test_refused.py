@@ -33,16 +33,18 @@ VERBS: dict[str, Callable[[Store], object]] = {
 }
 
 
-@pytest.mark.parametrize("name", LAYOUTS)
-def test_each_layout_is_refused_by_name(tmp_path: Path, name: str) -> None:
-    shutil.copytree(FIXTURES / name, tmp_path / "in")
-    before = sorted(tmp_path.rglob("*"))
-    with limpet.open(str(tmp_path / "in")) as store:
-        for verb in VERBS.values():
-            with pytest.raises(Unsupported, match="limpet import strands") as refused:
-                verb(store)
-            assert f"sessions of the Strands SDK (layout {LAYOUTS[name]})" in str(refused.value)
-    assert sorted(tmp_path.rglob("*")) == before
+def test_each_layout_is_refused_by_name(tmp_path: Path) -> None:
+    for name, layout in LAYOUTS.items():
+        folder = tmp_path / name
+        shutil.copytree(FIXTURES / name, folder)
+        before = sorted(folder.rglob("*"))
+        with limpet.open(str(folder)) as store:
+            for verb in VERBS.values():
+                with pytest.raises(Unsupported, match="limpet import strands") as refused:
+                    verb(store)
+                said = f"sessions of the Strands SDK (layout {layout})"
+                assert said in str(refused.value), name
+        assert sorted(folder.rglob("*")) == before
 
 
 def test_below_a_folder_of_the_name_of_ours(tmp_path: Path) -> None:
@@ -91,9 +93,8 @@ def test_what_stands_beside_a_store_is_left_alone(tmp_path: Path) -> None:
         assert store.scope("other").load() is None
 
 
-@pytest.mark.parametrize(
-    ("key", "layout"),
-    [
+def test_keys_of_each_layout() -> None:
+    for key, layout in (
         ("s/scopes/agent/a/snapshots/snapshot_latest.json", "classic"),
         ("session/scopes/agent/a/snapshots/manifest.json", "classic"),
         ("session_x/scopes/agent/a/snapshots/manifest.json", "classic"),
@@ -104,8 +105,6 @@ def test_what_stands_beside_a_store_is_left_alone(tmp_path: Path) -> None:
         ("a/s/scopes/agent/a/snapshots/snapshot_latest.json", None),
         ("s/scopes/agent/a/snapshots/head", None),
         ("readme.md", None),
-    ],
-)
-def test_keys_of_each_layout(key: str, layout: str | None) -> None:
-    assert layout_of(key) == layout
-    assert (recognise(["readme.md", key]) is None) == (layout is None)
+    ):
+        assert layout_of(key) == layout, key
+        assert (recognise(["readme.md", key]) is None) == (layout is None), key

@@ -1,7 +1,7 @@
 """What the SDK's own tests ask of `S3Storage`, by their number in its suite.
 
 Theirs look at the calls of a client that answers what it is told. Ours ask a service: SeaweedFS,
-and where it has to fail, a stub.
+and where it has to fail, a stub. Left out is what `tests/seeds` and test_defects.py show already.
 """
 
 import json
@@ -18,8 +18,6 @@ from tests.compat.strands.kit import (
     Grounds,
     close,
     documents,
-    fill,
-    make_location,
     make_snapshot,
     uuid7,
 )
@@ -86,11 +84,6 @@ async def test_01_bucket_and_region_are_taken(
     assert len(Objects(Below(seaweedfs, prefix)).list_keys()) == 1
 
 
-async def test_02_a_prefix_is_taken(s3: Ground, location: SnapshotLocation) -> None:
-    await s3.storage.save_snapshot(location, "x", True, make_snapshot())
-    assert s3.keys(location.session_id) == [f"{documents(location)}/snapshot_latest.json"]
-
-
 async def test_03_a_client_of_yours_is_used(seaweedfs: Service, location: SnapshotLocation) -> None:
     """It knows its bucket itself."""
     prefix, client = secrets.token_hex(6), client_of(seaweedfs)
@@ -100,11 +93,11 @@ async def test_03_a_client_of_yours_is_used(seaweedfs: Service, location: Snapsh
     assert wire(bytes(found)) == make_snapshot().to_json()
 
 
-@pytest.mark.parametrize("name", ["region", "endpoint_url", "access_key_id"])
-def test_04_a_client_together_with_a_region_is_refused(seaweedfs: Service, name: str) -> None:
+def test_04_a_client_together_with_a_region_is_refused(seaweedfs: Service) -> None:
     """There it is a SessionError; here that is for storage, and a bad call is InvalidInput."""
-    with pytest.raises(InvalidInput, match=name):
-        S3Storage(bucket="b", client=client_of(seaweedfs), **{name: "http://x"})
+    for name in ("region", "endpoint_url", "access_key_id"):
+        with pytest.raises(InvalidInput, match=name):
+            S3Storage(bucket="b", client=client_of(seaweedfs), **{name: "http://x"})
 
 
 # saveSnapshot
@@ -125,80 +118,16 @@ async def test_05_key_body_and_type_of_what_goes_to_history(
         assert client.get(f"{below}/{name}.json").attributes["Content-Type"] == "application/json"
 
 
-async def test_06_the_key_of_the_latest(s3: Ground, location: SnapshotLocation) -> None:
-    await s3.storage.save_snapshot(location, uuid7(1), True, make_snapshot())
-    assert s3.keys(location.session_id) == [f"{documents(location)}/snapshot_latest.json"]
-
-
-async def test_07_the_prefix_is_part_of_the_key(
-    seaweedfs: Service, location: SnapshotLocation
-) -> None:
-    prefix, client = f"a/{secrets.token_hex(6)}", client_of(seaweedfs)
-    async with S3Storage(seaweedfs.name, prefix, client=client) as storage:
-        await storage.save_snapshot(location, "x", False, make_snapshot())
-    client.get(f"{prefix}/{documents(location)}/immutable_history/snapshot_x.json")
-
-
-@pytest.mark.parametrize("is_latest", [True, False])
 async def test_08_a_put_that_fails_is_a_session_error(
-    failing: Failing, location: SnapshotLocation, is_latest: bool
+    failing: Failing, location: SnapshotLocation
 ) -> None:
-    await failing.refuses(failing.storage.save_snapshot(location, "x", is_latest, make_snapshot()))
+    for is_latest in (True, False):
+        call = failing.storage.save_snapshot(location, "x", is_latest, make_snapshot())
+        await failing.refuses(call)
     assert failing.stub.objects == {}
 
 
-async def test_09_the_key_of_multi_agent(s3: Ground, location: SnapshotLocation) -> None:
-    place = make_location(location.session_id, scope="multiAgent", scope_id="graph-1")
-    await s3.storage.save_snapshot(place, "x", True, make_snapshot())
-    assert s3.keys(location.session_id) == [
-        f"{location.session_id}/scopes/multiAgent/graph-1/snapshots/snapshot_latest.json"
-    ]
-
-
 # loadSnapshot
-
-
-async def test_10_the_latest_is_loaded(
-    storage: S3Storage, files: Objects, location: SnapshotLocation
-) -> None:
-    theirs = json.dumps(make_snapshot(1).to_json(), indent=2).encode()
-    files.write(f"{documents(location)}/snapshot_latest.json", theirs)
-    assert await storage.load_snapshot(location) == make_snapshot(1)
-
-
-async def test_11_a_snapshot_is_loaded_by_its_id(
-    storage: S3Storage, files: Objects, location: SnapshotLocation
-) -> None:
-    theirs = json.dumps(make_snapshot(1).to_json(), indent=2).encode()
-    files.write(f"{documents(location)}/immutable_history/snapshot_x.json", theirs)
-    assert await storage.load_snapshot(location, "x") == make_snapshot(1)
-
-
-async def test_12_no_such_key_is_none(storage: S3Storage, location: SnapshotLocation) -> None:
-    assert await storage.load_snapshot(location) is None
-    assert await storage.load_snapshot(location, uuid7(1)) is None
-
-
-@pytest.mark.parametrize("name", ["snapshot_latest", "immutable_history/snapshot_x"])
-async def test_13_and_14_an_empty_object_is_a_session_error(
-    storage: S3Storage, files: Objects, location: SnapshotLocation, name: str
-) -> None:
-    """There no body and an empty body read as None; here they are damage, as in a folder."""
-    files.write(f"{documents(location)}/{name}.json", b"")
-    with pytest.raises(SessionError) as caught:
-        await storage.load_snapshot(location, "x" if "_x" in name else None)
-    assert isinstance(caught.value.__cause__, Corrupt)
-
-
-async def test_15_invalid_json_is_a_session_error(
-    storage: S3Storage, files: Objects, location: SnapshotLocation
-) -> None:
-    files.write(f"{documents(location)}/snapshot_latest.json", b"{not json")
-    files.write(f"{documents(location)}/immutable_history/snapshot_x.json", b"{not json")
-    for id in (None, "x"):
-        with pytest.raises(SessionError) as caught:
-            await storage.load_snapshot(location, id)
-        assert isinstance(caught.value.__cause__, Corrupt)
 
 
 async def test_16_a_get_that_fails_is_a_session_error(
@@ -234,22 +163,6 @@ async def test_17_ids_are_listed_in_order_below_the_prefix(
     assert query.get("max-keys", "1000") == "1000"
 
 
-async def test_18_without_objects_there_are_none(
-    storage: S3Storage, location: SnapshotLocation
-) -> None:
-    assert await storage.list_snapshot_ids(location) == []
-
-
-async def test_19_and_20_other_objects_are_ignored(
-    storage: S3Storage, files: Objects, location: SnapshotLocation
-) -> None:
-    """An object without a key, of which theirs are afraid, cannot be listed by a service."""
-    await storage.save_snapshot(location, uuid7(1), False, make_snapshot())
-    for name in ("other-file.txt", "snapshot_.json", f"deeper/snapshot_{uuid7(2)}.json"):
-        files.write(f"{documents(location)}/immutable_history/{name}", b"{}")
-    assert await storage.list_snapshot_ids(location) == [uuid7(1)]
-
-
 async def test_21_start_after_is_the_whole_key(
     watched: Watched, location: SnapshotLocation
 ) -> None:
@@ -263,19 +176,6 @@ async def test_21_start_after_is_the_whole_key(
     assert query["start-after"] == f"{history}/snapshot_{uuid7(0)}.json"
 
 
-async def test_22_limit(storage: S3Storage, location: SnapshotLocation) -> None:
-    for number in range(3):
-        await storage.save_snapshot(location, uuid7(number), False, make_snapshot())
-    assert await storage.list_snapshot_ids(location, limit=2) == [uuid7(0), uuid7(1)]
-
-
-async def test_23_start_after_and_limit(storage: S3Storage, location: SnapshotLocation) -> None:
-    for number in range(4):
-        await storage.save_snapshot(location, uuid7(number), False, make_snapshot())
-    found = await storage.list_snapshot_ids(location, limit=2, start_after=uuid7(0))
-    assert found == [uuid7(1), uuid7(2)]
-
-
 async def test_24_a_list_that_fails_is_a_session_error(
     failing: Failing, location: SnapshotLocation
 ) -> None:
@@ -284,32 +184,6 @@ async def test_24_a_list_that_fails_is_a_session_error(
 
 
 # deleteSession
-
-
-async def test_25_a_delete_lists_the_prefix_and_deletes_many_at_once(
-    watched: Watched, location: SnapshotLocation
-) -> None:
-    for number in range(5):
-        await watched.storage.save_snapshot(location, uuid7(number), False, make_snapshot())
-    watched.proxy.forget()
-    await watched.storage.delete_session(location.session_id)
-    assert watched.objects.list_keys() == []
-    assert {each["prefix"] for each in watched.listed()} == {
-        f"{watched.prefix}/{location.session_id}/"
-    }
-    assert watched.proxy.counts()["DELETE"] == 2  # the latest of each scope before the rest
-
-
-@pytest.mark.slow
-async def test_26_a_delete_of_more_than_a_page(
-    watched: Watched, location: SnapshotLocation
-) -> None:
-    """Theirs: two lists and two deletes. Ours lists once more, to see that nothing is left."""
-    history = f"{documents(location)}/immutable_history"
-    await fill(watched.objects, [f"{history}/snapshot_{uuid7(n)}.json" for n in range(1_005)])
-    await watched.storage.delete_session(location.session_id)
-    assert watched.objects.list_keys() == []
-    assert watched.proxy.counts()["LIST"] == 3
 
 
 async def test_27_an_empty_session_is_five_requests(
@@ -342,14 +216,6 @@ async def test_29_a_delete_whose_list_fails_is_a_session_error(
 # Manifests
 
 
-async def test_30_a_manifest_is_loaded(
-    storage: S3Storage, files: Objects, location: SnapshotLocation
-) -> None:
-    theirs = json.dumps(MANIFEST.to_json(), indent=2).encode()
-    files.write(f"{documents(location)}/manifest.json", theirs)
-    assert await storage.load_manifest(location) == MANIFEST
-
-
 async def test_31_a_missing_manifest_is_the_default(
     s3: Ground, storage: S3Storage, location: SnapshotLocation
 ) -> None:
@@ -367,13 +233,6 @@ async def test_32_an_invalid_manifest_is_a_session_error(
         with pytest.raises(SessionError) as caught:
             await storage.load_manifest(location)
         assert isinstance(caught.value.__cause__, Corrupt)
-
-
-async def test_33_a_manifest_is_put(s3: Ground, files: Objects, location: SnapshotLocation) -> None:
-    await s3.storage.save_manifest(location, MANIFEST)
-    assert s3.keys(location.session_id) == [f"{documents(location)}/manifest.json"]
-    stored = json.loads(files.read(f"{documents(location)}/manifest.json"))
-    assert stored == MANIFEST.to_json()
 
 
 async def test_34_a_manifest_that_cannot_be_put_is_a_session_error(

@@ -11,7 +11,8 @@ from limpet import Store
 from limpet.compat.strands import SnapshotStorage, StoreStorage
 from tests.compat.strands_manager.hands import Observed
 
-ENGINES = ["memory", "sqlite", "directory", "postgres", pytest.param("s3", marks=pytest.mark.slow)]
+SLOW = [pytest.param(each, marks=pytest.mark.slow) for each in ("directory", "postgres", "s3")]
+ENGINES = ["memory", "sqlite", *SLOW]
 
 
 @pytest.fixture(params=ENGINES)

@@ -8,7 +8,7 @@ from typing import Any, ParamSpec
 from limpet import JSON, Unavailable
 from limpet.compat.strands import SessionError, Snapshot, SnapshotStorage, StoreStorage
 from limpet.compat.strands.manager import SessionManager, Turn
-from limpet.compat.strands.storage import AnyLocation, AnySnapshot
+from limpet.compat.strands.store import AnyLocation, AnySnapshot
 
 P = ParamSpec("P")
 SESSION, AGENT = "chat-42", "planner"

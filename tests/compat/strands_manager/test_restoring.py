@@ -25,7 +25,7 @@ from limpet.compat.strands import (
     SnapshotPage,
 )
 from limpet.compat.strands.manager import SessionManager
-from limpet.compat.strands.storage import AnyLocation, AnyManifest, AnySnapshot
+from limpet.compat.strands.store import AnyLocation, AnyManifest, AnySnapshot
 from tests.compat.strands_manager.hands import (
     PLACE,
     SESSION,

@@ -111,8 +111,8 @@ def answer_to(asked: Any, response: str) -> Any:
     return [{"interruptResponse": {"interruptId": interrupt.id, "response": response}}]
 
 
-def storage_on(store: Store | AsyncStore, **options: Any) -> ByteStorage:
-    return ByteStorage(store, **options)
+def storage_on(store: Store | AsyncStore) -> ByteStorage:
+    return ByteStorage(store)
 
 
 def said(messages: Any) -> list[str]:

@@ -43,7 +43,7 @@ def slowly(*engines: str) -> list[Any]:
     return [pytest.param(each, marks=pytest.mark.slow) for each in engines]
 
 
-@pytest.fixture(params=["memory", "sqlite", "directory", *slowly("postgres", "s3")])
+@pytest.fixture(params=["memory", "sqlite", *slowly("directory", "postgres", "s3")])
 def store(request: pytest.FixtureRequest) -> Iterator[Store]:
     """An empty store of each engine."""
     with address_of(request.param, request).open() as store:

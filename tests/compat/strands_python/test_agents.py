@@ -136,11 +136,10 @@ def test_an_agent_waits_for_an_answer(store: Store) -> None:
     assert said(again.messages)[-1] == "echo: approved: yes"
 
 
-@pytest.mark.parametrize("dialect", ["python", "typescript"])
-def test_a_graph_goes_on_where_it_failed(store: Store, dialect: str) -> None:
+def test_a_graph_goes_on_where_it_failed(store: Store) -> None:
     """The first agent does not run again; and once the run has ended, the next begins anew."""
     calls: list[str] = []
-    storage = storage_on(store, dialect=dialect)
+    storage = storage_on(store)
     with pytest.raises(ConnectionError):
         graph_on(storage, calls, fails=True)("go")
     graph_on(storage, calls)("go")

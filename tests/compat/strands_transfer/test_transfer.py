@@ -5,13 +5,13 @@ import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 import limpet
 from limpet import Store
-from limpet.compat.strands import export_sessions, import_sessions
+from limpet.compat.strands import LayoutName, export_sessions, import_sessions, to_python
 from limpet.errors import InvalidInput, NotFound
 from limpet.model import ScopeKey
 from tests.runs.conftest import place_of
@@ -27,10 +27,10 @@ LAYOUTS: dict[str, Any] = {
 BOT = ScopeKey("demo-py", "support-bot")
 
 
-SLOW = [pytest.param(each, marks=pytest.mark.slow) for each in ("postgres", "s3")]
+SLOW = [pytest.param(each, marks=pytest.mark.slow) for each in ("directory", "postgres", "s3")]
 
 
-@pytest.fixture(params=["memory", "sqlite", "directory", *SLOW])
+@pytest.fixture(params=["memory", "sqlite", *SLOW])
 def store(request: pytest.FixtureRequest) -> Iterator[Store]:
     with place_of(request.param, request).open() as store:
         yield store
@@ -75,18 +75,14 @@ def test_an_imported_history_is_one_line(memory: Store) -> None:
     assert [each.id for each in scope.ancestors(ids[-1])] == ids[::-1]
 
 
-def test_a_payload_is_turned_into_the_other(memory: Store, tmp_path: Path) -> None:
-    went = import_sessions(memory, FIXTURES / "py_snapshot", layout="unified", payload="typescript")
-    assert went.skipped == ()
-    export_sessions(memory, tmp_path / "out")
-    path = "demo-py/scopes/agent/support-bot/snapshots/snapshot_latest.json"
-    found = json.loads((tmp_path / "out" / path).read_bytes())
-    assert found["schemaVersion"] == "1.0"
-    assert found["data"]["systemPrompt"]
-    export_sessions(memory, tmp_path / "back", layout="unified", payload="python")
-    assert json.loads((tmp_path / "back" / "session" / path).read_bytes()) == json.loads(
-        (FIXTURES / "py_snapshot" / "session" / path).read_bytes()
-    )
+def test_a_payload_is_turned_into_that_of_python(memory: Store, tmp_path: Path) -> None:
+    went = import_sessions(memory, FIXTURES / "ts_filestorage", payload="python")
+    assert (went.count, went.skipped) == (7, ())
+    export_sessions(memory, tmp_path / "out", layout="unified")
+    path = "demo-invocation/scopes/agent/support-bot/snapshots/snapshot_latest.json"
+    found = json.loads((tmp_path / "out/session" / path).read_bytes())
+    assert found == to_python(json.loads((FIXTURES / "ts_filestorage" / path).read_bytes()))
+    assert found["schema_version"] == "1.0"
 
 
 def test_message_logs_become_what_their_manager_would_restore(store: Store, tmp_path: Path) -> None:
@@ -248,56 +244,56 @@ def test_the_latest_is_a_head_that_is_not_kept(memory: Store) -> None:
     assert len(list(memory.scope("raw-session", "a-1").history())) == 3
 
 
-@pytest.mark.parametrize("layout", ["classic", "unified", "messages"])
-def test_a_folder_that_is_missing(memory: Store, tmp_path: Path, layout: Any) -> None:
-    with pytest.raises(NotFound):
-        import_sessions(memory, tmp_path / "misspelt", layout=layout)
+def test_a_folder_that_is_missing(memory: Store, tmp_path: Path) -> None:
+    for layout in get_args(LayoutName):
+        with pytest.raises(NotFound):
+            import_sessions(memory, tmp_path / "misspelt", layout=layout)
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
+def test_bad_input(memory: Store, tmp_path: Path) -> None:
+    wrong: list[dict[str, Any]] = [
         {"layout": "other"},
-        {"payload": "java"},
         {"source": "postgresql://x/y"},
         {"source": 7},
         {"source": ""},
         {"source": "memory:"},
         {"root": "sessions/"},
         {"layout": []},
-        {"payload": []},
         {"store": 5},
-    ],
-)
-def test_bad_input(memory: Store, tmp_path: Path, wrong: dict[str, Any]) -> None:
-    source, store = wrong.pop("source", tmp_path), wrong.pop("store", memory)
-    for function in (export_sessions, import_sessions):
-        with pytest.raises(InvalidInput):
-            function(store, source, **wrong)
+    ]
+    for each in wrong:
+        source, store = each.pop("source", tmp_path), each.pop("store", memory)
+        for function in (export_sessions, import_sessions):
+            with pytest.raises(InvalidInput):
+                function(store, source, **each)
+    payloads: list[Any] = ["java", "typescript", []]
+    for payload in payloads:
+        with pytest.raises(InvalidInput, match="payload"):
+            import_sessions(memory, tmp_path, payload=payload)
 
 
 LINKS = ["snapshots/snapshot_latest.json", "snapshots", "", ".."]
 HISTORY = "snapshots/immutable_history/snapshot_019c9bf1-14e5-7eef-96fb-cc07ae54210f.json"
 
 
-@pytest.mark.parametrize("what", [*LINKS, HISTORY])
 @pytest.mark.parametrize("root", ["", "session/"])
-def test_links_are_named_and_not_followed(
-    memory: Store, tmp_path: Path, what: str, root: str
-) -> None:
+def test_links_are_named_and_not_followed(tmp_path: Path, root: str) -> None:
     layout: Any = "unified" if root else "classic"
-    shutil.copytree(FIXTURES / "ts_raw_storage", tmp_path / "in" / root)
-    path = Path(os.path.normpath(tmp_path / "in" / root / "raw-session/scopes/agent/a-1" / what))
-    path.rename(tmp_path / "elsewhere")
-    path.symlink_to(tmp_path / "elsewhere")
-    came = import_sessions(memory, tmp_path / "in", layout=layout)
-    assert came.count == (3 if what.endswith(".json") else 0)
-    assert [each.code for each in came.skipped] == ["link_skipped"]
-    assert str(path) in came.skipped[0].message
-    named = import_sessions(memory, tmp_path / "in", layout=layout, prefix="raw")
-    assert [each.code for each in named.skipped] == ["link_skipped"]
-    assert import_sessions(memory, tmp_path / "in", layout=layout, prefix="b").skipped == ()
+    for number, what in enumerate([*LINKS, HISTORY]):
+        place = tmp_path / str(number)
+        shutil.copytree(FIXTURES / "ts_raw_storage", place / "in" / root)
+        path = Path(os.path.normpath(place / "in" / root / "raw-session/scopes/agent/a-1" / what))
+        path.rename(place / "elsewhere")
+        path.symlink_to(place / "elsewhere")
+        with limpet.open("memory:") as memory:
+            came = import_sessions(memory, place / "in", layout=layout)
+            assert came.count == (3 if what.endswith(".json") else 0), what
+            assert [each.code for each in came.skipped] == ["link_skipped"], what
+            assert str(path) in came.skipped[0].message
+            named = import_sessions(memory, place / "in", layout=layout, prefix="raw")
+            assert [each.code for each in named.skipped] == ["link_skipped"], what
+            assert import_sessions(memory, place / "in", layout=layout, prefix="b").skipped == ()
 
 
 def test_removing_the_latest_hides_nothing(memory: Store, tmp_path: Path) -> None:

@@ -3,16 +3,12 @@ from pathlib import Path
 
 import pytest
 
-from limpet.compat.genkit.node_files.store import JsonFileSessionStore
-from tests.coroutines import run_coroutine
+import limpet
+from limpet import Store
+from limpet.compat.genkit import SessionStore
 from tests.interop import node
 from tests.interop.genkit.peer import PROJECT, Peer, Theirs
 from tests.interop.genkit.rows import Ours
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    return run_coroutine(pyfuncitem)
 
 
 @pytest.fixture(scope="session")
@@ -34,8 +30,14 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def ours(folder: Path) -> Ours:
-    return Ours(JsonFileSessionStore(folder))
+def store() -> Iterator[Store]:
+    with limpet.open("memory:") as store:
+        yield store
+
+
+@pytest.fixture
+def ours(store: Store) -> Ours:
+    return Ours(SessionStore(store))
 
 
 @pytest.fixture

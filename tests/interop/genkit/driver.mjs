@@ -5,7 +5,6 @@
 //
 // Usage: node driver.mjs <folder that holds node_modules>
 
-import { existsSync, writeFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { createInterface } from 'node:readline'
 import { pathToFileURL } from 'node:url'
@@ -88,15 +87,6 @@ const verbs = {
   async increment(store, { snapshotId, times }) {
     for (let done = 0; done < times; done += 1) await store.saveSnapshot(snapshotId, counted)
   },
-
-  // Counts one more, but takes its time: from having read the snapshot until a file appears.
-  incrementSlowly: (store, { snapshotId, begun, go }) =>
-    store.saveSnapshot(snapshotId, (current) => {
-      writeFileSync(begun, '')
-      const nothing = new Int32Array(new SharedArrayBuffer(4))
-      while (!existsSync(go)) Atomics.wait(nothing, 0, 0, 2)
-      return counted(current)
-    }),
 
   async watch(store, { snapshotId, name, context }) {
     const seen = []

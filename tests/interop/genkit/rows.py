@@ -4,9 +4,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from limpet.compat.genkit import SessionStore
-from limpet.compat.genkit.node_files.store import JsonFileSessionStore
-from limpet.compat.genkit.records import SessionSnapshot
+from limpet.compat.genkit import SessionSnapshot, SessionStore
 
 Wire = dict[str, Any]
 
@@ -34,9 +32,9 @@ def run(what: Coroutine[Any, Any, Any]) -> Any:
 
 
 class Ours:
-    """A folder or a store as we see it, one call after the other."""
+    """A store as we see it, one call after the other."""
 
-    def __init__(self, store: JsonFileSessionStore[Any] | SessionStore[Any]) -> None:
+    def __init__(self, store: SessionStore[Any]) -> None:
         self.store = store
 
     def save(self, row: Wire, *, tenant: str | None = None) -> None:

@@ -1,4 +1,4 @@
-"""Genkit for Python, whose store has no tenants: its folder is `global` of ours."""
+"""Genkit for Python, whose store has no tenants: its folder is `global` of an export."""
 
 from functools import partial
 from pathlib import Path
@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 from genkit.exp.agent import FileSessionStore, SessionSnapshot
 
+from limpet import Store
+from limpet.compat.genkit import export_sessions, import_sessions
 from tests.interop.genkit.rows import Ours, Wire, run, wire
 
 
@@ -22,9 +24,12 @@ def told(row: SessionSnapshot, current: SessionSnapshot | None) -> SessionSnapsh
     return row
 
 
-def test_they_read_what_we_write(theirs: FileSessionStore, ours: Ours) -> None:
+def test_they_read_what_we_export(
+    theirs: FileSessionStore, ours: Ours, store: Store, folder: Path
+) -> None:
     ours.save(wire("a1", "chat", state=said("one")))
     ours.save(wire("a2", "chat", "a1", state=said("two 🎉")))
+    export_sessions(store, folder)
     assert run(theirs.get_snapshot(snapshot_id="a1")).created_at == wire("a1", "chat")["createdAt"]
     latest = run(theirs.get_snapshot(session_id="chat"))
     assert (latest.snapshot_id, latest.parent_id) == ("a2", "a1")
@@ -32,25 +37,15 @@ def test_they_read_what_we_write(theirs: FileSessionStore, ours: Ours) -> None:
     assert latest.state.custom == {"n": [1, None]}
 
 
-def test_we_read_what_they_write(theirs: FileSessionStore, ours: Ours) -> None:
+def test_we_import_what_they_write(
+    theirs: FileSessionStore, ours: Ours, store: Store, folder: Path
+) -> None:
     for row in (wire("a1", "chat", state=said("one")), wire("a2", "chat", "a1")):
         parsed = SessionSnapshot.model_validate(row)
         assert run(theirs.save_snapshot(row["snapshotId"], partial(told, parsed)))
+    for where in (folder, folder / "global"):  # it is the same
+        assert import_sessions(store, where).count == 2
     assert ours.latest("chat") == "a2"
     found = ours.get("a1")
     assert found["state"]["messages"] == said("one")["messages"]
     assert found["createdAt"] == wire("a1", "chat")["createdAt"]
-
-
-def test_each_side_changes_what_the_other_wrote(theirs: FileSessionStore, ours: Ours) -> None:
-    ours.save(wire("a1", "chat", status="pending", state=said("one")))
-    beat = "2026-01-01T00:05:00.000Z"
-
-    def heard(current: SessionSnapshot | None) -> SessionSnapshot | None:
-        return current and current.model_copy(update={"heartbeat_at": beat})
-
-    assert run(theirs.save_snapshot("a1", heard))
-    assert ours.get("a1")["heartbeatAt"] == beat
-    ours.change("a1", lambda row: {**row.to_json(), "status": "completed"})
-    found = run(theirs.get_snapshot(snapshot_id="a1"))
-    assert (found.status.value, found.heartbeat_at) == ("completed", beat)

@@ -1,7 +1,7 @@
 // The classes are what the frameworks ask for. It is compiled, never run.
 
 import type { SnapshotStorage } from "@strands-agents/sdk";
-import type { SessionStore as GenkitSessionStore } from "genkit/beta";
+import type { SessionStore as LimpetGenkitStore } from "genkit/beta";
 import { open } from "limpet";
 import { SessionStore } from "limpet/genkit";
 import { SessionError, StoreStorage } from "limpet/strands";
@@ -10,7 +10,7 @@ const store = open("http://127.0.0.1:7420");
 
 export const storage: SnapshotStorage = new StoreStorage(store);
 export const failed = (error: unknown): boolean => error instanceof SessionError;
-export const sessions: GenkitSessionStore<{ n: number }> = new SessionStore<{ n: number }>(store, {
+export const sessions: LimpetGenkitStore<{ n: number }> = new SessionStore<{ n: number }>(store, {
   latest: "newest",
   rejectBranchingSessions: true,
   prefixOf: (context) => context?.auth?.uid,

@@ -1,4 +1,4 @@
-"""Sessions of Genkit agents: its `SessionStore` on every engine, and its own files.
+"""Sessions of Genkit agents: its `SessionStore` on every engine.
 
 An agent keeps a snapshot of each turn; any process may read it, stop its run, or continue it::
 
@@ -10,9 +10,8 @@ An agent keeps a snapshot of each turn; any process may read it, stop its run, o
         latest = await sessions.get_snapshot(session_id="s")
 
 `python.LimpetGenkitStore` is the same for agents of Genkit's package for Python, with its own
-snapshots. `JsonFileSessionStore` has the methods of `SessionStore` over the folder of the package
-for JavaScript, shared with Node; `import_sessions` imports such a folder into a store, and
-`export_sessions` writes one.
+snapshots. `import_sessions` imports the folder of a package's own file store, and `export_sessions`
+writes one.
 
 How the terms translate, so that other programs see what is saved here, and the reverse:
 
@@ -32,7 +31,6 @@ snapshot of ours shows the head that another program saved, also a draft. A sess
 `docs/guides/genkit.md` lists where it differs from the original.
 """
 
-from limpet.compat.genkit.node_files.store import JsonFileSessionStore
 from limpet.compat.genkit.records import SessionSnapshot
 from limpet.compat.genkit.store import SessionStore
 from limpet.compat.genkit.transfer import export_sessions, import_sessions
@@ -40,7 +38,6 @@ from limpet.compat.wire import ABSENT, Transfer
 
 __all__ = [
     "ABSENT",
-    "JsonFileSessionStore",
     "SessionSnapshot",
     "SessionStore",
     "Transfer",

@@ -19,11 +19,11 @@ from contextlib import contextmanager
 from inspect import iscoroutine
 from typing import Any, Final, NoReturn, TypeAlias
 
-from limpet.api.scope import Scope
+from limpet import Scope
 from limpet.compat.extras import needs
 from limpet.compat.genkit import rules
+from limpet.compat.genkit.records import COMPLETED, Row
 from limpet.compat.genkit.records import SessionSnapshot as Record
-from limpet.compat.genkit.rules import Row
 from limpet.compat.genkit.store import Sessions, check_function
 from limpet.compat.genkit.tenants import Context
 from limpet.compat.genkit.watching import Subscription
@@ -147,7 +147,7 @@ class StatusStream:
         self._statuses.put_nowait(None)
 
     def _changed(self, snapshot: Snapshot) -> None:
-        status = snapshot.status or rules.COMPLETED
+        status = snapshot.status or COMPLETED
         if status != self._last and status in rules.STORED:
             self._statuses.put_nowait(SnapshotStatus(status))
         self._last = status
@@ -187,7 +187,7 @@ def _row_of(given: object, current: Row | None) -> Row:
         raise InvalidInput("the mutator must not be async")
     if not isinstance(given, SessionSnapshot):
         raise InvalidInput(f"expected a SessionSnapshot. type=`{type(given).__name__}`")
-    row: Row = Record.from_json({"status": rules.COMPLETED, **_wire(given)})
+    row: Row = Record.from_json({"status": COMPLETED, **_wire(given)})
     if current is not None and rules.session_of(row) not in (None, current.session_id):
         id = current.snapshot_id
         message = f"a snapshot cannot move to another session. snapshot_id=`{id}`"

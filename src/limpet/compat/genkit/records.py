@@ -1,15 +1,25 @@
-"""The record of `SessionStore`. The state is passed through unchanged, so it may be any JSON."""
+"""The record of `SessionStore`, how it is stored as a snapshot, and how it is read back. Pure.
+
+The state is passed through unchanged, so it may be any JSON. Id, parent, status and state are those
+of a kept snapshot; the other fields of the record are in `metadata["genkit"]`, unchanged.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Final, Generic, TypeAlias, TypeVar, cast
 
-from limpet.compat.wire import ABSENT, WireRecord
-from limpet.errors import InvalidInput
-from limpet.model import JSON
+from limpet.compat.wire import ABSENT, WireRecord, moment_of, wire_time
+from limpet.errors import Corrupt, InvalidInput
+from limpet.model import JSON, Snapshot, SnapshotInfo
 
 S = TypeVar("S")
 
+COMPLETED: Final = "completed"
+FACADE: Final = "genkit"
+_STATELESS = "genkit_stateless"  # in metadata: the row has no state, which differs from null
+_BORN = "genkit_born"  # in metadata: tells apart two equal rows that are created at once
+
+_ELSEWHERE = ("snapshotId", "sessionId", "parentId", "status", "state")
 _TIMES = ("created_at", "updated_at", "heartbeat_at")
 _TEXTS = ("snapshot_id", "session_id", "parent_id", "status", "finish_reason", *_TIMES)
 
@@ -52,3 +62,84 @@ class SessionSnapshot(WireRecord, Generic[S]):
         known = {there for name, there in self._names().items() if name != "state"}
         wire = super().to_json()
         return {k: value for k, value in wire.items() if value is not None or k not in known}
+
+
+Row: TypeAlias = SessionSnapshot[Any]
+
+
+def save_options(row: Row, *, born: str) -> dict[str, Any]:
+    """Return the options of `Scope.save` for a new row."""
+    return {
+        "state": None if row.state is ABSENT else row.state,
+        "parent": row.parent_id,
+        "status": row.status,
+        "metadata": {_BORN: born, **_metadata(row)},
+        "created_at": moment_of(row.created_at),
+    }
+
+
+def replaced(stored: Snapshot, row: Row) -> Snapshot:
+    """Return a stored snapshot with the content of a row; metadata of other programs stays."""
+    others = {k: v for k, v in stored.metadata.items() if k not in (FACADE, _STATELESS)}
+    return stored.with_(
+        state=None if row.state is ABSENT else row.state,
+        status=row.status or stored.status,
+        metadata={**others, **_metadata(row)},
+    )
+
+
+def row_of(info: SnapshotInfo, session_id: str) -> Row:
+    """Return the row of a snapshot, whichever program saved it; without a state if `info` has none.
+
+    Raises:
+        Corrupt: the metadata is not that of a row.
+    """
+    envelope = _envelope(info)
+    default = {
+        "createdAt": wire_time(info.created_at),
+        **({} if envelope else {"updatedAt": wire_time(info.updated_at)}),
+    }
+    facts: dict[str, JSON] = {
+        "snapshotId": info.id,
+        "sessionId": session_id,
+        "parentId": info.parent_id,
+        "status": info.status or COMPLETED,
+    }
+    if isinstance(info, Snapshot) and not (info.state is None and _STATELESS in info.metadata):
+        facts["state"] = _state_of(info, session_id)
+    try:
+        return SessionSnapshot.from_json({**default, **envelope, **facts})
+    except InvalidInput as cause:
+        fact = f"the metadata is not that of a row. snapshot_id=`{info.id}`"
+        raise Corrupt(fact, scope=info.scope, id=info.id) from cause
+
+
+def _state_of(found: Snapshot, session_id: str) -> JSON:
+    """Return the state; that of a fork names the new session, in which agents then go on."""
+    state = found.state
+    is_copy = found.forked_from is not None and isinstance(state, dict) and "sessionId" in state
+    return {**state, "sessionId": session_id} if is_copy else state
+
+
+def summary_of(info: SnapshotInfo, session_id: str) -> Row:
+    """Return the fields of a row that decide which one is the latest."""
+    made = _envelope(info).get("createdAt")
+    return SessionSnapshot(
+        snapshot_id=info.id,
+        session_id=session_id,
+        parent_id=info.parent_id,
+        created_at=made if isinstance(made, str) else wire_time(info.created_at),
+        status=info.status or COMPLETED,
+    )
+
+
+def _metadata(row: Row) -> dict[str, JSON]:
+    envelope = {name: value for name, value in row.to_json().items() if name not in _ELSEWHERE}
+    return {FACADE: envelope, **({_STATELESS: True} if row.state is ABSENT else {})}
+
+
+def _envelope(info: SnapshotInfo) -> dict[str, JSON]:
+    envelope = info.metadata.get(FACADE)
+    if not isinstance(envelope, dict):
+        return {}
+    return {name: value for name, value in envelope.items() if name not in _ELSEWHERE}

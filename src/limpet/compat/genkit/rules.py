@@ -7,28 +7,27 @@ run sent no heartbeat for a minute; that is never stored, and the run may still 
 
 from collections.abc import Iterable
 from dataclasses import replace
-from datetime import UTC, datetime
-from typing import Any, Final, Literal, TypeAlias, get_args
+from datetime import UTC, datetime, timedelta
+from typing import Final, Literal, TypeAlias, get_args
 
-from limpet.compat.genkit.records import S, SessionSnapshot
-from limpet.compat.wire import shown, wire_time
-from limpet.core import times
+from limpet.api.integrations import times
+from limpet.compat.genkit.records import COMPLETED, Row, S, SessionSnapshot
+from limpet.compat.wire import moment_of, shown, wire_time
 from limpet.errors import Conflict, InvalidInput
 
 PENDING: Final = "pending"
 ABORTING: Final = "aborting"
-COMPLETED: Final = "completed"
 ABORTED: Final = "aborted"
 FAILED: Final = "failed"
 EXPIRED: Final = "expired"
 
 TERMINAL: Final = frozenset({COMPLETED, ABORTED, FAILED})
 STORED: Final = TERMINAL | {PENDING, ABORTING}
-HEARTBEAT_AGE_S_MAX: Final = 60
+HEARTBEAT_AGE_MAX: Final = timedelta(seconds=60)
+
+LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)  # the age of a row without a time
 
 Latest: TypeAlias = Literal["leaf", "newest"]
-
-Row: TypeAlias = SessionSnapshot[Any]
 
 
 def check_policy(latest: Latest) -> Latest:
@@ -57,7 +56,7 @@ def expired(row: Row, now: int) -> bool:
     heard = moment_of(row.heartbeat_at)
     if row.status != PENDING or heard is None:
         return False
-    return now - heard > HEARTBEAT_AGE_S_MAX * 1_000_000
+    return times.from_us(now) - heard > HEARTBEAT_AGE_MAX
 
 
 def as_read(row: SessionSnapshot[S], now: int) -> SessionSnapshot[S]:
@@ -170,16 +169,5 @@ def latest(
     return max(leaves, key=_age)
 
 
-def _age(row: Row) -> tuple[int, str]:
-    made = moment_of(row.created_at)
-    return (-(2**63) if made is None else made), row.snapshot_id or ""
-
-
-def moment_of(text: str | None) -> int | None:
-    """Return an ISO 8601 time as microseconds, None if it cannot be read."""
-    try:
-        moment = datetime.fromisoformat(text or "")
-        aware = moment if moment.utcoffset() is not None else moment.replace(tzinfo=UTC)
-        return times.to_us("moment", aware)
-    except (ValueError, OverflowError, InvalidInput):
-        return None
+def _age(row: Row) -> tuple[datetime, str]:
+    return moment_of(row.created_at) or LONG_AGO, row.snapshot_id or ""

@@ -6,12 +6,10 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Generic, TypeAlias
 
-from limpet.api.aio_scope import AsyncScope
-from limpet.api.scope import Scope
-from limpet.api.store import AsyncStore, Store
-from limpet.api.verbs import check_prefix, matching
+from limpet import AsyncScope, AsyncStore, Scope, Store
+from limpet.api.integrations import Query, check_prefix, limits, verbs
 from limpet.compat.contention import Contention
-from limpet.compat.genkit import mapping, rules
+from limpet.compat.genkit import records, rules
 from limpet.compat.genkit.records import S, SessionSnapshot
 from limpet.compat.genkit.tenants import (
     KIND,
@@ -23,10 +21,8 @@ from limpet.compat.genkit.tenants import (
 )
 from limpet.compat.genkit.watching import Subscription
 from limpet.compat.wire import check_store
-from limpet.core import limits
 from limpet.errors import CLOSED, AlreadyExists, InvalidInput, NotFound
 from limpet.model import ScopeKey, Snapshot, SnapshotInfo, SnapshotRef
-from limpet.protocol import Query
 
 Given: TypeAlias = SessionSnapshot[S] | Mapping[str, Any] | None
 Mutator: TypeAlias = Callable[[SessionSnapshot[S] | None], Given[S] | Awaitable[Given[S]]]
@@ -97,7 +93,7 @@ class Sessions(Generic[S]):
         `find` would return the last saved one only, which may be another tenant's.
         """
         elsewhere: SnapshotRef | None = None
-        walk = matching(Query(prefix=tenant.prefix, id=snapshot_id))
+        walk = verbs.matching(Query(prefix=tenant.prefix, id=snapshot_id))
         for each in self._store.sync.driver.stream(walk):
             session_id = tenant.session_of(each.session_id)
             if session_id is None or each.scope.kind != KIND:
@@ -120,17 +116,17 @@ class Sessions(Generic[S]):
     def _latest_id(self, scope: Scope, head: SnapshotInfo, session_id: str) -> str:
         by_leaf = self._policy == "leaf"
         infos = scope.leaves() if by_leaf else scope.history()
-        rows = [mapping.summary_of(info, session_id) for info in infos]
+        rows = [records.summary_of(info, session_id) for info in infos]
         if not head.kept:  # a draft of another program
             rows = [row for row in rows if not by_leaf or row.snapshot_id != head.parent_id]
-            rows.append(mapping.summary_of(head, session_id))
+            rows.append(records.summary_of(head, session_id))
         if not rows:  # none is a leaf, so the parents form a circle
-            rows = [mapping.summary_of(info, session_id) for info in scope.history()]
+            rows = [records.summary_of(info, session_id) for info in scope.history()]
         chosen = rules.latest(rows, session_id, policy=self._policy, reject_branching=self._rejects)
         return head.id if chosen is None or chosen.snapshot_id is None else chosen.snapshot_id
 
     def _read(self, tenant: Tenant, info: SnapshotInfo) -> SessionSnapshot[S]:
-        row = mapping.row_of(info, tenant.session_of(info.session_id) or info.session_id)
+        row = records.row_of(info, tenant.session_of(info.session_id) or info.session_id)
         return rules.as_read(row, self._store.driver.tools.draw().now)
 
     def _watch(
@@ -187,7 +183,7 @@ class Sessions(Generic[S]):
         drawn = self._store.driver.tools.draw()
         row = rules.next_row(id or "", None, after, drawn.now)
         scope = self._store.scope(*tenant.scope(row.session_id or ""))
-        saved = await scope.save(id=id, **mapping.save_options(row, born=drawn.nonce))
+        saved = await scope.save(id=id, **records.save_options(row, born=drawn.nonce))
         return replace(row, snapshot_id=saved.id)
 
     async def _update(
@@ -198,7 +194,7 @@ class Sessions(Generic[S]):
 
         async def change(found: Snapshot) -> Snapshot | None:
             nonlocal row
-            before = mapping.row_of(found, tenant.session_of(found.session_id) or found.session_id)
+            before = records.row_of(found, tenant.session_of(found.session_id) or found.session_id)
             try:
                 after = await apply_mutator(mutator, before)
             except NotFound as error:
@@ -206,7 +202,7 @@ class Sessions(Generic[S]):
                 raise
             now = self._store.driver.tools.draw().now
             row = None if after is None else rules.next_row(id, before, after, now)
-            return None if row is None else mapping.replaced(found, row)
+            return None if row is None else records.replaced(found, row)
 
         try:
             await self._store.scope(*where).update(id, change)

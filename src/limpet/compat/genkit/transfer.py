@@ -17,21 +17,25 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from limpet.api.scope import Scope
-from limpet.api.store import AsyncStore, Store
-from limpet.api.verbs import check_prefix as check_session_prefix
-from limpet.backends.buckets import Moved
-from limpet.compat.genkit import mapping, rules
-from limpet.compat.genkit.node_files.check import folders_below
-from limpet.compat.genkit.node_files.folder import TenantFolder
-from limpet.compat.genkit.node_files.format import GLOBAL, bare, check_name, check_prefix, is_name
-from limpet.compat.genkit.rules import Row
+from limpet import AsyncStore, Scope, Store
+from limpet.api.integrations import Moved
+from limpet.api.integrations import check_prefix as check_session_prefix
+from limpet.compat.genkit import records, rules
+from limpet.compat.genkit.files import (
+    GLOBAL,
+    TenantFolder,
+    bare,
+    check_name,
+    check_prefix,
+    folders_of,
+    is_name,
+)
+from limpet.compat.genkit.records import Row
 from limpet.compat.genkit.tenants import KIND, Tenant, tenant_of
 from limpet.compat.json_files import links_below
-from limpet.compat.wire import Transfer, check_store, folder_of, shown
-from limpet.core.findings import finding
+from limpet.compat.wire import Tally, Transfer, check_store, folder_of, moment_of, shown
 from limpet.errors import Conflict, Corrupt, InvalidInput, LimpetError, NotFound, Unsupported
-from limpet.model import Finding, ScopeKey, Snapshot
+from limpet.model import ScopeKey
 from limpet.opening import open_files
 
 _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)  # a row without a time is older than all others
@@ -44,10 +48,10 @@ def import_sessions(
 
     `alice/` imports one tenant. Every row keeps its id, parent, status and time, and its other
     fields in `metadata["genkit"]`; history is in the order of creation, and the latest of a session
-    becomes its head. So `SessionStore` answers as `JsonFileSessionStore` does over the folder,
-    with two differences: a row always has a session and a status; and of several branches the
-    latest is the one created last, whatever a pointer names (reported as `latest_differs`). A row
-    without a session is skipped and reported, and so is a link.
+    becomes its head. So `SessionStore` answers as Genkit does over the folder, with two
+    differences: a row always has a session and a status; and of several branches the latest is the
+    one created last, whatever a pointer names (reported as `latest_differs`). A row without a
+    session is skipped and reported, and so is a link.
 
     The folder is not changed. It may be in use: files written meanwhile may be missed.
 
@@ -80,26 +84,22 @@ class _FolderImport:
         self._target = target
         self._prefix = prefix
         self._shared_ids: set[str] = set()  # of the rows without a tenant
-        self._count = 0
-        self._skipped: list[Finding] = []
+        self._tally = Tally()
 
     def run(self, root: str) -> Transfer:
         if not self._prefix:
-            self._skipped += links_below(root)
-        for prefix in folders_below(root):
-            folder = TenantFolder(open_files(root), root, prefix)
+            self._tally.skipped += links_below(root)
+        for folder in folders_of(root):
             try:
-                check_prefix(prefix)
+                tenant = Tenant()
+                if folder.prefix not in ("", GLOBAL):  # Genkit in Python has no tenant folders
+                    tenant = tenant_of(check_prefix(folder.prefix), None)
             except InvalidInput as refusal:
                 if any(folder.ids()):
-                    skipped = finding("error", "folder_skipped", str(refusal), path=folder.path)
-                    self._skipped.append(skipped)
+                    self._tally.skip("folder_skipped", refusal, path=folder.path_of())
                 continue
-            self._import(tenant_of(None if prefix == GLOBAL else prefix, None), folder)
-        above, name = os.path.split(root)
-        if name:  # Genkit in Python has no tenant folders
-            self._import(Tenant(), TenantFolder(open_files(above), above, name))
-        return Transfer(self._count, tuple(self._skipped))
+            self._import(tenant, folder)
+        return self._tally.result()
 
     def _import(self, tenant: Tenant, folder: TenantFolder) -> None:
         sessions: dict[str, list[Row]] = {}
@@ -120,7 +120,7 @@ class _FolderImport:
                 found = folder.read(id)
                 if found is None:
                     continue  # removed meanwhile
-                row = bare(id, found.row)
+                row = bare(found.row)
                 if not row.session_id or not row.session_id.strip():
                     raise InvalidInput("the snapshot has no session")
                 if not tenant.prefix and id in before:
@@ -135,17 +135,14 @@ class _FolderImport:
     ) -> list[str]:
         """Return the ids in the order of creation, but the latest of the session last."""
         ordered = creation_order(rows)
-        try:
-            latest = rules.latest(rows, session_id)
-        except Conflict:  # the parents form a circle
+        latest = _latest_id(rows, session_id)
+        if latest is None:
             return ordered
-        if latest is None or latest.snapshot_id is None:
-            return ordered
-        named = folder.pointer(session_id).snapshot_id if is_name(session_id) else None
-        if named != latest.snapshot_id and named in ordered:
+        named = folder.pointer(session_id) if is_name(session_id) else None
+        if named != latest and named in ordered:
             fact = "the pointer of the session names another snapshot than the one created last"
-            self._skipped.append(finding("warning", "latest_differs", fact, scope=scope, id=named))
-        return [*(id for id in ordered if id != latest.snapshot_id), latest.snapshot_id]
+            self._tally.skip("latest_differs", fact, scope=scope, id=named, severity="warning")
+        return [*(id for id in ordered if id != latest), latest]
 
     def _save(self, scope: ScopeKey, folder: TenantFolder, ids: list[str]) -> None:
         for id in ids:
@@ -158,20 +155,21 @@ class _FolderImport:
             except (InvalidInput, Unsupported, Corrupt) as refusal:
                 self._skip(folder, id, refusal, scope)
             else:
-                self._count += 1
+                self._tally.count += 1
 
     def _skip(
         self, folder: TenantFolder, id: str, cause: LimpetError, scope: ScopeKey | None = None
     ) -> None:
-        fact = str(cause)
-        if folder.path not in fact:
-            fact = f"{fact}. file=`{folder.path_of(id)}`"
-        self._skipped.append(finding("error", "snapshot_skipped", fact, scope=scope, id=id))
+        path = folder.path_of(id)
+        where = {} if path in str(cause) else {"file": path}
+        self._tally.skip("snapshot_skipped", cause, scope=scope, id=id, **where)
 
 
 def creation_order(rows: Iterable[Row]) -> list[str]:
     """Return the ids of rows in the order of creation, but each after its ancestors."""
-    oldest_first = sorted(rows, key=_created)
+    oldest_first = sorted(
+        rows, key=lambda row: (moment_of(row.created_at) or rules.LONG_AGO, row.snapshot_id or "")
+    )
     parents = {row.snapshot_id or "": row.parent_id for row in oldest_first}
     ordered: dict[str, None] = {}
     for id in parents:
@@ -184,20 +182,13 @@ def creation_order(rows: Iterable[Row]) -> list[str]:
     return [*ordered]
 
 
-def _created(row: Row) -> tuple[bool, int, str]:
-    made = rules.moment_of(row.created_at)
-    return made is not None, made or 0, row.snapshot_id or ""
-
-
 def _save_options(row: Row) -> dict[str, Any]:
     """Return the options of `Scope.save`; the same for each import of a row."""
-    whole = rules.repaired(
-        replace(row, status=rules.COMPLETED if row.status is None else row.status)
-    )
-    options = mapping.save_options(whole, born="import")
+    status = records.COMPLETED if row.status is None else row.status
+    options = records.save_options(rules.repaired(replace(row, status=status)), born="import")
     if row.created_at is None:
         # Recorded as missing: otherwise the time of the import would be read.
-        options["metadata"][mapping.FACADE]["createdAt"] = None
+        options["metadata"][records.FACADE]["createdAt"] = None
         options["created_at"] = _LONG_AGO
     return options
 
@@ -205,38 +196,39 @@ def _save_options(row: Row) -> dict[str, Any]:
 class _FolderExport:
     def __init__(self, root: str) -> None:
         self._root = root
-        self._bucket = open_files(root)
-        self._count = 0
-        self._skipped: list[Finding] = []
+        self._files = open_files(root)
+        self._tally = Tally()
 
     def run(self, origin: Store, prefix: str) -> Transfer:
         for session_id in origin.sessions(prefix=prefix):
             for each in origin.scopes(session_id):
                 self._export(origin.scope(*each.key))
-        return Transfer(self._count, tuple(self._skipped))
+        return self._tally.result()
 
     def _export(self, scope: Scope) -> None:
         if scope.key != ScopeKey(scope.session_id, kind=KIND):
-            self._skip("a session of Genkit is the scope `main` of kind `agent`", scope.key)
+            fact = "a session of Genkit is the scope `main` of kind `agent`"
+            self._tally.skip("scope_skipped", fact, scope=scope.key)
             return
         try:
             folder, session_id = self._address(scope.session_id)
         except InvalidInput as refusal:
-            self._skip(str(refusal), scope.key)
+            self._tally.skip("scope_skipped", refusal, scope=scope.key)
             return
         head = scope.info()
         if head is not None and not head.kept:
-            self._skip("a draft is not kept", scope.key, head.id)
-        for id in _latest_last(scope, session_id):
-            found = scope.load(id)
-            if found is None:
-                continue  # deleted meanwhile
+            self._skip(scope, head.id, "a draft is not kept")
+        ids, new = _latest_last(scope, session_id), set[str]()
+        for id in ids:
             try:
-                self._write(folder, found, session_id)
+                if self._write(folder, scope, id, session_id):
+                    new.add(id)
             except (InvalidInput, Corrupt) as refusal:
-                self._skip(str(refusal), scope.key, id)
+                self._skip(scope, id, refusal)
             except Moved:
-                self._skip("another process is writing the same file", scope.key, id)
+                self._skip(scope, id, "another process is writing the same file")
+        if new.intersection(ids[-1:]):
+            folder.point(session_id, ids[-1])
 
     def _address(self, stored_id: str) -> tuple[TenantFolder, str]:
         first, slash, _ = stored_id.partition("/")
@@ -249,27 +241,35 @@ class _FolderExport:
         if slash and prefix == GLOBAL:
             raise InvalidInput(f"a tenant cannot have the name of the shared folder. {name}")
         check_name("session_id", session_id)
-        return TenantFolder(self._bucket, self._root, check_prefix(prefix)), session_id
+        return TenantFolder(self._files, self._root, check_prefix(prefix)), session_id
 
-    def _write(self, folder: TenantFolder, snapshot: Snapshot, session_id: str) -> None:
-        id = check_name("snapshot_id", snapshot.id)
-        row = mapping.row_of(snapshot, session_id)
-        found = folder.read(id)
+    def _write(self, folder: TenantFolder, scope: Scope, id: str, session_id: str) -> bool:
+        """Write the file of a snapshot unless it is there; return whether it is a new one."""
+        snapshot = scope.load(id)
+        if snapshot is None:
+            return False  # deleted meanwhile
+        row = records.row_of(snapshot, session_id)
+        found = folder.read(check_name("snapshot_id", id))
         if found is None or found.row != row:
-            folder.write(row, expect=None if found is None else found.version, keep=None)
-        self._count += 1
+            folder.write(row, expect=None if found is None else found.version)
+        self._tally.count += 1
+        return found is None
 
-    def _skip(self, fact: str, scope: ScopeKey, id: str | None = None) -> None:
-        code = "scope_skipped" if id is None else "snapshot_skipped"
-        self._skipped.append(finding("error", code, fact, scope=scope, id=id))
+    def _skip(self, scope: Scope, id: str, fact: object) -> None:
+        self._tally.skip("snapshot_skipped", fact, scope=scope.key, id=id)
 
 
 def _latest_last(scope: Scope, session_id: str) -> list[str]:
-    """Return the ids in commit order, but the latest last: the pointer follows the last file."""
-    rows = [mapping.summary_of(info, session_id) for info in scope.history()][::-1]
+    """Return the ids in commit order, but the latest last."""
+    rows = [records.summary_of(info, session_id) for info in scope.history()][::-1]
+    ids = [row.snapshot_id or "" for row in rows]
+    latest = _latest_id(rows, session_id)
+    return sorted(ids, key=lambda each: each == latest)
+
+
+def _latest_id(rows: list[Row], session_id: str) -> str | None:
     try:
         latest = rules.latest(rows, session_id)
     except Conflict:  # the parents form a circle
-        latest = None
-    rows.sort(key=lambda row: row is latest)
-    return [row.snapshot_id or "" for row in rows]
+        return None
+    return None if latest is None else latest.snapshot_id

@@ -3,13 +3,12 @@
 import asyncio
 import inspect
 import logging
-from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, suppress
-from typing import Any, TypeVar, cast
+from typing import cast
 
-from limpet.api.store import AsyncStore
-from limpet.backends.support.backoff import Backoff
+from limpet import AsyncStore
+from limpet.api.integrations import Backoff
 from limpet.errors import InvalidInput, LimpetError, Unavailable
 from limpet.model import Snapshot, SnapshotInfo, SnapshotRef
 
@@ -22,63 +21,14 @@ _PAUSE_S_MAX = 5.0
 _log = logging.getLogger(__name__)
 _tasks: set[asyncio.Task[None]] = set()
 
-T = TypeVar("T")
 Locate = Callable[[], Awaitable[SnapshotRef | None]]
 
 
-async def call_back(callback: Callable[[T], object], value: T, snapshot_id: str) -> None:
-    """Call a function that may be async. What it raises is logged."""
-    try:
-        answer = callback(value)
-        if inspect.isawaitable(answer):
-            await answer
-    except (Exception, asyncio.CancelledError) as error:
-        task = asyncio.current_task()
-        if task is not None and task.cancelling():
-            raise  # this task itself is cancelled, not something that the callback awaited
-        _log.error("a callback has failed. snapshot_id=`%s`", snapshot_id, exc_info=error)
-
-
-class CallbackTask(ABC):
-    """A task of its own that calls a function with values, until `end`."""
-
-    def __init__(self, snapshot_id: str, call: Callable[[Any], object]) -> None:
-        try:
-            self._loop = asyncio.get_running_loop()
-        except RuntimeError:
-            raise InvalidInput("there is no event loop to watch in: call this in a task") from None
-        self._id = snapshot_id
-        self._call = call
-        self._ended = False
-        self._calling = False
-        self.task = self._loop.create_task(self._run(), name=f"limpet-watch-{snapshot_id}")
-        _tasks.add(self.task)  # the loop itself holds only a weak reference
-        self.task.add_done_callback(_tasks.discard)
-
-    @abstractmethod
-    async def _run(self) -> None: ...
-
-    def end(self) -> None:
-        self._ended = True
-        with suppress(RuntimeError):  # the loop is closed, and everything in it has ended
-            self._loop.call_soon_threadsafe(self._stop)
-
-    def _stop(self) -> None:
-        if not self._calling:  # a call that has begun is allowed to finish
-            self.task.cancel()
-
-    async def _report(self, value: object) -> None:
-        self._calling = True
-        try:
-            await call_back(self._call, value, self._id)
-        finally:
-            self._calling = False
-
-
-class Subscription(CallbackTask):
+class Subscription:
     """Calls a function with a snapshot as it is now, and after each change, until `end`.
 
-    `locate` finds the snapshot. Until it does, any snapshot of that id below `prefix` is watched.
+    In a task of its own. `locate` finds the snapshot. Until it does, any snapshot of that id below
+    `prefix` is watched.
     """
 
     def __init__(
@@ -90,11 +40,30 @@ class Subscription(CallbackTask):
         locate: Locate,
         call: Callable[[Snapshot], object],
     ) -> None:
+        try:
+            self._loop = asyncio.get_running_loop()
+        except RuntimeError:
+            raise InvalidInput("there is no event loop to watch in: call this in a task") from None
         self._store = store
+        self._id = snapshot_id
         self._prefix = prefix
         self._locate = locate
+        self._call = call
         self._seen: tuple[str, str] | None = None  # the scope and the revision
-        super().__init__(snapshot_id, call)
+        self._ended = False
+        self._calling = False
+        self.task = self._loop.create_task(self._run(), name=f"limpet-watch-{snapshot_id}")
+        _tasks.add(self.task)  # the loop itself holds only a weak reference
+        self.task.add_done_callback(_tasks.discard)
+
+    def end(self) -> None:
+        self._ended = True
+        with suppress(RuntimeError):  # the loop is closed, and everything in it has ended
+            self._loop.call_soon_threadsafe(self._stop)
+
+    def _stop(self) -> None:
+        if not self._calling:  # a call that has begun is allowed to finish
+            self.task.cancel()
 
     async def _run(self) -> None:
         clock = self._store.driver.tools.clock
@@ -133,6 +102,20 @@ class Subscription(CallbackTask):
                 if loaded is not None and (str(loaded.scope), loaded.revision) != self._seen:
                     self._seen = (str(loaded.scope), loaded.revision)
                     await self._report(loaded)
+
+    async def _report(self, snapshot: Snapshot) -> None:
+        """Call the function, which may be async. What it raises is logged."""
+        self._calling = True
+        try:
+            answer = self._call(snapshot)
+            if inspect.isawaitable(answer):
+                await answer
+        except (Exception, asyncio.CancelledError) as error:
+            if self.task.cancelling():
+                raise  # this task itself is cancelled, not something that the function awaited
+            _log.error("a callback has failed. snapshot_id=`%s`", self._id, exc_info=error)
+        finally:
+            self._calling = False
 
 
 def _closing(news: AsyncIterator[SnapshotInfo]) -> aclosing[AsyncGenerator[SnapshotInfo, None]]:

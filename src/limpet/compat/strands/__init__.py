@@ -9,8 +9,8 @@ folders and buckets with it; `StoreStorage(store)` is the same on any store::
     await storage.save_snapshot(location, snapshot_id, is_latest=False, snapshot=snapshot)
 
 `SessionManager` keeps the sessions of plain Python agents in any of them. `ByteStorage(store)` is
-the `Storage` of the Strands SDK for Python; `to_python` and `to_typescript` translate between the
-snapshots of the two SDKs; `import_sessions` and `export_sessions` read and write their files.
+the `Storage` of the Strands SDK for Python; `to_python` translates snapshots of the one for
+TypeScript; `import_sessions` and `export_sessions` read and write the files of both.
 
 How the terms translate, so that each interface sees what the others save:
 
@@ -27,7 +27,8 @@ How the terms translate, so that each interface sees what the others save:
 `docs/guides/strands.md` lists where it differs from the original.
 """
 
-from limpet.compat.strands.dialects.payloads import dialect_of, to_python, to_typescript
+from limpet.api.integrations import LayoutName
+from limpet.compat.strands.dialects import dialect_of, to_python
 from limpet.compat.strands.documents import FileStorage, S3Storage
 from limpet.compat.strands.manager import Agent, Restored, SessionManager, Turn
 from limpet.compat.strands.python import ByteStorage
@@ -37,9 +38,8 @@ from limpet.compat.strands.records import (
     SnapshotManifest,
     SnapshotPage,
 )
-from limpet.compat.strands.storage import SessionError, SnapshotStorage, StoreStorage
+from limpet.compat.strands.store import SessionError, SnapshotStorage, StoreStorage
 from limpet.compat.strands.transfer import export_sessions, find_layout, import_sessions
-from limpet.core.foreign import LayoutName
 
 __all__ = [
     "Agent",
@@ -62,5 +62,4 @@ __all__ = [
     "find_layout",
     "import_sessions",
     "to_python",
-    "to_typescript",
 ]

@@ -18,8 +18,8 @@ from functools import partial
 from typing import Any, Self, TypeVar
 
 from limpet import opening
-from limpet.backends.buckets import Bucket, Listed, Stored
-from limpet.compat.json_files import FILE_BYTES_MAX, check_size, dump_indented, read_files
+from limpet.api.integrations import Bucket, Listed, Stored, codec, times
+from limpet.compat.json_files import FILE_BYTES_MAX, dump_indented, json_of, read_files
 from limpet.compat.strands.records import (
     SCHEMA_VERSION,
     Snapshot,
@@ -28,9 +28,8 @@ from limpet.compat.strands.records import (
     is_identifier,
     is_uuid7,
 )
-from limpet.compat.strands.storage import BaseStorage, no_cursor
+from limpet.compat.strands.store import BaseStorage, no_cursor
 from limpet.compat.wire import folder_of, wire_time
-from limpet.core import codec, times
 from limpet.errors import CLOSED, Corrupt, InvalidInput, LimpetError
 from limpet.model import ANY, JSON
 
@@ -38,19 +37,19 @@ T = TypeVar("T")
 
 _PAGE = 1_000  # keys: what one request lists and deletes
 LATEST, MANIFEST = "snapshot_latest.json", "manifest.json"
-_HISTORY = "immutable_history/"
+HISTORY = "immutable_history/"
 _SNAPSHOTS = "/snapshots/"
 _BEGIN, _END = "snapshot_", ".json"
 
 
-def folder_key(session_id: str, kind: str, scope_id: str) -> str:
+def folder_key(session_id: str, scope_id: str, kind: str) -> str:
     """Return the prefix of the keys of a scope."""
     return f"{session_id}/scopes/{kind}/{scope_id}{_SNAPSHOTS}"
 
 
 def document_name(id: str | None) -> str:
     """Return the rest of the key of a snapshot; None is the latest."""
-    return LATEST if id is None else f"{_HISTORY}{_BEGIN}{id}{_END}"
+    return LATEST if id is None else f"{HISTORY}{_BEGIN}{id}{_END}"
 
 
 def listed(bucket: Bucket, prefix: str, *, after: str = "") -> Iterator[Listed]:
@@ -63,15 +62,9 @@ def listed(bucket: Bucket, prefix: str, *, after: str = "") -> Iterator[Listed]:
         after = page[-1].key
 
 
-def read_json(stored: Stored) -> JSON:
-    """Return the value of a document that any tool may have written, or raise Corrupt."""
-    check_size(stored.size)
-    return codec.decode_foreign(stored.data)
-
-
 def read_document(stored: Stored) -> Wire:
     """Return the document of a snapshot, of either SDK, or raise Corrupt."""
-    found = read_json(stored)
+    found = json_of(stored)
     if not isinstance(found, dict) or "data" not in found:
         raise Corrupt(f"the document is not a snapshot. bytes=`{stored.size}`")
     return found
@@ -125,12 +118,12 @@ class DocumentStorage(BaseStorage):
     async def _ids(
         self, address: SnapshotLocation, limit: int | None, after: str | None
     ) -> list[str]:
-        prefix = _folder(address) + _HISTORY
+        prefix = _folder(address) + HISTORY
         return await self._run(lambda bucket: _list_ids(bucket, prefix, limit, after))
 
     async def _manifest(self, address: SnapshotLocation) -> JSON:
         stored = await self._get(_folder(address) + MANIFEST)
-        return None if stored is None else read_json(stored)
+        return None if stored is None else json_of(stored)
 
     async def _save_manifest(self, address: SnapshotLocation, wire: Wire) -> None:
         await self._put(_folder(address) + MANIFEST, wire, "manifest")
@@ -204,7 +197,7 @@ class S3Storage(DocumentStorage):
 
 
 def _folder(address: SnapshotLocation) -> str:
-    return folder_key(address.session_id, address.scope, address.scope_id)
+    return folder_key(address.session_id, address.scope_id, address.scope)
 
 
 def _list_ids(bucket: Bucket, prefix: str, limit: int | None, after: str | None) -> list[str]:

@@ -16,13 +16,13 @@ import os
 import threading
 import traceback
 import weakref
-from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, Self, TypeAlias, TypeVar, cast, get_args
 
-from limpet.api.store import AsyncStore, Store
+from limpet import AsyncStore, Store
+from limpet.api.integrations import ids, times
 from limpet.compat.finishing import finished
 from limpet.compat.strands.documents import FileStorage
 from limpet.compat.strands.records import (
@@ -32,10 +32,8 @@ from limpet.compat.strands.records import (
     check_identifier,
     is_uuid7,
 )
-from limpet.compat.strands.storage import SessionError, SnapshotStorage, StoreStorage
+from limpet.compat.strands.store import SessionError, SnapshotStorage, StoreStorage
 from limpet.compat.wire import wire_time
-from limpet.core import ids, times
-from limpet.core.limits import PAGE_ITEMS_MAX
 from limpet.errors import AlreadyExists, Conflict, Corrupt, InvalidInput, Unsupported
 from limpet.model import JSON
 from limpet.opening import draw
@@ -482,7 +480,9 @@ async def _find(
         if snapshot_id is not None or not _is_damage(error):
             raise
         cause = error
-    async for id in _newest_first(storage, location):
+    ids = await storage.list_snapshot_ids(location)
+    # Newest first; ids that have no time in them come last.
+    for id in sorted(ids, key=lambda each: (is_uuid7(each), each), reverse=True):
         try:
             found = await _read(storage, location, id)
         except Exception as error:
@@ -518,35 +518,6 @@ def _is_damage(error: BaseException) -> bool:
     while seen is not None and not isinstance(seen, Corrupt):
         seen = seen.__cause__
     return seen is not None
-
-
-async def _newest_first(storage: SnapshotStorage, location: SnapshotLocation) -> AsyncIterator[str]:
-    """Yield the ids in history from the newest; those without a known age come last.
-
-    A storage lists them in ascending order only, so every page is found by a new listing.
-    """
-    for timed in (True, False):
-        page, before = deque[str](maxlen=0), None
-        while before is None or len(page) == PAGE_ITEMS_MAX:
-            page = await _last_page(storage, location, before, timed=timed)
-            for id in reversed(page):
-                yield id
-            before = page[0] if page else ""
-
-
-async def _last_page(
-    storage: SnapshotStorage, location: SnapshotLocation, before: str | None, *, timed: bool
-) -> deque[str]:
-    """Return the last ids below `before`, of the UUIDs 7 (`timed`) or of the other ids."""
-    last: deque[str] = deque(maxlen=PAGE_ITEMS_MAX)
-    after: str | None = None
-    while True:
-        page = await storage.list_snapshot_ids(location, PAGE_ITEMS_MAX, after)
-        below = [id for id in page if before is None or id < before]
-        last.extend(id for id in below if is_uuid7(id) is timed)
-        if len(below) < PAGE_ITEMS_MAX:
-            return last
-        after = page[-1]
 
 
 # Saving

@@ -17,10 +17,9 @@ The state of a snapshot is its `data`; the other fields are in `metadata["strand
 its JSON is in `metadata["form"]`. So history, forks, diffs and watches work on what agents save,
 and `store.delete_session` deletes everything of a session.
 
-`read` returns the written bytes, except that snapshots are always in the dialect of the SDK for
-Python, whichever SDK wrote them: an agent in Python continues where one in TypeScript stopped. With
-`dialect="typescript"` snapshots are stored in that dialect, so that agents in TypeScript can
-continue; see `payloads` for the details.
+`read` returns the written bytes, except that snapshots are always those of the SDK for Python,
+whichever SDK wrote them: an agent in Python continues where one in TypeScript stopped. See
+`dialects` for the details.
 """
 
 import base64
@@ -31,14 +30,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Final, NamedTuple
 
-from limpet.api.scope import Scope
-from limpet.api.store import AsyncStore, Store
+from limpet import AsyncStore, Scope, Store
 from limpet.compat.json_files import load_strict
-from limpet.compat.strands.dialects.payloads import Dialect, dialect_of, to_python, to_typescript
+from limpet.compat.strands.dialects import dialect_of, to_python
+from limpet.compat.strands.documents import HISTORY, document_name, folder_key
 from limpet.compat.strands.records import FACADE, SCHEMA_VERSION, SCOPES
-from limpet.compat.strands.storage import FORM, GONE, Lines, moment_of
+from limpet.compat.strands.store import FORM, GONE, Lines, is_gone, save_options
 from limpet.compat.wire import check_store
-from limpet.errors import Conflict, InvalidInput, LimpetError, Unsupported
+from limpet.errors import Conflict, InvalidInput, LimpetError
 from limpet.model import JSON, ScopeKey, Snapshot, SnapshotInfo
 
 FILE: Final = "file"  # the kind of bytes that are not a snapshot
@@ -72,11 +71,8 @@ class ByteStorage:
     Strands is imported, the errors are also its `StorageError`.
     """
 
-    def __init__(self, store: Store | AsyncStore, *, dialect: Dialect = "python") -> None:
+    def __init__(self, store: Store | AsyncStore) -> None:
         self._store = check_store(store).aio
-        if dialect not in ("python", "typescript"):
-            raise InvalidInput(f"dialect must be python or typescript. dialect=`{dialect!a}`")
-        self._dialect: Dialect = dialect
 
     async def write(self, key: str, data: bytes) -> None:
         """Store bytes under a key.
@@ -88,8 +84,8 @@ class ByteStorage:
         with _storage_errors():
             if not isinstance(data, bytes):
                 raise InvalidInput(f"data must be bytes. type=`{type(data).__name__}`")
-            address, dialect = _address_of(key), self._dialect
-            await self._store.run(lambda store: _write(store, address, data, dialect))
+            address = _address_of(key)
+            await self._store.run(lambda store: _write(store, address, data))
 
     async def read(self, key: str) -> bytes | None:
         """Return the bytes under a key, None if there are none.
@@ -157,7 +153,7 @@ def _plain(data: bytes) -> _Parsed:
         return _Parsed(base64.b64encode(data).decode(), _BASE64)
 
 
-def _parse(data: bytes, dialect: Dialect) -> _Parsed:
+def _parse(data: bytes) -> _Parsed:
     plain = _plain(data)
     try:
         document = load_strict(data)
@@ -167,10 +163,6 @@ def _parse(data: bytes, dialect: Dialect) -> _Parsed:
         form = next(name for name in _FORMS if _format(document, name) == data)
     except (ValueError, RecursionError, StopIteration):
         return plain
-    if dialect == "typescript" and dialect_of(document) == "python":
-        # If it cannot be translated, the agent's run must not fail: Python reads it as it is.
-        with suppress(Unsupported, InvalidInput):
-            document = to_typescript(document)
     return _Parsed(document.pop("data"), form, document, plain)
 
 
@@ -183,8 +175,8 @@ def _format(document: dict[str, JSON], form: str) -> bytes:
     return json.dumps(ordered, ensure_ascii=False, **_FORMS[form]).encode()
 
 
-def _write(store: Store, address: _KeyAddress, data: bytes, dialect: Dialect) -> None:
-    parsed = _plain(data) if address.scope.kind == FILE else _parse(data, dialect)
+def _write(store: Store, address: _KeyAddress, data: bytes) -> None:
+    parsed = _plain(data) if address.scope.kind == FILE else _parse(data)
     scope, lines = store.scope(*address.scope), store.driver.opened.service(Lines)
     try:
         _save(scope, address.id, parsed, lines)
@@ -198,8 +190,7 @@ def _write(store: Store, address: _KeyAddress, data: bytes, dialect: Dialect) ->
 def _save(scope: Scope, id: str | None, parsed: _Parsed, lines: Lines) -> None:
     options: dict[str, Any] = {"metadata": {FORM: parsed.form}}
     if parsed.envelope is not None:
-        options["metadata"][FACADE] = parsed.envelope
-        options["created_at"] = moment_of(parsed.envelope)
+        options = save_options(parsed.envelope, **options["metadata"])
     if id is None:
         scope.save(parsed.state, keep=False, parent=lines.parent(scope.key), **options)
     else:
@@ -222,11 +213,6 @@ def _read(store: Store, address: _KeyAddress) -> bytes | None:
     return _format(document, form if form in _FORMS else "python")
 
 
-def _exists(found: SnapshotInfo, id: str | None) -> bool:
-    """Return whether it is in history; without an id, whether it is a latest not marked deleted."""
-    return found.metadata.get(FORM) != GONE if id is None else found.kept
-
-
 def _document(found: Snapshot) -> dict[str, JSON]:
     """Return a stored snapshot; fields that another program did not write have defaults."""
     envelope = found.metadata.get(FACADE)
@@ -239,31 +225,30 @@ def _document(found: Snapshot) -> dict[str, JSON]:
     return {**default, "created_at": created, "data": data, "app_data": {}}
 
 
+def _exists(found: SnapshotInfo, id: str | None) -> bool:
+    """Return whether it is in history; without an id, whether it is a latest not marked deleted."""
+    return not is_gone(found) if id is None else found.kept
+
+
 def _delete(store: Store, address: _KeyAddress) -> None:
-    scope = store.scope(*address.scope)
+    scope, id = store.scope(*address.scope), address.id
     if address.scope.kind == FILE:
         scope.delete()
-    elif address.id is None:
-        head = scope.info()
-        if head is None or head.metadata.get(FORM) == GONE:
-            return
-        if any(scope.ids(limit=1)):
+        return
+    found = scope.info(id)
+    if found is not None and _exists(found, id):
+        if id is None and any(scope.ids(limit=1)):
             with suppress(Conflict):  # another writer saved a new latest
-                scope.save({}, keep=False, metadata={FORM: GONE}, expect=head.revision)
+                scope.save({}, keep=False, metadata={FORM: GONE}, expect=found.revision)
         else:
-            scope.delete_snapshot(head.id)
-        _clear(scope)
-    else:
-        found = scope.info(address.id)
-        if found is not None and found.kept:
-            scope.delete_snapshot(address.id)
-        _clear(scope)
+            scope.delete_snapshot(found.id)
+    _clear(scope)
 
 
 def _clear(scope: Scope) -> None:
     """Delete a GONE head without history. Every deletion checks, so the last one finds it."""
     head = scope.info()
-    if head is not None and head.metadata.get(FORM) == GONE and not any(scope.ids(limit=1)):
+    if head is not None and is_gone(head) and not any(scope.ids(limit=1)):
         scope.delete_snapshot(head.id)
 
 
@@ -275,15 +260,16 @@ def _keys(store: Store, query: str) -> Iterator[str]:
             if named and key.scope_id.startswith(query):
                 yield key.scope_id
             continue
-        start = f"session/{key.session_id}/scopes/{key.kind}/{key.scope_id}/snapshots/"
+        start = f"session/{folder_key(*key)}"
+        latest, history = start + document_name(None), start + HISTORY
         # Other programs may use names that cannot be part of a key.
-        if not _overlap(start, query) or _address_of(f"{start}snapshot_latest.json").scope != key:
+        if not _overlap(start, query) or _address_of(latest).scope != key:
             continue
-        latest, history = f"{start}snapshot_latest.json", f"{start}immutable_history/snapshot_"
-        if latest.startswith(query) and head is not None and _exists(head, None):
+        if latest.startswith(query) and head is not None and not is_gone(head):
             yield latest
         if _overlap(history, query):
-            keys = (f"{history}{id}.json" for id in store.scope(*key).ids() if "/" not in id)
+            ids = (id for id in store.scope(*key).ids() if "/" not in id)
+            keys = (start + document_name(id) for id in ids)
             yield from (each for each in keys if each.startswith(query))
 
 

@@ -14,30 +14,22 @@ rest.
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from itertools import chain, groupby
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal
 
-from limpet import opening
-from limpet.api.scope import Scope
-from limpet.api.store import AsyncStore, Store
-from limpet.backends.buckets import Bucket
-from limpet.compat.json_files import is_file_name, links_below, read_files
+from limpet import AsyncStore, Scope, Store, opening
+from limpet.api.integrations import Bucket, LayoutName, layout_of
+from limpet.compat.json_files import is_file_name, json_of, links_below, read_files
 from limpet.compat.strands import documents
-from limpet.compat.strands.dialects.payloads import dialect_of, to_python, to_typescript
-from limpet.compat.strands.records import FACADE, SCOPES, Wire, is_identifier
-from limpet.compat.strands.storage import MANIFEST, is_gone, moment_of, wire_of
-from limpet.compat.wire import Transfer, address_of, check_store, shown
-from limpet.core.foreign import LayoutName, layout_of
+from limpet.compat.strands.dialects import dialect_of, to_python
+from limpet.compat.strands.records import SCOPES, Wire, is_identifier
+from limpet.compat.strands.store import MANIFEST, is_gone, save_options, wire_of
+from limpet.compat.wire import Tally, Transfer, address_of, check_store, shown
 from limpet.errors import Corrupt, InvalidInput, LimpetError, NotFound, Unsupported
-from limpet.model import ANY, JSON, Finding, ScopeKey, Snapshot
-
-Payload: TypeAlias = Literal["typescript", "python"]
-_Converter: TypeAlias = Callable[[Wire], Wire]
+from limpet.model import ANY, JSON, ScopeKey
 
 _ROOTS = {"classic": "", "unified": "session/"}
-_CONVERTERS: Mapping[str, _Converter] = {"python": to_python, "typescript": to_typescript}
 _SNAPSHOT_KEY = re.compile(
     r"(?P<session>[^/]+)/scopes/(?P<kind>[^/]+)/(?P<scope>[^/]+)/snapshots/"
     r"(?:(?P<latest>snapshot_latest)|(?P<manifest>manifest)"
@@ -57,22 +49,24 @@ def import_sessions(
     source: str | os.PathLike[str],
     *,
     layout: LayoutName = "classic",
-    payload: Payload | None = None,
+    payload: Literal["python"] | None = None,
     prefix: str = "",
     **options: Any,
 ) -> Transfer:
     """Import the sessions whose names begin with `prefix` into a store; count the snapshots.
 
-    `source` is a folder, or the URL of a bucket with its options. With `payload` the snapshots are
-    translated to those of one SDK; otherwise they are kept as they are. History is imported in the
-    order of the file names, and each snapshot follows the one before it. Damaged documents, and
-    links in a folder, are skipped and reported.
+    `source` is a folder, or the URL of a bucket with its options. With `payload="python"` snapshots
+    of the SDK for TypeScript are translated to those of the SDK for Python; otherwise they are kept
+    as they are. History is imported in the order of the file names, and each snapshot follows the
+    one before it. Damaged documents, and links in a folder, are skipped and reported.
 
     Raises:
         InvalidInput: the source, the layout or the payload is not valid.
         NotFound: there is no such folder.
     """
-    root, convert = _root(layout, ("messages",)), _converter(payload)
+    root = _root(layout, ("messages",))
+    if payload not in (None, "python"):
+        raise InvalidInput(f"payload must be python, or None. payload=`{shown(payload)}`")
     target = check_store(store).sync
     url, folder = address_of(source)
     folder = folder or opening.file_of(url)
@@ -80,13 +74,16 @@ def import_sessions(
         raise NotFound(f"there is no such folder. path=`{folder}`")
     files = opening.open_files(url, **options)
     try:
-        importing = _SessionImport(target, convert)
+        importing = _SessionImport(target, files, as_python=payload == "python")
         is_log = layout == "messages"
         start = f"session_{prefix}" if is_log else f"{root}{prefix}"
         if folder is not None:
-            importing.save(links_below(folder, start))
-        importing.save(_message_logs(files, start) if is_log else _snapshots_in(files, root, start))
-        return importing.result()
+            importing.tally.skipped += links_below(folder, start)
+        if is_log:
+            importing.message_logs(start)
+        else:
+            importing.snapshots(root, start)
+        return importing.tally.result()
     finally:
         files.close()
 
@@ -116,25 +113,23 @@ def export_sessions(
     to: str | os.PathLike[str],
     *,
     layout: LayoutName = "classic",
-    payload: Payload | None = None,
     prefix: str = "",
     **options: Any,
 ) -> Transfer:
     """Export the sessions whose names begin with `prefix` as files of the Strands SDKs.
 
-    The files are those that the SDKs write, without any field of Limpet. Sessions, scopes and
-    snapshots whose names the SDK of the payload would refuse are left out and reported.
+    The files are those that the SDK of each snapshot writes, without any field of Limpet. Sessions,
+    scopes and snapshots whose names this SDK would refuse are left out and reported.
 
     Raises:
-        InvalidInput: the target, the layout or the payload is not valid, or is `messages`.
+        InvalidInput: the target or the layout is not valid, or is `messages`.
     """
-    root, convert = _root(layout), _converter(payload)
+    root = _root(layout)
     origin = check_store(store).sync
     url, _ = address_of(to)
     files = opening.open_files(url, **options)
     try:
-        exporting = _SessionExport(files, root, convert, indent=layout == "classic")
-        return exporting.run(origin, prefix)
+        return _SessionExport(files, root, indent=layout == "classic").run(origin, prefix)
     finally:
         files.close()
 
@@ -146,158 +141,100 @@ def _root(layout: object, others: tuple[str, ...] = ()) -> str:
     return _ROOTS.get(layout, "")
 
 
-def _converter(payload: object) -> _Converter:
-    if payload is None:
-        return lambda wire: wire
-    if not isinstance(payload, str) or payload not in _CONVERTERS:
-        raise InvalidInput(f"there is no such payload. known=`{', '.join(_CONVERTERS)}`")
-    return _CONVERTERS[payload]
-
-
-def _refused(code: str, cause: object, scope: ScopeKey, id: str | None = None) -> Finding:
-    return Finding("error", code, str(cause), scope, id)
-
-
-def _scopes(store: Store, prefix: str) -> Iterator[Scope]:
-    """Yield the scopes of the kinds that Strands has."""
-    for info in store.scopes(prefix=prefix):
-        if info.key.kind in SCOPES:
-            yield store.scope(*info.key)
-
-
-def _snapshots(scope: Scope) -> Iterator[tuple[str | None, Snapshot | Corrupt]]:
-    """Yield the history in the order of the ids, and last, without an id, the latest.
-
-    One at a time, so that damage to one does not hide the others.
-    """
-    for id in chain(scope.ids(), (None,)):
-        try:
-            found = scope.load(id)
-        except Corrupt as damage:
-            yield id, damage
-            continue
-        if found is not None and not is_gone(found):
-            yield id, found
-
-
 # Importing
 
 
-@dataclass(frozen=True)
-class _ImportedSnapshot:
-    """A snapshot to be saved: in history under its id, or without one as the latest."""
-
-    scope: ScopeKey
-    id: str | None
-    wire: Wire
-    parent: str | None = None
-
-
-class _ImportedNote(NamedTuple):
-    scope: ScopeKey
-    name: str
-    value: JSON
-
-
-_Source: TypeAlias = Iterator[_ImportedSnapshot | _ImportedNote | Finding]
-
-
 class _SessionImport:
-    def __init__(self, target: Store, convert: _Converter) -> None:
+    def __init__(self, target: Store, files: Bucket, *, as_python: bool) -> None:
         self._target = target
-        self._convert = convert
-        self._count = 0
-        self._skipped: list[Finding] = []
+        self._files = files
+        self._as_python = as_python
+        self.tally = Tally()
 
-    def result(self) -> Transfer:
-        return Transfer(self._count, tuple(self._skipped))
+    def snapshots(self, root: str, start: str) -> None:
+        """Import what is in the keys of the layout, whatever the names of sessions and agents are.
 
-    def save(self, source: _Source) -> None:
-        for found in source:
-            if isinstance(found, Finding):
-                self._skipped.append(found)
-                continue
-            try:
-                if isinstance(found, _ImportedNote):
-                    self._target.scope(*found.scope).set_note(found.name, found.value)
+        The SDK for Python accepts nearly any name, and writes it unescaped.
+        """
+        keys = (each.key for each in documents.listed(self._files, start))
+        matches = filter(None, (_SNAPSHOT_KEY.fullmatch(key, len(root)) for key in keys))
+        for scope, group in groupby(
+            matches, key=lambda match: ScopeKey(match["session"], match["scope"], match["kind"])
+        ):
+            before: str | None = None
+            for match in group:
+                id = match["id"]
+                try:
+                    value = self._read(scope, match)
+                except LimpetError as cause:
+                    self.tally.skip("corrupt", cause, scope=scope, id=id)
                 else:
-                    self._save_snapshot(found)
-            except (InvalidInput, Unsupported, Corrupt) as cause:
-                id = found.id if isinstance(found, _ImportedSnapshot) else None
-                self._skipped.append(_refused("refused", cause, found.scope, id))
+                    self._save(scope, id, value, before, is_manifest=bool(match["manifest"]))
+                before = id or before
 
-    def _save_snapshot(self, found: _ImportedSnapshot) -> None:
-        scope = self._target.scope(*found.scope)
-        envelope = self._convert(found.wire)
-        state = envelope.pop("data")
-        options: dict[str, Any] = {
-            "metadata": {FACADE: envelope},
-            "created_at": moment_of(found.wire),
-            "parent": found.parent,
-        }
-        if found.id is not None:
-            scope.save(state, id=found.id, head=False, overwrite=True, **options)
-        else:
-            present = scope.load()
-            # A repeated import must not move the head.
-            if not present or (present.state, present.metadata) != (state, options["metadata"]):
-                scope.save(state, keep=False, **options)
-        self._count += 1
+    def message_logs(self, start: str) -> None:
+        """Import each agent of the older Python session managers as a Python snapshot.
 
+        They keep one file for each message and one for the agent::
 
-def _snapshots_in(files: Bucket, root: str, start: str) -> _Source:
-    """Yield what is in the keys of the layout, whatever the names of sessions and agents are.
+            session_<session>/agents/agent_<agent>/agent.json
+            session_<session>/agents/agent_<agent>/messages/message_<n>.json
+            session_<session>/multi_agents/multi_agent_<id>/multi_agent.json
 
-    The SDK for Python accepts nearly any name, and writes it unescaped.
-    """
-    keys = (each.key for each in documents.listed(files, start))
-    matches = filter(None, (_SNAPSHOT_KEY.fullmatch(key, len(root)) for key in keys))
-    for scope, group in groupby(
-        matches, key=lambda match: ScopeKey(match["session"], match["scope"], match["kind"])
-    ):
-        before: str | None = None
-        for match in group:
+        The snapshot is what their manager would restore: redacted messages as they were redacted,
+        and without those that the conversation manager removed. These are in `app_data`, under
+        `removed_messages`.
+        """
+        keys = (each.key for each in documents.listed(self._files, start))
+        matches = filter(None, map(_MESSAGE_KEY.fullmatch, keys))
+        for scope, group in groupby(matches, key=_scope_of_log):
             try:
-                yield _read_snapshot(files, scope, match, before)
+                wire = _snapshot_of_log(self._files, scope, list(group))
             except LimpetError as cause:
-                yield _refused("corrupt", cause, scope, match["id"])
-            before = match["id"] or before
+                self.tally.skip("corrupt", cause, scope=scope)
+            else:
+                self._save(scope, None, wire)
 
+    def _read(self, scope: ScopeKey, match: re.Match[str]) -> Any:
+        """Return a manifest, or the document of a snapshot."""
+        key = match.string
+        if scope.kind not in SCOPES:
+            raise InvalidInput(f"scope must be agent or multiAgent. key=`{key!a}`")
+        (stored,) = read_files(self._files, [key])
+        if stored is None:
+            raise Corrupt(f"the file was deleted meanwhile. key=`{key!a}`")
+        return json_of(stored) if match["manifest"] else documents.read_document(stored)
 
-def _read_snapshot(
-    files: Bucket, scope: ScopeKey, match: re.Match[str], before: str | None
-) -> _ImportedSnapshot | _ImportedNote:
-    key = match.string
-    if scope.kind not in SCOPES:
-        raise InvalidInput(f"scope must be agent or multiAgent. key=`{key!a}`")
-    (stored,) = read_files(files, [key])
-    if stored is None:
-        raise Corrupt(f"the file was deleted meanwhile. key=`{key!a}`")
-    if match["manifest"]:
-        return _ImportedNote(scope, MANIFEST, documents.read_json(stored))
-    return _ImportedSnapshot(scope, match["id"], documents.read_document(stored), before)
-
-
-def _message_logs(files: Bucket, start: str) -> _Source:
-    """Yield each agent of the older Python session managers as a Python snapshot.
-
-    They keep one file for each message and one for the agent::
-
-        session_<session>/agents/agent_<agent>/agent.json
-        session_<session>/agents/agent_<agent>/messages/message_<n>.json
-        session_<session>/multi_agents/multi_agent_<id>/multi_agent.json
-
-    The snapshot is what their manager would restore: redacted messages as they were redacted, and
-    without those that the conversation manager removed. These are in `app_data`, under
-    `removed_messages`.
-    """
-    keys = (each.key for each in documents.listed(files, start))
-    matches = filter(None, map(_MESSAGE_KEY.fullmatch, keys))
-    for scope, group in groupby(matches, key=_scope_of_log):
+    def _save(
+        self,
+        scope: ScopeKey,
+        id: str | None,
+        value: Any,
+        parent: str | None = None,
+        *,
+        is_manifest: bool = False,
+    ) -> None:
         try:
-            yield _ImportedSnapshot(scope, None, _snapshot_of_log(files, scope, list(group)))
-        except LimpetError as cause:
-            yield _refused("corrupt", cause, scope)
+            if is_manifest:
+                self._target.scope(*scope).set_note(MANIFEST, value)
+            else:
+                self._save_snapshot(self._target.scope(*scope), id, value, parent)
+                self.tally.count += 1
+        except (InvalidInput, Unsupported, Corrupt) as cause:
+            self.tally.skip("refused", cause, scope=scope, id=id)
+
+    def _save_snapshot(self, scope: Scope, id: str | None, wire: Wire, parent: str | None) -> None:
+        """Save a snapshot in history under its id, or without one as the latest."""
+        envelope = to_python(wire) if self._as_python else wire
+        state = envelope.pop("data")
+        options = {**save_options(envelope), "parent": parent}
+        if id is not None:
+            scope.save(state, id=id, head=False, overwrite=True, **options)
+            return
+        present = scope.load()
+        # A repeated import must not move the head.
+        if not present or (present.state, present.metadata) != (state, options["metadata"]):
+            scope.save(state, keep=False, **options)
 
 
 def _scope_of_log(match: re.Match[str]) -> ScopeKey:
@@ -349,7 +286,7 @@ def _read_objects(files: Bucket, keys: list[str]) -> Iterator[dict[str, Any]]:
     for at in range(0, len(keys), _PAGE_FILES):
         page = keys[at : at + _PAGE_FILES]
         for key, stored in zip(page, read_files(files, page), strict=True):
-            value = None if stored is None else documents.read_json(stored)
+            value = None if stored is None else json_of(stored)
             if not isinstance(value, dict):
                 raise Corrupt(f"the file is not a JSON object. key=`{key}`")
             yield value
@@ -361,29 +298,38 @@ def _read_objects(files: Bucket, keys: list[str]) -> Iterator[dict[str, Any]]:
 class _SessionExport:
     """One export. `indent` formats JSON as the SDK for TypeScript does in the classic layout."""
 
-    def __init__(self, files: Bucket, root: str, convert: _Converter, *, indent: bool) -> None:
+    def __init__(self, files: Bucket, root: str, *, indent: bool) -> None:
         self._files = files
         self._root = root
-        self._convert = convert
         self._form: dict[str, Any] = {"indent": 2} if indent else {"separators": (",", ":")}
-        self._count = 0
-        self._skipped: list[Finding] = []
+        self._tally = Tally()
 
     def run(self, origin: Store, prefix: str) -> Transfer:
-        for scope in _scopes(origin, prefix):
-            for id, found in _snapshots(scope):
-                try:
-                    self._write(scope.key, id, found)
-                    self._count += 1
-                except (Corrupt, InvalidInput, Unsupported) as cause:
-                    self._skipped.append(_refused("refused", cause, scope.key, id))
-            self._write_manifest(scope)
-        return Transfer(self._count, tuple(self._skipped))
+        for info in origin.scopes(prefix=prefix):
+            if info.key.kind in SCOPES:
+                self._export(origin.scope(*info.key))
+        return self._tally.result()
 
-    def _write(self, scope: ScopeKey, id: str | None, found: Snapshot | Corrupt) -> None:
-        if isinstance(found, Corrupt):
-            raise found
-        wire = self._convert(wire_of(found))
+    def _export(self, scope: Scope) -> None:
+        # One at a time, so that damage to one does not hide the others; last the latest.
+        for id in chain(scope.ids(), (None,)):
+            try:
+                found = scope.load(id)
+                if found is not None and not is_gone(found):
+                    self._write(scope.key, id, wire_of(found))
+                    self._tally.count += 1
+            except (Corrupt, InvalidInput) as cause:
+                self._tally.skip("refused", cause, scope=scope.key, id=id)
+        if is_identifier(scope.session_id) and is_identifier(scope.scope_id):
+            try:
+                note = scope.note(MANIFEST)
+            except Corrupt as damage:
+                self._tally.skip("refused", damage, scope=scope.key)
+                return
+            if note is not None:
+                self._put(scope.key, documents.MANIFEST, note.value, self._form)
+
+    def _write(self, scope: ScopeKey, id: str | None, wire: Wire) -> None:
         is_python = dialect_of(wire) == "python"
         for name in (scope.session_id, scope.scope_id, *([] if id is None else [id])):
             is_file = is_python and is_file_name(name, bytes_max=_NAME_BYTES_MAX)
@@ -391,17 +337,6 @@ class _SessionExport:
                 raise InvalidInput(f"the SDK would refuse this name. name=`{shown(name)}`")
         self._put(scope, documents.document_name(id), wire, {} if is_python else self._form)
 
-    def _write_manifest(self, scope: Scope) -> None:
-        if is_identifier(scope.session_id) and is_identifier(scope.scope_id):
-            try:
-                note = scope.note(MANIFEST)
-            except Corrupt as damage:
-                self._skipped.append(_refused("refused", damage, scope.key))
-                return
-            if note is not None:
-                self._put(scope.key, documents.MANIFEST, note.value, self._form)
-
     def _put(self, scope: ScopeKey, name: str, value: JSON, form: dict[str, Any]) -> None:
-        folder = documents.folder_key(scope.session_id, scope.kind, scope.scope_id)
         data = json.dumps(value, ensure_ascii=False, **form).encode()
-        self._files.put(f"{self._root}{folder}{name}", data, expect=ANY)
+        self._files.put(f"{self._root}{documents.folder_key(*scope)}{name}", data, expect=ANY)

@@ -9,13 +9,10 @@ import logging
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
-from datetime import UTC, datetime
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
-from limpet.api.aio_scope import AsyncScope
-from limpet.api.opened import Opened
-from limpet.api.store import AsyncStore, Store
-from limpet.backends.support.recent import Recent
+from limpet import AsyncScope, AsyncStore, Store
+from limpet.api.integrations import Opened, Recent, prepare, times
 from limpet.compat.strands.records import (
     FACADE,
     SCHEMA_VERSION,
@@ -28,11 +25,11 @@ from limpet.compat.strands.records import (
     is_identifier,
     is_uuid7,
 )
-from limpet.compat.wire import check_store, wire_time
-from limpet.core import prepare, times
+from limpet.compat.wire import check_store, moment_of, wire_time
 from limpet.errors import Corrupt, InvalidInput, LimpetError
 from limpet.model import HEAD, JSON, Parent, ScopeKey
 from limpet.model import Snapshot as Stored
+from limpet.model import SnapshotInfo as StoredInfo
 from limpet.opening import draw
 
 MANIFEST = "manifest"
@@ -239,21 +236,17 @@ class StoreStorage(BaseStorage):
             await self._store.__aenter__()
 
     async def _save(self, address: SnapshotLocation, id: str | None, wire: Wire) -> None:
-        state = wire.pop("data")
-        facts: dict[str, Any] = {
-            "metadata": {FACADE: wire},
-            "created_at": moment_of(wire),
-        }
-        scope = self._scope(address)
+        state, scope = wire.pop("data"), self._scope(address)
+        options = save_options(wire)
         lines = self._store.driver.opened.service(Lines)
         if id is not None:
-            await scope.save(state, id=id, head=False, overwrite=True, **facts)
+            await scope.save(state, id=id, head=False, overwrite=True, **options)
             lines.kept(scope.key, id)
             return
         try:
-            await scope.save(state, keep=False, parent=lines.parent(scope.key), **facts)
+            await scope.save(state, keep=False, parent=lines.parent(scope.key), **options)
         except Corrupt as damage:
-            await self._replace_damaged(scope, state, facts, damage)
+            await self._replace_damaged(scope, state, options, damage)
 
     async def _load(self, address: SnapshotLocation, id: str | None) -> Snapshot | None:
         found = await self._scope(address).load(id)
@@ -273,7 +266,7 @@ class StoreStorage(BaseStorage):
         await self._store.delete_session(session_id)
 
     async def _replace_damaged(
-        self, scope: AsyncScope, state: JSON, facts: Mapping[str, Any], damage: Corrupt
+        self, scope: AsyncScope, state: JSON, options: Mapping[str, Any], damage: Corrupt
     ) -> None:
         """Replace a latest that cannot be read, so that the session can continue."""
         tools = self._store.driver.tools
@@ -282,8 +275,7 @@ class StoreStorage(BaseStorage):
             state,
             parent=None,  # unknown
             keep=False,
-            metadata=facts["metadata"],
-            created_at=facts["created_at"],
+            **options,
             stamp=tools.draw(),
             state_bytes_max=tools.state_bytes_max,
         )._replace(past_damage=True)
@@ -303,21 +295,16 @@ class StoreStorage(BaseStorage):
     ) -> list[str]:
         """Return ids that Strands accepts: other programs may have saved other ones."""
         scope, found = self._scope(address), list[str]()
-        if after is not None:
-            await self._check_cursor(scope, after)
-        start = after
-        while True:
-            wanted = None if limit is None else limit - len(found)
-            page = [each async for each in scope.ids(after=start, limit=wanted)]
-            found += filter(is_identifier, page)
-            if wanted is None or len(page) < wanted or len(found) == limit:
-                return found
-            start = page[-1]
-
-    async def _check_cursor(self, scope: AsyncScope, after: str) -> None:
-        with suppress(Corrupt):  # a page may end with a damaged snapshot
-            if not is_uuid7(after) and await scope.info(after) is None:
-                raise no_cursor(after)
+        if after is not None and not is_uuid7(after):
+            with suppress(Corrupt):  # a page may end with a damaged snapshot
+                if await scope.info(after) is None:
+                    raise no_cursor(after)
+        async for id in scope.ids(after=after):
+            if len(found) == limit:
+                break
+            if is_identifier(id):
+                found.append(id)
+        return found
 
 
 def no_cursor(after: str) -> InvalidInput:
@@ -348,22 +335,16 @@ def _envelope(found: Stored) -> Wire:
     return dict(envelope) if isinstance(envelope, dict) else {}
 
 
-def is_gone(found: Stored) -> bool:
+def is_gone(found: StoredInfo) -> bool:
     """Return whether a head only marks that the latest was deleted."""
     return found.metadata.get(FORM) == GONE
 
 
-def moment_of(envelope: Mapping[str, JSON]) -> datetime | None:
-    """Return the time of creation in an envelope, which the two SDKs spell differently."""
-    text = envelope.get("createdAt", envelope.get("created_at"))
-    if not isinstance(text, str):
-        return None
-    try:
-        moment = datetime.fromisoformat(text)
-        aware = moment if moment.utcoffset() is not None else moment.replace(tzinfo=UTC)
-        return times.from_us(times.to_us("createdAt", aware))
-    except (ValueError, OverflowError, InvalidInput):
-        return None
+def save_options(envelope: Wire, **metadata: JSON) -> dict[str, Any]:
+    """Return the options of `Scope.save` for a snapshot whose fields except `data` are given."""
+    # The two SDKs spell the time of creation differently.
+    created_at = moment_of(envelope.get("createdAt", envelope.get("created_at")))
+    return {"metadata": {FACADE: envelope, **metadata}, "created_at": created_at}
 
 
 def _check_limit(limit: object) -> int:

@@ -1,1 +1,0 @@
-"""The files that Genkit's own FileSessionStore for Node writes."""

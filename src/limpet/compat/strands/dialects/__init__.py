@@ -1,1 +1,0 @@
-"""Translation between the snapshot formats of the Strands SDKs for Python and TypeScript."""
