@@ -27,7 +27,7 @@ class Benchmark:
         self._name = name
         parser = argparse.ArgumentParser(prog=f"python -m benchmarks.{name}")
         parser.add_argument("--quick", action="store_true", help=f"a quick run: {quick}")
-        parser.add_argument("--write", action="store_true", help=f"write {PAGES.name}/{name}.md")
+        parser.add_argument("--write", action="store_true", help=f"write docs/benchmarks/{name}.md")
         if only:
             parser.add_argument("--only", nargs="+", choices=only, help="measure only these parts")
         if "--repetitions" in more:
