@@ -13,8 +13,9 @@ import pytest
 
 import limpet
 from limpet.core.operations import OPERATIONS, Operation
+from limpet.model import Finding
 from limpet.protocol import Claim
-from limpet.server.access import Access, Tokens
+from limpet.server.access import Access, Grant, Tokens
 from limpet.server.app import App
 from tests.each_case import each_case
 from tests.server.asgi import Response, ask
@@ -169,6 +170,13 @@ def test_each_operation_is_bound_in_a_known_way() -> None:
     """A new one must be added to a set above, and is then tested below."""
     unbound = {each.name for each in OPERATIONS if not needs_session(each)}
     assert unbound == STORE_WIDE | LISTS | FREE
+
+
+def test_a_finding_does_not_say_where_the_store_is() -> None:
+    found = Finding("error", "damaged", "a row is damaged. file=`/srv/S3CRET.db`", None, None)
+    (hidden,) = Grant(prefix="a/").shown([found])
+    assert hidden.message == "a row is damaged"
+    assert Grant().shown([found]) == [found]
 
 
 @pytest.mark.timeout(300)
