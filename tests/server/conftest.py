@@ -4,7 +4,13 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.coroutines import run_coroutine
 from tests.server.process import Server
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    return run_coroutine(pyfuncitem)
 
 
 @pytest.fixture(scope="session")

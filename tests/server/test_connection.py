@@ -74,19 +74,17 @@ def test_a_head_that_does_not_end(monkeypatch: pytest.MonkeyPatch, sent: bytes) 
     asyncio.run(run())
 
 
-def test_a_head_by_the_byte(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def run() -> None:
-        async with listening() as (_, connect):
-            reader, writer = await connect()
-            closed = asyncio.ensure_future(is_closed(reader))
-            while not closed.done():
-                writer.write(b"G")
-                await asyncio.sleep(0.02)
-            # After some letters it is no method that there is.
-            assert b"200 OK" not in await closed
+async def test_a_head_by_the_byte(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(connection_module, "_HEAD_S_MAX", 0.1)
-    asyncio.run(run())
+    async with listening() as (_, connect):
+        reader, writer = await connect()
+        closed = asyncio.ensure_future(is_closed(reader))
+        while not closed.done():
+            writer.write(b"G")
+            await asyncio.sleep(0.02)
+        # After some letters it is no method that there is.
+        assert b"200 OK" not in await closed
 
 
 @cases("step", [1, 7, 10_000])
@@ -115,92 +113,79 @@ def test_requests_behind_each_other_are_answered_in_order(step: int) -> None:
     asyncio.run(run())
 
 
-def test_empty_lines_before_a_request_take_no_time() -> None:
-    async def run() -> None:
-        async with listening() as (_, connect):
-            reader, writer = await connect()
-            writer.write(b"\r\n" * 1_000_000 + head("GET", "/v1"))
-            async with asyncio.timeout(1):
-                assert b"200 OK" in await is_closed(reader)
-
-    asyncio.run(run())
+async def test_empty_lines_before_a_request_take_no_time() -> None:
+    async with listening() as (_, connect):
+        reader, writer = await connect()
+        writer.write(b"\r\n" * 1_000_000 + head("GET", "/v1"))
+        async with asyncio.timeout(1):
+            assert b"200 OK" in await is_closed(reader)
 
 
-def test_a_watch_ends_with_its_client_also_if_requests_wait_behind_it() -> None:
-    async def run() -> None:
-        async with listening() as (app, connect):
-            reader, writer = await connect()
-            writer.write(head("GET", "/v1/watch", stay=True) + GET * 10)
-            await reader.readuntil(b": watching\n\n")
-            writer.close()
-            async with asyncio.timeout(CLOSED_S_MAX):
-                while app.metrics.connections or app.metrics.streams:
-                    await asyncio.sleep(0.01)
-
-    asyncio.run(run())
+async def test_a_watch_ends_with_its_client_also_if_requests_wait_behind_it() -> None:
+    async with listening() as (app, connect):
+        reader, writer = await connect()
+        writer.write(head("GET", "/v1/watch", stay=True) + GET * 10)
+        await reader.readuntil(b": watching\n\n")
+        writer.close()
+        async with asyncio.timeout(CLOSED_S_MAX):
+            while app.metrics.connections or app.metrics.streams:
+                await asyncio.sleep(0.01)
 
 
-def test_a_request_that_takes_long_is_not_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_request_that_takes_long_is_not_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither while its body arrives, nor while it is answered, nor between two requests."""
 
-    async def run() -> None:
-        async with listening() as (_, connect):
-            reader, writer = await connect()
-            for _ in range(2):
-                length = ["Content-Type: application/json", "Content-Length: 12"]
-                writer.write(head("POST", "/v1/scope/save?session_id=s", length, stay=True))
-                await asyncio.sleep(0.15)
-                writer.write(b'{"state":1} ')
-                assert b"200 OK" in await reader.readuntil(b"}")
-                rest = await reader.readuntil(b"}")  # of the labels, and of the metadata
-                rest += await reader.readuntil(b"}")
-                assert b"revision" in rest
-                await asyncio.sleep(0.15)
-            watching, writer = await connect()
-            writer.write(head("GET", "/v1/watch"))
-            await watching.readuntil(b": watching\n\n")
-            await asyncio.sleep(0.15)
-            assert not watching.at_eof()
-
     monkeypatch.setattr(connection_module, "_HEAD_S_MAX", 0.1)
-    asyncio.run(run())
+    async with listening() as (_, connect):
+        reader, writer = await connect()
+        for _ in range(2):
+            length = ["Content-Type: application/json", "Content-Length: 12"]
+            writer.write(head("POST", "/v1/scope/save?session_id=s", length, stay=True))
+            await asyncio.sleep(0.15)
+            writer.write(b'{"state":1} ')
+            assert b"200 OK" in await reader.readuntil(b"}")
+            rest = await reader.readuntil(b"}")  # of the labels, and of the metadata
+            rest += await reader.readuntil(b"}")
+            assert b"revision" in rest
+            await asyncio.sleep(0.15)
+        watching, writer = await connect()
+        writer.write(head("GET", "/v1/watch"))
+        await watching.readuntil(b": watching\n\n")
+        await asyncio.sleep(0.15)
+        assert not watching.at_eof()
 
 
-def test_a_client_that_takes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def run() -> None:
-        async with listening() as (app, connect):
-            body = b'{"state": "%b"}' % (b"x" * 20_000_000)
-            reader, writer = await connect()
-            length = ["Content-Type: application/json", f"Content-Length: {len(body)}"]
-            writer.write(head("POST", "/v1/scope/save?session_id=s", length) + body)
-            assert b"200 OK" in await is_closed(reader)
-            reader, writer = await connect()
-            writer.write(head("GET", "/v1/scope/snapshot?session_id=s"))
-            await asyncio.sleep(0.1)
-            assert app.metrics.in_flight == 1
-            async with asyncio.timeout(CLOSED_S_MAX):
-                while app.metrics.connections or app.metrics.in_flight:
-                    await asyncio.sleep(0.01)
-            assert len(await is_closed(reader)) < len(body)
+async def test_a_client_that_takes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(connection_module, "_TAKE_S_MAX", 0.3)
-    asyncio.run(run())
-
-
-def test_too_many_connections(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def run() -> None:
-        async with listening() as (app, connect):
-            first, second = await connect(), await connect()
-            first[1].write(GET)
-            assert b"200 OK" in await first[0].readuntil(b"}")
-            third = await connect()
-            assert await is_closed(third[0]) == b""
-            second[1].close()
-            while app.metrics.connections > 1:
+    async with listening() as (app, connect):
+        body = b'{"state": "%b"}' % (b"x" * 20_000_000)
+        reader, writer = await connect()
+        length = ["Content-Type: application/json", f"Content-Length: {len(body)}"]
+        writer.write(head("POST", "/v1/scope/save?session_id=s", length) + body)
+        assert b"200 OK" in await is_closed(reader)
+        reader, writer = await connect()
+        writer.write(head("GET", "/v1/scope/snapshot?session_id=s"))
+        await asyncio.sleep(0.1)
+        assert app.metrics.in_flight == 1
+        async with asyncio.timeout(CLOSED_S_MAX):
+            while app.metrics.connections or app.metrics.in_flight:
                 await asyncio.sleep(0.01)
-            fourth = await connect()
-            fourth[1].write(GET)
-            assert b"200 OK" in await fourth[0].readuntil(b"}")
+        assert len(await is_closed(reader)) < len(body)
+
+
+async def test_too_many_connections(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(Connection, "connections_max", 2)
-    asyncio.run(run())
+    async with listening() as (app, connect):
+        first, second = await connect(), await connect()
+        first[1].write(GET)
+        assert b"200 OK" in await first[0].readuntil(b"}")
+        third = await connect()
+        assert await is_closed(third[0]) == b""
+        second[1].close()
+        while app.metrics.connections > 1:
+            await asyncio.sleep(0.01)
+        fourth = await connect()
+        fourth[1].write(GET)
+        assert b"200 OK" in await fourth[0].readuntil(b"}")

@@ -66,19 +66,17 @@ def test_memory_is_given_in_turn() -> None:
     assert asyncio.run(run()) == ["a", "c", "more than there is", "all is given back"]
 
 
-def test_who_waits_too_long_for_memory_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def run() -> None:
-        memory = Memory(100)
-        async with memory.reserved(100):
-            with pytest.raises(Unavailable) as refused:
-                async with memory.reserved(1):
-                    pass
-            assert refused.value.outcome_known
-        async with memory.reserved(100):
-            pass
+async def test_who_waits_too_long_for_memory_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(memory_module, "_QUEUE_S_MAX", 0.01)
-    asyncio.run(run())
+    memory = Memory(100)
+    async with memory.reserved(100):
+        with pytest.raises(Unavailable) as refused:
+            async with memory.reserved(1):
+                pass
+        assert refused.value.outcome_known
+    async with memory.reserved(100):
+        pass
 
 
 @pytest.mark.parametrize(
@@ -90,19 +88,17 @@ def test_who_waits_too_long_for_memory_is_told_so(monkeypatch: pytest.MonkeyPatc
         (bodies_module, "_READING_MAX", "/v1/revisions", {"targets": []}),
     ],
 )
-def test_who_comes_too_many_is_told_to_come_later(
+async def test_who_comes_too_many_is_told_to_come_later(
     monkeypatch: pytest.MonkeyPatch, module: Any, name: str, target: str, body: Any
 ) -> None:
-    async def run() -> None:
-        async with serving() as app:
-            answer = await ask(app, "POST" if body else "GET", target, None, body)
-            assert answer.status == 503
-            assert answer.headers["retry-after"] == "1"
-            assert answer.json["outcome_known"] is True
-            assert (await ask(app, "GET", "/healthz")).status == 200
 
     monkeypatch.setattr(module, name, -1 if name.startswith("_SENDING") else 0)
-    asyncio.run(run())
+    async with serving() as app:
+        answer = await ask(app, "POST" if body else "GET", target, None, body)
+        assert answer.status == 503
+        assert answer.headers["retry-after"] == "1"
+        assert answer.json["outcome_known"] is True
+        assert (await ask(app, "GET", "/healthz")).status == 200
 
 
 @cases(
@@ -189,7 +185,9 @@ def test_a_body_that_stalls(monkeypatch: pytest.MonkeyPatch) -> None:
     asyncio.run(run())
 
 
-def test_storage_that_does_not_answer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+async def test_storage_that_does_not_answer(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """It is asked once, however many ask; when it answers again, so does /readyz."""
     asked, released = [], threading.Event()
 
@@ -197,58 +195,51 @@ def test_storage_that_does_not_answer(monkeypatch: pytest.MonkeyPatch, tmp_path:
         asked.append(backend)
         released.wait(20)
 
-    async def run() -> None:
-        async with serving(f"sqlite:///{tmp_path / 'a.db'}") as app:
-            monkeypatch.setattr(app_module, "_probe", stuck)
-            found = await asyncio.gather(*(ask(app, "GET", "/readyz") for _ in range(20)))
-            assert {each.status for each in found} == {503}
-            assert len(asked) == 1
-            assert (await ask(app, "GET", "/healthz")).status == 200
-            released.set()
-            while (await ask(app, "GET", "/readyz")).status != 200:
-                await asyncio.sleep(0.01)
-
     monkeypatch.setattr(app_module, "_READY_S_MAX", 0.05)
-    asyncio.run(run())
-
-
-def test_a_list_that_is_cut_off_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also if the server stops: it must not look complete."""
-
-    async def run() -> None:
-        async with serving() as app:
-            for n in range(3):
-                await ask(app, "POST", "/v1/scope/save", {"session_id": f"s{n}"}, {"state": n})
-            monkeypatch.setattr(limits, "PAGE_ITEMS_MAX", 1)
-            sent: list[Any] = []
-            first = asyncio.Event()
-
-            async def receive() -> Any:
-                await asyncio.Event().wait()
-
-            async def send(message: Any) -> None:
-                sent.append(message)
-                if message["type"] == "http.response.body" and not first.is_set():
-                    first.set()
-                    await asyncio.Event().wait()  # the client takes nothing
-
-            scope = {
-                "type": "http",
-                "method": "GET",
-                "path": "/v1/sessions",
-                "query_string": b"",
-                "headers": [(b"host", b"localhost"), (b"accept", b"application/jsonl")],
-            }
-            task = asyncio.ensure_future(app(scope, receive, send))
-            await first.wait()
-            app.stop()  # which lets it finish
+    async with serving(f"sqlite:///{tmp_path / 'a.db'}") as app:
+        monkeypatch.setattr(app_module, "_probe", stuck)
+        found = await asyncio.gather(*(ask(app, "GET", "/readyz") for _ in range(20)))
+        assert {each.status for each in found} == {503}
+        assert len(asked) == 1
+        assert (await ask(app, "GET", "/healthz")).status == 200
+        released.set()
+        while (await ask(app, "GET", "/readyz")).status != 200:
             await asyncio.sleep(0.01)
-            assert not task.done()
-            task.cancel()
-            await task
-            assert b'"title":"Unavailable"' in sent[-1]["body"]
 
-    asyncio.run(run())
+
+async def test_a_list_that_is_cut_off_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if the server stops: it must not look complete."""
+    async with serving() as app:
+        for n in range(3):
+            await ask(app, "POST", "/v1/scope/save", {"session_id": f"s{n}"}, {"state": n})
+        monkeypatch.setattr(limits, "PAGE_ITEMS_MAX", 1)
+        sent: list[Any] = []
+        first = asyncio.Event()
+
+        async def receive() -> Any:
+            await asyncio.Event().wait()
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+            if message["type"] == "http.response.body" and not first.is_set():
+                first.set()
+                await asyncio.Event().wait()  # the client takes nothing
+
+        scope = {
+            "type": "http",
+            "method": "GET",
+            "path": "/v1/sessions",
+            "query_string": b"",
+            "headers": [(b"host", b"localhost"), (b"accept", b"application/jsonl")],
+        }
+        task = asyncio.ensure_future(app(scope, receive, send))
+        await first.wait()
+        app.stop()  # which lets it finish
+        await asyncio.sleep(0.01)
+        assert not task.done()
+        task.cancel()
+        await task
+        assert b'"title":"Unavailable"' in sent[-1]["body"]
 
 
 def test_the_log_and_the_metrics(caplog: pytest.LogCaptureFixture) -> None:

@@ -79,26 +79,23 @@ def test_large_answers_are_not_kept_for_long() -> None:
     asyncio.run(run())
 
 
-def test_a_repeated_answer_is_compressed_as_its_client_wants() -> None:
-    async def run() -> None:
-        async with limpet.open_async("memory:") as store:
-            app = App(store, Access())
-            query, value = {"session_id": "s", "name": "n"}, "x" * 5000
-            packed = await ask(
-                app,
-                "PUT",
-                "/v1/scope/note",
-                query,
-                value,
-                idempotency_key="k",
-                accept_encoding="gzip",
-            )
-            plain = await ask(app, "PUT", "/v1/scope/note", query, value, idempotency_key="k")
-            assert packed.headers["content-encoding"] == "gzip"
-            assert "content-encoding" not in plain.headers
-            assert plain.json["value"] == value
-
-    asyncio.run(run())
+async def test_a_repeated_answer_is_compressed_as_its_client_wants() -> None:
+    async with limpet.open_async("memory:") as store:
+        app = App(store, Access())
+        query, value = {"session_id": "s", "name": "n"}, "x" * 5000
+        packed = await ask(
+            app,
+            "PUT",
+            "/v1/scope/note",
+            query,
+            value,
+            idempotency_key="k",
+            accept_encoding="gzip",
+        )
+        plain = await ask(app, "PUT", "/v1/scope/note", query, value, idempotency_key="k")
+        assert packed.headers["content-encoding"] == "gzip"
+        assert "content-encoding" not in plain.headers
+        assert plain.json["value"] == value
 
 
 SAVE, NOTE, SESSION = "/v1/scope/save", "/v1/scope/note", {"session_id": "s"}
@@ -137,54 +134,39 @@ def test_a_key_is_good_for_one_request(
     asyncio.run(run())
 
 
-def test_a_key_is_taken_while_its_request_is_under_way() -> None:
-    async def run() -> None:
-        async with limpet.open_async("memory:") as store:
-            app = App(store, Access())
-            sent = [
-                ask(app, "POST", SAVE, SESSION, {"state": n}, idempotency_key="k") for n in range(9)
-            ]
-            found = [each.status for each in await asyncio.gather(*sent)]
-            assert sorted(found) == [200] + [422] * 8
-            assert len([each async for each in store.history()]) == 1
-
-    asyncio.run(run())
+async def test_a_key_is_taken_while_its_request_is_under_way() -> None:
+    async with limpet.open_async("memory:") as store:
+        app = App(store, Access())
+        sent = [
+            ask(app, "POST", SAVE, SESSION, {"state": n}, idempotency_key="k") for n in range(9)
+        ]
+        found = [each.status for each in await asyncio.gather(*sent)]
+        assert sorted(found) == [200] + [422] * 8
+        assert len([each async for each in store.history()]) == 1
 
 
-def test_another_server_does_not_take_another_body_for_the_same_write() -> None:
+async def test_another_server_does_not_take_another_body_for_the_same_write() -> None:
     """It has forgotten the key, and searches the store for what the first request wrote."""
-
-    async def run() -> None:
-        async with limpet.open_async("memory:") as store:
-            states = []
-            for state in (1, 1, 2):
-                app = App(store, Access())
-                answer = await ask(
-                    app, "POST", SAVE, SESSION, {"state": state}, idempotency_key="k"
-                )
-                assert answer.status == 200
-            async for info in store.history():
-                found = await store.scope("s").load(info.id)
-                states.append(found and found.state)
-            assert states == [2, 1]
-
-    asyncio.run(run())
+    async with limpet.open_async("memory:") as store:
+        states = []
+        for state in (1, 1, 2):
+            app = App(store, Access())
+            answer = await ask(app, "POST", SAVE, SESSION, {"state": state}, idempotency_key="k")
+            assert answer.status == 200
+        async for info in store.history():
+            found = await store.scope("s").load(info.id)
+            states.append(found and found.state)
+        assert states == [2, 1]
 
 
-def test_a_stamp_is_of_one_verb_and_may_have_several_requests() -> None:
+async def test_a_stamp_is_of_one_verb_and_may_have_several_requests() -> None:
     """An `update` whose first attempt conflicts: the answer of that is not that of the next."""
     stamp = {"limpet_stamp": "1.0123456789abcdef.1", "idempotency_key": "0123456789abcdef"}
-
-    async def run() -> None:
-        async with limpet.open_async("memory:") as store:
-            app, head = App(store, Access()), await store.scope("s").save(0)
-            refused = await ask(
-                app, "POST", SAVE, SESSION, {"state": 1}, if_match='"1.0.a"', **stamp
-            )
-            fresh = {"if_match": f'"{head.revision}"', **stamp}
-            stored = await ask(app, "POST", SAVE, SESSION, {"state": 1}, **fresh)
-            assert (refused.status, stored.status) == (412, 200)
-            again = await ask(app, "POST", SAVE, SESSION, {"state": 1}, **fresh)
-            assert again.body == stored.body
-
-    asyncio.run(run())
+    async with limpet.open_async("memory:") as store:
+        app, head = App(store, Access()), await store.scope("s").save(0)
+        refused = await ask(app, "POST", SAVE, SESSION, {"state": 1}, if_match='"1.0.a"', **stamp)
+        fresh = {"if_match": f'"{head.revision}"', **stamp}
+        stored = await ask(app, "POST", SAVE, SESSION, {"state": 1}, **fresh)
+        assert (refused.status, stored.status) == (412, 200)
+        again = await ask(app, "POST", SAVE, SESSION, {"state": 1}, **fresh)
+        assert again.body == stored.body
