@@ -52,9 +52,8 @@ def check_turns(graph: Any, workers: int, turns: int) -> None:
     assert sorted(values["answered"]) == expected
 
 
-@pytest.mark.parametrize("mode", ["refuse", "wait"])
-def test_threads_lose_and_double_no_turn(store: Store, mode: Any) -> None:
-    graph = graph_of(LimpetSaver(store, concurrent=mode))
+def test_threads_that_are_refused_lose_and_double_no_turn(store: Store) -> None:
+    graph = graph_of(LimpetSaver(store))
 
     def work(number: int) -> None:
         for turn in range(3):

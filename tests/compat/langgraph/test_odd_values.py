@@ -15,7 +15,7 @@ import limpet
 from limpet import InvalidInput
 from limpet.compat.langgraph import LimpetSaver
 from limpet.compat.langgraph.classes import Allowed, ValueRules, default_serde
-from limpet.compat.langgraph.encode import ValueEncoder, is_plain
+from limpet.compat.langgraph.encode import ValueEncoder
 from limpet.compat.langgraph.messages import MessageCache
 from tests.compat.langgraph.kit import Cipher, cases, checkpoint, config, got, put
 
@@ -166,15 +166,6 @@ def test_sets_in_sets_are_written_once_each() -> None:
             "x": value,
             "y": {"b", "a", (1, frozenset({2}))},
         }
-
-
-def test_large_values_are_written_in_one_go_unless_they_repeat() -> None:
-    assert is_plain([[number] for number in range(150_000)])
-    assert is_plain([1] * 6_000_000)
-    twice: Any = []
-    for _ in range(40):
-        twice = [twice, twice]
-    assert not is_plain(twice)
 
 
 def test_many_small_parts_take_little_memory() -> None:
