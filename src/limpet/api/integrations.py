@@ -52,7 +52,7 @@ from limpet.core import codec, ids, limits, matching, prepare, times
 from limpet.core.deltas import delta
 from limpet.core.findings import finding
 from limpet.core.foreign import LayoutName, layout_of
-from limpet.core.retention import Retention, check_retention
+from limpet.core.prepare import Retention, check_retention
 from limpet.protocol import (
     Backend,
     Claim,

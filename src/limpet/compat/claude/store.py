@@ -28,7 +28,7 @@ _EXACT = "limpet:exact"  # the JSON text of an entry that could not be stored as
 _LOGS_MAX = 256  # transcripts whose entry ids are remembered: an agent has few open at a time
 
 
-class LimpetSessionStore(SessionStore):
+class LimpetClaudeStore(SessionStore):
     """Transcripts in an open store, sync or async. Safe for tasks, threads and processes.
 
     Each append is a snapshot: every earlier moment of a transcript can be loaded, compared and
