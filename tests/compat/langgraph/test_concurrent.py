@@ -21,8 +21,9 @@ from langgraph.types import Command
 import limpet
 from limpet import Conflict, InvalidInput, Store
 from limpet.compat.langgraph import LimpetSaver
+from tests.cases import for_each
 from tests.compat.langgraph.graphs import approving, nested
-from tests.compat.langgraph.kit import Places, cases
+from tests.compat.langgraph.kit import Places
 from tests.compat.langgraph.many_runs import CONFIG, TURNS, graph_of, take_turn
 
 WORKERS = 8
@@ -193,7 +194,7 @@ def turns_of(saver: Any, durability: Any) -> list[Any]:
     return [(each["approved"], each["notes"], len(each["messages"])) for each in seen]
 
 
-@cases("mode, durability", itertools.product(["refuse", "wait"], ["sync", "async", "exit"]))
+@for_each("mode, durability", itertools.product(["refuse", "wait"], ["sync", "async", "exit"]))
 def test_one_run_after_the_other_is_never_refused(
     places: Places, mode: Any, durability: str
 ) -> None:

@@ -17,7 +17,8 @@ from limpet.compat.langgraph import LimpetSaver
 from limpet.compat.langgraph.classes import Allowed, ValueRules, default_serde
 from limpet.compat.langgraph.encode import ValueEncoder
 from limpet.compat.langgraph.messages import MessageCache
-from tests.compat.langgraph.kit import Cipher, cases, checkpoint, config, got, put
+from tests.cases import for_each
+from tests.compat.langgraph.kit import Cipher, checkpoint, config, got, put
 
 
 class Order(BaseModel):
@@ -60,7 +61,7 @@ def test_a_dataclass_that_is_a_list_is_refused() -> None:
         assert saver.get_tuple(config()) is None
 
 
-@cases(
+@for_each(
     "value",
     [
         [{"a": 1, "$message": {"a": 1}}],
@@ -229,7 +230,7 @@ SHARED: dict[str, Any] = {
 }
 
 
-@cases("kind, sealed", itertools.product(SHARED, [False, True]))
+@for_each("kind, sealed", itertools.product(SHARED, [False, True]))
 def test_shared_references_are_refused_before_they_fill_the_memory(kind: str, sealed: bool) -> None:
     value = SHARED[kind]()
     serde = EncryptedSerializer(Cipher()) if sealed else None

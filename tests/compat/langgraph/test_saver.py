@@ -16,10 +16,10 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from limpet import InvalidInput, Store
 from limpet.compat.langgraph import LimpetSaver
+from tests.cases import for_each
 from tests.compat.langgraph.kit import (
     Cipher,
     Places,
-    cases,
     checkpoint,
     config,
     got,
@@ -379,7 +379,7 @@ def test_versions_grow_whatever_they_were(memory: LimpetSaver) -> None:
     assert memory.get_next_version("00012.0.5", None).startswith(f"{13:032}.0.")
 
 
-@cases(
+@for_each(
     "wrong",
     [
         lambda saver: LimpetSaver(cast(Any, "sqlite:///x.db")),
