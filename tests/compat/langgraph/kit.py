@@ -1,9 +1,7 @@
 """What the tests of `LimpetSaver` share: stores of each kind, and checkpoints to put there."""
 
-import functools
-import inspect
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,8 +18,6 @@ ENGINES = [
     "sqlite",
     *(pytest.param(each, marks=pytest.mark.slow) for each in ("directory", "postgres")),
 ]
-
-Test = Callable[..., None]
 
 _count = itertools.count(1)
 
@@ -101,35 +97,6 @@ class Cipher:
 def ids(found: Any) -> list[int]:
     """Return the numbers of checkpoints."""
     return [int(each.checkpoint["id"][3:8], 16) for each in found]
-
-
-def cases(names: str, values: Iterable[Any]) -> Callable[[Test], Test]:
-    """Call a test with each of some values, as `pytest.mark.parametrize` would call many tests.
-
-    A failure says in which case it was. Fixtures are shared by the cases.
-    """
-    given, listed = [name.strip() for name in names.split(",")], list(values)
-
-    def decorate(test: Test) -> Test:
-        parameters = inspect.signature(test).parameters
-
-        def run(**fixtures: Any) -> None:
-            assert listed, "there is no case"
-            for number, value in enumerate(listed):
-                each = (value,) if len(given) == 1 else value
-                try:
-                    test(**fixtures, **dict(zip(given, each, strict=True)))
-                except BaseException as failure:
-                    failure.add_note(f"in case {number}: {each!r:.500}")
-                    raise
-
-        functools.update_wrapper(run, test)
-        del run.__wrapped__  # type: ignore[attr-defined] # or pytest asks for fixtures of the values
-        others = [each for name, each in parameters.items() if name not in given]
-        run.__signature__ = inspect.Signature(others)  # type: ignore[attr-defined]
-        return run
-
-    return decorate
 
 
 @contextmanager

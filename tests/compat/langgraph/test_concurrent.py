@@ -21,8 +21,9 @@ from langgraph.types import Command
 import limpet
 from limpet import Conflict, InvalidInput, Store
 from limpet.compat.langgraph import LimpetSaver
+from tests.cases import for_each
 from tests.compat.langgraph.graphs import approving, nested
-from tests.compat.langgraph.kit import Places, cases
+from tests.compat.langgraph.kit import Places
 from tests.compat.langgraph.many_runs import CONFIG, TURNS, graph_of, take_turn
 
 WORKERS = 8
@@ -52,9 +53,8 @@ def check_turns(graph: Any, workers: int, turns: int) -> None:
     assert sorted(values["answered"]) == expected
 
 
-@pytest.mark.parametrize("mode", ["refuse", "wait"])
-def test_threads_lose_and_double_no_turn(store: Store, mode: Any) -> None:
-    graph = graph_of(LimpetSaver(store, concurrent=mode))
+def test_threads_that_are_refused_lose_and_double_no_turn(store: Store) -> None:
+    graph = graph_of(LimpetSaver(store))
 
     def work(number: int) -> None:
         for turn in range(3):
@@ -194,7 +194,7 @@ def turns_of(saver: Any, durability: Any) -> list[Any]:
     return [(each["approved"], each["notes"], len(each["messages"])) for each in seen]
 
 
-@cases("mode, durability", itertools.product(["refuse", "wait"], ["sync", "async", "exit"]))
+@for_each("mode, durability", itertools.product(["refuse", "wait"], ["sync", "async", "exit"]))
 def test_one_run_after_the_other_is_never_refused(
     places: Places, mode: Any, durability: str
 ) -> None:

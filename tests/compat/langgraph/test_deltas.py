@@ -14,7 +14,8 @@ from langgraph.types import Overwrite
 from typing_extensions import TypedDict
 
 from limpet.compat.langgraph import LimpetSaver
-from tests.compat.langgraph.kit import cases, checkpoint, config, id_of
+from tests.cases import for_each
+from tests.compat.langgraph.kit import checkpoint, config, id_of
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # deltas are a beta of LangGraph's
 
@@ -85,7 +86,7 @@ class _Walking(BaseCheckpointSaver[str]):
         self.get_tuple = saver.get_tuple  # type: ignore[method-assign]
 
 
-@cases("options", [{}, {"keep_last": 5}, {"older_than": timedelta(0)}])
+@for_each("options", [{}, {"keep_last": 5}, {"older_than": timedelta(0)}])
 def test_prune_changes_nothing_that_stays(saver: LimpetSaver, options: Any) -> None:
     saver.delete_thread("t")
     graph = talk(saver)

@@ -13,7 +13,8 @@ import pytest
 
 from limpet import InvalidInput
 from limpet.compat.langgraph.classes import Allowed, lines
-from tests.compat.langgraph.kit import Places, cases
+from tests.cases import for_each
+from tests.compat.langgraph.kit import Places
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -173,7 +174,7 @@ def run_script(monkeypatch: pytest.MonkeyPatch, path: str | None, spec: str | No
     return main
 
 
-@cases(
+@for_each(
     "path, spec, name",
     [
         ("/srv/app/worker.py", None, "worker"),

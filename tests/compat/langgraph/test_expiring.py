@@ -11,7 +11,8 @@ import pytest
 
 from limpet import InvalidInput
 from limpet.compat.langgraph import LimpetSaver
-from tests.compat.langgraph.kit import cases, checkpoint, config, id_of, opened
+from tests.cases import for_each
+from tests.compat.langgraph.kit import checkpoint, config, id_of, opened
 from tests.waiting import until
 
 
@@ -130,7 +131,7 @@ def test_one_with_a_new_note_or_a_lease_is_not_old(saver: LimpetSaver) -> None:
     assert list(saver.threads()) == ["bare", "held", "noted"]
 
 
-@cases("older_than", [None, 30, timedelta(-1), datetime.now(UTC)])
+@for_each("older_than", [None, 30, timedelta(-1), datetime.now(UTC)])
 def test_an_age_is_needed(memory: LimpetSaver, older_than: Any) -> None:
     save(memory, "t")
     with pytest.raises(InvalidInput, match="older_than must be a timedelta"):

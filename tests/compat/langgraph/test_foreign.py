@@ -12,7 +12,8 @@ from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 
 from limpet import Corrupt, InvalidInput, LimpetError, Scope
 from limpet.compat.langgraph import LimpetSaver, tags
-from tests.compat.langgraph.kit import Cipher, Places, cases, config, id_of, put
+from tests.cases import for_each
+from tests.compat.langgraph.kit import Cipher, Places, config, id_of, put
 from tests.effort import times
 
 OURS = {"langgraph": {"step": 1}}
@@ -164,7 +165,7 @@ def history(saver: LimpetSaver, number: int = 2) -> Any:
     return saver.get_delta_channel_history(config=config(number=number), channels=["a"])
 
 
-@cases("names", [None, 5, "a", {"a": 1}, [["a"]], ["a", 1]])
+@for_each("names", [None, 5, "a", {"a": 1}, [["a"]], ["a", 1]])
 def test_names_of_channels_must_be_a_list_of_text(saver: LimpetSaver, names: Any) -> None:
     scope = saved(saver, langgraph_carries=names)
     with pytest.raises(Corrupt) as told:
@@ -179,7 +180,7 @@ def test_names_of_channels_must_be_a_list_of_text(saver: LimpetSaver, names: Any
         assert history(saver, number) == {"a": {"seed": [1], "writes": []}}
 
 
-@cases(
+@for_each(
     "carried",
     [
         [],
@@ -200,7 +201,7 @@ def test_what_is_carried_must_make_sense(memory: LimpetSaver, carried: Any) -> N
         history(memory)
 
 
-@cases("item", [1, [], [0, "a"], [0, "a", 1, 2], ["0", "a", 1], [0, [], 1]])
+@for_each("item", [1, [], [0, "a"], [0, "a", 1, 2], ["0", "a", 1], [0, [], 1]])
 def test_what_a_task_wrote_must_make_sense(saver: LimpetSaver, item: Any) -> None:
     scope = saved(saver)
     scope.set_note("task", {"task_path": "", "writes": [[1, "a", 1], item]}, on=id_of(1))
@@ -214,7 +215,7 @@ def test_what_a_task_wrote_must_make_sense(saver: LimpetSaver, item: Any) -> Non
     assert history(saver) == {"a": {"seed": [1], "writes": []}}
 
 
-@cases("item", [5, [], [1], ["a", "b", 1], {"0": 1}, [[1], "a", 1]])
+@for_each("item", [5, [], [1], ["a", "b", 1], {"0": 1}, [[1], "a", 1]])
 def test_nothing_is_written_over_what_makes_no_sense(memory: LimpetSaver, item: Any) -> None:
     scope = saved(memory)
     note = {"task_path": "", "writes": [item]}
@@ -226,7 +227,7 @@ def test_nothing_is_written_over_what_makes_no_sense(memory: LimpetSaver, item: 
     assert found.value == note
 
 
-@cases(
+@for_each(
     "form, body",
     itertools.product(
         ["msgpack+turned", "msgpack+theirs", "bytes", "nothing", "+"],
@@ -243,14 +244,14 @@ def test_what_a_cipher_does_not_open(memory: LimpetSaver, form: str, body: str) 
             sealing.get_tuple(config())
 
 
-@cases("name", [[], {}])
+@for_each("name", [[], {}])
 def test_the_class_of_a_message_must_be_text(memory: LimpetSaver, name: Any) -> None:
     saved(memory, state={"channel_values": {"a": [{"$message": name}]}})
     with pytest.raises(Corrupt, match="malformed"):
         memory.get_tuple(config())
 
 
-@cases("state", [5, {}, {"channel_values": 1}, {"$set": [], "channel_values": {}}])
+@for_each("state", [5, {}, {"channel_values": 1}, {"$set": [], "channel_values": {}}])
 def test_a_state_must_be_that_of_a_checkpoint(memory: LimpetSaver, state: Any) -> None:
     saved(memory, state=state)
     with pytest.raises(Corrupt, match=f"not that of a checkpoint. id=`{id_of(2)}`"):

@@ -14,8 +14,9 @@ from langgraph.types import Command
 import limpet
 from limpet import NotFound, Store, Unavailable, Unsupported
 from limpet.compat.langgraph import LimpetSaver, import_postgres, import_sqlite
+from tests.cases import for_each
 from tests.compat.langgraph.graphs import approving, nested
-from tests.compat.langgraph.kit import Cipher, Places, cases, checkpoint, config, id_of
+from tests.compat.langgraph.kit import Cipher, Places, checkpoint, config, id_of
 from tests.compat.langgraph.origins import (
     Origin,
     everything,
@@ -219,7 +220,7 @@ def test_what_is_missing_is_reported(tmp_path: Path, target: Store) -> None:
         import_sqlite(target, tmp_path / "empty ?.db")
 
 
-@cases(
+@for_each(
     "url",
     [
         "postgresql://me:geheim@127.0.0.1:1/agents",

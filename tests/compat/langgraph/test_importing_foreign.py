@@ -16,7 +16,8 @@ from psycopg.types.json import Jsonb
 from limpet import Corrupt, InvalidInput, Store, Unavailable, Unsupported
 from limpet.compat.langgraph import LimpetSaver, import_sqlite
 from limpet.compat.langgraph.migrate.postgres import _translated as translated
-from tests.compat.langgraph.kit import Places, cases, checkpoint, config, id_of
+from tests.cases import for_each
+from tests.compat.langgraph.kit import Places, checkpoint, config, id_of
 from tests.compat.langgraph.origins import make_origin
 
 COLUMNS = {
@@ -74,7 +75,7 @@ def test_columns_of_any_type_end_nothing(places: Places, tmp_path: Path) -> None
                 imported(store, path, [row()], writes)
 
 
-@cases(
+@for_each(
     "changed, fact",
     [
         ({"checkpoint_ns": 5}, "checkpoint_ns must be a str. type=`int`"),
@@ -100,7 +101,7 @@ def test_what_a_row_of_a_checkpoint_must_hold(
     assert done.skipped[0].message.startswith(fact)
 
 
-@cases("idx", [None, "x", b"\xff", 1.5])
+@for_each("idx", [None, "x", b"\xff", 1.5])
 def test_the_place_of_a_write_must_be_a_number(places: Places, tmp_path: Path, idx: Any) -> None:
     with places.open("memory") as store:
         done = imported(store, tmp_path / "a.db", [row()], [write(), write(idx=idx)])
@@ -129,7 +130,7 @@ def test_versions_that_are_no_object(
     assert [each.message for each in done.skipped] == [fact] * len(odd)
 
 
-@cases("change", ["ALTER TABLE writes DROP COLUMN value", "metadata", "cut"])
+@for_each("change", ["ALTER TABLE writes DROP COLUMN value", "metadata", "cut"])
 def test_tables_that_cannot_be_read_say_why(tmp_path: Path, places: Places, change: str) -> None:
     path = tmp_path / "langgraph.db"
     with places.open("memory") as store:
@@ -146,7 +147,7 @@ def test_tables_that_cannot_be_read_say_why(tmp_path: Path, places: Places, chan
             import_sqlite(store, path)
 
 
-@cases(
+@for_each(
     "state, ours",
     [
         ("42703", Unsupported),

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from limpet.compat.langgraph import LimpetSaver
+from tests.cases import for_each
 from tests.compat.langgraph import kinds
-from tests.compat.langgraph.kit import Places, cases
+from tests.compat.langgraph.kit import Places
 
 ROOT = Path(__file__).resolve().parents[3]
 START = "import sys; from tests.compat.langgraph.kinds import main; main(*sys.argv[1:])"
@@ -19,7 +20,7 @@ START = "import sys; from tests.compat.langgraph.kinds import main; main(*sys.ar
 pytestmark = pytest.mark.filterwarnings("ignore:create_react_agent has been moved")
 
 
-@cases("kind", kinds.KINDS)
+@for_each("kind", kinds.KINDS)
 def test_a_graph_ends_as_with_the_saver_of_langgraph(places: Places, kind: str) -> None:
     wanted = kinds.expected(kind)
     with places.open("memory") as store:

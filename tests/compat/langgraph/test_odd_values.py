@@ -15,9 +15,10 @@ import limpet
 from limpet import InvalidInput
 from limpet.compat.langgraph import LimpetSaver
 from limpet.compat.langgraph.classes import Allowed, ValueRules, default_serde
-from limpet.compat.langgraph.encode import ValueEncoder, is_plain
+from limpet.compat.langgraph.encode import ValueEncoder
 from limpet.compat.langgraph.messages import MessageCache
-from tests.compat.langgraph.kit import Cipher, cases, checkpoint, config, got, put
+from tests.cases import for_each
+from tests.compat.langgraph.kit import Cipher, checkpoint, config, got, put
 
 
 class Order(BaseModel):
@@ -60,7 +61,7 @@ def test_a_dataclass_that_is_a_list_is_refused() -> None:
         assert saver.get_tuple(config()) is None
 
 
-@cases(
+@for_each(
     "value",
     [
         [{"a": 1, "$message": {"a": 1}}],
@@ -168,15 +169,6 @@ def test_sets_in_sets_are_written_once_each() -> None:
         }
 
 
-def test_large_values_are_written_in_one_go_unless_they_repeat() -> None:
-    assert is_plain([[number] for number in range(150_000)])
-    assert is_plain([1] * 6_000_000)
-    twice: Any = []
-    for _ in range(40):
-        twice = [twice, twice]
-    assert not is_plain(twice)
-
-
 def test_many_small_parts_take_little_memory() -> None:
     parts: list[bytes] = []
     writer = ValueEncoder(ValueRules(default_serde(), Allowed()), MessageCache())
@@ -238,7 +230,7 @@ SHARED: dict[str, Any] = {
 }
 
 
-@cases("kind, sealed", itertools.product(SHARED, [False, True]))
+@for_each("kind, sealed", itertools.product(SHARED, [False, True]))
 def test_shared_references_are_refused_before_they_fill_the_memory(kind: str, sealed: bool) -> None:
     value = SHARED[kind]()
     serde = EncryptedSerializer(Cipher()) if sealed else None

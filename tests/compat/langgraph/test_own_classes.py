@@ -26,7 +26,8 @@ from limpet.compat.langgraph.decode import ValueDecoder
 from limpet.compat.langgraph.encode import ValueEncoder
 from limpet.compat.langgraph.messages import MessageCache
 from limpet.core import codec
-from tests.compat.langgraph.kit import Cipher, cases, got, put
+from tests.cases import for_each
+from tests.compat.langgraph.kit import Cipher, got, put
 
 T = TypeVar("T")
 
@@ -150,7 +151,7 @@ def test_a_dataclass_that_computes_is_not_computed_again() -> None:
     assert (type(found), vars(found), found) == (Computed, wanted, value)
 
 
-@cases("value", [Tight(x=1), Loose(x=1, z=2), Described(3), Box[int](5)])
+@for_each("value", [Tight(x=1), Loose(x=1, z=2), Described(3), Box[int](5)])
 def test_a_dataclass_comes_back_equal(value: Any) -> None:
     found = decoded(encoded(value))
     assert (type(found), found) == (type(value), value)
@@ -172,7 +173,7 @@ def test_an_exception_that_is_a_dataclass_becomes_text() -> None:
 # Deques and arrays
 
 
-@cases("value", [deque([1, (2,)], maxlen=3), deque(maxlen=0), deque([1])])
+@for_each("value", [deque([1, (2,)], maxlen=3), deque(maxlen=0), deque([1])])
 def test_a_deque_keeps_its_maxlen(value: Any) -> None:
     found = decoded(encoded(value))
     assert (found, found.maxlen) == (value, value.maxlen)
@@ -189,7 +190,7 @@ ARRAYS: list[Any] = [
 ]
 
 
-@cases("sealed", [False, True])
+@for_each("sealed", [False, True])
 def test_an_artifact_that_is_an_array(memory: LimpetSaver, sealed: bool) -> None:
     serde = EncryptedSerializer(Cipher()) if sealed else None
     memory.delete_thread("t")
@@ -205,7 +206,7 @@ def test_an_artifact_that_is_an_array(memory: LimpetSaver, sealed: bool) -> None
                 assert found.flags.writeable
 
 
-@cases(
+@for_each(
     "artifacts",
     [("x", np.array(["x"])), (None, np.array([None, 1])[:0]), ([1, 2], [np.arange(2), 2])],
 )
@@ -255,7 +256,7 @@ def prompt(**kwargs: Any) -> Any:
     return ChatPromptTemplate.from_messages(parts).partial(**kwargs)
 
 
-@cases(
+@for_each(
     "value",
     [
         prompt(),
@@ -280,7 +281,7 @@ def test_what_langchain_serializes_comes_back(value: Any) -> None:
                 assert (type(found), found) == (type(each), each)
 
 
-@cases(
+@for_each(
     "value",
     [prompt(x=lambda: 1), AgentFinish({"a": (1,)}, "log")],
 )
@@ -350,7 +351,7 @@ def test_a_listed_name_is_no_other_class_of_that_name() -> None:
     assert Allowed([(__name__, "ndarray")]).class_of(f"{__name__}:np.ndarray") is None
 
 
-@cases("wrap", [lambda serde: serde, lambda serde: EncryptedSerializer(Cipher(), serde)])
+@for_each("wrap", [lambda serde: serde, lambda serde: EncryptedSerializer(Cipher(), serde)])
 def test_a_serializer_that_may_pickle_is_refused(memory: LimpetSaver, wrap: Any) -> None:
     with pytest.raises(InvalidInput, match=r"must not pickle.*without pickle_fallback"):
         LimpetSaver(memory._sync, serde=wrap(JsonPlusSerializer(pickle_fallback=True)))

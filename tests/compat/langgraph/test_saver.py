@@ -1,6 +1,6 @@
 """What the conformance suite does not look at."""
 
-import asyncio
+import inspect
 import threading
 from dataclasses import dataclass
 from datetime import timedelta
@@ -10,16 +10,16 @@ from typing import Any, cast
 import numpy as np
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
-from langgraph.checkpoint.base import WRITES_IDX_MAP
+from langgraph.checkpoint.base import WRITES_IDX_MAP, BaseCheckpointSaver
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from limpet import InvalidInput, Store
 from limpet.compat.langgraph import LimpetSaver
+from tests.cases import for_each
 from tests.compat.langgraph.kit import (
     Cipher,
     Places,
-    cases,
     checkpoint,
     config,
     got,
@@ -205,6 +205,25 @@ async def test_both_apis_see_the_same(store: Store) -> None:
         await saver.adelete_thread("t")
 
 
+def test_both_apis_have_the_parameters_of_langgraph(memory: LimpetSaver) -> None:
+    """LangGraph looks at the signature of `put_writes` before it passes a `task_path`."""
+    methods = ["get_tuple", "put", "put_writes", "list", "get_delta_channel_history"]
+    methods += ["delete_thread", "delete_for_runs", "copy_thread", "prune"]
+    for name in [*methods, "threads", "sizes", "expire"]:
+        plain, twin = getattr(memory, name), getattr(memory, f"a{name}")
+        taken = inspect.signature(plain).parameters.values()
+        asked = inspect.signature(twin).parameters.values()
+        shapes = [[(each.name, each.kind, each.default) for each in of] for of in (taken, asked)]
+        assert shapes[0] == shapes[1], name
+        assert (twin.__name__, twin.__doc__.split(".")[0]) == (
+            f"a{name}",
+            f"Async twin of `{name}`",
+        )
+        if name in methods:
+            base = inspect.signature(getattr(BaseCheckpointSaver, name)).parameters
+            assert [*base][1:] == [each[0] for each in shapes[0]][: len(base) - 1], name
+
+
 def test_what_is_returned_is_the_callers_own(saver: LimpetSaver) -> None:
     message = AIMessage("x", id="1", response_metadata={"deep": [1]})
     put(saver, 1, messages=[message], data={"list": [1]})
@@ -360,7 +379,7 @@ def test_versions_grow_whatever_they_were(memory: LimpetSaver) -> None:
     assert memory.get_next_version("00012.0.5", None).startswith(f"{13:032}.0.")
 
 
-@cases(
+@for_each(
     "wrong",
     [
         lambda saver: LimpetSaver(cast(Any, "sqlite:///x.db")),
@@ -380,12 +399,3 @@ def test_versions_grow_whatever_they_were(memory: LimpetSaver) -> None:
 def test_mistakes_are_reported(memory: LimpetSaver, wrong: Any) -> None:
     with pytest.raises(InvalidInput):
         wrong(memory)
-
-
-def test_the_plain_methods_work_inside_a_loop(saver: LimpetSaver) -> None:
-    async def both() -> None:
-        put(saver, 1)
-        await saver.aput(config(number=1), checkpoint(2), {}, {})
-        assert ids(saver.list(config())) == [2, 1]
-
-    asyncio.run(both())

@@ -30,7 +30,8 @@ from typing_extensions import TypedDict as NewTypedDict
 from limpet import InvalidInput
 from limpet.compat.langgraph import LimpetSaver
 from limpet.compat.langgraph.classes import MESSAGE_NAMES, Allowed, classes_in, listed
-from tests.compat.langgraph.kit import Places, cases, got, put
+from tests.cases import for_each
+from tests.compat.langgraph.kit import Places, got, put
 
 
 class A(Enum):
@@ -103,7 +104,7 @@ Number = NewType("Number", B)
 Alias = TypeAliasType("Alias", dict[str, A])
 
 
-@cases(
+@for_each(
     "schema, wanted",
     [
         (A, {A}),
@@ -168,7 +169,7 @@ class Third(First): pass
     assert classes_in(module.State) == [module.First, module.Second]
 
 
-@cases("allow", [Child, [Child], [C], (C, A), {C}, list[C], C | None, iter([C])])
+@for_each("allow", [Child, [Child], [C], (C, A), {C}, list[C], C | None, iter([C])])
 def test_one_schema_or_many(places: Places, allow: Any) -> None:
     with places.open("memory") as store:
         saver = LimpetSaver(store, allow=allow)
@@ -178,7 +179,7 @@ def test_one_schema_or_many(places: Places, allow: Any) -> None:
             put(saver, 2, b=B.X)
 
 
-@cases("allow", ["C", 5, [5], ["C"], [("m", "a", "b")], ("m", "a"), [print]])
+@for_each("allow", ["C", 5, [5], ["C"], [("m", "a", "b")], ("m", "a"), [print]])
 def test_anything_else_is_refused(allow: Any) -> None:
     with pytest.raises(InvalidInput, match="allow takes classes, schemas, or"):
         Allowed(allow)

@@ -37,7 +37,7 @@ from limpet.compat.langgraph.decode import ValueDecoder
 from limpet.compat.langgraph.encode import ValueEncoder
 from limpet.compat.langgraph.messages import MessageCache
 from limpet.core import codec
-from tests.compat.langgraph.kit import cases
+from tests.cases import for_each
 from tests.effort import times
 
 
@@ -180,7 +180,7 @@ def test_the_same_value_is_the_same_bytes(value: Any) -> None:
 NAMED = timezone(timedelta(hours=1), "CET")
 
 
-@cases(
+@for_each(
     "value",
     [
         HumanMessage("hi", id="1", name="ann"),
@@ -263,7 +263,7 @@ def test_an_exception_becomes_its_text() -> None:
     assert back(ValueError("no")) == "ValueError('no')"
 
 
-@cases(
+@for_each(
     "value, words",
     [
         ({"a": [Stranger(name="x")]}, "not allowed: list it in `allow`: `from tests."),
@@ -340,7 +340,7 @@ def hostile() -> list[Any]:
     ]
 
 
-@cases("tree", hostile())
+@for_each("tree", hostile())
 def test_nothing_is_made_or_called_that_is_not_allowed(tree: Any, capfd: Any) -> None:
     import sys
 
@@ -375,7 +375,7 @@ CHANGES = [
 ]
 
 
-@cases("change", CHANGES)
+@for_each("change", CHANGES)
 def test_a_changed_message_is_encoded_as_it_is_now(change: Any) -> None:
     cache = MessageCache()
     call = {"name": "f", "args": {"x": [1]}, "id": "c", "type": "tool_call"}

@@ -60,11 +60,12 @@ def _awaited(
         found: T = await self._aio.driver.drive(verb(self._context, *args, **options))
         return found
 
+    _name(twin, verb.__name__)
     return twin
 
 
 def _iterated(
-    walk: Callable[Concatenate[SaverContext, P], Walk[T]],
+    walk: Callable[Concatenate[SaverContext, P], Walk[T]], name: str
 ) -> Callable[Concatenate[Any, P], AsyncIterator[T]]:
     """Return the async method that goes through a listing."""
 
@@ -73,6 +74,7 @@ def _iterated(
         found: AsyncIterator[T] = self._aio.driver.stream(walk(self._context, *args, **options))
         return found
 
+    _name(twin, name)
     return twin
 
 
@@ -86,7 +88,13 @@ def _in_pool(
         found: T = await self._aio.driver.in_pool(partial(method, self, *args, **options))
         return found
 
+    _name(twin, method.__name__)
     return twin
+
+
+def _name(twin: Any, name: str) -> None:
+    twin.__name__, twin.__qualname__ = f"a{name}", f"LimpetSaver.a{name}"
+    twin.__doc__ = f"Async twin of `{name}`."
 
 
 class LimpetSaver(BaseCheckpointSaver[str]):
@@ -216,7 +224,7 @@ class LimpetSaver(BaseCheckpointSaver[str]):
         )
         return self._sync.driver.stream(walk)
 
-    alist = _iterated(listing.list_checkpoints)
+    alist = _iterated(listing.list_checkpoints, "list")
 
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
@@ -237,7 +245,7 @@ class LimpetSaver(BaseCheckpointSaver[str]):
         walk = listing.list_threads(self._context, prefix=prefix, after=after, limit=limit)
         return self._sync.driver.stream(walk)
 
-    athreads = _iterated(listing.list_threads)
+    athreads = _iterated(listing.list_threads, "threads")
 
     def sizes(self, thread_id: str) -> Stats:
         """Return how many checkpoints and bytes a thread has, and its largest parts."""

@@ -129,11 +129,10 @@ class TableImport:
     def _writes(self, thread_id: str, rows: list[WriteRow]) -> None:
         """Save all writes of a task or none: LangGraph then runs the task again."""
         first = rows[0]
-        config = _config(thread_id, first.namespace, first.checkpoint_id)
         by_index: dict[int, tuple[str, Any]] = {}
         special: dict[str, Any] = {}
         try:
-            _check_names(thread_id, first.namespace, first.checkpoint_id)
+            config = _config(thread_id, first.namespace, first.checkpoint_id)
             for row in rows:
                 if type(row.idx) is not int:
                     raise Corrupt("the index of a write is not an integer")
@@ -150,9 +149,8 @@ class TableImport:
             self._skip("writes_skipped", thread_id, where, refusal, task_id=first.task_id)
 
     def _checkpoint(self, thread_id: str, row: CheckpointRow) -> None:
-        config = _config(thread_id, row.namespace, row.parent_id)
         try:
-            _check_names(thread_id, row.namespace, row.parent_id)
+            config = _config(thread_id, row.namespace, row.parent_id)
             checkpoint = self._whole(thread_id, row)
             metadata = _metadata_of(row)
             self._check_deltas(row, checkpoint, metadata)
@@ -231,14 +229,12 @@ def _in_order(
 
 
 def _config(thread_id: str, namespace: str, checkpoint_id: str | None) -> Any:
-    named = {"thread_id": thread_id, "checkpoint_ns": namespace, "checkpoint_id": checkpoint_id}
-    return {"configurable": named}
-
-
-def _check_names(thread_id: str, namespace: object, checkpoint_id: object) -> None:
+    """Return the config of a row, whose columns may hold anything, or raise InvalidInput."""
     records.scope_of(thread_id, namespace)
     if checkpoint_id is not None and checkpoint_id != "":
         limits.check_id("checkpoint_id", checkpoint_id)
+    named = {"thread_id": thread_id, "checkpoint_ns": namespace, "checkpoint_id": checkpoint_id}
+    return {"configurable": named}
 
 
 def _scope_of(thread_id: str, namespace: str) -> ScopeKey | None:
