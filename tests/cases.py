@@ -14,7 +14,7 @@ Test = Callable[..., None]
 
 
 def cases(
-    names: str, values: Iterable[Any], **made: Callable[[Path], Any]
+    names: str | tuple[str, ...], values: Iterable[Any], **made: Callable[[Path], Any]
 ) -> Callable[[Test], Test]:
     """Call a test with each of some values, as `pytest.mark.parametrize` would call many tests.
 
@@ -22,7 +22,8 @@ def cases(
     that ends with it, and what is `made` for it in that folder: `store=opened` gives it what
     `opened(tmp_path)` returns, and enters and leaves that. Fixtures are shared by the cases.
     """
-    given, listed = [name.strip() for name in names.split(",")], list(values)
+    written = names.split(",") if isinstance(names, str) else names
+    given, listed = [name.strip() for name in written], list(values)
 
     def decorate(test: Test) -> Test:
         taken = dict(inspect.signature(test).parameters)
