@@ -13,7 +13,7 @@ from tests import effort
 Test = Callable[..., None]
 
 
-def cases(
+def for_each(
     names: str | tuple[str, ...], values: Iterable[Any], **made: Callable[[Path], Any]
 ) -> Callable[[Test], Test]:
     """Call a test with each of some values, as `pytest.mark.parametrize` would call many tests.
@@ -22,15 +22,15 @@ def cases(
     that ends with it, and what is `made` for it in that folder: `store=opened` gives it what
     `opened(tmp_path)` returns, and enters and leaves that. Fixtures are shared by the cases.
     """
-    written = names.split(",") if isinstance(names, str) else names
-    given, listed = [name.strip() for name in written], list(values)
+    given = names.replace(",", " ").split() if isinstance(names, str) else names
+    listed = list(values)
+    assert listed, "there is no case"
 
     def decorate(test: Test) -> Test:
         taken = dict(inspect.signature(test).parameters)
         names_taken = [name for name in taken if name != "self"]
 
         def run(*instance: Any, **fixtures: Any) -> None:
-            assert listed, "there is no case"
             for number, value in enumerate(listed):
                 if _is_slow(value) and effort.only_fast_tests:
                     continue

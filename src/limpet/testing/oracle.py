@@ -13,9 +13,7 @@ from itertools import islice
 
 from limpet.backends.memory import MemoryListener
 from limpet.core import commits, ids
-from limpet.core.ages import newest_page
-from limpet.core.commits import ScopeState
-from limpet.core.leases import LeaseRow, claimed, renewed
+from limpet.core.commits import LeaseRow, ScopeState, claimed, renewed
 from limpet.core.notes import (
     NoteRow,
     check_expect,
@@ -24,7 +22,7 @@ from limpet.core.notes import (
     note_of,
     written_note,
 )
-from limpet.core.rows import Row, info_of
+from limpet.core.rows import Row, info_of, newest_page
 from limpet.errors import CLOSED, InvalidInput
 from limpet.model import (
     ANY,
