@@ -1,8 +1,8 @@
 """Many cases of one property, in one test."""
 
 import inspect
-from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ import pytest
 
 from tests import effort
 
-Test = Callable[..., None]
+Test = Callable[..., Any]
 
 
 def for_each(
@@ -20,49 +20,60 @@ def for_each(
 
     The failure says which case it was. Each has a folder `tmp_path` of its own, a `monkeypatch`
     that ends with it, and what is `made` for it in that folder: `store=opened` gives it what
-    `opened(tmp_path)` returns, and enters and leaves that. Fixtures are shared by the cases.
+    `opened(tmp_path)` returns, and enters and leaves that. Fixtures are shared by the cases. The
+    test may be async.
     """
     given = names.replace(",", " ").split() if isinstance(names, str) else names
-    listed = list(values)
-    assert listed, "there is no case"
+    cases = list(enumerate(values))
+    assert cases, "there is no case"
 
     def decorate(test: Test) -> Test:
         taken = dict(inspect.signature(test).parameters)
-        names_taken = [name for name in taken if name != "self"]
+
+        @contextmanager
+        def begun(number: int, value: Any, fixtures: dict[str, Any]) -> Iterator[dict[str, Any]]:
+            each = (value,) if len(given) == 1 else value
+            if hasattr(value, "marks"):  # it is a `pytest.param`
+                each = value.values
+            arguments = fixtures | dict(zip(given, each, strict=True))
+            try:
+                with ExitStack() as stack:
+                    if "tmp_path" in fixtures:
+                        arguments["tmp_path"] = fixtures["tmp_path"] / f"{number}"
+                        arguments["tmp_path"].mkdir()
+                    if "monkeypatch" in fixtures:
+                        patch = stack.enter_context(pytest.MonkeyPatch.context())
+                        arguments["monkeypatch"] = patch
+                    for name, make in made.items():
+                        arguments[name] = _entered(make(arguments["tmp_path"]), stack)
+                    yield {name: arguments[name] for name in taken if name != "self"}
+            except BaseException as error:
+                name = getattr(value, "id", None) or repr(each)
+                error.add_note(f"in case {number}: {name[:200]}")
+                raise
 
         def run(*instance: Any, **fixtures: Any) -> None:
-            for number, value in enumerate(listed):
-                if _is_slow(value) and effort.only_fast_tests:
-                    continue
-                each = (value,) if len(given) == 1 else value
-                if hasattr(value, "marks"):  # it is a `pytest.param`
-                    each = value.values
-                arguments = fixtures | dict(zip(given, each, strict=True))
-                try:
-                    with ExitStack() as stack:
-                        if "tmp_path" in fixtures:
-                            arguments["tmp_path"] = folder = fixtures["tmp_path"] / f"{number}"
-                            folder.mkdir()
-                        if "monkeypatch" in fixtures:
-                            patch = pytest.MonkeyPatch.context()
-                            arguments["monkeypatch"] = stack.enter_context(patch)
-                        for name, make in made.items():
-                            arguments[name] = _entered(make(arguments["tmp_path"]), stack)
-                        test(*instance, **{name: arguments[name] for name in names_taken})
-                except BaseException as error:
-                    name = getattr(value, "id", None) or repr(each)
-                    error.add_note(f"in case {number}: {name[:200]}")
-                    raise
+            for number, value in cases:
+                if not _is_left_out(value):
+                    with begun(number, value, fixtures) as arguments:
+                        test(*instance, **arguments)
 
+        async def run_async(*instance: Any, **fixtures: Any) -> None:
+            for number, value in cases:
+                if not _is_left_out(value):
+                    with begun(number, value, fixtures) as arguments:
+                        await test(*instance, **arguments)
+
+        looped: Test = run_async if inspect.iscoroutinefunction(test) else run
         # What pytest reads of a test; with `__wrapped__` it would ask for the values as fixtures.
         for attribute in ("__name__", "__qualname__", "__doc__", "__module__"):
-            setattr(run, attribute, getattr(test, attribute))
-        run.__dict__.update(test.__dict__)
+            setattr(looped, attribute, getattr(test, attribute))
+        looped.__dict__.update(test.__dict__)
         fixed = [each for name, each in taken.items() if name not in {*given, *made}]
         if made and "tmp_path" not in taken:
             fixed.append(inspect.Parameter("tmp_path", inspect.Parameter.KEYWORD_ONLY))
-        run.__signature__ = inspect.Signature(fixed)  # type: ignore[attr-defined]
-        return run
+        looped.__signature__ = inspect.Signature(fixed)  # type: ignore[attr-defined]
+        return looped
 
     return decorate
 
@@ -72,5 +83,6 @@ def _entered(found: Any, stack: ExitStack) -> Any:
     return stack.enter_context(found) if is_context else found
 
 
-def _is_slow(value: Any) -> bool:
-    return any(mark.name == "slow" for mark in getattr(value, "marks", ()))
+def _is_left_out(value: Any) -> bool:
+    is_slow = any(mark.name == "slow" for mark in getattr(value, "marks", ()))
+    return is_slow and effort.only_fast_tests
