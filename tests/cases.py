@@ -13,7 +13,7 @@ from tests import effort
 Test = Callable[..., Any]
 
 
-def cases(
+def for_each(
     names: str | tuple[str, ...], values: Iterable[Any], **made: Callable[[Path], Any]
 ) -> Callable[[Test], Test]:
     """Call a test with each of some values, as `pytest.mark.parametrize` would call many tests.
@@ -24,49 +24,45 @@ def cases(
     test may be async.
     """
     given = names.replace(",", " ").split() if isinstance(names, str) else names
-    listed = list(values)
-    assert listed, "there is no case"
+    cases = list(enumerate(values))
+    assert cases, "there is no case"
 
     def decorate(test: Test) -> Test:
         taken = dict(inspect.signature(test).parameters)
-        names_taken = [name for name in taken if name != "self"]
 
         @contextmanager
-        def case(number: int, value: Any, fixtures: dict[str, Any]) -> Iterator[dict[str, Any]]:
-            # A `pytest.param` has its values in a field.
-            each = getattr(value, "values", None) if hasattr(value, "marks") else None
-            each = each or ((value,) if len(given) == 1 else value)
+        def begun(number: int, value: Any, fixtures: dict[str, Any]) -> Iterator[dict[str, Any]]:
+            each = (value,) if len(given) == 1 else value
+            if hasattr(value, "marks"):  # it is a `pytest.param`
+                each = value.values
             arguments = fixtures | dict(zip(given, each, strict=True))
             try:
                 with ExitStack() as stack:
                     if "tmp_path" in fixtures:
-                        arguments["tmp_path"] = folder = fixtures["tmp_path"] / f"{number}"
-                        folder.mkdir()
+                        arguments["tmp_path"] = fixtures["tmp_path"] / f"{number}"
+                        arguments["tmp_path"].mkdir()
                     if "monkeypatch" in fixtures:
-                        patch = pytest.MonkeyPatch.context()
-                        arguments["monkeypatch"] = stack.enter_context(patch)
+                        patch = stack.enter_context(pytest.MonkeyPatch.context())
+                        arguments["monkeypatch"] = patch
                     for name, make in made.items():
                         arguments[name] = _entered(make(arguments["tmp_path"]), stack)
-                    yield {name: arguments[name] for name in names_taken}
+                    yield {name: arguments[name] for name in taken if name != "self"}
             except BaseException as error:
                 name = getattr(value, "id", None) or repr(each)
                 error.add_note(f"in case {number}: {name[:200]}")
                 raise
 
-        def chosen() -> Iterator[tuple[int, Any]]:
-            for number, value in enumerate(listed):
-                if not (effort.only_fast_tests and _is_slow(value)):
-                    yield number, value
-
         def run(*instance: Any, **fixtures: Any) -> None:
-            for number, value in chosen():
-                with case(number, value, fixtures) as arguments:
-                    test(*instance, **arguments)
+            for number, value in cases:
+                if not _is_left_out(value):
+                    with begun(number, value, fixtures) as arguments:
+                        test(*instance, **arguments)
 
         async def run_async(*instance: Any, **fixtures: Any) -> None:
-            for number, value in chosen():
-                with case(number, value, fixtures) as arguments:
-                    await test(*instance, **arguments)
+            for number, value in cases:
+                if not _is_left_out(value):
+                    with begun(number, value, fixtures) as arguments:
+                        await test(*instance, **arguments)
 
         looped: Test = run_async if inspect.iscoroutinefunction(test) else run
         # What pytest reads of a test; with `__wrapped__` it would ask for the values as fixtures.
@@ -87,5 +83,6 @@ def _entered(found: Any, stack: ExitStack) -> Any:
     return stack.enter_context(found) if is_context else found
 
 
-def _is_slow(value: Any) -> bool:
-    return any(mark.name == "slow" for mark in getattr(value, "marks", ()))
+def _is_left_out(value: Any) -> bool:
+    is_slow = any(mark.name == "slow" for mark in getattr(value, "marks", ()))
+    return is_slow and effort.only_fast_tests

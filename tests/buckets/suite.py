@@ -13,6 +13,7 @@ from limpet.backends.buckets.protocol import Bucket, KeyPrefix, Moved
 from limpet.model import ANY
 from limpet.opening import CLOCK
 from limpet.testing.conformance._kit import together
+from tests.cases import for_each
 
 NAMES = ["a", "a-b", "a.json", "a/b", "a/b-c", "a/b/c", "ab", "b", "b/+c3+a4", "z_~0"]
 
@@ -203,11 +204,11 @@ class BucketFunctions:
         for modified in (found.modified, part.modified, entry.modified):
             assert before - 2_000_000 <= modified <= after + 2_000_000
 
-    @pytest.mark.parametrize("page", [1, 2, 3, 7, 1000])
+    @for_each("page", [1, 2, 3, 7, 1000])
     def test_keys_are_listed_in_order(self, bucket: Bucket, page: int) -> None:
         keys = self.sorted(f"r/{name}.j" for name in NAMES)
         for key in random.Random(1).sample(keys, len(keys)):
-            bucket.put(key, key.encode(), expect=None)
+            bucket.put(key, key.encode(), expect=ANY)
         assert listed(bucket, "r/", page) == keys
         assert listed(bucket, "", page) == keys
         assert listed(bucket, "r/a", page) == [key for key in keys if key.startswith("r/a")]

@@ -18,7 +18,7 @@ from limpet.backends.buckets.protocol import Moved, Stored
 from limpet.model import ANY
 from limpet.opening import CLOCK
 from tests.buckets.suite import BucketSuite, listed
-from tests.cases import cases
+from tests.cases import for_each
 
 
 def now_us() -> int:
@@ -120,7 +120,7 @@ def test_a_root_that_is_removed_is_empty_and_made_again(tmp_path: Path) -> None:
     assert files(root) == ["a", "a/b", "a/m"]
 
 
-@cases("name", ["con", "nul.json", "aux", "a b", "ä", "x" * 255, "-", "~"])
+@for_each("name", ["con", "nul.json", "aux", "a b", "ä", "x" * 255, "-", "~"])
 def test_names_that_are_odd_elsewhere(tmp_path: Path, name: str) -> None:
     bucket = make(tmp_path)
     bucket.put(f"{name}/{name}", b"1", expect=None)
@@ -134,7 +134,7 @@ def test_names_that_are_odd_elsewhere(tmp_path: Path, name: str) -> None:
 KEYS = ["", "/a", "a/", "a//b", ".", "..", "a/../b", "../b", "a\0", ".limpet-x", "a/\ud800"]
 
 
-@cases("key", [*KEYS, "/".join("a" * 65)])
+@for_each("key", [*KEYS, "/".join("a" * 65)])
 def test_what_is_no_key_is_refused(tmp_path: Path, key: str) -> None:
     bucket = make(tmp_path / "root")
     with pytest.raises(InvalidInput):

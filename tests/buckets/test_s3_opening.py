@@ -14,7 +14,7 @@ from limpet.backends.buckets.s3.profile import Keys, read_profile
 from limpet.errors import InvalidInput, Unavailable, Unsupported
 from limpet.model import ANY
 from limpet.opening import CLOCK
-from tests.cases import cases
+from tests.cases import for_each
 from tests.servers.service import Service, free_port
 from tests.servers.stub import Stub
 
@@ -26,7 +26,7 @@ def make(bucket: str = "b", **options: Any) -> open.ObjectStoreBucket:
 # Prefixes and names
 
 
-@cases(
+@for_each(
     "given, normal",
     [("", ""), ("/", ""), ("a", "a/"), ("/a/b/", "a/b/"), ("a//b///c", "a/b/c/"), ("a b", "a b/")],
 )
@@ -35,13 +35,13 @@ def test_prefixes_are_made_normal(given: str, normal: str) -> None:
     assert f"prefix=`{normal}`" in repr(make(prefix=given))
 
 
-@cases("prefix", ["..", "a/../b", "./a", "a/.", "a\nb", "a\\b"])
+@for_each("prefix", ["..", "a/../b", "./a", "a/.", "a\nb", "a\\b"])
 def test_prefixes_that_lead_elsewhere_are_refused(prefix: str) -> None:
     with pytest.raises(InvalidInput):
         make(prefix=prefix)
 
 
-@cases("name", ["", "a/b", "a\nb"])
+@for_each("name", ["", "a/b", "a\nb"])
 def test_odd_names_of_buckets_are_refused(name: str) -> None:
     with pytest.raises(InvalidInput):
         make(name)
@@ -51,7 +51,7 @@ def test_odd_names_of_buckets_are_refused(name: str) -> None:
         azure_bucket(name, clock=CLOCK)
 
 
-@cases("url", ["localhost:9000", "ftp://x", "http://", "s3cr3t"])
+@for_each("url", ["localhost:9000", "ftp://x", "http://", "s3cr3t"])
 def test_odd_endpoints_are_refused_and_not_shown(url: str) -> None:
     with pytest.raises(InvalidInput, match="endpoint_url") as caught:
         make(endpoint_url=url)
@@ -85,7 +85,7 @@ def test_without_the_driver_it_says_what_to_install(monkeypatch: pytest.MonkeyPa
 # Where requests go
 
 
-@cases(
+@for_each(
     "url, bucket, address",
     [
         ("http://127.0.0.1:9000/", None, "http://127.0.0.1:9000"),
@@ -236,7 +236,7 @@ def test_a_profile_signs_requests(seaweedfs: Service, tmp_path: Path) -> None:
 # Offsets
 
 
-@cases("text", ["a", "s/x", "s/x-", "s/x0", "s/.", "s/x!", "!", "s/!", "s/é", "\ue000"])
+@for_each("text", ["a", "s/x", "s/x-", "s/x0", "s/.", "s/x!", "!", "s/!", "s/é", "\ue000"])
 def test_what_comes_before_a_text(text: str) -> None:
     """In both orders, and it is a path in the same folder."""
     offset = before(text)

@@ -13,7 +13,7 @@ import pytest
 import limpet
 from limpet.cli._app import run
 from limpet.cli.change import duration
-from tests.cases import cases
+from tests.cases import for_each
 from tests.cli.conftest import EXECUTABLE, Command
 from tests.cli.test_grep import damage
 
@@ -109,7 +109,7 @@ def test_fork_of_a_draft(url: str, says: Says) -> None:
     assert states(url, "new", "planner") == ["draft"]
 
 
-@cases("change", ["mood", "mood=bold", "mood=", "mood=NaN", f"mood={SECRET}"])
+@for_each("change", ["mood", "mood=bold", "mood=", "mood=NaN", f"mood={SECRET}"])
 def test_what_is_set_must_be_json(change: str, url: str, says: Says) -> None:
     code, out, err = says(url, "fork", "bob/chat-2", "--set", change)
     assert (code, out) == (2, "")
@@ -254,7 +254,7 @@ def test_rm_a_scope_and_a_prefix(any_url: str, says: Says) -> None:
     assert sessions(any_url) == ["u"]
 
 
-@cases(
+@for_each(
     "arguments",
     [
         [],
@@ -333,7 +333,7 @@ def test_prune_by_age_everywhere(any_url: str, says: Says) -> None:
     assert states(any_url, "a") == [1, 2, 3]
 
 
-@cases(
+@for_each(
     ("arguments", "code"),
     [
         (["--keep-last", "1"], 2),
@@ -431,7 +431,7 @@ def test_compact_says_how_much(url: str, says: Says) -> None:
 # All of them.
 
 
-@cases(
+@for_each(
     "arguments",
     [
         ["diff", "x"],

@@ -12,7 +12,7 @@ import pytest
 import limpet
 from limpet.cli import _exits
 from limpet.cli._app import VERBS, run
-from tests.cases import cases
+from tests.cases import for_each
 from tests.cli.conftest import EXECUTABLE, Command
 
 SECRET = "hunter2"
@@ -51,7 +51,7 @@ def test_without_a_verb_is_usage(command: Command) -> None:
     assert done.stderr.startswith("Usage: limpet ")
 
 
-@cases("arguments", [["nonsense"], ["stats", "--nonsense"], ["stats", "a", "b"]])
+@for_each("arguments", [["nonsense"], ["stats", "--nonsense"], ["stats", "a", "b"]])
 def test_what_is_not_understood_is_2(command: Command, arguments: list[str]) -> None:
     done = command(*arguments)
     assert (done.returncode, done.stdout) == (2, "")
@@ -59,7 +59,7 @@ def test_what_is_not_understood_is_2(command: Command, arguments: list[str]) -> 
     assert done.stderr.startswith("Usage: ")
 
 
-@cases(
+@for_each(
     ("missing", "arguments"),
     [(["click"], []), (["rich"], ["stats"]), (["click", "rich"], ["--help"])],
 )
@@ -84,7 +84,7 @@ def test_another_missing_module_is_not_blamed_on_the_extra() -> None:
     assert "pip install" not in done.stderr
 
 
-@cases(
+@for_each(
     ("error", "code"),
     [
         (limpet.NotFound, 1),
@@ -119,7 +119,7 @@ def test_every_error_has_an_exit_code() -> None:
     assert ours == _exits._CODES.keys()
 
 
-@cases(
+@for_each(
     "arguments",
     [
         ["stats", "--url", f"postgres://bob:{SECRET}@127.0.0.1:1/db"],

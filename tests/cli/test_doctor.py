@@ -9,7 +9,7 @@ import pytest
 import limpet
 from limpet.cli import setup as doctor
 from limpet.cli._app import run
-from tests.cases import cases
+from tests.cases import for_each
 from tests.cli.conftest import Command
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -83,7 +83,7 @@ def test_an_url_that_is_not_understood_is_2_and_keeps_its_secret(command: Comman
         assert "postgres://***@host/db?token=" in done.stdout
 
 
-@cases(
+@for_each(
     "url",
     [
         "postgresql:/bob:hunter2@h/db",

@@ -10,7 +10,7 @@ import pytest
 
 from docs._make.cli import help_of, verbs
 from limpet.cli._app import GROUPS, VERBS, app, run
-from tests.cases import cases
+from tests.cases import for_each
 from tests.cli.conftest import Command
 
 COMMANDS = dict(verbs())
@@ -19,7 +19,7 @@ COLUMNS = 100
 EXAMPLES = range(1, 5)
 IN_QUOTES = re.compile(r'"\$\((.*)\)"')
 
-each_verb = cases("path", COMMANDS)
+each_verb = for_each("path", COMMANDS)
 
 
 def block(path: str, title: str) -> list[str]:
@@ -128,7 +128,7 @@ def test_the_list_of_verbs(command: Command) -> None:
         assert re.findall(r"^  .*[^.]\.$", verbs, re.M) == re.findall(r"^ .*", verbs, re.M)
 
 
-@cases("path", ["import", "runs adopt"])
+@for_each("path", ["import", "runs adopt"])
 def test_the_help_of_a_verb(path: str, command: Command) -> None:
     done = command(*path.split(), "--help", COLUMNS="200")
     assert (done.returncode, done.stderr) == (0, "")

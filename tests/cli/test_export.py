@@ -9,7 +9,7 @@ from contextlib import closing
 from pathlib import Path
 
 import limpet
-from tests.cases import cases
+from tests.cases import for_each
 from tests.cli.conftest import EXECUTABLE, Command
 from tests.portable.stores import fill, lines, noise
 
@@ -153,7 +153,7 @@ def test_what_is_no_export_is_refused(command: Command, tmp_path: Path) -> None:
     assert command("import", "genkit", "absent", "--url", "sqlite:///new.db").returncode == 1
 
 
-@cases(
+@for_each(
     ("form", "folder", "session", "said"),
     [
         ("strands", STRANDS / "ts_filestorage", "demo-invocation", "user"),
@@ -221,7 +221,7 @@ def test_a_store_is_not_overwritten_by_its_own_export(command: Command, tmp_path
     assert (tmp_path / "new.jsonl").stat().st_mode & 0o777 == 0o600
 
 
-@cases("words", [["export"], ["copy"], ["grep", "text", "--history"]])
+@for_each("words", [["export"], ["copy"], ["grep", "text", "--history"]])
 def test_much_damage_is_counted_and_its_first_few_are_named(
     command: Command, tmp_path: Path, words: list[str]
 ) -> None:

@@ -18,7 +18,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 import limpet
 from limpet.cli.transfer import class_named
 from limpet.compat.langgraph import LimpetSaver
-from tests.cases import cases
+from tests.cases import for_each
 from tests.cli.conftest import Command
 from tests.servers.postgres import Postgres
 
@@ -126,7 +126,7 @@ def test_classes_of_ones_own(
     assert found[0].pending_writes == [("task", "own", value)]
 
 
-@cases(
+@for_each(
     ("name", "fact"),
     [
         ("Order", "--allow takes module:Class. found=`Order`"),

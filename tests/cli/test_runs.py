@@ -13,7 +13,7 @@ import pytest
 import limpet
 from limpet import runs
 from limpet.cli._app import run
-from tests.cases import cases
+from tests.cases import for_each
 from tests.cli.conftest import EXECUTABLE, Command, mind_ctrl_c
 from tests.concurrency.crew import Worker
 from tests.concurrency.sleepers import go_on, stop_between_writes
@@ -193,7 +193,7 @@ def test_adopt_with_a_command_for_programs(url: str, capfd: pytest.CaptureFixtur
     assert (answer["status"], answer["steps"], answer["state"]) == ("completed", 1, {"n": 1})
 
 
-@cases(
+@for_each(
     ("script", "code", "message"),
     [
         ("echo '{' > $LIMPET_RUN_STATE", 1, "the command left a state that is not JSON"),

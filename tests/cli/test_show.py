@@ -7,7 +7,7 @@ import pytest
 
 import limpet
 from limpet.cli.show import value_at
-from tests.cases import cases
+from tests.cases import for_each
 from tests.cli.conftest import Command
 
 CALLS = [
@@ -105,7 +105,7 @@ def test_a_state_without_messages_is_json(command: Command, tmp_path: Any) -> No
     assert command("show", "nobody", "--url", url).returncode == 1
 
 
-@cases(
+@for_each(
     ("path", "value"),
     [
         ("", STATE),
@@ -122,7 +122,7 @@ def test_paths(path: str, value: Any) -> None:
     assert value_at(STATE, path) == value
 
 
-@cases("path", ["x", "messages.4", "messages.x", "messages.-5", "a", "/budget/euros/0"])
+@for_each("path", ["x", "messages.4", "messages.x", "messages.-5", "a", "/budget/euros/0"])
 def test_paths_that_lead_nowhere(path: str) -> None:
     with pytest.raises(limpet.NotFound):
         value_at(STATE, path)

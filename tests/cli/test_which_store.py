@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import limpet
-from tests.cases import cases
+from tests.cases import for_each
 from tests.cli.conftest import Command
 
 
@@ -81,7 +81,7 @@ def test_it_runs_as_a_module(tmp_path: Path) -> None:
     assert done.stdout == f"limpet {limpet.__version__}\n"
 
 
-@cases(
+@for_each(
     ("words", "hint"),
     [
         ("lss", "there is no verb `lss`: did you mean `ls`?"),
@@ -107,7 +107,7 @@ READING = ["ls", "show demo-trigger", "show @", "log demo-trigger", "grep hello"
 READING += ["stats", "check", "export", "tail demo-trigger", "runs"]
 
 
-@cases("verb", READING)
+@for_each("verb", READING)
 def test_a_folder_of_the_strands_sdk_is_named_with_the_way_to_import_it(
     command: Command, tmp_path: Path, verb: str
 ) -> None:
@@ -125,7 +125,7 @@ def test_and_so_it_is_imported(command: Command, tmp_path: Path) -> None:
     assert "demo-trigger" in command("ls", "--url", "sqlite:///a.db").stdout
 
 
-@cases("verb", ["ui", "serve"])
+@for_each("verb", ["ui", "serve"])
 def test_a_verb_that_takes_the_store_as_an_argument_takes_url_too(
     command: Command, tmp_path: Path, verb: str
 ) -> None:

@@ -20,7 +20,7 @@ from limpet.engine import Engine
 from limpet.opening import draw
 from limpet.protocol import Claim, Commit
 from tests.buckets.opened import engine_on
-from tests.cases import cases
+from tests.cases import for_each
 from tests.crash.mortal_objects import sealed, shown_id
 from tests.servers.proxy import Proxy
 from tests.servers.service import Service
@@ -256,7 +256,7 @@ LEASE_CASES = [
 ]
 
 
-@cases("verb, kind, saved", LEASE_CASES)
+@for_each("verb, kind, saved", LEASE_CASES)
 def test_a_lease_survives_a_loss_at_any_request(
     seaweedfs: Service, proxy: Proxy, verb: str, kind: str, saved: bool
 ) -> None:

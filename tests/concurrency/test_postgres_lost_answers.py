@@ -16,7 +16,7 @@ import pytest
 from limpet import Scope, Store, Unavailable
 from limpet.testing.conformance._apis import close_loop, through
 from tests import effort
-from tests.cases import cases
+from tests.cases import for_each
 from tests.concurrency.pg_tools import opened
 from tests.concurrency.pg_verbs import REPEATABLE, VERBS, answer_of, expected, prepare, seen
 from tests.crash.mortal_objects import sealed
@@ -176,7 +176,7 @@ FAST = {
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("kind", [*SINGLE, *DEAD])
-@cases("verb, continuing", product(VERBS, (True, False)))
+@for_each("verb, continuing", product(VERBS, (True, False)))
 def test_a_loss_at_any_batch_leaves_exactly_one(
     stores: dict[bool, Store],
     direct: Store,
@@ -195,7 +195,7 @@ def test_a_loss_at_any_batch_leaves_exactly_one(
     assert kind not in SINGLE or set(case.outcomes) == {"done"}
 
 
-@cases("verb", ["kept", "append", "update", "counter", "fork", "delete"])
+@for_each("verb", ["kept", "append", "update", "counter", "fork", "delete"])
 def test_a_lost_answer_in_the_other_api(
     stores: dict[bool, Store], direct: Store, proxy: PgProxy, verb: str
 ) -> None:

@@ -18,7 +18,7 @@ from limpet.backends.objects.encrypted import EncryptedBucket, Unreadable
 from limpet.core.encryption import Keys, WrongKeys
 from limpet.model import ANY
 from tests.buckets.counting import CountingBucket
-from tests.cases import cases
+from tests.cases import for_each
 from tests.encryption.objects_kit import ONE, files, noise, open_folder, outcome
 
 SCOPES = (("s", "main"), ("s", "fork"), ("t", "main"))
@@ -230,7 +230,7 @@ def test_what_cannot_be_noticed(root: Path, tmp_path: Path) -> None:
 # The bucket itself
 
 
-@cases("size", [0, 1, 300, 70_000])
+@for_each("size", [0, 1, 300, 70_000])
 def test_the_first_bytes_are_those_of_the_facts(size: int) -> None:
     below = CountingBucket()
     keys = Keys(ONE, random=os.urandom, monotonic=lambda: 0.0)

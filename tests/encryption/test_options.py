@@ -9,7 +9,7 @@ import pytest
 
 import limpet
 from limpet.cli._app import run
-from tests.cases import cases
+from tests.cases import for_each
 
 KEY = base64.b64encode(bytes(range(32))).decode()
 OTHER = base64.b64encode(bytes(32)).decode()
@@ -79,7 +79,7 @@ def test_keys_are_never_part_of_a_url(url: str) -> None:
     assert KEY not in str(found.value)
 
 
-@cases(
+@for_each(
     "options, message",
     [
         ({"keys": KEY, "keys_file": "keys"}, "not both"),

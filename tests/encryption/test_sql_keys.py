@@ -237,7 +237,9 @@ def test_a_fork_in_another_tenant_needs_the_key_of_that_alone(tmp_path: Path) ->
     path, text = str(tmp_path / "store.db"), "a large state " * 1_000
     with limpet.open(path, keys=f"{ONE} a/\n{TWO} b/") as store:
         source = store.scope("a/1")
-        source.fork(source.save({"text": text}).id, to="b/1")
+        saved = source.save({"text": text}).id
+        source.fork(saved, scope_id="fork")
+        source.fork(saved, to="b/1")
     with limpet.open(path, keys=f"{TWO} b/") as store:
         found = store.scope("b/1").load()
         assert found is not None

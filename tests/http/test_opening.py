@@ -12,7 +12,7 @@ import limpet
 from limpet import InvalidInput, Unavailable, Unsupported
 from limpet.cli._app import run
 from limpet.server.app import Receive, Scope, Send
-from tests.cases import cases
+from tests.cases import for_each
 from tests.servers.http import Http, start_http
 from tests.servers.tls import certificate
 
@@ -51,7 +51,7 @@ def test_the_url_of_a_server_is_a_store_like_any_other(served: str) -> None:
         assert store.scope("chat-42").load().state == {"n": 1}  # type: ignore[union-attr]
 
 
-@cases(
+@for_each(
     ("url", "message"),
     [
         ("http:localhost", "write http://host:7420"),
@@ -82,7 +82,7 @@ PROBLEM = "application/problem+json"
 REFUSED = {"title": "Unauthorized", "detail": "no"}
 
 
-@cases(
+@for_each(
     ("answer", "error", "message"),
     [
         (Answering(200, b"<html>", "text/html"), InvalidInput, "not that of a limpet server"),

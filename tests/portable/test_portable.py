@@ -17,7 +17,7 @@ import pytest
 import limpet
 from limpet import portable
 from limpet.errors import Conflict, Corrupt, InvalidInput
-from tests.cases import cases
+from tests.cases import for_each
 from tests.portable.stores import LONG, LOSSES, fill, lines, lose, save_rolled
 from tests.runs.conftest import place_of
 from tests.runs.hands import Place
@@ -319,7 +319,7 @@ SNAPSHOT = (
 )
 
 
-@cases(
+@for_each(
     "text, message",
     [
         ("", "it is empty"),
@@ -417,7 +417,7 @@ def test_every_flipped_bit_of_an_export_is_noticed() -> None:
             portable.import_lines(target, io.BytesIO(flipped))
 
 
-@cases("change", ["drop", "twice", "swap", "line ends", "bom"])
+@for_each("change", ["drop", "twice", "swap", "line ends", "bom"])
 def test_lines_stay_as_they_were_written(full: limpet.Store, change: str) -> None:
     found = lines(full).splitlines(keepends=True)
     at = next(n for n, line in enumerate(found) if b'"on":"a-"' in line)
@@ -454,7 +454,7 @@ def test_a_line_is_bounded_before_it_is_parsed(tmp_path: Path) -> None:
             portable.import_lines(store, [FIRST.encode(), long])
 
 
-@cases("what", LOSSES)
+@for_each("what", LOSSES)
 def test_what_no_listing_shows_is_named(tmp_path: Path, what: str) -> None:
     root = tmp_path / what / "store"
     with limpet.open(str(root)) as store:

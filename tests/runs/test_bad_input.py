@@ -6,11 +6,11 @@ import pytest
 
 import limpet
 from limpet import InvalidInput, runs
-from tests.cases import cases
+from tests.cases import for_each
 from tests.runs.hands import Hands
 
 
-@cases(
+@for_each(
     "options",
     [
         {"run_id": ""},
@@ -48,7 +48,7 @@ def test_bad_input_is_refused_at_the_call(options: dict[str, Any]) -> None:
         assert list(store.scopes()) == []
 
 
-@cases(
+@for_each(
     "verb, arguments",
     [
         (runs.abort, ("",)),

@@ -8,7 +8,7 @@ import pytest
 
 from limpet import Conflict, runs
 from limpet.runs import RunError
-from tests.cases import cases
+from tests.cases import for_each
 from tests.concurrency.crew import Worker
 from tests.runs.hands import Hands, Place, ends_with
 from tests.runs.hearing import heard_when_it_waits
@@ -77,7 +77,7 @@ def test_again_resumes_a_run_that_has_not_completed(hands: Hands) -> None:
         assert (run.completed, run.resumed, run.state) == (False, True, 1)
 
 
-@cases("on_success", ["keep", "delete"])
+@for_each("on_success", ["keep", "delete"])
 def test_who_waited_for_it_does_not_do_it_again(hands: Hands, on_success: str) -> None:
     began, leave = threading.Event(), threading.Event()
 

@@ -7,7 +7,7 @@ from typing import Any
 import limpet
 from limpet import Store, runs
 from limpet.runs import AsyncRun, Run
-from tests.cases import cases
+from tests.cases import for_each
 from tests.runs.hands import Hands, Place, ends_with
 from tests.waiting import until
 
@@ -29,7 +29,7 @@ def test_only_the_public_names_are_shown() -> None:
     assert dir(runs) == sorted(runs.__all__)
 
 
-@cases("verb", [runs.start, runs.adopt, runs.abort, runs.get, runs.list, runs.Run.step])
+@for_each("verb", [runs.start, runs.adopt, runs.abort, runs.get, runs.list, runs.Run.step])
 def test_every_verb_explains_its_arguments_and_has_an_example(verb: Any) -> None:
     text = inspect.getdoc(verb) or ""
     assert "::\n\n    " in text

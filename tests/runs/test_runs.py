@@ -10,7 +10,7 @@ import pytest
 import limpet
 from limpet import Conflict, NotFound, runs
 from limpet.runs import Aborted, RunError
-from tests.cases import cases
+from tests.cases import for_each
 from tests.runs.hands import Hands, desert, ends_with
 from tests.waiting import until
 
@@ -133,7 +133,7 @@ class Mute(Exception):
         raise ValueError
 
 
-@cases(
+@for_each(
     "error, message",
     [
         (Broken("x" * 501), "x" * 500),
@@ -222,7 +222,7 @@ def test_a_worker_that_lost_its_lease_changes_nothing(hands: Hands) -> None:
     assert (found.status, found.attempt, found.steps, found.error) == ("completed", 2, 2, None)
 
 
-@cases("ending", ["keep", "delete", "failure"])
+@for_each("ending", ["keep", "delete", "failure"])
 def test_a_worker_that_lost_its_lease_does_not_close_the_run(hands: Hands, ending: str) -> None:
     """Not even before the next worker has written anything."""
     on_success = "keep" if ending == "keep" else "delete"
@@ -329,7 +329,7 @@ def test_an_abort_is_seen_by_the_worker(hands: Hands) -> None:
     assert (hands.found("r").status, hands.found("r").attempt) == ("completed", 2)
 
 
-@cases("on_success", ["keep", "delete"])
+@for_each("on_success", ["keep", "delete"])
 def test_a_late_completed_does_not_overwrite_an_abort(hands: Hands, on_success: str) -> None:
     with ends_with(Aborted), hands.start(on_success, on_success=on_success) as run:
         run.step({"n": 1})

@@ -44,7 +44,7 @@ RULES = (
     ),
     Defect(
         "a lease that is held is given to another",
-        "core/leases.py",
+        "core/commits.py",
         "found.until > now:",
         "found.until < now:",
         (f"{MEMORY} -k claim",),
@@ -58,7 +58,7 @@ RULES = (
     ),
     Defect(
         "prune keeps one too many",
-        "core/retention.py",
+        "core/prepare.py",
         "if rank >= self.keep_last and",
         "if rank > self.keep_last and",
         (f"{MEMORY} -k prun",),
@@ -93,7 +93,7 @@ RULES = (
     ),
     Defect(
         "an append moves no other list",
-        "core/deltas/appending.py",
+        "core/deltas/delta.py",
         "key: (each[0] + len(fresh), each[1])",
         "key: (each[0], each[1])",
         ("tests/property/test_append_offsets.py",),
@@ -385,14 +385,14 @@ BUCKETS = (
         "backends/buckets/s3/bucket.py",
         '        mode = {"e_tag": expect} if self._version == "e_tag" else {"version": expect}\n',
         '        mode = "overwrite"\n',
-        ("tests/buckets/test_s3.py",),
+        ("tests/buckets/test_s3_faults.py -k errors_that",),
     ),
     Defect(
         "S3: an object is created without If-None-Match",
         "backends/buckets/s3/bucket.py",
         '            mode = "create"\n',
         '            mode = "overwrite"\n',
-        ("tests/buckets/test_s3.py",),
+        ("tests/buckets/test_s3_faults.py -k errors_that",),
     ),
     Defect(
         "a replaced segment is left in the bucket",

@@ -17,7 +17,7 @@ from limpet.core.limits import STORED_BYTES_MAX
 from limpet.core.notes import unsqueezed
 from limpet.engine.states import payload_of
 from limpet.storage import ZSTD, TailRow
-from tests.cases import cases
+from tests.cases import for_each
 from tests.security import hostile
 
 HUGE = 1 << 42
@@ -41,7 +41,7 @@ LYING = {
 }
 
 
-@cases("frame", LYING.values())
+@for_each("frame", LYING.values())
 def test_a_frame_that_lies_is_corrupt(frame: bytes) -> None:
     with pytest.raises(Corrupt):
         codec.decompress(frame, what="body")
@@ -61,7 +61,7 @@ def packed(kind: str, first: bytes, rest: bytes = b"") -> bytes:
 NOTE = b'["","n",0,"0123456789abcdef",0,1,"0123456789abcdef"]\n'
 
 
-@cases("frame", [*LYING.values(), codec.compress(b"\n" * 10_000_000, 3)])
+@for_each("frame", [*LYING.values(), codec.compress(b"\n" * 10_000_000, 3)])
 def test_an_object_with_a_frame_that_lies_is_corrupt(frame: bytes) -> None:
     """Also one that unpacks to nothing but lines."""
     with pytest.raises(Corrupt):
@@ -103,7 +103,7 @@ def bomb(copies: int, levels: int) -> tuple[bytes, list[Delta]]:
     return text, [Delta([0, size, 0] * copies, b"") for size in sizes]
 
 
-@cases(("copies", "levels"), [(10, 12), (2, 40)])
+@for_each(("copies", "levels"), [(10, 12), (2, 40)])
 def test_a_delta_that_copies_the_same_again_and_again_is_corrupt(copies: int, levels: int) -> None:
     with pytest.raises(Corrupt):
         segments.apply_all(*bomb(copies, levels))

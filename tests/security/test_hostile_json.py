@@ -15,7 +15,7 @@ from limpet.portable.records import LineReader
 from limpet.protocol import Commit
 from limpet.server.access import Access
 from limpet.server.app import App
-from tests.cases import cases
+from tests.cases import for_each
 from tests.cli.conftest import Command, command  # noqa: F401
 from tests.server.asgi import ask
 
@@ -34,7 +34,7 @@ HOSTILE = {
 }
 
 
-@cases("text", HOSTILE.values())
+@for_each("text", HOSTILE.values())
 def test_what_is_stored_is_corrupt(text: bytes) -> None:
     with pytest.raises(Corrupt):
         codec.decode(text)
@@ -55,7 +55,7 @@ def test_what_is_stored_is_corrupt(text: bytes) -> None:
             parse()
 
 
-@cases("text", HOSTILE.values())
+@for_each("text", HOSTILE.values())
 def test_a_line_of_an_export_is_refused(text: bytes) -> None:
     lines = [b'{"type":"limpet","version":1}\n', b'{"type":"snapshot","state":%b}\n' % text]
     with pytest.raises(LimpetError):
@@ -108,7 +108,7 @@ def test_a_state_that_is_too_deep_stops_nobody(
         assert len(done.stderr) < 2_000
 
 
-@cases("depth", [150, 900, DEEP])
+@for_each("depth", [150, 900, DEEP])
 def test_a_body_of_a_request_is_refused(depth: int, caplog: pytest.LogCaptureFixture) -> None:
     deep = "[" * depth + "]" * depth
     bodies = [

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import limpet
-from tests.cases import cases
+from tests.cases import for_each
 from tests.cli.conftest import Command, command  # noqa: F401
 from tests.security.test_hostile_json import committed
 
@@ -183,7 +183,7 @@ BAD: dict[str, Callable[[limpet.Scope[Any]], object]] = {
         *(pytest.param(each, marks=pytest.mark.slow) for each in ("sqlite:///a.db", "./folder")),
     ],
 )
-@cases("name", BAD)
+@for_each("name", BAD)
 def test_no_error_shows_what_a_state_holds(
     url: str, name: str, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -21,7 +21,7 @@ from limpet.cli import share as serve
 from limpet.cli._app import VERBS
 from limpet.server.access import Access
 from limpet.server.app import App
-from tests.cases import cases
+from tests.cases import for_each
 from tests.cli.conftest import Command, command  # noqa: F401
 from tests.cli.test_terminal import on_terminal
 from tests.security.conftest import also_on_postgres
@@ -86,7 +86,7 @@ def test_a_text_is_only_a_name(store: Store) -> None:
     assert [each for each in store.check() if each.severity == "error"] == []
 
 
-@cases("text", [*TEXTS[:4], 'a"b', "a;b", "a.b", "A", "é", "a" * 64, ""])
+@for_each("text", [*TEXTS[:4], 'a"b', "a;b", "a.b", "A", "é", "a" * 64, ""])
 def test_the_name_of_a_schema_is_a_name(text: str) -> None:
     with pytest.raises(InvalidInput, match="name of a schema"):
         limpet.open("postgresql://127.0.0.1:1/x", schema=text)

@@ -21,7 +21,7 @@ import limpet
 from limpet import InvalidInput, LimpetError, Store
 from limpet.compat.langgraph import LimpetSaver, LimpetStore
 from limpet.compat.langgraph.migrate.transfer import import_sqlite
-from tests.cases import cases
+from tests.cases import for_each
 from tests.compat.langgraph.kit import checkpoint, config, got, id_of, put
 from tests.security.conftest import also_on_postgres
 
@@ -57,7 +57,7 @@ def test_a_key_of_a_filter_of_checkpoints_is_a_key(store: Store) -> None:
     assert len([*saver.list(config(), filter={"step": 1})]) == 1
 
 
-@cases("limit", ["1; DROP TABLE notes", "1 OR 1=1", -1, True])
+@for_each("limit", ["1; DROP TABLE notes", "1 OR 1=1", -1, True])
 def test_a_limit_is_a_number(limit: Any, tmp_path: Path) -> None:
     with limpet.open(f"sqlite:///{tmp_path}/a.db") as store:
         put(LimpetSaver(store), 1, a=1)
@@ -118,7 +118,7 @@ def test_no_namespace_reaches_another(store: Store) -> None:
     assert items.get(("a", "b"), "k") is not None
 
 
-@cases("id", [{"$gt": ""}, {"$ne": None}, ["a"], 5, None, True, b"a"])
+@for_each("id", [{"$gt": ""}, {"$ne": None}, ["a"], 5, None, True, b"a"])
 def test_an_id_is_a_text(id: Any) -> None:
     with limpet.open("memory:") as store:
         store.scope("victim").save({"secret": 1}, id="one")

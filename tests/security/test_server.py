@@ -13,7 +13,7 @@ from limpet.core.operations import OPERATIONS, Operation
 from limpet.inspector.site import PAGES
 from limpet.server.access import Access, Tokens
 from limpet.server.app import App, Pages
-from tests.cases import cases
+from tests.cases import for_each
 from tests.server.asgi import Response, ask
 
 TOKEN = "a-token-0123456789"
@@ -51,7 +51,7 @@ def test_what_needs_no_token_is_known() -> None:
     ]
 
 
-@cases(
+@for_each(
     ("site", "status"),
     [("cross-site", 403), ("same-site", 403), ("same-origin", 303), ("none", 303), (None, 303)],
 )

@@ -14,7 +14,7 @@ import limpet
 from limpet.errors import InvalidInput, Unavailable
 from limpet.server.access import Access, Grant, Tokens, is_loopback
 from limpet.server.app import App
-from tests.cases import cases
+from tests.cases import for_each
 from tests.cli.conftest import Command, command  # noqa: F401  (a fixture)
 from tests.server.asgi import Response, ask
 from tests.server.process import Server
@@ -37,7 +37,7 @@ def test_the_lines_of_tokens() -> None:
         assert tokens.grant(wrong) is None
 
 
-@cases(
+@for_each(
     "text",
     [
         "",
@@ -106,7 +106,7 @@ def test_a_file_that_others_can_read(tmp_path: Path, caplog: pytest.LogCaptureFi
     assert "chmod 600" in caplog.text
 
 
-@cases(
+@for_each(
     ("host", "expected"),
     [
         ("127.0.0.1", True),
@@ -201,13 +201,13 @@ def test_an_origin_is_its_scheme_too() -> None:
     assert statuses(x_forwarded_proto="http") == [200, 403]
 
 
-@cases("origin", ["*", "example.org", "https://a.example/path", "ftp://a", ""])
+@for_each("origin", ["*", "example.org", "https://a.example/path", "ftp://a", ""])
 def test_origins_that_are_refused(origin: str) -> None:
     with pytest.raises(InvalidInput):
         Access(origins=[origin])
 
 
-@cases("host", ["0.0.0.0", "::", "192.168.1.1", "example.org"])
+@for_each("host", ["0.0.0.0", "::", "192.168.1.1", "example.org"])
 def test_other_machines_need_a_token(command: Command, host: str) -> None:  # noqa: F811
     done = command("serve", "memory:", "--host", host)
     assert done.returncode == 2

@@ -10,7 +10,7 @@ import pytest
 import zstandard
 
 from limpet.core.operations import OPERATIONS, Operation
-from tests.cases import cases
+from tests.cases import for_each
 from tests.server.process import BODY_BYTES_MAX, STATE_BYTES_MAX, Server, head
 from tests.waiting import until
 
@@ -32,7 +32,7 @@ def body_of(text: bytes, *headers: str, target: str = SAVE, stay: bool = False) 
     return head("POST", target, [JSON, f"Content-Length: {len(text)}", *headers], stay=stay) + text
 
 
-@cases(
+@for_each(
     ("request_", "status"),
     {
         "no HTTP": (b"HELLO\r\n\r\n", 400),
@@ -74,7 +74,7 @@ def test_what_is_no_request(server: Server, request_: bytes, status: int) -> Non
     assert server.statuses(request_)[0] == status
 
 
-@cases(
+@for_each(
     "target",
     [
         "/v1/../v1/sessions",
@@ -106,7 +106,7 @@ def test_an_absolute_address_is_that_of_its_path(server: Server) -> None:
     assert server.statuses(head("GET", "http://localhost/v1", host="evil.example")) == [403]
 
 
-@cases("operation", OPERATIONS)
+@for_each("operation", OPERATIONS)
 def test_other_methods(server: Server, operation: Operation) -> None:
     known = {each.method for each in OPERATIONS if each.path == operation.path}
     for method in {"GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"} - known:
@@ -115,7 +115,7 @@ def test_other_methods(server: Server, operation: Operation) -> None:
         assert answer.headers["allow"] == ", ".join(sorted(known))
 
 
-@cases(
+@for_each(
     ("target", "status"),
     [
         ("/v1/sessions?nothing=1", 400),
@@ -148,7 +148,7 @@ def test_parameters(server: Server, target: str, status: int) -> None:
     assert answer.headers["content-type"] == "application/problem+json"
 
 
-@cases("name", ["sessions", "scopes", "history", "refs?id_prefix=x", "scope/ancestors?id=i"])
+@for_each("name", ["sessions", "scopes", "history", "refs?id_prefix=x", "scope/ancestors?id=i"])
 def test_a_limit_of_zero_lists_nothing(server: Server, name: str) -> None:
     mark = "&" if "?" in name else "?"
     session = "&session_id=z" if name.startswith("scope/") else ""
@@ -157,7 +157,7 @@ def test_a_limit_of_zero_lists_nothing(server: Server, name: str) -> None:
     assert answer.json["items"] == []
 
 
-@cases(
+@for_each(
     "body",
     [
         b"",
@@ -196,7 +196,7 @@ def test_bodies(server: Server, body: bytes) -> None:
     assert answer.json["title"] in ("InvalidInput", "NotFound")
 
 
-@cases(
+@for_each(
     ("headers", "status"),
     [
         ({"content-type": "text/plain"}, 415),
@@ -246,8 +246,8 @@ def test_a_body_in_chunks_that_never_ends(server: Server) -> None:
         assert connection.recv(2**16).startswith(b"HTTP/1.1 413 ")
 
 
-@cases("said", [0, 10, 10**6, 2**32 - 1])
-@cases("encoding", ["gzip", "zstd"])
+@for_each("said", [0, 10, 10**6, 2**32 - 1])
+@for_each("encoding", ["gzip", "zstd"])
 def test_compressed_bombs(server: Server, encoding: str, said: int) -> None:
     """Neither 20 MB of nothing, nor a header that lies about it, is unpacked."""
     before = server.rss_bytes

@@ -13,7 +13,7 @@ from limpet.server import connection as connection_module
 from limpet.server.access import Access
 from limpet.server.app import App
 from limpet.server.connection import Connection
-from tests.cases import cases
+from tests.cases import for_each
 from tests.server.process import head
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -56,7 +56,7 @@ async def is_closed(reader: asyncio.StreamReader) -> bytes:
             return b""
 
 
-@cases("sent", [b"", b"\r\n", b"GET /v1 HT", GET[:-2], GET + b"GET /v1 HTTP/1.1\r\n"])
+@for_each("sent", [b"", b"\r\n", b"GET /v1 HT", GET[:-2], GET + b"GET /v1 HTTP/1.1\r\n"])
 def test_a_head_that_does_not_end(monkeypatch: pytest.MonkeyPatch, sent: bytes) -> None:
     async def run() -> None:
         async with listening() as (app, connect):
@@ -87,7 +87,7 @@ async def test_a_head_by_the_byte(monkeypatch: pytest.MonkeyPatch) -> None:
         assert b"200 OK" not in await closed
 
 
-@cases("step", [1, 7, 10_000])
+@for_each("step", [1, 7, 10_000])
 def test_requests_behind_each_other_are_answered_in_order(step: int) -> None:
     """However they are cut into packets; with bodies, also such that begin with a newline."""
     save = [

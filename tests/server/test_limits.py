@@ -27,7 +27,7 @@ from limpet.server.access import Access
 from limpet.server.answers import FORM_TYPE
 from limpet.server.app import App
 from limpet.server.memory import Memory
-from tests.cases import cases
+from tests.cases import for_each
 from tests.server.asgi import ask
 from tests.server.process import Server, head, read_all
 from tests.waiting import until
@@ -101,7 +101,7 @@ async def test_who_comes_too_many_is_told_to_come_later(
         assert (await ask(app, "GET", "/healthz")).status == 200
 
 
-@cases(
+@for_each(
     ("body", "headers", "status", "why"),
     [
         (b"token=" + b"x" * 33_000, {}, 413, "too large"),
@@ -122,7 +122,7 @@ def test_a_form_is_small(body: bytes, headers: dict[str, str], status: int, why:
     asyncio.run(run())
 
 
-@cases(
+@for_each(
     ("target", "body", "status"),
     [
         ("/v1/revisions", b'{"targets": []}' + b" " * 2**22, 413),

@@ -17,7 +17,7 @@ from limpet.model import Finding
 from limpet.protocol import Claim
 from limpet.server.access import Access, Grant, Tokens
 from limpet.server.app import App
-from tests.cases import cases
+from tests.cases import for_each
 from tests.server.asgi import Response, ask
 
 BOUND, READER, WHOLE = "bound-token-0123456789", "reader-token-0123456789", "whole-token-0123456789"
@@ -180,7 +180,7 @@ def test_a_finding_does_not_say_where_the_store_is() -> None:
 
 
 @pytest.mark.timeout(300)
-@cases("operation", OPERATIONS)
+@for_each("operation", OPERATIONS)
 def test_nothing_outside_is_seen_or_changed(
     operation: Operation, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -256,7 +256,7 @@ async def test_metrics_are_not_for_a_bound_token_and_hold_no_names() -> None:
             assert each.encode() not in found.body
 
 
-@cases("path", ["/v1/watch", "/v1/changes"])
+@for_each("path", ["/v1/watch", "/v1/changes"])
 def test_changes_outside_are_not_reported(path: str) -> None:
     async def run() -> None:
         async with serving() as (app, store, _):
@@ -277,7 +277,7 @@ def test_changes_outside_are_not_reported(path: str) -> None:
     asyncio.run(run())
 
 
-@cases(
+@for_each(
     ("operation", "body"),
     [
         ("fork", {"id": "inside", "to": OUTSIDE[0], "scope_id": "new"}),

@@ -9,7 +9,7 @@ import limpet
 from limpet.server.access import Access
 from limpet.server.app import App
 from limpet.server.repeats import Repeats
-from tests.cases import cases
+from tests.cases import for_each
 from tests.server.asgi import ask
 
 
@@ -101,7 +101,7 @@ async def test_a_repeated_answer_is_compressed_as_its_client_wants() -> None:
 SAVE, NOTE, SESSION = "/v1/scope/save", "/v1/scope/note", {"session_id": "s"}
 
 
-@cases(
+@for_each(
     ("method", "path", "query", "body", "headers"),
     [
         ("POST", SAVE, SESSION, {"state": 2}, {}),
@@ -112,7 +112,7 @@ SAVE, NOTE, SESSION = "/v1/scope/save", "/v1/scope/note", {"session_id": "s"}
         ("DELETE", "/v1/scope", SESSION, None, {}),
     ],
 )
-@cases("attempt", [{}, {"limpet_attempt": "1"}])
+@for_each("attempt", [{}, {"limpet_attempt": "1"}])
 def test_a_key_is_good_for_one_request(
     method: str, path: str, query: Any, body: Any, headers: dict[str, str], attempt: dict[str, str]
 ) -> None:

@@ -13,7 +13,7 @@ from limpet.protocol import Backend, Clock, Commit, Found, NoteWrite, Query, Sta
 from limpet.testing.oracle import Oracle
 from simulation import ASSERTED, SCENARIOS, simulate
 from simulation.world import Opener
-from tests.cases import cases
+from tests.cases import for_each
 from tests.effort import times
 from tests.simulation.one_object import OneObjectBackend
 
@@ -51,7 +51,7 @@ def shared(engine: Any) -> Opener:
     return opener
 
 
-@cases("scenario", SCENARIOS)
+@for_each("scenario", SCENARIOS)
 def test_what_is_one_step_is_accepted(scenario: str) -> None:
     for seed in range(RUNS):
         run = simulate(scenario, "none", seed, shared(Oracle()))
@@ -65,7 +65,7 @@ def one_object(bucket: Bucket, clock: Clock, draw: Callable[[], Stamp]) -> Backe
 
 # It has no protection for forks.
 @pytest.mark.parametrize("mode", ASSERTED)
-@cases("scenario", [name for name in SCENARIOS if name not in "HTZ"])
+@for_each("scenario", [name for name in SCENARIOS if name not in "HTZ"])
 def test_what_survives_every_fault_is_accepted(scenario: str, mode: str) -> None:
     for seed in range(RUNS // 4):
         run = simulate(scenario, mode, seed, one_object)
@@ -200,7 +200,7 @@ WRONG: list[tuple[type[Oracle], str]] = [
 ]
 
 
-@cases("engine, scenario", WRONG)
+@for_each("engine, scenario", WRONG)
 def test_what_is_wrong_is_caught(engine: type[Oracle], scenario: str) -> None:
     for seed in range(SEEDS_MAX):
         if simulate(scenario, "none", seed, shared(engine())).broken:

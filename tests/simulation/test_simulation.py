@@ -8,7 +8,7 @@ import pytest
 
 from simulation import ASSERTED, ENGINES, SABOTAGES, SCENARIOS, sabotaged, simulate
 from simulation.words import lines_of
-from tests.cases import cases
+from tests.cases import for_each
 from tests.effort import slowly
 
 RUNS = int(os.environ.get("LIMPET_SIMULATION_RUNS", "24"))  # of each scenario in each mode
@@ -19,7 +19,7 @@ SEEDS_MAX = 200  # in which a sabotage must be caught; all are within sixty
 # The mode `both` holds the two that are left out as well.
 @pytest.mark.parametrize("mode", slowly(ASSERTED, but={*ASSERTED} - {"crash", "lost"}))
 @pytest.mark.parametrize("engine", ENGINES)
-@cases("scenario", SCENARIOS)
+@for_each("scenario", SCENARIOS)
 def test_every_promise_holds(engine: str, scenario: str, mode: str, runs: int) -> None:
     for seed in range(runs):
         run = simulate(scenario, mode, seed, ENGINES[engine])
@@ -44,7 +44,7 @@ def test_a_sabotaged_engine_is_caught(name: str) -> None:
     pytest.fail(f"nothing was noticed in {SEEDS_MAX} runs")
 
 
-@cases(
+@for_each(
     "scenario, mode, seed",
     [
         ("A", "delayed", 335),  # a lost first attempt was stored, and answered with another id
@@ -66,7 +66,7 @@ def test_what_was_broken_once(scenario: str, mode: str, seed: int) -> None:
     assert not simulate(scenario, mode, seed).broken
 
 
-@cases("scenario", "DZ")
+@for_each("scenario", "DZ")
 def test_a_seed_replays_exactly(scenario: str) -> None:
     for seed in range(5):
         first, second = (simulate(scenario, "both", seed) for _ in range(2))

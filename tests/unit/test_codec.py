@@ -25,7 +25,7 @@ import pytest
 from limpet.core.codec import decode, decode_foreign, encode
 from limpet.core.limits import DEPTH_MAX, INTEGER_DIGITS_MAX, STATE_BYTES_MAX
 from limpet.errors import Corrupt, InvalidInput
-from tests.cases import cases
+from tests.cases import for_each
 
 NAN = float("nan")
 INF = float("inf")
@@ -196,7 +196,7 @@ EXACT: list[Any] = [
 ]
 
 
-@cases("value", EXACT)
+@for_each("value", EXACT)
 def test_comes_back_as_it_was(value: Any) -> None:
     """`repr` tells 1, 1.0 and True apart, and -0.0, the kinds of containers and key order too."""
     assert repr(round_trip(value)) == repr(value)
@@ -204,7 +204,7 @@ def test_comes_back_as_it_was(value: Any) -> None:
     assert repr(json.loads(encode(value))) == repr(value), "for any parser"
 
 
-@cases(
+@for_each(
     "value, plain",
     [
         (Text("a\0😀"), "a\0😀"),
@@ -253,8 +253,8 @@ def test_shared_parts_encode_like_separate_ones() -> None:
 # Depth.
 
 
-@cases("wrap", [in_list, in_tuple, in_object])
-@cases("inner", [1, None, "", 2**70, [], {}, (), Items(), Members(), [1], (1,)])
+@for_each("wrap", [in_list, in_tuple, in_object])
+@for_each("inner", [1, None, "", 2**70, [], {}, (), Items(), Members(), [1], (1,)])
 def test_depth_is_counted_alike_for_every_container(wrap: Callable[[Any], Any], inner: Any) -> None:
     """200 levels are fine and 201 are not, so what was loaded can always be saved again."""
     own_levels = int(isinstance(inner, list | dict | tuple))
@@ -276,7 +276,7 @@ def test_deep_tuples_are_refused_and_do_not_crash() -> None:
 import os
 from limpet.core.codec import encode
 from limpet.errors import InvalidInput
-from tests.cases import cases
+from tests.cases import for_each
 
 for levels in (201, 255, 1_100, 1_999, 20_000, 100_000):
     state = ()
@@ -306,7 +306,7 @@ def test_orjson_nests_254_levels() -> None:
 # Decoding.
 
 
-@cases(
+@for_each(
     "damaged",
     [
         *(
@@ -338,7 +338,7 @@ def test_no_message_holds_damaged_text() -> None:
         assert secret not in "".join(traceback.format_exception(caught.value))
 
 
-@cases("value", [2**64, -(2**63) - 1, 10**30, 1.5, "1234567890123456789012"])
+@for_each("value", [2**64, -(2**63) - 1, 10**30, 1.5, "1234567890123456789012"])
 def test_json_of_other_tools_is_read_exactly(value: Any) -> None:
     """They do not mark integers that the fast parser would round."""
     assert repr(decode_foreign(json.dumps({"x": [value]}).encode())) == repr({"x": [value]})
@@ -395,7 +395,7 @@ NOT_JSON: list[tuple[str, Any]] = [
     ("far too many digits", 1 << 100_000),
     ("too many digits of a subclass", Whole(10**INTEGER_DIGITS_MAX)),
 ]
-BAD = cases("name, bad", NOT_JSON)
+BAD = for_each("name, bad", NOT_JSON)
 
 
 @BAD
@@ -419,7 +419,7 @@ def test_what_is_not_json_is_found_among_thousands(name: str, bad: Any) -> None:
             assert refused_at([*items[:at], bad, *items[at:]]) == f"/{at}"
 
 
-@cases(
+@for_each(
     "key, kind",
     [
         (1, "int"),
@@ -440,7 +440,7 @@ def test_keys_that_are_not_text_are_refused(key: Any, kind: str) -> None:
         assert refused_at(state) == at
 
 
-@cases("key", ["\ud800", "a\udfff", Text("\ud83d"), OwnEncode("\udc00")])
+@for_each("key", ["\ud800", "a\udfff", Text("\ud83d"), OwnEncode("\udc00")])
 def test_lone_surrogates_in_keys_are_refused(key: str) -> None:
     shown = str.encode(key, "utf-8", "backslashreplace").decode()
     assert refused_at({key: 1}) == f"/{shown}"
@@ -504,7 +504,7 @@ SHARED = {
 }
 
 
-@cases("value", SHARED.values())
+@for_each("value", SHARED.values())
 def test_parts_that_are_shared_are_counted_before_they_are_written(value: Any) -> None:
     begun_s = time.process_time()
     with pytest.raises(InvalidInput, match="too large"):
@@ -512,7 +512,7 @@ def test_parts_that_are_shared_are_counted_before_they_are_written(value: Any) -
     assert time.process_time() - begun_s < 10  # it took minutes, and all memory
 
 
-@cases("inner", [1, 2**70, "text", {"k": [1.5]}, Items()])
+@for_each("inner", [1, 2**70, "text", {"k": [1.5]}, Items()])
 def test_parts_that_are_shared_are_written_out(inner: Any) -> None:
     value = bomb(4, inner)
     assert decode(encode(value)) == value
@@ -520,13 +520,13 @@ def test_parts_that_are_shared_are_written_out(inner: Any) -> None:
     assert encode(value, bytes_max=size) == encode(value)
 
 
-@cases("value", [1, "ab", [], {}, [[]], {"a": 1}, [1, 2], ["a", {"b": None}]])
+@for_each("value", [1, "ab", [], {}, [[]], {"a": 1}, [1, 2], ["a", {"b": None}]])
 def test_nothing_is_refused_that_fits(value: Any) -> None:
     encoded = encode(value)
     assert encode(value, bytes_max=len(encoded)) == encoded
 
 
-@cases("wrap", [list, tuple, Items])
+@for_each("wrap", [list, tuple, Items])
 def test_a_list_that_holds_itself_twice_is_refused_at_once(wrap: Callable[[Any], Any]) -> None:
     value: list[Any] = []
     value += [wrap([value, value]), value]

@@ -25,7 +25,7 @@ from limpet.errors import (
 )
 from limpet.model import ANY, ScopeKey, SnapshotRef
 from limpet.protocol import Commit, Stamp
-from tests.cases import cases
+from tests.cases import for_each
 
 SCOPE = ScopeKey("s", "m", "agent")
 REF = SnapshotRef(ScopeKey("other", "main", "agent"), "origin")
@@ -115,14 +115,14 @@ OTHER = [
 ]
 
 
-@cases("changes, existing", [c[1:] for c in SAME])
+@for_each("changes, existing", [c[1:] for c in SAME])
 def test_a_repetition_changes_nothing(changes: dict[str, Any], existing: Row) -> None:
     commit = COMMIT._replace(**changes)
     assert is_stored(commit, LINE, existing, yes)
 
 
-@cases("changes", [c[1] for c in OTHER])
-@cases("existing", [ROW, DRAFT])
+@for_each("changes", [c[1] for c in OTHER])
+@for_each("existing", [ROW, DRAFT])
 def test_another_body_under_an_id_needs_overwrite(changes: dict[str, Any], existing: Row) -> None:
     """The body itself, which may be large, is not even looked at when another fact differs."""
     commit = COMMIT._replace(**changes)
@@ -131,7 +131,7 @@ def test_another_body_under_an_id_needs_overwrite(changes: dict[str, Any], exist
     assert is_replaced(commit._replace(overwrite=True), LINE, existing, never)
 
 
-@cases("existing", [ROW, DRAFT])
+@for_each("existing", [ROW, DRAFT])
 def test_another_state_under_an_id_needs_overwrite(existing: Row) -> None:
     with pytest.raises(AlreadyExists):
         judge(COMMIT, LINE, existing, no)
@@ -150,7 +150,7 @@ def test_a_draft_saved_again_to_be_kept_is_promoted() -> None:
         judge(COMMIT._replace(expect=STALE), LINE, DRAFT, yes)
 
 
-@cases(
+@for_each(
     "expect, head, agrees",
     [
         (ANY, None, True),
@@ -166,7 +166,7 @@ def test_a_draft_saved_again_to_be_kept_is_promoted() -> None:
         ("", None, False),
     ],
 )
-@cases("id", [None, "new"])
+@for_each("id", [None, "new"])
 def test_expect_compares_the_head(expect: Any, head: Row | None, agrees: bool, id: str) -> None:
     commit, line = COMMIT._replace(id=id, expect=expect), ScopeState(head=head)
     if agrees:
@@ -182,7 +182,7 @@ def test_expect_compares_the_head(expect: Any, head: Row | None, agrees: bool, i
         judge(commit._replace(overwrite=True), line, ROW, no)
 
 
-@cases(
+@for_each(
     "fence, found, agrees",
     [
         (None, None, True),
@@ -265,7 +265,9 @@ def test_a_new_row_takes_the_next_place() -> None:
     assert row.revision == "c.0.00000000000000aa"
 
 
-@cases("next_saved_at, saved_at", [(0, 5_000_000), (5_000_000, 5_000_000), (6_000_000, 6_000_000)])
+@for_each(
+    "next_saved_at, saved_at", [(0, 5_000_000), (5_000_000, 5_000_000), (6_000_000, 6_000_000)]
+)
 def test_commit_time_never_steps_back(next_saved_at: int, saved_at: int) -> None:
     row = new_row(COMMIT, LINE._replace(next_saved_at=next_saved_at), size=1, newest_kept=never)
     assert (row.saved_at, row.updated_at, row.created_at) == (saved_at, 5_000_000, 5_000_000)
@@ -284,7 +286,7 @@ def test_an_id_is_minted_above_the_floor() -> None:
     assert judge(COMMIT, scope, None, never).floor == scope.floor
 
 
-@cases("head", [True, False])
+@for_each("head", [True, False])
 def test_a_new_head_covers_a_draft(head: bool) -> None:
     commit = COMMIT._replace(head=head, parent=None)
     draft = LINE._replace(head=HEAD_ROW._replace(kept=False))
@@ -298,7 +300,7 @@ def test_a_row_says_where_it_was_forked() -> None:
     assert row.kept is False
 
 
-@cases(
+@for_each(
     "parent, head, newest, found",
     [
         ("x", HEAD_ROW, never, "x"),
@@ -330,7 +332,7 @@ PARENTS = [
 ]
 
 
-@cases("head, own_id, newest, found", [c[1:] for c in PARENTS])
+@for_each("head, own_id, newest, found", [c[1:] for c in PARENTS])
 def test_the_default_parent_is_one_that_stays(
     head: tuple[str, bool, str | None] | None,
     own_id: str | None,
@@ -361,7 +363,7 @@ def test_a_replaced_row_keeps_its_place_and_age() -> None:
     assert (aged.created_at, aged.saved_at, aged.seq, aged.id) == (1_000, 3_000, 7, "a")
 
 
-@cases(
+@for_each(
     "existing, changes, kept",
     [
         (ROW, {}, True),

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import limpet
-from tests.cases import cases
+from tests.cases import for_each
 
 SYNC = (limpet.Store, limpet.Scope, limpet.Lease, limpet.Snapshot)
 ASYNC = (limpet.AsyncStore, limpet.AsyncScope, limpet.AsyncLease)
@@ -41,7 +41,7 @@ def example(documented: Any) -> str:
     return textwrap.dedent(found[1])
 
 
-@cases("name", [*NAMES, *METHODS])
+@for_each("name", [*NAMES, *METHODS])
 def test_an_example_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     code = example({**NAMES, **METHODS}[name])
@@ -60,7 +60,7 @@ def test_an_example_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     store.close()
 
 
-@cases("name", [*METHODS, "open", "open_async", "jsonable"])
+@for_each("name", [*METHODS, "open", "open_async", "jsonable"])
 def test_a_docstring_says_what_each_argument_does(name: str) -> None:
     documented = METHODS.get(name) or NAMES[name]
     text = inspect.getdoc(documented) or ""
@@ -70,7 +70,7 @@ def test_a_docstring_says_what_each_argument_does(name: str) -> None:
             assert re.search(rf"^    (\w+, )*{argument}\b.*:", arguments, re.M), argument
 
 
-@cases("name", TWINS)
+@for_each("name", TWINS)
 def test_a_twin_says_what_it_does_and_where_more_is_said(name: str) -> None:
     text = inspect.getdoc(TWINS[name]) or ""
     first, *_ = text.splitlines()

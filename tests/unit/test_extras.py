@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from limpet.compat.extras import needs
-from tests.cases import cases
+from tests.cases import for_each
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -35,7 +35,7 @@ def said_without(package: str, program: str) -> str:
 POSTGRES, BUCKET = "postgresql://me@localhost/agents", "s3://bucket/agents"
 
 
-@cases(
+@for_each(
     "package, extra, program",
     [
         ("psycopg", "postgres", OPEN.format(url=POSTGRES)),
@@ -54,7 +54,7 @@ def test_the_last_line_names_the_extra(package: str, extra: str, program: str) -
     assert last.endswith(f": pip install 'limpet[{extra}]'")
 
 
-@cases(
+@for_each(
     "module, extra",
     [
         ("claude", "claude"),
@@ -80,7 +80,7 @@ def test_another_module_that_is_missing_is_not_hidden() -> None:
         import_module("nowhere")
 
 
-@cases(
+@for_each(
     "package, extra, words",
     [
         ("psycopg", "postgres", ["ls", "--url", POSTGRES]),

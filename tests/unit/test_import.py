@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import limpet
-from tests.cases import cases
+from tests.cases import for_each
 
 LIBRARIES = {"limpet", "orjson", "xxhash", "zstandard"}
 
@@ -26,7 +26,7 @@ def pulled_in(module: str) -> set[str]:
     return set(json.loads(done.stdout))
 
 
-@cases("module", ["limpet", "limpet.backends.memory", "limpet.backends.sqlite.storage"])
+@for_each("module", ["limpet", "limpet.backends.memory", "limpet.backends.sqlite.storage"])
 def test_importing_pulls_in_three_libraries_only(module: str) -> None:
     added = pulled_in(module)
     assert added - sys.stdlib_module_names == LIBRARIES

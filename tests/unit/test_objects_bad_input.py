@@ -35,7 +35,7 @@ from limpet.engine.rolling import Limits
 from limpet.protocol import Stamp
 from tests.buckets.counting import CountingBucket
 from tests.buckets.opened import impatient_clock, store_on
-from tests.cases import cases
+from tests.cases import for_each
 from tests.servers.service import Service
 from tests.servers.stub import Stub
 
@@ -214,7 +214,7 @@ def attempts(store: Store) -> list[Callable[[], Any]]:
 
 
 @pytest.mark.timeout(300)
-@cases("place", LINKS, root=root_in, store=opened)
+@for_each("place", LINKS, root=root_in, store=opened)
 def test_a_link_leads_nowhere(store: Store, root: Path, tmp_path: Path, place: str) -> None:
     fill(store)
     fill(store, "other")
@@ -249,7 +249,7 @@ STILL_SHOWN = {
 
 
 @pytest.mark.timeout(300)
-@cases("place", LINKS, root=root_in, store=opened)
+@for_each("place", LINKS, root=root_in, store=opened)
 def test_what_a_link_leads_to_is_not_shown(
     store: Store, root: Path, tmp_path: Path, place: str
 ) -> None:
@@ -293,7 +293,7 @@ def test_a_url_below_a_file_is_refused_by_the_first_write(tmp_path: Path) -> Non
 
 
 @pytest.mark.timeout(300)
-@cases("place", LINKS, root=root_in, store=opened)
+@for_each("place", LINKS, root=root_in, store=opened)
 def test_a_file_in_the_place_of_a_folder_stays(store: Store, root: Path, place: str) -> None:
     """And a folder in the place of a file: nothing of it is taken for ours, or removed."""
     fill(store)

@@ -26,7 +26,7 @@ from limpet.engine.rolling import Limits
 from limpet.model import Finding
 from limpet.opening import CLOCK, store_over
 from tests.buckets.opened import engine_on
-from tests.cases import cases
+from tests.cases import for_each
 from tests.unit.sql_damage import codes, inspect
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "check.md"
@@ -323,7 +323,7 @@ CASES = {
 
 
 @pytest.mark.timeout(300)
-@cases("name", CASES)
+@for_each("name", CASES)
 def test_damage(tmp_path: Path, name: str) -> None:
     with filled(tmp_path) as (store, backend, root):
         check_case(store, backend, root, CASES[name])

@@ -21,7 +21,7 @@ from limpet.model import ANY, Expect
 from limpet.protocol import Stamp
 from tests.buckets.counting import CountingBucket
 from tests.buckets.opened import engine_on, store_on
-from tests.cases import cases
+from tests.cases import for_each
 from tests.crash.mortal_objects import dump, sealed, strangers
 
 
@@ -122,7 +122,7 @@ def test_a_lost_head_is_damage_and_never_an_empty_scope(
     assert store.delete_session("chat") == len(left) + 1
 
 
-@cases("session", ["young", "Y" * 300], bucket=empty)
+@for_each("session", ["young", "Y" * 300], bucket=empty)
 def test_a_lost_head_of_a_scope_without_a_segment_is_damage(
     bucket: CountingBucket, session: str
 ) -> None:
@@ -206,7 +206,7 @@ def test_a_killed_first_save_is_no_lost_head() -> None:
     assert writes > 4
 
 
-@cases("is_repeated", [True, False])
+@for_each("is_repeated", [True, False])
 def test_a_killed_deletion_is_completed(is_repeated: bool) -> None:
     """By its repetition, or by the next save: no note and no byte is left to the next scope."""
     for writes in range(99):
@@ -266,7 +266,7 @@ def test_a_killed_redaction_is_completed() -> None:
     assert writes > 1
 
 
-@cases("session", ["s", "S" * 300])
+@for_each("session", ["s", "S" * 300])
 def test_a_killed_deletion_of_a_session_is_no_lost_head(session: str) -> None:
     """What it has left is reported as that, and nothing is rebuilt from it; again it completes."""
     for writes in range(99):
@@ -294,7 +294,7 @@ def test_a_killed_deletion_of_a_session_is_no_lost_head(session: str) -> None:
     assert writes > 4
 
 
-@cases("session, part", product(("s", "S" * 300), ("/head", "/segments/", "/notes/")))
+@for_each("session, part", product(("s", "S" * 300), ("/head", "/segments/", "/notes/")))
 def test_a_killed_repair_is_repeated(part: str, session: str) -> None:
     """And ends as one that was not killed; what is put aside is there once."""
     full = CountingBucket()
@@ -333,7 +333,7 @@ def test_a_killed_repair_is_repeated(part: str, session: str) -> None:
     assert 2 < writes < 99
 
 
-@cases("compress", [False, True], bucket=empty)
+@for_each("compress", [False, True], bucket=empty)
 def test_no_byte_of_a_deleted_state_is_left(bucket: CountingBucket, compress: bool) -> None:
     """In tail, base, segment and draft: what is deleted or replaced is in no object any more."""
     store = store_on(bucket, compress=compress)
@@ -556,7 +556,7 @@ def flipped(stored: bytes, at: int) -> bytes:
     return stored[:at] + bytes([stored[at] ^ 1]) + stored[at + 1 :]
 
 
-@cases("how, what", product(DAMAGE, ("/head", "/notes/")), bucket=empty)
+@for_each("how, what", product(DAMAGE, ("/head", "/notes/")), bucket=empty)
 def test_what_is_damaged_is_contained(bucket: CountingBucket, what: str, how: str) -> None:
     """It is Corrupt where it is asked for, it stays as it is, and no other scope is concerned."""
     with store_on(bucket) as store:
@@ -798,7 +798,7 @@ def test_a_damaged_segment_is_pruned(bucket: CountingBucket, chat: list[str]) ->
     assert list(store_on(bucket).check()) == []
 
 
-@cases("how", ["session", "scope", "expect", "snapshots"])
+@for_each("how", ["session", "scope", "expect", "snapshots"])
 def test_a_deletion_beside_a_redaction_is_no_damage(how: str) -> None:
     """Whichever object is read next when it is gone."""
     bucket = CountingBucket()

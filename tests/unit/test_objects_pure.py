@@ -33,7 +33,7 @@ from limpet.model import ScopeKey, SnapshotRef
 from limpet.storage import DAMAGED, WHOLE, ZSTD, ScopeRecord, TailRow
 from tests.buckets.counting import CountingBucket
 from tests.buckets.opened import store_on
-from tests.cases import cases
+from tests.cases import for_each
 
 SCOPE = ScopeKey("s", "main", "agent")
 UNHURRIED = settings(deadline=None)  # a busy machine is no failure
@@ -52,7 +52,7 @@ def fact_of(seq: int, **changes: Any) -> Fact:
     return Fact(row_of(seq, **changes))
 
 
-@cases(
+@for_each(
     "fact",
     [
         fact_of(FIRST),
@@ -268,8 +268,8 @@ def test_a_page_of_notes_is_read_back_or_its_damage_is_noticed(
 # Many notes
 
 
-@cases("seed", range(3))
-@cases("compress", [False, True])
+@for_each("seed", range(3))
+@for_each("compress", [False, True])
 def test_notes_of_any_number_and_size_are_in_one_place_each(seed: int, compress: bool) -> None:
     """In the head, or in pages that lie one behind the other; each is found as it was written."""
     chance, bucket, expected = random.Random(seed), CountingBucket(), dict[str, Any]()

@@ -23,7 +23,7 @@ from limpet.model import ANY
 from limpet.protocol import Target
 from tests.buckets import opened
 from tests.buckets.counting import CountingBucket
-from tests.cases import cases
+from tests.cases import for_each
 from tests.servers.proxy import Proxy
 from tests.servers.service import Service
 
@@ -274,7 +274,7 @@ def test_the_guide_has_all_verbs() -> None:
     assert list(table()) == list(VERBS)
 
 
-@cases("verb", VERBS)
+@for_each("verb", VERBS)
 def test_a_verb_costs_what_the_guide_says(chat: Chat, verb: str) -> None:
     found = VERBS[verb](InMemory(chat))
     assert agrees(table()[verb], found), f"{verb}: {table()[verb]}, counted: {found}"

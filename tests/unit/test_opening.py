@@ -20,7 +20,7 @@ from limpet.core import limits
 from limpet.core.options import COMMON, OpenOptions
 from limpet.opening import draw, file_of, open_async, scheme_of, store_over
 from limpet.testing.oracle import Oracle
-from tests.cases import cases
+from tests.cases import for_each
 
 SECRET = "".join(("s3", "cr", "et"))
 
@@ -111,7 +111,7 @@ REFUSED: list[tuple[Any, dict[str, Any], str]] = [
 ]
 
 
-@cases("url, options, message", REFUSED)
+@for_each("url, options, message", REFUSED)
 def test_what_is_refused_is_explained(url: Any, options: dict[str, Any], message: str) -> None:
     said = refusal(url, **options)
     assert message in said
@@ -122,7 +122,7 @@ def test_what_is_refused_is_explained(url: Any, options: dict[str, Any], message
 # Schemes.
 
 
-@cases("url", ["memory:", "MEMORY:", "memory:?", "memory:?workers=3"])
+@for_each("url", ["memory:", "MEMORY:", "memory:?", "memory:?workers=3"])
 def test_memory_is_opened(url: str) -> None:
     with limpet.open(url) as store:
         assert store.scope("s").save(1).size == 1
@@ -139,7 +139,7 @@ def test_every_memory_store_is_its_own() -> None:
 # Files.
 
 
-@cases(
+@for_each(
     "path, name",
     [
         ("agents.db", "agents.db"),
@@ -240,7 +240,7 @@ def test_type_checkers_know_every_option_and_no_other() -> None:
     assert set(OpenOptions.__annotations__) == set(COMMON).union(*engines)
 
 
-@cases("path", ["agents.db", "./agents.sqlite", "below/agents.sqlite3"])
+@for_each("path", ["agents.db", "./agents.sqlite", "below/agents.sqlite3"])
 def test_a_plain_path_of_a_database_is_a_sqlite_file(path: str, folder: Path) -> None:
     (folder / "below").mkdir(exist_ok=True)
     with limpet.open(path) as store:
@@ -251,7 +251,7 @@ def test_a_plain_path_of_a_database_is_a_sqlite_file(path: str, folder: Path) ->
     assert file_of(path) == str(folder / path)
 
 
-@cases(
+@for_each(
     "url, shown",
     [
         ("postgresql://me:pass/w@rd@host:1/db", "postgresql://me:***@host:1/db"),
@@ -316,7 +316,7 @@ BAD_VALUES: list[tuple[str, Any]] = [
 ]
 
 
-@cases("name, value", BAD_VALUES)
+@for_each("name, value", BAD_VALUES)
 def test_a_bad_value_is_refused(name: str, value: Any) -> None:
     expected = rf"the option's value is not acceptable: it must be .*\. option=`{name}`"
     assert re.fullmatch(expected, refusal("sqlite:///x.db", **{name: value}))
@@ -324,7 +324,7 @@ def test_a_bad_value_is_refused(name: str, value: Any) -> None:
         assert re.fullmatch(expected, refusal(f"sqlite:///x.db?{name}={value}"))
 
 
-@cases(
+@for_each(
     "query",
     [
         "workers=3",
@@ -366,7 +366,7 @@ def test_a_store_over_an_engine_of_your_own() -> None:
 # Secrets.
 
 
-@cases(
+@for_each(
     "url",
     [
         f"postgresql://u:{SECRET}@[h/db",
@@ -387,7 +387,7 @@ def test_no_message_shows_a_password(url: str, monkeypatch: pytest.MonkeyPatch) 
     assert SECRET not in "".join(traceback.format_exception(caught.value))
 
 
-@cases(
+@for_each(
     "url",
     [
         f"postgresql://u:{SECRET}@127.0.0.1:1/db",
@@ -403,7 +403,7 @@ def test_no_message_shows_a_password_of_a_server(url: str) -> None:
     assert SECRET not in "".join(traceback.format_exception(caught.value))
 
 
-@cases("name", ["workers", "lock_wait_s", "synchronous", "password"])
+@for_each("name", ["workers", "lock_wait_s", "synchronous", "password"])
 def test_no_message_shows_the_value_of_an_option(name: str) -> None:
     assert SECRET not in refusal("sqlite:///x.db", **{name: SECRET})
 
@@ -436,7 +436,7 @@ def test_the_file_of_a_url(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 # Folders and buckets.
 
 
-@cases("make", ["{}/a", "file://{}/b", "file://localhost{}/c", "FILE:{}/d"])
+@for_each("make", ["{}/a", "file://{}/b", "file://localhost{}/c", "FILE:{}/d"])
 def test_a_folder_is_opened_by_its_path(folder: Path, make: str) -> None:
     with limpet.open(make.format(folder)) as store:
         assert not os.path.exists(make[-1])  # nothing is made before the first write
@@ -444,7 +444,7 @@ def test_a_folder_is_opened_by_its_path(folder: Path, make: str) -> None:
     assert sorted(os.listdir(make[-1])) == [".limpet", "sessions"]
 
 
-@cases("url", ["./a", "file:a", "b/../a", "file:./a"])
+@for_each("url", ["./a", "file:a", "b/../a", "file:./a"])
 def test_a_folder_may_be_relative(url: str) -> None:
     use(limpet.open(url))
     assert os.listdir() == ["a"]

@@ -19,7 +19,7 @@ from limpet.backends.support.polling import Poller
 from limpet.engine import Engine, open_engine
 from limpet.opening import CLOCK, draw
 from limpet.protocol import Clock
-from tests.cases import cases
+from tests.cases import for_each
 from tests.concurrency.pg_tools import Background, opened, run_script
 from tests.concurrency.pg_verbs import VERBS, prepare
 from tests.servers.pg_proxy import PgProxy
@@ -94,7 +94,7 @@ def heard(listener: PostgresListener, store: Store) -> set[str]:
 
 
 @pytest.mark.usefixtures("_never_looks")
-@cases("verb", sorted(VERBS.keys() - UNTOLD))
+@for_each("verb", sorted(VERBS.keys() - UNTOLD))
 def test_a_change_is_noticed_with_its_session(
     backend: Engine, postgres_url: str, verb: str
 ) -> None:

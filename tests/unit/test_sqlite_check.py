@@ -14,7 +14,7 @@ from limpet.backends.sql.checking import SEVERITIES
 from limpet.errors import Corrupt, InvalidInput
 from limpet.opening import open_backend
 from limpet.protocol import Backend
-from tests.cases import cases
+from tests.cases import for_each
 from tests.unit import sql_damage
 from tests.unit.sql_damage import (
     ALL_OF_S,
@@ -172,7 +172,7 @@ class TestRepair(Repairs):
 
 
 @pytest.mark.timeout(300)
-@cases("name", CASES)
+@for_each("name", CASES)
 def test_damage(filled: Path, tmp_path: Path, name: str) -> None:
     with copied(filled, tmp_path) as (path, backend, tables):
         check_case(backend, path, tables, name)
@@ -192,7 +192,7 @@ def check_case(backend: Backend, path: Path, tables: SqliteTables, name: str) ->
 
 
 @pytest.mark.timeout(300)
-@cases("table, column", EVERY_COLUMN)
+@for_each("table, column", EVERY_COLUMN)
 def test_every_column(filled: Path, tmp_path: Path, table: str, column: str) -> None:
     with copied(filled, tmp_path) as (_, backend, tables):
         check_column(backend, tables, table, column, readable(backend))
@@ -215,7 +215,7 @@ def test_text_that_is_no_text_hides_no_repair(backend: Backend, tables: SqliteTa
 # Pages.
 
 
-@cases("cursor", CURSORS)
+@for_each("cursor", CURSORS)
 def test_a_cursor_that_check_did_not_return(backend: Backend, cursor: str) -> None:
     with pytest.raises(InvalidInput):
         backend.check(cursor, repair=False, limit=10)

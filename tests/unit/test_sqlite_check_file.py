@@ -20,7 +20,7 @@ from limpet.errors import Corrupt, LimpetError
 from limpet.model import Finding, ScopeKey
 from limpet.opening import draw, open_backend
 from limpet.protocol import Backend, Commit, NoteWrite
-from tests.cases import cases
+from tests.cases import for_each
 from tests.effort import times
 
 PAGE_BYTES = 4096
@@ -80,7 +80,7 @@ def overwrite(path: Path, page: int, noise: bytes, at: int = 0) -> None:
         file.write(noise)
 
 
-@cases("table", ["snapshots", "tails", "labels", "notes", "scopes"], path=path_in)
+@for_each("table", ["snapshots", "tails", "labels", "notes", "scopes"], path=path_in)
 def test_a_damaged_page_is_named_and_nothing_is_touched(path: Path, table: str) -> None:
     """Also not what could be mended in a sound file: the rest of the tables is only inspected."""
     fill(path, 40)
@@ -119,7 +119,7 @@ def test_an_index_that_lacks_rows_is_named(path: Path) -> None:
     assert any("notes_by_time" in each.message for each in found)
 
 
-@cases("part", [0.3, 0.6, 0.95], path=path_in)
+@for_each("part", [0.3, 0.6, 0.95], path=path_in)
 def test_a_truncated_file(path: Path, part: float) -> None:
     """It does not open; if it happens while it is open, check says so, and repair refuses."""
     fill(path, 40)
@@ -138,7 +138,7 @@ def test_a_truncated_file(path: Path, part: float) -> None:
     assert path.read_bytes() == before
 
 
-@cases("seed", range(times(12, full=40)), path=path_in)
+@for_each("seed", range(times(12, full=40)), path=path_in)
 def test_noise_anywhere_is_survived(path: Path, seed: int) -> None:
     """With random bytes anywhere, check ends, and repair changes nothing in a damaged file."""
     fill(path, 60)
@@ -160,7 +160,7 @@ def test_noise_anywhere_is_survived(path: Path, seed: int) -> None:
             assert not any(each.repaired for each in found)
 
 
-@cases("keys", [[3, 4], [9, 3], [3]], path=path_in)
+@for_each("keys", [[3, 4], [9, 3], [3]], path=path_in)
 def test_a_tree_with_a_cycle_is_left(path: Path, monkeypatch: Any, keys: list[int]) -> None:
     """The walk goes on behind the greatest key it has met, or with the next table."""
     fill(path, 10)

@@ -7,7 +7,7 @@ import pytest
 
 import limpet
 from limpet import InvalidInput, Unavailable
-from tests.cases import cases
+from tests.cases import for_each
 
 
 def test_a_file_that_was_removed_is_not_created_again(tmp_path: Path) -> None:
@@ -28,13 +28,13 @@ def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
         limpet.open(f"sqlite:///{tmp_path}/x.db")
 
 
-@cases("wait", [1e12, True, -1])
+@for_each("wait", [1e12, True, -1])
 def test_a_wait_is_bounded(tmp_path: Path, wait: float) -> None:
     with pytest.raises(InvalidInput):
         limpet.open(f"sqlite:///{tmp_path}/x.db", lock_wait_s=wait)
 
 
-@cases("labels", [[], 0, "", ()])
+@for_each("labels", [[], 0, "", ()])
 def test_labels_that_look_empty_are_not_labels(labels: object) -> None:
     with limpet.open("memory:") as store, pytest.raises(InvalidInput):
         store.scope("s").save(1, labels=labels)  # type: ignore[arg-type]

@@ -12,7 +12,7 @@ import pytest
 import limpet
 from limpet import Corrupt, Scope, ScopeKey, Store
 from limpet.core import limits
-from tests.cases import cases
+from tests.cases import for_each
 
 IDS = ["id-0", "id-1", "id-2", "id-3"]
 HEAD = IDS[-1]
@@ -117,7 +117,7 @@ def ids_of(scope: Scope, **which: Any) -> list[str]:
     return [info.id for info in scope.history(**which)]
 
 
-@cases("name", EVERYTHING, path=path_in, store=opened)
+@for_each("name", EVERYTHING, path=path_in, store=opened)
 def test_damage_to_the_head(store: Store, path: Path, name: str) -> None:
     """It is contained, never overwritten silently, and can be deleted by its id."""
     check_contained(store, path, name, HEAD)
@@ -135,7 +135,7 @@ def test_damage_to_the_head(store: Store, path: Path, name: str) -> None:
     assert everything(store, "other") == other
 
 
-@cases("name", EVERYTHING, path=path_in, store=opened)
+@for_each("name", EVERYTHING, path=path_in, store=opened)
 def test_damage_below_the_head(store: Store, path: Path, name: str) -> None:
     """It is contained, and can be deleted with its session, and with its scope."""
     check_contained(store, path, name, IDS[1])
@@ -243,7 +243,7 @@ def test_a_snapshot_in_the_wrong_scope(store: Store, path: Path) -> None:
     assert store.scope("s").save({"new": 1}).parent_id is None
 
 
-@cases(
+@for_each(
     "where",
     ["999999", "-1", "head - 1", "(SELECT max(seq) FROM snapshots WHERE scope_pk != :pk)"],
     path=path_in,
@@ -285,7 +285,7 @@ NAMES = {
 }
 
 
-@cases("name", NAMES, path=path_in, store=opened)
+@for_each("name", NAMES, path=path_in, store=opened)
 def test_names_that_are_no_text_break_no_listing(store: Store, path: Path, name: str) -> None:
     """No list gives out an id that no verb would take, and none fails."""
     other = everything(store, "other")
@@ -337,7 +337,7 @@ NOTES = {
 }
 
 
-@cases("name", NOTES, path=path_in, store=opened)
+@for_each("name", NOTES, path=path_in, store=opened)
 def test_a_damaged_note(store: Store, path: Path, name: str) -> None:
     other = everything(store, "other")
     damage(path, f"UPDATE notes SET {NOTES[name]} WHERE scope_pk = :pk AND name = 'a' AND :seq")

@@ -23,7 +23,7 @@ from limpet.backends.sqlite.schema import MIGRATIONS, NEWEST
 from limpet.backends.sqlite.transaction import READ
 from limpet.cli._app import run as code_of_command
 from limpet.cli._exits import CORRUPT
-from tests.cases import cases
+from tests.cases import for_each
 
 
 def path_in(folder: Path) -> Path:
@@ -61,7 +61,7 @@ def execute(path: Path, *statements: str) -> None:
 # Files of others.
 
 
-@cases(
+@for_each(
     "statements",
     [
         pytest.param(["CREATE TABLE snapshots (a)"], id="tables"),
@@ -81,7 +81,7 @@ def test_a_database_of_another_program_is_left_alone(path: Path, statements: lis
     assert folder_of(path) == before
 
 
-@cases(
+@for_each(
     "content",
     [
         b"Dear diary,\n" * 100,
@@ -166,7 +166,7 @@ def read_all(url: str) -> Iterator[tuple[str, Any]]:
                 yield info.id, found.state
 
 
-@cases("part", [20, 99, 100, 511, 512, 4095, 4096, 4097, 0.1, 0.5, 0.9, -1], path=path_in)
+@for_each("part", [20, 99, 100, 511, 512, 4095, 4096, 4097, 0.1, 0.5, 0.9, -1], path=path_in)
 def test_a_truncated_file_raises_or_is_answered_rightly(path: Path, part: float) -> None:
     """Promise 10: no error of SQLite leaks, and nothing is left out without a word."""
     fill(path)
@@ -185,7 +185,7 @@ def test_a_truncated_file_raises_or_is_answered_rightly(path: Path, part: float)
     assert path.read_bytes() == before
 
 
-@cases("page", range(2, 30, 3), path=path_in)
+@for_each("page", range(2, 30, 3), path=path_in)
 def test_a_page_of_noise_raises_or_is_answered_rightly(path: Path, page: int) -> None:
     """Promise 10 again: one damaged page, wherever, leaks no error and invents nothing."""
     fill(path)
@@ -226,7 +226,7 @@ def test_a_new_file_is_readable_by_its_owner_alone(path: Path) -> None:
     assert modes == dict.fromkeys(("store.db", "store.db-wal", "store.db-shm"), 0o600)
 
 
-@cases(
+@for_each(
     "name",
     [
         "a b.db",
@@ -250,7 +250,7 @@ def test_a_name_may_hold_anything(tmp_path: Path, name: str) -> None:
         assert list(store.sessions()) == ["s"]
 
 
-@cases("name", ["a b.db", "a#b.db", "grüße-日本.db"])
+@for_each("name", ["a b.db", "a#b.db", "grüße-日本.db"])
 def test_a_name_need_not_be_escaped(tmp_path: Path, name: str) -> None:
     with limpet.open(url_of(tmp_path / name), lock_wait_s=1) as store:
         store.scope("s").save({"a": 1})
@@ -349,7 +349,7 @@ LOSSES = [
 ]
 
 
-@cases("how", LOSSES, path=path_in)
+@for_each("how", LOSSES, path=path_in)
 def test_nothing_is_saved_into_a_file_that_is_gone(path: Path, how: str) -> None:
     """Promise 1: what would be lost is not acknowledged, on old connections and on new ones.
 
@@ -430,7 +430,7 @@ def test_a_file_that_grows_while_its_log_is_read_is_not_truncated(
         assert store.scope("s").save({"n": 2})
 
 
-@cases("how", ["removed", "replaced"], path=path_in)
+@for_each("how", ["removed", "replaced"], path=path_in)
 def test_no_new_connection_reads_another_file(
     path: Path, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -459,7 +459,7 @@ def test_a_link_may_be_moved_with_its_file(path: Path) -> None:
 # What cannot be opened.
 
 
-@cases("byte", [0, 5, 16, 21], path=path_in)
+@for_each("byte", [0, 5, 16, 21], path=path_in)
 def test_a_damaged_header_is_damage(path: Path, byte: int) -> None:
     """Also for the exit code of the command."""
     fill(path, 4)

@@ -16,7 +16,7 @@ import pytest
 
 import limpet
 from limpet import Corrupt, LimpetError, ScopeInfo, SnapshotInfo, Stats, Store
-from tests.cases import cases
+from tests.cases import for_each
 
 SESSIONS = ("s", "other")
 IDS = ["id-0", "id-1", "id-2"]
@@ -205,7 +205,7 @@ def test_some_bits(flips: Flips) -> None:
     assert unexplained(flips, Random(7).sample(range(count), 30)) == []
 
 
-@cases("table", ["scopes", "snapshots", "tails", "notes", "labels"])
+@for_each("table", ["scopes", "snapshots", "tails", "notes", "labels"])
 def test_some_bits_of_a_table(flips: Flips, table: str) -> None:
     """The bytes in use are at the end of a page; the types of the values are among them."""
     bits = [bit for bit in range(len(flips.intact) * 8) if flips.page_of(bit) == table]

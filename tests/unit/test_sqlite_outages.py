@@ -19,7 +19,7 @@ import pytest
 
 import limpet
 from limpet import Scope, Store, Unavailable
-from tests.cases import cases
+from tests.cases import for_each
 
 
 def path_in(folder: Path) -> Path:
@@ -93,7 +93,7 @@ def set_pages_max(store: Store, pages: int) -> None:
         conn.execute(f"PRAGMA max_page_count = {pages}")
 
 
-@cases("write", WRITES.values(), path=path_in, store=opened)
+@for_each("write", WRITES.values(), path=path_in, store=opened)
 def test_a_full_database(store: Store, path: Path, write: Callable[[Scope], object]) -> None:
     fill(store.scope("s"))
     set_pages_max(store, 1)  # SQLite makes that the present size
@@ -122,7 +122,7 @@ def test_a_full_database_can_be_read_and_emptied(store: Store) -> None:
 ALL = {**WRITES, **DELETES}
 
 
-@cases("write", ALL.values(), path=path_in, store=opened)
+@for_each("write", ALL.values(), path=path_in, store=opened)
 def test_a_lock_that_is_held_for_too_long(
     store: Store, path: Path, write: Callable[[Scope], object]
 ) -> None:

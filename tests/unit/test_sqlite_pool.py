@@ -20,7 +20,7 @@ from limpet.backends.sqlite.in_place import Connection
 from limpet.backends.sqlite.transaction import READ, WRITE
 from limpet.engine import Engine
 from limpet.errors import CLOSED
-from tests.cases import cases
+from tests.cases import for_each
 
 SAVES_MIN = 5
 
@@ -70,7 +70,7 @@ def at_once(count: int, work: Callable[[int], Any]) -> list[Any]:
         return list(pool.map(run, range(count)))
 
 
-@cases(
+@for_each(
     "option, synchronous",
     [("", 2), ("?synchronous=full", 2), ("?synchronous=normal", 1)],
     path=path_in,
@@ -155,7 +155,7 @@ def test_after_close_nothing_works_and_nothing_is_left(store: Store, path: Path)
 
 
 @pytest.mark.slow
-@cases("attempt", range(5), path=path_in)
+@for_each("attempt", range(5), path=path_in)
 def test_close_while_threads_are_writing(path: Path, attempt: int) -> None:
     """Calls under way end as they would have, later ones are refused, and no file stays open."""
     store = limpet.open(f"sqlite:///{path}")

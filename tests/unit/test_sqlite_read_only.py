@@ -14,7 +14,7 @@ import limpet
 from limpet import Corrupt, ScopeKey, Unavailable, Unsupported
 from limpet.backends.sqlite.transaction import READ
 from limpet.storage import Reader
-from tests.cases import cases
+from tests.cases import for_each
 from tests.unit.test_sqlite_files import folder_of
 from tests.unit.test_sqlite_outages import folder, run
 
@@ -60,7 +60,7 @@ def test_reading_changes_nothing(path: Path) -> None:
     assert folder_of(path) == before
 
 
-@cases(
+@for_each(
     "write",
     [
         lambda store: store.scope("s").save({"n": 9}),
@@ -188,7 +188,7 @@ def test_a_log_in_a_folder_that_cannot_be_written(path: Path, folder: Path) -> N
         assert head.state == {"n": 9}
 
 
-@cases("arguments", [["ls"], ["log", "s"], ["stats"], ["check"], ["export"], ["grep", "n"]])
+@for_each("arguments", [["ls"], ["log", "s"], ["stats"], ["check"], ["export"], ["grep", "n"]])
 def test_reading_commands_change_nothing(path: Path, arguments: list[str]) -> None:
     before = folder_of(path)
     main = "from limpet.cli import main; main()"

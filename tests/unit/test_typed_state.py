@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, computed_field, field_validat
 
 import limpet
 from limpet import InvalidInput, Snapshot, Store
-from tests.cases import cases
+from tests.cases import for_each
 
 
 class Mood(StrEnum):
@@ -318,7 +318,7 @@ def test_fields_of_a_dataclass_may_have_these_types(store: Store) -> None:
     assert loaded(scope.load()) == state
 
 
-@cases(
+@for_each(
     "path, value",
     [
         (("at",), "yesterday"),
@@ -467,7 +467,7 @@ def test_any_class_with_the_two_methods(store: Store) -> None:
         scope.load()
 
 
-@cases("model", [dict, int, "Chat", Chat("t"), list[Chat]])
+@for_each("model", [dict, int, "Chat", Chat("t"), list[Chat]])
 def test_other_models_are_refused(model: Any) -> None:
     with limpet.open("memory:") as store, pytest.raises(InvalidInput, match="a dataclass or a T"):
         store.scope("s", model=model)

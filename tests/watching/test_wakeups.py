@@ -23,7 +23,7 @@ from limpet.backends.support.polling import Poller
 from limpet.opening import draw
 from limpet.protocol import Commit, Listener, Topic
 from limpet.testing.oracle import Oracle
-from tests.cases import cases
+from tests.cases import for_each
 from tests.watching.scheduler import FakeQueue, Scheduler, Stuck, Threading
 from tests.watching.tools import place
 
@@ -232,8 +232,8 @@ def _commit(session: str) -> Commit:
     return Commit(ScopeKey(session), b"{}", "completed", b"{}", b"{}", draw())
 
 
-@cases("kind", KINDS)
-@cases("first", range(0, 30, 10))
+@for_each("kind", KINDS)
+@for_each("first", range(0, 30, 10))
 def test_the_last_change_is_never_missed(
     kind: str, first: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,7 +15,7 @@ import pytest
 import limpet
 from limpet import InvalidInput, LimpetError
 from limpet.compat.agentos import Checkpoint, CheckpointStore
-from tests.cases import cases
+from tests.cases import for_each
 from tests.compat.agentos.kit import fresh, make_checkpoint, save_some
 
 
@@ -100,7 +100,7 @@ async def test_a_fork_says_where_it_came_from(checkpoints: CheckpointStore) -> N
     assert info.parent_id is None
 
 
-@cases("bad", [math.nan, math.inf, object(), b"x", {1: 2}, "\ud800"])
+@for_each("bad", [math.nan, math.inf, object(), b"x", {1: 2}, "\ud800"])
 async def test_what_is_not_json_is_refused_and_no_list_fails(
     checkpoints: CheckpointStore, bad: object
 ) -> None:
@@ -151,7 +151,7 @@ BAD: dict[str, dict[str, Any]] = {
 }
 
 
-@cases(("name", "changes"), BAD.items())
+@for_each(("name", "changes"), BAD.items())
 async def test_what_is_no_checkpoint_is_refused(
     checkpoints: CheckpointStore, name: str, changes: dict[str, Any]
 ) -> None:
@@ -163,7 +163,7 @@ async def test_what_is_no_checkpoint_is_refused(
         assert await checkpoints.latest(given.id[:99]) is None
 
 
-@cases("given", [None, [], "x", {}, {"id": "c"}])
+@for_each("given", [None, [], "x", {}, {"id": "c"}])
 async def test_what_is_not_even_a_record_is_refused(given: Any) -> None:
     with limpet.open("memory:") as store:
         with pytest.raises(InvalidInput, match="Checkpoint"):
@@ -191,7 +191,7 @@ CALLS: dict[str, Bad] = {
 }
 
 
-@cases(("name", "call"), CALLS.items())
+@for_each(("name", "call"), CALLS.items())
 async def test_bad_arguments_are_reported(name: str, call: Bad) -> None:
     """There some are a TypeError, and a text is spread over the partition, letter by letter."""
     with limpet.open("memory:") as store:

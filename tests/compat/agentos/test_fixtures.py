@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from limpet.compat.agentos import Checkpoint, CheckpointStore
-from tests.cases import cases
+from tests.cases import for_each
 from tests.compat.agentos.kit import fresh
 
 FIXTURES = Path(__file__).parent / "fixtures"
@@ -16,7 +16,7 @@ def text_of(wire: Any) -> str:
     return json.dumps(wire, indent=2, ensure_ascii=False)
 
 
-@cases("path", CHECKPOINTS)
+@for_each("path", CHECKPOINTS)
 async def test_a_checkpoint_comes_back_word_for_word(
     checkpoints: CheckpointStore, path: Path
 ) -> None:

@@ -14,7 +14,7 @@ import pytest
 import limpet
 from examples.graph_runner import Call, Edge, Graph, GraphChanged, Node, Runner, State
 from limpet import InvalidInput, NotFound, Store
-from tests.cases import cases
+from tests.cases import for_each
 from tests.compat.agentos.hands import GATE, Hands, every, kill
 from tests.compat.agentos.kit import ENGINES, fresh, on
 from tests.compat.strands.kit import Grounds
@@ -150,7 +150,7 @@ async def test_an_approval_gate_is_not_passed_by_resuming(store: Store, hands: H
     assert hands.ran == ["a", "deploy", "deploy"]
 
 
-@cases("effect", ["pure", "read", "write", "external"])
+@for_each("effect", ["pure", "read", "write", "external"])
 async def test_a_failed_node_is_not_skipped(store: Store, hands: Hands, effect: str) -> None:
     """There it is, if it has effects, and the run ends as if it were well."""
     hands.ran.clear()
@@ -284,7 +284,7 @@ async def test_a_run_of_another_graph_is_refused(store: Store, hands: Hands) -> 
     assert hands.ran == ["a"]
 
 
-@cases("name", ["human_interrupt", "failed_external_node"])
+@for_each("name", ["human_interrupt", "failed_external_node"])
 async def test_a_checkpoint_that_cannot_tell_what_was_done_is_refused(
     store: Store, hands: Hands, name: str
 ) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from limpet.compat.agentos.javascript import length_of
-from tests.cases import cases
+from tests.cases import for_each
 from tests.interop.node import find_runtime
 
 ASK = """
@@ -17,7 +17,7 @@ console.log(JSON.stringify(values.map((value) => JSON.stringify(value).length)))
 """
 
 
-@cases(
+@for_each(
     ("value", "written"),
     [
         (1.0, "1"),

@@ -13,7 +13,7 @@ from limpet import InvalidInput, Store
 from limpet.compat.agentos import CheckpointStore
 from limpet.compat.strands import StoreStorage
 from limpet.opening import open_backend, store_over
-from tests.cases import cases
+from tests.cases import for_each
 from tests.compat.agentos.kit import ENGINES, fresh, make_checkpoint, on, save_some
 from tests.compat.strands.kit import Grounds, make_snapshot
 
@@ -220,7 +220,7 @@ async def test_a_store_that_first_use_opens(tmp_path: Path) -> None:
         assert await CheckpointStore(store.sync).latest(saved.run_id) == saved
 
 
-@cases("given", [None, "memory:", object()])
+@for_each("given", [None, "memory:", object()])
 def test_checkpoints_need_a_store(given: Any) -> None:
     with pytest.raises(InvalidInput, match="store"):
         CheckpointStore(given)

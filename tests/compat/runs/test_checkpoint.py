@@ -12,7 +12,7 @@ import pytest
 from limpet import InvalidInput
 from limpet.compat.runs import Checkpoint
 from limpet.compat.runs.records import instant_of
-from tests.cases import cases
+from tests.cases import for_each
 
 NOT_TIMES = [
     "yesterday",
@@ -48,7 +48,7 @@ def test_fields_have_the_defaults_of_go() -> None:
     }
 
 
-@cases(
+@for_each(
     ("name", "value"),
     [
         ("run_id", 1),
@@ -78,7 +78,7 @@ def test_a_wrong_value_is_refused(name: str, value: object) -> None:
         Checkpoint(**{"run_id": "r", name: value})  # type: ignore[arg-type]
 
 
-@cases(
+@for_each(
     "text",
     [
         "0001-01-01T00:00:00Z",
@@ -92,7 +92,7 @@ def test_a_time_is_kept_as_it_is_written(text: str) -> None:
     assert Checkpoint("r", created_at=text).created_at == text
 
 
-@cases(
+@for_each(
     ("moment", "text"),
     [
         (datetime(2026, 3, 1, 2, 3, 4, tzinfo=UTC), "2026-03-01T02:03:04Z"),

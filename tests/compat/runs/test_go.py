@@ -18,7 +18,7 @@ from limpet import Corrupt, InvalidInput, NotFound, Unavailable
 from limpet.backends.buckets.directory.folders import flush
 from limpet.compat.runs import Checkpoint, GoRunStore, RunStore, go
 from limpet.compat.runs import go as go_format
-from tests.cases import cases
+from tests.cases import for_each
 from tests.compat.runs.hands import FIXTURES, HELLO, SESSIONS, Runs, golden, large
 
 WHOLE = Checkpoint(
@@ -142,7 +142,7 @@ def test_nested_dir_creation(tmp_path: Path) -> None:
 # Ours.
 
 
-@cases("run_id", ESCAPES)
+@for_each("run_id", ESCAPES)
 def test_path_guard(run_id: Any, tmp_path: Path) -> None:
     """Go wrote, saw and deleted `../x` outside of the folder."""
     (tmp_path / "x.json").write_bytes(go_format.encode(Checkpoint("x")))

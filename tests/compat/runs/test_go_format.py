@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from limpet import Corrupt, InvalidInput
 from limpet.compat.runs import Checkpoint, GoRunStore, go
 from limpet.compat.runs.records import bare
-from tests.cases import cases
+from tests.cases import for_each
 from tests.compat.runs.hands import HELLO, SESSIONS, large
 
 moderate = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 WRITTEN_BY_GO = [HELLO, "adhoc-1772416501999", "nil-messages", "zero-time"]
 
 
-@cases("run_id", WRITTEN_BY_GO)
+@for_each("run_id", WRITTEN_BY_GO)
 def test_what_go_wrote_is_written_again_byte_for_byte(run_id: str) -> None:
     data = (SESSIONS / f"{run_id}.json").read_bytes()
     assert go.encode(go.decode(data)) == data
@@ -48,7 +48,7 @@ def test_fields_that_go_does_not_know_stand_behind_the_others() -> None:
     assert data.endswith(b'"created_at": "0001-01-01T00:00:00Z",\n  "x": [\n    1\n  ]\n}')
 
 
-@cases(
+@for_each(
     ("data", "prompt"),
     [
         (b'"\xff\xe2\x82x"', "\ufffd\ufffd\ufffdx"),  # one for each byte
@@ -62,7 +62,7 @@ def test_what_is_no_text_is_read_as_go_reads_it(data: bytes, prompt: str) -> Non
     assert go.decode(b'{"system_prompt":' + data + b"}").system_prompt == prompt
 
 
-@cases(
+@for_each(
     "data",
     [
         b"",
