@@ -265,7 +265,10 @@ def test_a_new_row_takes_the_next_place() -> None:
     assert row.revision == "c.0.00000000000000aa"
 
 
-@for_each(
+TIMES = [(0, 5_000_000), (5_000_000, 5_000_000), (6_000_000, 6_000_000)]
+
+
+@for_each("next_saved_at, saved_at", TIMES)
     "next_saved_at, saved_at", [(0, 5_000_000), (5_000_000, 5_000_000), (6_000_000, 6_000_000)]
 )
 def test_commit_time_never_steps_back(next_saved_at: int, saved_at: int) -> None:
