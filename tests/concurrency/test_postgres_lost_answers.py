@@ -13,7 +13,7 @@ from contextlib import ExitStack
 import pytest
 
 from limpet import Scope, Store, Unavailable
-from limpet.testing.conformance._apis import Api, close_loop, through
+from limpet.testing.kit import Api, close_loop, through
 from tests.concurrency.pg_tools import opened
 from tests.concurrency.pg_verbs import REPEATABLE, VERBS, answer_of, expected, prepare, seen
 from tests.crash.mortal_objects import sealed

@@ -13,4 +13,4 @@ except ModuleNotFoundError as cause:
     ) from None
 
 # Only then does a failed assertion in an installed module show the values that it compared.
-pytest.register_assert_rewrite("limpet.testing.conformance")
+pytest.register_assert_rewrite("limpet.testing.conformance", "limpet.testing.kit")

@@ -10,7 +10,7 @@ import pytest
 
 from limpet import Conflict, InvalidInput, Lease, Note, Scope, ScopeKey, Store
 from limpet.protocol import Backend, Claim, NoteWrite, Stamp
-from limpet.testing.conformance._kit import Kit, case, dump, names, present, together, unchanged
+from limpet.testing.kit import Kit, case, dump, names, present, together, unchanged
 
 _SHORT_S: Final = 0.3
 _WAIT_S_MAX: Final = 20.0

@@ -16,7 +16,7 @@ from limpet import (
 )
 from limpet.model import Expect
 from limpet.protocol import Backend
-from limpet.testing.conformance._kit import (
+from limpet.testing.kit import (
     Kit,
     is_durable,
     names,
@@ -45,17 +45,6 @@ def _attempt(
 
 class Threads(Kit):
     """What several threads do at the same time has one outcome."""
-
-    def test_concurrent_updates_are_exact(self, scope: Scope) -> None:
-        scope.save({"n": 0}, id="a")
-
-        def add(snapshot: Snapshot) -> Snapshot:
-            return snapshot.with_(state={"n": snapshot.state["n"] + 1})
-
-        together([_repeat(ROUNDS, lambda: scope.update("a", add))] * THREADS)
-
-        assert present(scope.load()).state == {"n": THREADS * ROUNDS}
-        assert names(scope.history()) == ["a"]
 
     def test_concurrent_updates_of_a_draft_and_a_kept_snapshot(self, scope: Scope) -> None:
         scope.save(0, id="kept")

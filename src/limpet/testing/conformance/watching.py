@@ -9,7 +9,7 @@ import pytest
 
 from limpet import InvalidInput, Scope, SnapshotInfo, Store, Unsupported
 from limpet.protocol import Backend, Target
-from limpet.testing.conformance._kit import Kit, finds, names, present, refused, together
+from limpet.testing.kit import Kit, finds, names, present, refused, together
 
 _LONG_S: Final = 20.0  # never waited for, unless something is wrong
 _QUIET_S: Final = 0.4  # in which nothing may be heard
