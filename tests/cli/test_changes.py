@@ -12,9 +12,10 @@ import pytest
 
 import limpet
 from limpet.cli._app import run
-from limpet.cli.prune import duration
+from limpet.cli.change import duration
 from tests.cli.conftest import EXECUTABLE, Command
 from tests.cli.test_grep import damage
+from tests.each_case import each_case
 
 SECRET = "hunter2"
 ODD = "o d'd\"\n\x1b[2J$(x)"
@@ -108,7 +109,7 @@ def test_fork_of_a_draft(url: str, says: Says) -> None:
     assert states(url, "new", "planner") == ["draft"]
 
 
-@pytest.mark.parametrize("change", ["mood", "mood=bold", "mood=", "mood=NaN", f"mood={SECRET}"])
+@each_case("change", ["mood", "mood=bold", "mood=", "mood=NaN", f"mood={SECRET}"])
 def test_what_is_set_must_be_json(change: str, url: str, says: Says) -> None:
     code, out, err = says(url, "fork", "bob/chat-2", "--set", change)
     assert (code, out) == (2, "")
@@ -253,7 +254,7 @@ def test_rm_a_scope_and_a_prefix(any_url: str, says: Says) -> None:
     assert sessions(any_url) == ["u"]
 
 
-@pytest.mark.parametrize(
+@each_case(
     "arguments",
     [
         [],
@@ -332,7 +333,7 @@ def test_prune_by_age_everywhere(any_url: str, says: Says) -> None:
     assert states(any_url, "a") == [1, 2, 3]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("arguments", "code"),
     [
         (["--keep-last", "1"], 2),
@@ -417,7 +418,7 @@ def test_compact_and_repair(command: Command, any_url: str) -> None:
     done = command("compact", "--json", "--url", any_url)
     assert done.returncode == 0
     assert json.loads(done.stdout)["bytes"] >= 0
-    done = command("repair", "--url", any_url)
+    done = command("check", "--repair", "--url", any_url)
     assert (done.returncode, done.stdout, done.stderr) == (0, "✓ no errors\n", "")
 
 
@@ -427,16 +428,10 @@ def test_compact_says_how_much(url: str, says: Says) -> None:
     assert out.endswith("B freed\n")
 
 
-def test_repair_is_check_with_repair(url: str, says: Says) -> None:
-    os.truncate(url.removeprefix("sqlite:///"), 100)
-    assert says(url, "repair") == says(url, "check", "--repair")
-    assert says(url, "repair")[0] in (2, 5)
-
-
 # All of them.
 
 
-@pytest.mark.parametrize(
+@each_case(
     "arguments",
     [
         ["diff", "x"],
@@ -447,7 +442,7 @@ def test_repair_is_check_with_repair(url: str, says: Says) -> None:
         ["prune", "x", "--keep-last", "1"],
         ["redact", "x", "--text", "x", "--yes"],
         ["compact"],
-        ["repair"],
+        ["check", "--repair"],
         ["runs"],
         ["runs", "abort", "x"],
         ["runs", "adopt", "x"],

@@ -114,7 +114,7 @@ def test_real_damage_is_found_through_the_real_command(command: Command, url: st
     assert command("check", "--repair", "--url", url).returncode == 5
 
 
-@pytest.mark.parametrize("verb", ["check", "repair", "ls"])
+@pytest.mark.parametrize("verb", ["check", "check --repair", "ls"])
 @pytest.mark.parametrize("place", ["agents.db", "./agents", "closed/agents.db"])
 def test_a_missing_permission_is_said_in_plain_words(
     tmp_path: Path, command: Command, verb: str, place: str
@@ -125,11 +125,11 @@ def test_a_missing_permission_is_said_in_plain_words(
     (tmp_path / "closed").mkdir()
     with limpet.open(f"{tmp_path}/{place}") as store:
         store.scope("s").save(1)
-    command(verb, "--url", place)  # what it imports can be read
+    command(*verb.split(), "--url", place)  # what it imports can be read
     (tmp_path / place).chmod(0o000)
     (tmp_path / "closed").chmod(0o000)
     with unprivileged():
-        done = command(verb, "--url", place)
+        done = command(*verb.split(), "--url", place)
     (tmp_path / place).parent.chmod(0o700)
     (tmp_path / place).chmod(0o700)
     assert (done.returncode, done.stdout) == (4, "")

@@ -13,6 +13,7 @@ import limpet
 from limpet.cli import _exits
 from limpet.cli._app import VERBS, run
 from tests.cli.conftest import EXECUTABLE, Command
+from tests.each_case import each_case
 
 SECRET = "hunter2"
 
@@ -50,7 +51,7 @@ def test_without_a_verb_is_usage(command: Command) -> None:
     assert done.stderr.startswith("Usage: limpet ")
 
 
-@pytest.mark.parametrize("arguments", [["nonsense"], ["stats", "--nonsense"], ["stats", "a", "b"]])
+@each_case("arguments", [["nonsense"], ["stats", "--nonsense"], ["stats", "a", "b"]])
 def test_what_is_not_understood_is_2(command: Command, arguments: list[str]) -> None:
     done = command(*arguments)
     assert (done.returncode, done.stdout) == (2, "")
@@ -58,7 +59,7 @@ def test_what_is_not_understood_is_2(command: Command, arguments: list[str]) -> 
     assert done.stderr.startswith("Usage: ")
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("missing", "arguments"),
     [(["click"], []), (["rich"], ["stats"]), (["click", "rich"], ["--help"])],
 )
@@ -83,7 +84,7 @@ def test_another_missing_module_is_not_blamed_on_the_extra() -> None:
     assert "pip install" not in done.stderr
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("error", "code"),
     [
         (limpet.NotFound, 1),
@@ -118,7 +119,7 @@ def test_every_error_has_an_exit_code() -> None:
     assert ours == _exits._CODES.keys()
 
 
-@pytest.mark.parametrize(
+@each_case(
     "arguments",
     [
         ["stats", "--url", f"postgres://bob:{SECRET}@127.0.0.1:1/db"],

@@ -12,6 +12,7 @@ from click.shell_completion import ShellComplete
 import limpet
 from limpet.cli._app import app, run
 from tests.cli.conftest import EXECUTABLE, Command
+from tests.each_case import each_case
 
 HOSTILE = [
     "a b",
@@ -40,7 +41,7 @@ def offered(command: Command, line: str, **env: str) -> list[str]:
     return [each.removeprefix("plain,") for each in done.stdout.splitlines() if each]
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+@each_case("shell", ["bash", "zsh", "fish"])
 def test_the_scripts(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["completion", shell]) == 0
     script = capsys.readouterr().out
@@ -74,7 +75,7 @@ def test_at_most_fifty(url: str) -> None:
     assert len(here("rm", "--url", url, "many-")) == 50
 
 
-@pytest.mark.parametrize(
+@each_case(
     "address",
     ["sqlite:///nowhere.db", "odd://bob:hunter2@host", "postgresql://bob:hunter2@127.0.0.1:1/x"],
 )

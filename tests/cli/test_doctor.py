@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 import limpet
-from limpet.cli import doctor
+from limpet.cli import setup as doctor
 from limpet.cli._app import run
 from tests.cli.conftest import Command
+from tests.each_case import each_case
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -82,7 +83,7 @@ def test_an_url_that_is_not_understood_is_2_and_keeps_its_secret(command: Comman
         assert "postgres://***@host/db?token=" in done.stdout
 
 
-@pytest.mark.parametrize(
+@each_case(
     "url",
     [
         "postgresql:/bob:hunter2@h/db",

@@ -11,6 +11,7 @@ import pytest
 from docs._make.cli import help_of, verbs
 from limpet.cli._app import GROUPS, VERBS, app, run
 from tests.cli.conftest import Command
+from tests.each_case import each_case
 
 COMMANDS = dict(verbs())
 SUMMARY_CHARS_MAX = 60  # with the longest verb it fits into 80 columns
@@ -18,7 +19,7 @@ COLUMNS = 100
 EXAMPLES = range(1, 5)
 IN_QUOTES = re.compile(r'"\$\((.*)\)"')
 
-each_verb = pytest.mark.parametrize("path", COMMANDS)
+each_verb = each_case("path", COMMANDS)
 
 
 def block(path: str, title: str) -> list[str]:
@@ -127,7 +128,7 @@ def test_the_list_of_verbs(command: Command) -> None:
         assert re.findall(r"^  .*[^.]\.$", verbs, re.M) == re.findall(r"^ .*", verbs, re.M)
 
 
-@pytest.mark.parametrize("path", ["import", "runs adopt"])
+@each_case("path", ["import", "runs adopt"])
 def test_the_help_of_a_verb(path: str, command: Command) -> None:
     done = command(*path.split(), "--help", COLUMNS="200")
     assert (done.returncode, done.stderr) == (0, "")

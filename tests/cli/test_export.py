@@ -8,10 +8,9 @@ import subprocess
 from contextlib import closing
 from pathlib import Path
 
-import pytest
-
 import limpet
 from tests.cli.conftest import EXECUTABLE, Command
+from tests.each_case import each_case
 from tests.portable.stores import fill, lines, noise
 
 FIXTURES = Path(__file__).parent.parent
@@ -154,7 +153,7 @@ def test_what_is_no_export_is_refused(command: Command, tmp_path: Path) -> None:
     assert command("import", "genkit", "absent", "--url", "sqlite:///new.db").returncode == 1
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("form", "folder", "session", "said"),
     [
         ("strands", STRANDS / "ts_filestorage", "demo-invocation", "user"),
@@ -222,13 +221,14 @@ def test_a_store_is_not_overwritten_by_its_own_export(command: Command, tmp_path
     assert (tmp_path / "new.jsonl").stat().st_mode & 0o777 == 0o600
 
 
-@pytest.mark.parametrize("words", [["export"], ["copy"], ["grep", "text", "--history"]])
+@each_case("words", [["export"], ["copy"], ["grep", "text", "--history"]])
 def test_much_damage_is_counted_and_its_first_few_are_named(
     command: Command, tmp_path: Path, words: list[str]
 ) -> None:
-    with limpet.open(f"{tmp_path}/agents.db", synchronous="off") as store:
-        for number in range(300):
-            store.scope("s").save({"text": noise(number)[:200]})
+    if not (tmp_path / "agents.db").exists():
+        with limpet.open(f"{tmp_path}/agents.db", synchronous="off") as store:
+            for number in range(300):
+                store.scope("s").save({"text": noise(number)[:200]})
     with closing(sqlite3.connect(tmp_path / "agents.db", isolation_level=None)) as db:
         db.execute("UPDATE tails SET checksum = 0")
         db.execute("UPDATE segments SET checksum = 0")

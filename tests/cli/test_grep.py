@@ -10,6 +10,7 @@ import pytest
 import limpet
 from limpet.cli._app import run
 from tests.cli.conftest import Command
+from tests.each_case import each_case
 
 ODD = "o d'd:\n\x1b[2J"
 
@@ -114,7 +115,7 @@ def test_a_match_is_shown_with_what_is_around_it(
     assert line.endswith("x…")
 
 
-@pytest.mark.parametrize("pattern", ["x[", "(", "*", "(?P<x>a)(?P<x>b)", "a{99999999999}"])
+@each_case("pattern", ["x[", "(", "*", "(?P<x>a)(?P<x>b)", "a{99999999999}"])
 def test_a_bad_pattern_is_2(pattern: str, url: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["grep", pattern, "--url", url]) == 2
     told = capsys.readouterr()

@@ -16,9 +16,10 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import START, MessagesState, StateGraph
 
 import limpet
-from limpet.cli.import_ import class_named
+from limpet.cli.transfer import class_named
 from limpet.compat.langgraph import LimpetSaver
 from tests.cli.conftest import Command
+from tests.each_case import each_case
 from tests.servers.postgres import Postgres
 
 
@@ -125,7 +126,7 @@ def test_classes_of_ones_own(
     assert found[0].pending_writes == [("task", "own", value)]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "fact"),
     [
         ("Order", "--allow takes module:Class. found=`Order`"),

@@ -16,6 +16,7 @@ from limpet.cli._app import run
 from tests.cli.conftest import EXECUTABLE, Command, mind_ctrl_c
 from tests.concurrency.crew import Worker
 from tests.concurrency.sleepers import go_on, stop_between_writes
+from tests.each_case import each_case
 from tests.runs.hands import desert
 from tests.waiting import until
 
@@ -192,7 +193,7 @@ def test_adopt_with_a_command_for_programs(url: str, capfd: pytest.CaptureFixtur
     assert (answer["status"], answer["steps"], answer["state"]) == ("completed", 1, {"n": 1})
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("script", "code", "message"),
     [
         ("echo '{' > $LIMPET_RUN_STATE", 1, "the command left a state that is not JSON"),

@@ -8,6 +8,7 @@ import pytest
 import limpet
 from limpet.cli.show import value_at
 from tests.cli.conftest import Command
+from tests.each_case import each_case
 
 CALLS = [
     {"id": "1", "function": {"name": "search", "arguments": '{"query": "castle"}'}},
@@ -104,7 +105,7 @@ def test_a_state_without_messages_is_json(command: Command, tmp_path: Any) -> No
     assert command("show", "nobody", "--url", url).returncode == 1
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("path", "value"),
     [
         ("", STATE),
@@ -121,9 +122,7 @@ def test_paths(path: str, value: Any) -> None:
     assert value_at(STATE, path) == value
 
 
-@pytest.mark.parametrize(
-    "path", ["x", "messages.4", "messages.x", "messages.-5", "a", "/budget/euros/0"]
-)
+@each_case("path", ["x", "messages.4", "messages.x", "messages.-5", "a", "/budget/euros/0"])
 def test_paths_that_lead_nowhere(path: str) -> None:
     with pytest.raises(limpet.NotFound):
         value_at(STATE, path)

@@ -1,6 +1,6 @@
 """The tables of the command line: aligned by cells, and never wider than the terminal."""
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.text import Text
 
@@ -53,6 +53,7 @@ def test_later_rows_may_be_wider() -> None:
 texts = st.text(max_size=40)
 
 
+@settings(max_examples=30)
 @given(
     st.lists(st.tuples(texts, st.integers(0, 10**9).map(str), texts), max_size=60),
     st.integers(8, 100),

@@ -8,6 +8,7 @@ import pytest
 
 import limpet
 from tests.cli.conftest import EXECUTABLE
+from tests.each_case import each_case
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +43,7 @@ def on_terminal(*arguments: str, **env: str) -> tuple[int, str]:
     return os.waitstatus_to_exitcode(code), drawn.decode()
 
 
-@pytest.mark.parametrize("pager", ["head -3", "true"])
+@each_case("pager", ["head -3", "true"])
 def test_leaving_the_pager_is_fine(long: str, pager: str) -> None:
     code, drawn = on_terminal("log", "long", "--url", long, PAGER=pager)
     assert code == 0
@@ -50,7 +51,7 @@ def test_leaving_the_pager_is_fine(long: str, pager: str) -> None:
     assert drawn.count("completed") < 100
 
 
-@pytest.mark.parametrize("env", [{"PAGER": ""}, {"PAGER": "less 'x"}, {"TERM": "dumb"}])
+@each_case("env", [{"PAGER": ""}, {"PAGER": "less 'x"}, {"TERM": "dumb"}])
 def test_without_a_pager_all_of_it_is_drawn(long: str, env: dict[str, str]) -> None:
     code, drawn = on_terminal("log", "long", "--url", long, **env)
     assert (code, drawn.count("completed")) == (0, 300)
@@ -72,7 +73,7 @@ def test_rm_asks_and_no_is_no(long: str) -> None:
         assert store.stats("long").snapshots == 300
 
 
-@pytest.mark.parametrize(
+@each_case(
     "arguments",
     [["grep", "number", "--history"], ["show", "tall@", "--full"], ["export"]],
 )

@@ -9,6 +9,7 @@ import pytest
 
 import limpet
 from tests.cli.conftest import Command
+from tests.each_case import each_case
 
 
 def fill(path: Path, session: str) -> str:
@@ -80,7 +81,7 @@ def test_it_runs_as_a_module(tmp_path: Path) -> None:
     assert done.stdout == f"limpet {limpet.__version__}\n"
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("words", "hint"),
     [
         ("lss", "there is no verb `lss`: did you mean `ls`?"),
@@ -106,11 +107,11 @@ READING = ["ls", "show demo-trigger", "show @", "log demo-trigger", "grep hello"
 READING += ["stats", "check", "export", "tail demo-trigger", "runs"]
 
 
-@pytest.mark.parametrize("verb", READING)
+@each_case("verb", READING)
 def test_a_folder_of_the_strands_sdk_is_named_with_the_way_to_import_it(
     command: Command, tmp_path: Path, verb: str
 ) -> None:
-    shutil.copytree(STRANDS, tmp_path / "agents")
+    shutil.copytree(STRANDS, tmp_path / "agents", dirs_exist_ok=True)
     done = command(*verb.split(), "--url", "./agents")
     assert done.returncode not in (0, 1)
     (line,) = done.stderr.splitlines()
@@ -124,7 +125,7 @@ def test_and_so_it_is_imported(command: Command, tmp_path: Path) -> None:
     assert "demo-trigger" in command("ls", "--url", "sqlite:///a.db").stdout
 
 
-@pytest.mark.parametrize("verb", ["ui", "serve"])
+@each_case("verb", ["ui", "serve"])
 def test_a_verb_that_takes_the_store_as_an_argument_takes_url_too(
     command: Command, tmp_path: Path, verb: str
 ) -> None:

@@ -13,11 +13,11 @@ import pytest
 
 import limpet
 from limpet import inspector
+from limpet.core.operations import OPERATIONS as API
+from limpet.core.operations import Operation
 from limpet.inspector.site import PAGES
 from limpet.server.access import Access, Grant, Tokens
 from limpet.server.app import App
-from limpet.server.operations import OPERATIONS as API
-from limpet.server.operations import Operation
 from tests.server.asgi import Response, ask, page_cookie
 from tests.server.test_prefix import OUTSIDE, SECRET, Requests, filled, named, outside_of
 

@@ -17,7 +17,7 @@ from psycopg import sql
 
 import limpet
 from limpet import InvalidInput, LimpetError, Store, runs
-from limpet.cli import serve
+from limpet.cli import share as serve
 from limpet.cli._app import VERBS
 from limpet.server.access import Access
 from limpet.server.app import App
@@ -267,8 +267,7 @@ CALLS: dict[str, list[list[str]]] = {
     "fork": [[f"{SESSION}:{SCOPE}@~1", "--as", f"g{ESCAPES}"], [f"{SESSION}:{SCOPE}@"]],
     "restore": [[f"{SESSION}:{SCOPE}@~1"], [f"{SESSION}:{SCOPE}@~9"]],
     "prune": [["--keep-last", "1", "--dry-run", SESSION], ["--keep-last", "1", SESSION, "-y"]],
-    "check": [[]],
-    "repair": [[]],
+    "check": [[], ["--repair"]],
     "compact": [[]],
     "export": [
         [SESSION, "--format", "markdown"],

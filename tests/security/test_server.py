@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 
 import limpet
+from limpet.core.operations import OPERATIONS, Operation
 from limpet.inspector.site import PAGES
 from limpet.server.access import Access, Tokens
 from limpet.server.app import App, Pages
-from limpet.server.operations import OPERATIONS, Operation
-from limpet.server.schema import TEXT
 from tests.server.asgi import Response, ask
 
 TOKEN = "a-token-0123456789"
@@ -78,7 +77,7 @@ def test_a_defect_of_the_server_is_not_shown(caplog: pytest.LogCaptureFixture) -
 
     async def run() -> Response:
         async with limpet.open_async("memory:") as store:
-            broken = Operation("GET", "/ui/broken", defect, {}, None, TEXT, False)
+            broken = Operation("broken", "GET", "/ui/broken", "A page.", handler=defect)
             app = App(store, Access(), Pages([broken], PAGES.error))
             return await ask(app, "GET", "/ui/broken")
 

@@ -9,7 +9,7 @@ import threading
 import pytest
 import zstandard
 
-from limpet.server.operations import OPERATIONS, Operation
+from limpet.core.operations import OPERATIONS, Operation
 from tests.server.process import BODY_BYTES_MAX, STATE_BYTES_MAX, Server, head
 from tests.waiting import until
 

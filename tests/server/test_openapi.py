@@ -10,8 +10,8 @@ import pytest
 from openapi_spec_validator import validate
 
 from docs._make.openapi import PAGE
+from limpet.core.operations import OPERATIONS
 from limpet.server.openapi import build, document
-from limpet.server.operations import OPERATIONS
 from tests.server.process import Server
 
 ENDLESS = ("watch", "scope_watch", "changes")

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 import limpet
+from limpet.core.operations import OPERATIONS, Operation
 from limpet.protocol import Claim
 from limpet.server.access import Access, Tokens
 from limpet.server.app import App
-from limpet.server.operations import OPERATIONS, Operation
 from tests.server.asgi import Response, ask
 
 BOUND, READER, WHOLE = "bound-token-0123456789", "reader-token-0123456789", "whole-token-0123456789"

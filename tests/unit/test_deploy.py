@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from limpet.cli.serve import serve
+from limpet.cli.share import serve
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 DOCKERFILE, UNIT = DEPLOY / "Dockerfile", DEPLOY / "limpet.service"

@@ -10,9 +10,11 @@ import os
 import sys
 import threading
 import warnings
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from contextvars import copy_context
-from typing import TYPE_CHECKING, Any, TypeVar
+from functools import wraps
+from types import FunctionType
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, get_args
 
 from limpet.api.opened import Opened, Tools
 from limpet.api.verbs import Ask, Encode, Pause, Step, Steps, Walk, Work
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
 
 T = TypeVar("T")
+P = ParamSpec("P")
+Self = TypeVar("Self")
 
 # asyncio and its pools are imported where they are used: they take longer to load than all of
 # Limpet, and a program that awaits has loaded them already.
@@ -256,6 +260,52 @@ class AsyncDriver:
             self._pool, self._pool_pid = pool, os.getpid()
             self.opened.at_close(lambda: pool.shutdown(wait=False))
         return self._pool
+
+
+def awaited(
+    method: Callable[Concatenate[Self, P], T], *, body: object = None, name: str = ""
+) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
+    """Return the async twin of a method that ends in `return self.driver.run(…)` or `drive(…)`.
+
+    It has the body of the sync method: called with an object whose driver is an `AsyncDriver`, that
+    returns an awaitable. Or it has `body`, which takes the same arguments and returns an awaitable.
+    The twin is a method of `Async<Class>`, or `name` of the same class.
+    """
+    run: Any = body or method
+
+    @wraps(method)
+    async def twin(self: Any, /, *args: P.args, **options: P.kwargs) -> T:
+        answer: T = await run(self, *args, **options)
+        return answer
+
+    _describe(twin, method, name)
+    return twin
+
+
+def iterated(
+    method: Callable[Concatenate[Self, P], Iterator[T]],
+) -> Callable[Concatenate[Any, P], AsyncIterator[T]]:
+    """Return the async twin of a method that ends in `return self.driver.stream(…)` or `watch(…)`.
+
+    It is a copy of the sync method, see `awaited`.
+    """
+    origin: Any = method
+    twin = FunctionType(origin.__code__, origin.__globals__, argdefs=origin.__defaults__)
+    twin.__kwdefaults__ = origin.__kwdefaults__
+    item: Any = get_args(origin.__annotations__["return"])[0]
+    twin.__annotations__ = {**origin.__annotations__, "return": AsyncIterator[item]}
+    _describe(twin, method)
+    return twin
+
+
+def _describe(twin: Any, method: Any, name: str = "") -> None:
+    """Set what `help`, tracebacks and warnings show of a twin."""
+    owner = method.__qualname__.rpartition(".")[0]
+    twin.__module__, twin.__name__ = method.__module__, name or method.__name__
+    twin.__qualname__ = f"{owner}.{name}" if name else f"Async{method.__qualname__}"
+    summary = (method.__doc__ or "").partition("\n\n")[0]
+    pointer = f"Async twin of `{method.__qualname__}`, which explains the arguments."
+    twin.__doc__ = f"{summary}\n\n{pointer}"
 
 
 def running_loop() -> "asyncio.AbstractEventLoop":

@@ -155,9 +155,11 @@ JSON_MODEL = JsonModel()
 class ScopeBase:
     """The address of a scope and the model of its states, for the sync and the async API."""
 
-    def __init__(self, key: ScopeKey, model: JsonModel) -> None:
+    def __init__(self, opened: Opened, key: ScopeKey, model: JsonModel) -> None:
+        self._opened, self._tools = opened, opened.tools
         self._key = key
         self._model = model
+        self._fence: str | None = None  # the key of the lease that a `Lease` writes under
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.session_id!r}, {self.scope_id!r}, {self.kind!r})"

@@ -42,10 +42,8 @@ class Scope(ScopeBase, Generic[State]):
 
     def __init__(self, driver: Driver, key: ScopeKey, model: JsonModel = JSON_MODEL) -> None:
         """Made by `Store.scope`, which checks the key."""
-        super().__init__(key, model)
+        super().__init__(driver.opened, key, model)
         self.driver = driver
-        self._opened, self._tools = driver.opened, driver.tools
-        self._fence: str | None = None  # the key of the lease that a `Lease` writes under
 
     def save(
         self,

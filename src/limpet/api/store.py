@@ -1,12 +1,12 @@
 """`Store` and `AsyncStore`. The methods are documented on `Store`."""
 
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, TypeVar
 
 from limpet.api import upkeep, verbs
 from limpet.api.aio_scope import AsyncScope
-from limpet.api.driver import AsyncDriver, Driver, running_loop
+from limpet.api.driver import AsyncDriver, Driver, awaited, iterated, running_loop
 from limpet.api.opened import JSON_MODEL, JsonModel
 from limpet.api.scope import Scope
 from limpet.core import limits
@@ -337,102 +337,14 @@ class AsyncStore:
         key = limits.check_scope(session_id, scope_id, kind)
         return AsyncScope(self.driver, key, model_of(model))
 
-    async def find(self, snapshot_id: SnapshotLike, *, prefix: str = "") -> SnapshotInfo | None:
-        """Return the last saved kept snapshot with this id in any scope, or None.
-
-        Async twin of `Store.find`, which explains the arguments.
-        """
-        return await self.driver.run(verbs.find(snapshot_id, prefix))
-
-    def sessions(
-        self, *, limit: int | None = None, after: str | None = None, prefix: str = ""
-    ) -> AsyncIterator[str]:
-        """Yield session ids in text order.
-
-        Async twin of `Store.sessions`, which explains the arguments.
-        """
-        return self.driver.stream(verbs.sessions(limit=limit, after=after, prefix=prefix))
-
-    def scopes(
-        self, session_id: str | None = None, *, kind: str | None = None, prefix: str = ""
-    ) -> AsyncIterator[ScopeInfo]:
-        """Yield scopes with their heads, ordered by session, kind and scope id.
-
-        Async twin of `Store.scopes`, which explains the arguments.
-        """
-        return self.driver.stream(verbs.scopes(session_id, kind=kind, prefix=prefix))
-
-    def history(
-        self,
-        *,
-        limit: int | None = None,
-        after: SnapshotInfo | SnapshotRef | None = None,
-        labels: Mapping[str, str] | None = None,
-        status: str | None = None,
-        prefix: str = "",
-    ) -> AsyncIterator[SnapshotInfo]:
-        """Yield kept snapshots of all sessions whose id begins with `prefix`, newest first.
-
-        Async twin of `Store.history`, which explains the arguments.
-        """
-        walk = verbs.history(
-            None, limit=limit, after=after, labels=labels, status=status, prefix=prefix
-        )
-        return self.driver.stream(walk)
-
-    async def compact(self) -> int:
-        """Give unused space back to the system without blocking others; return the bytes.
-
-        Async twin of `Store.compact`, which explains the arguments.
-        """
-        return await self.driver.run(lambda backend: backend.compact())
-
-    async def rekey(self) -> int:
-        """Encrypt what is stored with the current keys; return how many parts were others.
-
-        Async twin of `Store.rekey`, which explains the arguments.
-        """
-        return await self.driver.drive(upkeep.rekey())
-
-    async def stats(self, session_id: str | None = None) -> Stats:
-        """Return the size of the store, or of one session, and its largest parts.
-
-        Async twin of `Store.stats`, which explains the arguments.
-        """
-        return await self.driver.run(upkeep.stats(session_id))
-
-    def check(self) -> AsyncIterator[Finding]:
-        """Read everything stored and yield what is damaged. Changes nothing.
-
-        Async twin of `Store.check`, which explains the arguments.
-        """
-        return self.driver.stream(upkeep.check(repair=False))
-
-    def repair(self) -> AsyncIterator[Finding]:
-        """Check, and repair what can be repaired without losing anything that can still be read.
-
-        Async twin of `Store.repair`, which explains the arguments.
-        """
-        return self.driver.stream(upkeep.check(repair=True))
-
-    async def delete_session(self, session_id: str) -> int:
-        """Delete everything of one session; return the number of snapshots. May be repeated.
-
-        Async twin of `Store.delete_session`, which explains the arguments.
-        """
-        session_id = limits.check_id("session_id", session_id)
-        return await self.driver.run(lambda backend: backend.delete_session(session_id))
-
-    def watch(
-        self,
-        *,
-        session_id: str | None = None,
-        snapshot_id: SnapshotLike | None = None,
-        prefix: str = "",
-        timeout_s: float | None = None,
-    ) -> AsyncIterator[SnapshotInfo]:
-        """Yield the heads of many scopes, and again after each change, as `Scope.watch` does.
-
-        Async twin of `Store.watch`, which explains the arguments.
-        """
-        return self.driver.watch(verbs.topic(session_id, snapshot_id, prefix), timeout_s)
+    find = awaited(Store.find)
+    sessions = iterated(Store.sessions)
+    scopes = iterated(Store.scopes)
+    history = iterated(Store.history)
+    compact = awaited(Store.compact)
+    rekey = awaited(Store.rekey)
+    stats = awaited(Store.stats)
+    check = iterated(Store.check)
+    repair = iterated(Store.repair)
+    delete_session = awaited(Store.delete_session)
+    watch = iterated(Store.watch)

@@ -36,7 +36,6 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
     },
     "Maintain": {
         "check": "Check everything in a store for errors.",
-        "repair": "Repair what can be repaired without losing data.",
         "compact": "Free unused space of a store.",
         "rekey": "Encrypt everything with the current keys.",
     },
@@ -58,8 +57,12 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
 }
 """The verbs and their summaries: reading those from the modules would import all of them."""
 
-_MODULES = {"repair": "check", "demo": "demo.command"}  # others are in a module of their name
 VERBS = tuple(verb for verbs in GROUPS.values() for verb in verbs)
+_MODULES = {
+    verb: verb if title == "Inspect" else title.lower().replace(" ", "")
+    for title, verbs in GROUPS.items()
+    for verb in verbs
+} | {"demo": "demo.command"}
 
 
 class _Verbs(click.Group):
@@ -95,7 +98,7 @@ class _Verbs(click.Group):
         if cmd_name not in VERBS:
             return None
         name = f"{cmd_name}_" if iskeyword(cmd_name) else cmd_name
-        module = import_module(f"limpet.cli.{_MODULES.get(cmd_name, name)}")
+        module = import_module(f"limpet.cli.{_MODULES[cmd_name]}")
         verb: click.Command = getattr(module, name)
         return verb
 

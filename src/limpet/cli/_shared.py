@@ -6,7 +6,8 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from functools import wraps
+from typing import Any, TypeVar, cast
 from urllib.parse import quote
 
 import click
@@ -118,6 +119,20 @@ def json_option(command: F) -> F:
 def store_options(command: F) -> F:
     """Add `--url` and `--json`."""
     return _url_option(json_option(command))
+
+
+def with_store(*, write: bool = False) -> Callable[[F], F]:
+    """Add `--url` and `--json`, and open the store: the first argument of the verb."""
+
+    def decorate(verb: F) -> F:
+        @wraps(verb)
+        def run(url: str, **options: Any) -> Any:
+            with existing_store(url, read_only=not write) as store:
+                return verb(store, **options)
+
+        return store_options(cast(F, run))
+
+    return decorate
 
 
 def yes_option(command: F) -> F:

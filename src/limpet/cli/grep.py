@@ -17,8 +17,7 @@ from limpet.cli._shared import (
     complete_session,
     echo_json,
     echo_skipped,
-    existing_store,
-    store_options,
+    with_store,
 )
 from limpet.cli._terminal import output
 from limpet.views.diff import dotted
@@ -42,8 +41,9 @@ _EXCERPT_CHARS_MAX = 160
 @click.option("-l", "--list", "only_list", is_flag=True, help="Only list the snapshots that match.")
 @click.option("-c", "--count", "only_count", is_flag=True, help="Only count, for each snapshot.")
 @click.option("-m", "--max-count", type=Count(1), metavar="N", help="Stop after N matches.")
-@store_options
+@with_store()
 def grep(
+    store: limpet.Store,
     pattern: str,
     session: str | None,
     fixed: bool,
@@ -52,7 +52,6 @@ def grep(
     only_list: bool,
     only_count: bool,
     max_count: int | None,
-    url: str,
     as_json: bool,
     **where: Any,
 ) -> int:
@@ -90,15 +89,14 @@ def grep(
         if damaged <= SKIPPED_SHOWN:
             echo_skipped(f"{address_text(key, id or '')}: {error}")
 
-    with existing_store(url, read_only=True) as store:
-        session_id = None if session is None else find_session(store, session)
-        search = StateSearch(
-            store, finder(wanted, pattern if fixed else ""), keys=keys, skipped=skipped
-        )
-        found = search.run(Where(session_id=session_id, **where))
-        with output(pager=not as_json) as console:
-            printer = _MatchPrinter(console, as_json, only_list, only_count)
-            printer.print_all(islice(found, max_count))
+    session_id = None if session is None else find_session(store, session)
+    search = StateSearch(
+        store, finder(wanted, pattern if fixed else ""), keys=keys, skipped=skipped
+    )
+    found = search.run(Where(session_id=session_id, **where))
+    with output(pager=not as_json) as console:
+        printer = _MatchPrinter(console, as_json, only_list, only_count)
+        printer.print_all(islice(found, max_count))
     if damaged > SKIPPED_SHOWN:
         echo_skipped(f"{damaged:,} snapshots in all")
     code = _exits.FINE if printer.found else _exits.FOUND

@@ -12,15 +12,8 @@ from rich.console import Console
 from rich.text import Text
 
 import limpet
-from limpet.cli import _exits
 from limpet.cli._chat import message_text
-from limpet.cli._shared import (
-    Count,
-    complete_session,
-    echo_json,
-    existing_store,
-    store_options,
-)
+from limpet.cli._shared import Count, complete_session, echo_json, with_store
 from limpet.cli._tables import Column, now, print_line, source_text, status_text, table
 from limpet.cli._terminal import make_console, output
 from limpet.core.wire import info_json
@@ -67,6 +60,13 @@ class _Filter(NamedTuple):
         return self.status in (None, info.status) and labels <= info.labels.items()
 
 
+def _labels(_: object, option: object, given: Iterable[str]) -> dict[str, str] | None:
+    pairs = [label.partition("=") for label in given]
+    if not all(name and equals for name, equals, _ in pairs):
+        raise click.BadParameter("write NAME=VALUE")
+    return {name: value for name, _, value in pairs} or None
+
+
 @click.command()
 @click.argument("session", shell_complete=complete_session)
 @click.argument("scope", required=False)
@@ -81,6 +81,7 @@ class _Filter(NamedTuple):
     "labels",
     metavar="NAME=VALUE",
     multiple=True,
+    callback=_labels,
     help="Only snapshots with this label. If repeated, with all of them.",
 )
 @click.option(
@@ -91,19 +92,19 @@ class _Filter(NamedTuple):
     help="The newest N of each scope; 0 is all."
     f" With --graph: the newest N in total, by default {_GRAPH_SNAPSHOTS:,}.",
 )
-@store_options
+@with_store()
 def log(
+    store: limpet.Store,
     session: str,
     scope: str | None,
     kind: str | None,
     status: str | None,
-    labels: tuple[str, ...],
+    labels: dict[str, str] | None,
     limit: int | None,
     graph: bool,
-    url: str,
     as_json: bool,
     **style_options: bool,
-) -> int:
+) -> None:
     """Show the history of a SESSION, or of one SCOPE of it.
 
     Newest first, one line for each snapshot: its id, age and status, the size of its state and how
@@ -127,29 +128,19 @@ def log(
       limpet log alice/chat-42 --label step=07 --status failed
     """
     style = Style(now(), **style_options)
-    wanted = _Filter(status, _parsed(labels), limit or None)
+    wanted = _Filter(status, labels, limit or None)
     if graph and not wanted.is_all:
         raise click.UsageError("--graph cannot be combined with --status or --label")
-    with existing_store(url, read_only=True) as store:
-        found = _scopes(store, session, scope, kind)
-        if as_json:
-            _write_json(store, found, wanted, style.messages)
-            return _exits.FINE
-        with output(wide=True) as console:
-            if graph:
-                most = _GRAPH_SNAPSHOTS if limit is None else limit
-                draw_graph(console, store, list(found), most or None, style)
-            else:
-                _draw_lines(console, store, found, wanted, style)
-    return _exits.FINE
-
-
-def _parsed(labels: Iterable[str]) -> dict[str, str] | None:
-    pairs = [label.partition("=") for label in labels]
-    for name, equals, _ in pairs:
-        if not name or not equals:
-            raise click.BadParameter("write NAME=VALUE", param_hint="--label")
-    return {name: value for name, _, value in pairs} or None
+    found = _scopes(store, session, scope, kind)
+    if as_json:
+        _write_json(store, found, wanted, style.messages)
+        return
+    with output(wide=True) as console:
+        if graph:
+            most = _GRAPH_SNAPSHOTS if limit is None else limit
+            draw_graph(console, store, list(found), most or None, style)
+        else:
+            _draw_lines(console, store, found, wanted, style)
 
 
 def _scopes(

@@ -10,14 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 import limpet
-from limpet.cli import _exits
-from limpet.cli._shared import (
-    Count,
-    complete_session,
-    echo_json,
-    existing_store,
-    store_options,
-)
+from limpet.cli._shared import Count, complete_session, echo_json, with_store
 from limpet.cli._tables import Column, now, print_line, print_table, source_text, status_text
 from limpet.cli._terminal import output
 from limpet.core.wire import info_json, ref_json, time_json
@@ -87,16 +80,16 @@ _SCOPE_STORAGE_COLUMNS = (
     is_flag=True,
     help="Show what is stored instead: snapshots, branches, bytes. Slower: reads histories.",
 )
-@store_options
+@with_store()
 def ls(
+    store: limpet.Store,
     session: str | None,
     sort: str | None,
     prefix: str | None,
     limit: int | None,
     long: bool,
-    url: str,
     as_json: bool,
-) -> int:
+) -> None:
     """List the sessions, or the scopes of one SESSION.
 
     The title is the note `title` of the scope, else the first message of the user. The last
@@ -131,17 +124,15 @@ def ls(
     if session is not None and (sort is not None or prefix is not None):
         raise click.UsageError("--sort and --prefix are for the list of sessions")
     most = (0 if as_json else _SHOWN) if limit is None else limit
-    with existing_store(url, read_only=True) as store:
-        if session is not None:
-            name = find_session(store, session)
-            _list_scopes(store, name, most or None, long=long, as_json=as_json)
-        else:
-            order = cast(overview.Sort, sort or "age")
-            found = overview.sessions(
-                store, prefix=prefix or "", sort=order, limit=most or None, counts=long
-            )
-            _list_sessions(found, prefix, long=long, as_json=as_json)
-    return _exits.FINE
+    if session is not None:
+        name = find_session(store, session)
+        _list_scopes(store, name, most or None, long=long, as_json=as_json)
+    else:
+        order = cast(overview.Sort, sort or "age")
+        found = overview.sessions(
+            store, prefix=prefix or "", sort=order, limit=most or None, counts=long
+        )
+        _list_sessions(found, prefix, long=long, as_json=as_json)
 
 
 def _list_sessions(

@@ -27,6 +27,7 @@ from limpet.cli._shared import (
     parse_json,
     store_options,
     url_here,
+    with_store,
 )
 from limpet.cli._tables import Column, now, print_table, status_text
 from limpet.cli._terminal import make_console, output
@@ -112,9 +113,8 @@ def runs(
 @click.argument(
     "run_ids", metavar="RUN...", nargs=-1, required=True, shell_complete=complete_session
 )
-@store_options
-@click.pass_context
-def runs_abort(context: click.Context, run_ids: tuple[str, ...], url: str, as_json: bool) -> int:
+@with_store(write=True)
+def runs_abort(store: limpet.Store, run_ids: tuple[str, ...], as_json: bool) -> None:
     """Abort runs. Their workers stop at the next step at the latest.
 
     Run ids must be written in full. A run that is not running is not changed. An aborted run can be
@@ -127,19 +127,17 @@ def runs_abort(context: click.Context, run_ids: tuple[str, ...], url: str, as_js
     Examples:
       limpet runs abort nightly-report
     """
-    as_json = as_json or (context.parent or context).params["as_json"]
+    as_json = as_json or _is_json_above()
     console = make_console()
-    with existing_store(url) as store:
-        for run_id in run_ids:
-            run = abort(store, run_id)
-            if as_json:
-                echo_json(_shape(run), indent=None)
-            else:
-                line = Text.assemble((visible(run_id), "title"), "  ", status_text(run.status))
-                if run.status != ABORTED:
-                    line.append("  it was not running, and was not changed", "quiet")
-                console.print(line, soft_wrap=True)
-    return _exits.FINE
+    for run_id in run_ids:
+        run = abort(store, run_id)
+        if as_json:
+            echo_json(_shape(run), indent=None)
+        else:
+            line = Text.assemble((visible(run_id), "title"), "  ", status_text(run.status))
+            if run.status != ABORTED:
+                line.append("  it was not running, and was not changed", "quiet")
+            console.print(line, soft_wrap=True)
 
 
 @runs.command("adopt")
@@ -155,9 +153,7 @@ def runs_abort(context: click.Context, run_ids: tuple[str, ...], url: str, as_js
     help="How long to wait for a worker that is alive.",
 )
 @store_options
-@click.pass_context
 def runs_adopt(
-    context: click.Context,
     run_id: str,
     command: tuple[str, ...],
     owner: str | None,
@@ -188,7 +184,7 @@ def runs_adopt(
       limpet runs adopt nightly-report --json
       limpet runs adopt nightly-report -- python finish_report.py
     """
-    as_json = as_json or (context.parent or context).params["as_json"]
+    as_json = as_json or _is_json_above()
     who: dict[str, Any] = {"owner": owner, "wait_s": wait_s}
     with existing_store(url) as store:
         if not command:
@@ -200,6 +196,12 @@ def runs_adopt(
         if ended is not None:
             _show_end(store, ended, as_json=as_json)
         return code
+
+
+def _is_json_above() -> bool:
+    """Return whether `--json` is given before the verb: `limpet runs --json abort`."""
+    context = click.get_current_context().parent
+    return context is not None and bool(context.params["as_json"])
 
 
 def _shape(run: RunInfo) -> dict[str, Any]:

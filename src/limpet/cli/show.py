@@ -9,15 +9,13 @@ from rich.console import Console
 from rich.text import Text
 
 import limpet
-from limpet.cli import _exits
 from limpet.cli._chat import FULL, RowLimits, code, draw_turns, fold, lines_of
 from limpet.cli._shared import (
     address_options,
     complete_session,
     echo_json,
-    existing_store,
     load_snapshot,
-    store_options,
+    with_store,
 )
 from limpet.cli._tables import now, status_text
 from limpet.cli._terminal import output
@@ -45,8 +43,9 @@ _KEY_CELLS = 9
 @click.option("--full", is_flag=True, help="Show long texts and values whole.")
 @click.option("--raw", is_flag=True, help="Print the state as JSON.")
 @click.option("--path", metavar="PATH", help="Only this value: messages.3, or /messages/3.")
-@store_options
+@with_store()
 def show(
+    store: limpet.Store,
     ref: str,
     session: str | None,
     scope: str | None,
@@ -54,9 +53,8 @@ def show(
     full: bool,
     raw: bool,
     path: str | None,
-    url: str,
     as_json: bool,
-) -> int:
+) -> None:
     """Show one snapshot, with its messages as a chat.
 
     REF is an id or a unique beginning of one, @ for the head (the default), @~3 for three before
@@ -77,13 +75,12 @@ def show(
       limpet show chat-42:planner@~3 --full
       limpet show 019ab3 --path messages.-1.content
     """
-    with existing_store(url, read_only=True) as store:
-        info = find_snapshot(store, ref, session=session, scope=scope, kind=kind)
-        snapshot = load_snapshot(store, info)
+    info = find_snapshot(store, ref, session=session, scope=scope, kind=kind)
+    snapshot = load_snapshot(store, info)
     value = snapshot.state if path is None else value_at(snapshot.state, path)
     if as_json:
         echo_json({**info_json(snapshot), "state": value})
-        return _exits.FINE
+        return
     with output() as console:
         if raw:
             console.out(json.dumps(value, indent=2), highlight=False)
@@ -91,7 +88,6 @@ def show(
             _draw_value(console, value)
         else:
             _draw(console, snapshot, full=full)
-    return _exits.FINE
 
 
 def value_at(state: JSON, path: str) -> JSON:

@@ -9,8 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 import limpet
-from limpet.cli import _exits
-from limpet.cli._shared import complete_session, echo_json, existing_store, store_options
+from limpet.cli._shared import complete_session, echo_json, with_store
 from limpet.cli._terminal import make_console
 from limpet.views.format import bar, clipped, count_text, ratio, size_text, visible
 from limpet.views.refs import find_session
@@ -21,8 +20,8 @@ _NAME_CHARS_MAX = 40
 
 @click.command()
 @click.argument("session", required=False, shell_complete=complete_session)
-@store_options
-def stats(session: str | None, url: str, as_json: bool) -> int:
+@with_store()
+def stats(store: limpet.Store, session: str | None, as_json: bool) -> None:
     """Show counts and sizes, and what is largest.
 
     For the whole store with its largest sessions, by stored bytes; or for one SESSION with the
@@ -39,14 +38,12 @@ def stats(session: str | None, url: str, as_json: bool) -> int:
       limpet stats
       limpet stats alice/chat-1
     """
-    with existing_store(url, read_only=True) as store:
-        session = None if session is None else find_session(store, session)
-        found = store.stats(session)
+    session = None if session is None else find_session(store, session)
+    found = store.stats(session)
     if as_json:
         echo_json(_shape(session, found))
     else:
         _draw(make_console(), session, found)
-    return _exits.FINE
 
 
 def _shape(session: str | None, found: limpet.Stats) -> dict[str, object]:

@@ -8,16 +8,8 @@ from rich.console import Console
 from rich.text import Text
 
 import limpet
-from limpet.cli import _exits
 from limpet.cli._chat import FULL, RowLimits, draw_turns, role_style, turn_json
-from limpet.cli._shared import (
-    Count,
-    complete_session,
-    echo_json,
-    echo_skipped,
-    existing_store,
-    store_options,
-)
+from limpet.cli._shared import Count, complete_session, echo_json, echo_skipped, with_store
 from limpet.cli._tables import status_text
 from limpet.cli._terminal import make_console
 from limpet.core.wire import info_json
@@ -44,17 +36,17 @@ _COLUMNS_WIDE = 80  # times and ids need this much room
 @click.option("-f", "--follow", is_flag=True, help="Show new messages, until Ctrl-C.")
 @click.option("--full", is_flag=True, help="Show long texts and values whole.")
 @click.option("--kind", metavar="KIND", help="The kind of the scope, if several match.")
-@store_options
+@with_store()
 def tail(
+    store: limpet.Store,
     session: str | None,
     scope: str | None,
     count: int,
     follow: bool,
     full: bool,
     kind: str | None,
-    url: str,
     as_json: bool,
-) -> int:
+) -> None:
     """Show the last messages of a chat, and follow it with -f.
 
     Shows the head of SESSION, or of its SCOPE. If the state has no messages: the last snapshots,
@@ -85,13 +77,11 @@ def tail(
       limpet tail -f --json | jq .session_id
     """
     out = _JsonOutput() if as_json else _LineOutput(make_console(), FULL if full else RowLimits())
-    with existing_store(url, read_only=True) as store:
-        if session is None:
-            _every_session(store, out, count, follow=follow)
-        else:
-            key = find_scope(store, session, scope, kind).key
-            _one_scope(store.scope(*key), out, count, follow=follow)
-    return _exits.FINE
+    if session is None:
+        _every_session(store, out, count, follow=follow)
+    else:
+        key = find_scope(store, session, scope, kind).key
+        _one_scope(store.scope(*key), out, count, follow=follow)
 
 
 class _JsonOutput:

@@ -91,16 +91,17 @@ def append(
     key: str,
     items: list[JSON],
     *,
-    keep: bool,
-    status: str | None,
-    labels: Mapping[str, str] | None,
-    metadata: Mapping[str, JSON] | None,
-    expect: Expect,
-    fence: str | None,
     stamp: Stamp,
     state_bytes_max: int,
     default: codec.Default | None = None,
+    keep: bool = True,
+    status: str | None = None,
+    labels: Mapping[str, str] | None = None,
+    metadata: Mapping[str, JSON] | None = None,
+    expect: Expect = ANY,
+    fence: str | None = None,
 ) -> Commit:
+    """Return the commit of an append. The defaults are those of `Scope.append`."""
     if not isinstance(key, str):
         raise InvalidInput(f"the key must be text. type=`{type(key).__name__}`")
     if not isinstance(items, list | tuple):

@@ -7,18 +7,38 @@ only passes the state on can cut its bytes out instead of parsing them.
 
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from limpet import errors
 from limpet.core import codec
+from limpet.core.schema import (
+    ANYTHING,
+    BOOLEAN,
+    COUNT,
+    ID,
+    INTEGER,
+    KIND,
+    LABELS,
+    METADATA,
+    REVISION,
+    STATUS,
+    TEXT,
+    TIME,
+    Schema,
+    array,
+    nullable,
+    record,
+)
 from limpet.errors import Conflict, Corrupt, InvalidInput, LimpetError, Unavailable
 from limpet.model import (
     JSON,
+    Diff,
     Finding,
     Note,
+    Pruned,
     ScopeInfo,
     ScopeKey,
     SnapshotInfo,
@@ -107,6 +127,10 @@ def decode_found(line: bytes) -> Found:
     return info_of(record), codec.encode(record["state"])
 
 
+def scope_info_json(info: ScopeInfo) -> dict[str, JSON]:
+    return {**scope_json(info.key), "head": None if info.head is None else info_json(info.head)}
+
+
 def scope_info_of(found: Mapping[str, Any]) -> ScopeInfo:
     return ScopeInfo(scope_of(found), None if found["head"] is None else info_of(found["head"]))
 
@@ -146,8 +170,12 @@ def finding_of(found: Mapping[str, Any]) -> Finding:
     return Finding(**{**found, "scope": scope})
 
 
-def hold_json(hold: Hold) -> dict[str, JSON]:
-    return hold._asdict()
+def age_of(found: Mapping[str, Any]) -> SessionAge:
+    return SessionAge(found["session_id"], found["created_at"])
+
+
+def diff_json(diff: Diff) -> dict[str, JSON]:
+    return {"changes": [asdict(each) for each in diff.changes], "patch": diff.to_json_patch()}
 
 
 def hold_of(found: Mapping[str, Any]) -> Hold:
@@ -167,6 +195,149 @@ def topic_json(topic: Topic) -> dict[str, JSON]:
     return {name: value for name, value in given.items() if value}
 
 
+# Kinds of values: the schema of each, and both directions between it and JSON
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+class Record(NamedTuple):
+    """A kind of value as it travels."""
+
+    schema: Schema
+    to_json: Callable[[Any], Any] = _same
+    of_json: Callable[[Any], Any] = _same
+
+
+def member(name: str, value: Schema) -> Record:
+    """Return an object with one member, which is the value."""
+    return Record(record({name: value}), lambda found: {name: found}, lambda found: found[name])
+
+
+def items(item: Record) -> Record:
+    """Return an object whose member `items` is the list."""
+    return Record(
+        record({"items": array(item.schema)}),
+        lambda found: {"items": [item.to_json(each) for each in found]},
+        lambda found: [item.of_json(each) for each in found["items"]],
+    )
+
+
+def page(item: Record) -> Record:
+    """Return an object for a list and the text with which it goes on, None at its end."""
+    listed = items(item)
+    return Record(
+        record({"items": array(item.schema), "next": nullable(TEXT)}),
+        lambda found: {**listed.to_json(found[0]), "next": found[1]},
+        lambda found: (listed.of_json(found), found["next"]),
+    )
+
+
+_ADDRESS: dict[str, Schema] = {"session_id": ID, "scope_id": ID, "kind": KIND}
+SCOPE = Record(record(_ADDRESS), scope_json, scope_of)
+REF = Record(record({**_ADDRESS, "id": ID}), ref_json, some_ref_of)
+_INFO: dict[str, Schema] = {
+    "size": COUNT,
+    **_ADDRESS,
+    "id": ID,
+    "parent_id": nullable(ID),
+    "forked_from": nullable(REF.schema),
+    "status": STATUS,
+    "labels": LABELS,
+    "metadata": METADATA,
+    "created_at": TIME,
+    "updated_at": TIME,
+    "kept": BOOLEAN,
+    "revision": REVISION,
+}
+INFO = Record(record(_INFO), info_json, info_of)
+SNAPSHOT = Record(record({**_INFO, "state": ANYTHING}))
+SCOPE_INFO = Record(
+    record({**_ADDRESS, "head": nullable(INFO.schema)}), scope_info_json, scope_info_of
+)
+SESSION_AGE = Record(
+    record({"session_id": ID, "created_at": nullable(INTEGER)}), SessionAge._asdict, age_of
+)
+_NOTE: dict[str, Schema] = {"name": ID, "value": ANYTHING, "revision": TEXT}
+NOTE = Record(
+    record({**_NOTE, "updated_at": TIME, "snapshot_id": nullable(ID)}), note_json, note_of
+)
+FOUND_NOTE = Record(
+    record({"scope": SCOPE.schema, **_NOTE, "updated_at": INTEGER}), found_note_json, found_note_of
+)
+HOLD = Record(
+    record({"key": TEXT, "owner": TEXT, "left_us": INTEGER, "held": BOOLEAN}), of_json=hold_of
+)
+PRUNED = Record(record({"count": COUNT, "bytes": COUNT}), asdict, lambda found: Pruned(**found))
+DELETED = member("deleted", COUNT)
+FINDING = Record(
+    record(
+        {
+            "severity": TEXT,
+            "code": TEXT,
+            "message": TEXT,
+            "scope": nullable(SCOPE.schema),
+            "id": nullable(TEXT),
+            "repaired": BOOLEAN,
+        }
+    ),
+    finding_json,
+    finding_of,
+)
+_COUNTS = ("sessions", "scopes", "snapshots", "logical_bytes", "stored_bytes")
+STATS = Record(
+    record(
+        dict.fromkeys(_COUNTS, COUNT) | {"largest": array({"type": "array", "items": ANYTHING})}
+    ),
+    stats_json,
+    stats_of,
+)
+_CHANGE = {
+    "path": TEXT,
+    "kind": {"type": "string", "enum": ["added", "removed", "changed", "moved"]},
+    "before": ANYTHING,
+    "after": ANYTHING,
+}
+DIFF = Record(
+    record({"changes": array(record(_CHANGE)), "patch": array({"type": "object"})}), diff_json
+)
+PROBLEM: Schema = {
+    "type": "object",
+    "properties": {
+        "type": TEXT,
+        "title": TEXT,
+        "status": INTEGER,
+        "detail": TEXT,
+        "scope": SCOPE.schema,
+        "id": TEXT,
+        "expected": TEXT,
+        "found": TEXT,
+        "owner": TEXT,
+        "expires_at": TIME,
+        "path": TEXT,
+        "outcome_known": BOOLEAN,
+    },
+    "required": ["type", "title", "status", "detail"],
+}
+COMPONENTS: dict[str, Schema] = {
+    "Scope": SCOPE.schema,
+    "Ref": REF.schema,
+    "Info": INFO.schema,
+    "Snapshot": SNAPSHOT.schema,
+    "ScopeInfo": SCOPE_INFO.schema,
+    "Note": NOTE.schema,
+    "FoundNote": FOUND_NOTE.schema,
+    "Hold": HOLD.schema,
+    "Pruned": PRUNED.schema,
+    "Deleted": DELETED.schema,
+    "Finding": FINDING.schema,
+    "Stats": STATS.schema,
+    "Diff": DIFF.schema,
+    "Problem": PROBLEM,
+}
+
+
 # Cursors and stamps, which a client returns as it got them
 
 
@@ -184,10 +355,6 @@ def cursor_parts(text: str, count: int) -> list[str]:
     if not isinstance(found, list) or [type(each) for each in found] != [str] * count:
         raise InvalidInput("after must be the `next` of the page before")
     return found
-
-
-def age_of(found: Any) -> SessionAge:
-    return SessionAge(found["session_id"], found["created_at"])
 
 
 def age_cursor(age: SessionAge) -> str:

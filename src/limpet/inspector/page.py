@@ -8,16 +8,15 @@ from typing import Any, TypeVar
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from limpet.core.operations import Handler, Operation, Param
+from limpet.core.schema import Schema
 from limpet.core.times import from_us
 from limpet.errors import LimpetError, NotFound
 from limpet.inspector import links, static
 from limpet.server.access import Grant, Refused, ticket_of
 from limpet.server.answers import Response, Stream
 from limpet.server.app import problem
-from limpet.server.call import Call, Param
-from limpet.server.operations import Operation
-from limpet.server.operations.declare import Handler
-from limpet.server.schema import TEXT, Schema
+from limpet.server.call import Call
 from limpet.views.document import labels_text, scope_name, session_name
 from limpet.views.format import (
     age_text,
@@ -68,11 +67,19 @@ def _declare(
     public: bool,
 ) -> Callable[[Handler], Handler]:
     def declare(handler: Handler) -> Handler:
-        known = {each.name: each for each in params}
-        is_form = body is not None
-        writes = is_form and not public
         OPERATIONS.append(
-            Operation(method, path, handler, known, body, TEXT, writes, form=is_form, public=public)
+            Operation(
+                handler.__name__,
+                method,
+                path,
+                handler.__doc__ or "",
+                {each.name: each for each in params},
+                body,
+                writes=body is not None and not public,
+                handler=handler,
+                form=body is not None,
+                public=public,
+            )
         )
         return handler
 

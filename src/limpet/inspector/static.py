@@ -4,11 +4,11 @@ import hashlib
 from functools import cache
 from importlib.resources import files
 
+from limpet.core.operations import Operation, Param
+from limpet.core.schema import TEXT
 from limpet.inspector.links import url
 from limpet.server.answers import Response
-from limpet.server.call import Call, Param
-from limpet.server.operations import Operation
-from limpet.server.schema import TEXT
+from limpet.server.call import Call
 from limpet.views.page.style import STYLE
 
 _TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
@@ -43,15 +43,13 @@ def operations() -> list[Operation]:
 
 def _operation(name: str) -> Operation:
     async def file(call: Call) -> Response:
-        """A file of the pages."""
         is_current = call.params.get("v") == _version(name)
         kept = {"cache-control": "max-age=31536000, immutable" if is_current else "no-cache"}
         media_type = f"{_TYPES[name.rpartition('.')[2]]}; charset=utf-8"
         return Response(200, _content(name), media_type, kept)
 
-    return Operation(
-        "GET", f"/ui/static/{name}", file, {"v": _VERSION}, None, TEXT, False, public=True
-    )
+    what, known = "A file of the pages.", {"v": _VERSION}
+    return Operation("file", "GET", f"/ui/static/{name}", what, known, handler=file, public=True)
 
 
 @cache

@@ -22,11 +22,11 @@ from dataclasses import replace
 from functools import lru_cache
 from ipaddress import ip_address
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from limpet.core import limits, wire
 from limpet.errors import InvalidInput, LimpetError, Unavailable
-from limpet.model import JSON, SnapshotInfo
+from limpet.model import JSON, Finding, ScopeInfo, SnapshotInfo
 
 log = logging.getLogger("limpet.server")
 _TOKEN = re.compile(r"[!-~]{16,512}")
@@ -85,6 +85,20 @@ class Grant(NamedTuple):
         if origin is None or origin.scope.session_id.startswith(self.prefix):
             return info
         return replace(info, forked_from=None)
+
+    def shown(self, value: Any) -> Any:
+        """Return a value, or each of several, as far as it may be shown."""
+        if not self.prefix:
+            return value
+        if type(value) in (list, tuple):
+            return type(value)(map(self.shown, value))
+        if isinstance(value, SnapshotInfo):
+            return self.visible(value)
+        if isinstance(value, ScopeInfo):
+            return ScopeInfo(value.key, self.shown(value.head))
+        if isinstance(value, Finding):
+            return replace(value, message=self.told(value.message))
+        return value
 
     def told(self, message: LimpetError | str) -> str:
         """Return what may be shown of a message: with a prefix, not where the store is."""

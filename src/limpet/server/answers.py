@@ -1,34 +1,13 @@
-"""What operations return, and the records of the API as schemas."""
+"""What operations return."""
 
 from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import Any, NamedTuple
 
-from limpet.model import JSON
+from limpet.core.operations import JSON_TYPE
 from limpet.protocol import Backend
-from limpet.server import schema
-from limpet.server.schema import (
-    BOOLEAN,
-    COUNT,
-    ID,
-    KIND,
-    LABELS,
-    METADATA,
-    REVISION,
-    STATUS,
-    TEXT,
-    TIME,
-    Schema,
-    array,
-    nullable,
-    record,
-)
 
-JSON_TYPE = "application/json"
 FORM_TYPE = "application/x-www-form-urlencoded"
-LINES_TYPE = "application/jsonl"
-EVENTS_TYPE = "text/event-stream"
 PROBLEM_TYPE = "application/problem+json"
-LIST_ITEMS_MAX = 65_536  # of one request: a thread of LangGraph is deleted by one
 
 
 class Answer(NamedTuple):
@@ -39,11 +18,9 @@ class Answer(NamedTuple):
 
 
 class Listing(NamedTuple):
-    """A list: how a page of it is read, where it goes on after an item, and an item as JSON."""
+    """A list: how a page of it is read, after a place and with a limit."""
 
-    fetch: Callable[[Backend, str | None, int], list[Any]]
-    cursor: Callable[[Any], str]
-    encode: Callable[[Any], JSON]
+    fetch: Callable[[Backend, Any, int], list[Any]]
 
 
 class Stream(NamedTuple):
@@ -77,123 +54,3 @@ class Response:
             "x-content-type-options": "nosniff",
             **(headers or {}),
         }
-
-
-_ADDRESS: dict[str, Schema] = {"session_id": ID, "scope_id": ID, "kind": KIND}
-SCOPE = record(_ADDRESS)
-REF = record({**_ADDRESS, "id": ID})
-_INFO: dict[str, Schema] = {
-    "size": COUNT,
-    **_ADDRESS,
-    "id": ID,
-    "parent_id": nullable(ID),
-    "forked_from": nullable(REF),
-    "status": STATUS,
-    "labels": LABELS,
-    "metadata": METADATA,
-    "created_at": TIME,
-    "updated_at": TIME,
-    "kept": BOOLEAN,
-    "revision": REVISION,
-}
-INFO = record(_INFO)
-SNAPSHOT = record({**_INFO, "state": schema.ANYTHING})
-SCOPE_INFO = record({**_ADDRESS, "head": nullable(INFO)})
-NOTE = record(
-    {
-        "name": ID,
-        "value": schema.ANYTHING,
-        "revision": TEXT,
-        "updated_at": TIME,
-        "snapshot_id": nullable(ID),
-    }
-)
-FOUND_NOTE = record(
-    {
-        "scope": SCOPE,
-        "name": ID,
-        "value": schema.ANYTHING,
-        "revision": TEXT,
-        "updated_at": {"type": "integer"},
-    }
-)
-HOLD = record({"key": TEXT, "owner": TEXT, "left_us": {"type": "integer"}, "held": BOOLEAN})
-PRUNED = record({"count": COUNT, "bytes": COUNT})
-DELETED = record({"deleted": COUNT})
-FINDING = record(
-    {
-        "severity": TEXT,
-        "code": TEXT,
-        "message": TEXT,
-        "scope": nullable(SCOPE),
-        "id": nullable(TEXT),
-        "repaired": BOOLEAN,
-    }
-)
-FINDINGS = record({"items": array(FINDING)})
-STATS = record(
-    {
-        "sessions": COUNT,
-        "scopes": COUNT,
-        "snapshots": COUNT,
-        "logical_bytes": COUNT,
-        "stored_bytes": COUNT,
-        "largest": array({"type": "array", "items": schema.ANYTHING}),
-    }
-)
-DIFF = record(
-    {
-        "changes": array(
-            record(
-                {
-                    "path": TEXT,
-                    "kind": {"type": "string", "enum": ["added", "removed", "changed", "moved"]},
-                    "before": schema.ANYTHING,
-                    "after": schema.ANYTHING,
-                }
-            )
-        ),
-        "patch": array({"type": "object"}),
-    }
-)
-PROBLEM: Schema = {
-    "type": "object",
-    "properties": {
-        "type": TEXT,
-        "title": TEXT,
-        "status": {"type": "integer"},
-        "detail": TEXT,
-        "scope": SCOPE,
-        "id": TEXT,
-        "expected": TEXT,
-        "found": TEXT,
-        "owner": TEXT,
-        "expires_at": TIME,
-        "path": TEXT,
-        "outcome_known": BOOLEAN,
-    },
-    "required": ["type", "title", "status", "detail"],
-}
-COMPONENTS: dict[str, Schema] = {
-    "Scope": SCOPE,
-    "Ref": REF,
-    "Info": INFO,
-    "Snapshot": SNAPSHOT,
-    "ScopeInfo": SCOPE_INFO,
-    "Note": NOTE,
-    "FoundNote": FOUND_NOTE,
-    "Hold": HOLD,
-    "Pruned": PRUNED,
-    "Deleted": DELETED,
-    "Finding": FINDING,
-    "Stats": STATS,
-    "Diff": DIFF,
-    "Problem": PROBLEM,
-}
-
-
-def page_of(item: Schema) -> Schema:
-    return record({"items": array(item), "next": nullable(TEXT)})
-
-
-IDS = array(ID, maxItems=LIST_ITEMS_MAX)

@@ -13,19 +13,21 @@ import zstandard
 
 from limpet.api.store import AsyncStore
 from limpet.core import codec, limits
+from limpet.core.operations import LINES_TYPE, OPERATIONS, Operation
 from limpet.errors import Conflict, Corrupt, InvalidInput, LimpetError, NotFound, Unavailable
 from limpet.model import JSON, ScopeKey
 from limpet.protocol import Backend, Target
 from limpet.server.access import Access, Grant, Refused, forbidden, own_origin, ticket_of
-from limpet.server.answers import LINES_TYPE, PROBLEM_TYPE, Answer, Listing, Response, Stream
+from limpet.server.answers import PROBLEM_TYPE, Listing, Response, Stream
 from limpet.server.bodies import LARGE, Bodies
 from limpet.server.bodies import Receive as Receive
 from limpet.server.call import Call, read_params
 from limpet.server.memory import busy
 from limpet.server.metrics import TEXT_TYPE, Metrics
 from limpet.server.openapi import document
-from limpet.server.operations import OPERATIONS, Operation
+from limpet.server.operations import Result, handler_of
 from limpet.server.repeats import Fingerprint, Repeats
+from limpet.server.streams import lines, page
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -70,6 +72,18 @@ def problem(error: LimpetError, grant: Grant, *, compared: bool = False) -> Resp
     return Response(body["status"], codec.encode(body), PROBLEM_TYPE, headers)
 
 
+class _Request(NamedTuple):
+    """One request as it arrived, and the operation that it names, if there is one."""
+
+    method: str
+    path: str
+    headers: dict[str, str]
+    operation: Operation | None
+    scope: Scope
+    receive: Receive
+    send: Send
+
+
 class App:
     """The API of one store, and its pages. It keeps nothing but what is under way."""
 
@@ -102,18 +116,19 @@ class App:
         path = raw.decode("ascii", "backslashreplace").removeprefix(scope.get("root_path", ""))
         method, headers = scope["method"], _headers(scope)
         operation = self._routes.get(path, {}).get("GET" if method == "HEAD" else method)
+        request = _Request(method, path, headers, operation, scope, receive, send)
         name = _OTHER if operation is None else operation.name
         self.metrics.in_flight += 1
         try:
-            response = await self._respond(method, path, scope, headers, operation, receive)
-            body, cors = response.body, self._access.cors(headers)
+            response = await self._respond(request)
+            body, more = response.body, self._access.cors(headers)
             if isinstance(body, bytes):
-                sent = await self._send(response, body, method, cors, headers, send)
+                sent = await self._send(request, response, body, more)
                 self.metrics.add_time(name, clock() - began)
         finally:
             self.metrics.in_flight -= 1
         if isinstance(body, Stream):
-            sent = await self._send_stream(response, body, method, cors, receive, send)
+            sent = await self._send_stream(request, response, body, more)
         self.metrics.add(name, response.status, sent)
         log_access(scope, path, response.status, sent, clock() - began)
 
@@ -130,15 +145,8 @@ class App:
 
     # Answers
 
-    async def _respond(
-        self,
-        method: str,
-        path: str,
-        scope: Scope,
-        headers: dict[str, str],
-        operation: Operation | None,
-        receive: Receive,
-    ) -> Response:
+    async def _respond(self, request: _Request) -> Response:
+        method, path, headers, operation, scope, receive, _ = request
         grant = Grant(write=False)
         try:
             _check_head(scope, headers)
@@ -167,7 +175,7 @@ class App:
             if operation.writes and not grant.write:
                 raise forbidden("this token may only read")
             params = read_params(operation.params, _query(scope["query_string"]))
-            call = Call(self._store, grant, params, headers, self._access, own)
+            call = Call(operation, self._store, grant, params, headers, self._access, own)
             _check_condition(operation, headers)
             asked = None
             if operation.writes and (key := call.repeat_key) is not None:
@@ -175,13 +183,13 @@ class App:
                 asked = Fingerprint(key, address, headers, receive)
                 receive = asked.receive
             if operation.body is None:
-                return await self._run(call, operation, asked)
+                return await self._run(call, asked)
             body = await self._bodies.read(receive, headers, operation)
             if body.is_small:
                 call.body = body.parsed(operation.body)
-                return await self._run(call, operation, asked)
+                return await self._run(call, asked)
             async with self._bodies.rest(body, operation.body) as call.body:
-                return await self._run(call, operation, asked)
+                return await self._run(call, asked)
         except LimpetError as error:
             return self._problem(error, path, grant)
         except RecursionError:
@@ -224,88 +232,52 @@ class App:
         grant.check_whole()
         return Response(200, self.metrics.text(self._bodies.received_bytes), TEXT_TYPE)
 
-    async def _run(self, call: Call, operation: Operation, asked: Fingerprint | None) -> Response:
+    async def _run(self, call: Call, asked: Fingerprint | None) -> Response:
         """Run an operation; a write that is repeated gets the first answer."""
         if self._running >= _REQUESTS_MAX or self._sending_bytes > _SENDING_BYTES_MAX:
             raise busy("too many requests are under way")
         self._running += 1
         try:
             if asked is None:
-                return await self._act(call, operation)
+                return await self._act(call)
             call.fingerprint = asked.hex()
             # One verb of an engine may send several requests with the same stamp.
             more = (call.fingerprint,) if "limpet-stamp" in call.headers else ()
             return await self._repeats.run(
                 (call.grant, asked.key, *more),
                 call.fingerprint,
-                lambda: self._act(call, operation),
+                lambda: self._act(call),
                 again=call.again,
                 is_final=lambda response: response.status < 500,
             )
         finally:
             self._running -= 1
 
-    async def _act(self, call: Call, operation: Operation) -> Response:
+    async def _act(self, call: Call) -> Response:
         try:
-            return await self._answer(call, operation, await operation.handler(call))
+            return await self._answer(call, await handler_of(call.operation)(call))
         except LimpetError as error:
             compared = "if-match" in call.headers or "if-none-match" in call.headers
-            return self._problem(error, operation.path, call.grant, compared=compared)
+            return self._problem(error, call.operation.path, call.grant, compared=compared)
 
-    async def _answer(self, call: Call, operation: Operation, result: Any) -> Response:
+    async def _answer(self, call: Call, result: Result) -> Response:
+        if isinstance(result, Listing):
+            as_lines = LINES_TYPE in call.headers.get("accept", "")
+            result = lines(call, result) if as_lines else await page(call, result)
         if result is None:
             raise NotFound("there is nothing at this address")
+        if isinstance(result, Stream):
+            result = Response(200, result)
         if isinstance(result, Response):
             if isinstance(result.body, Stream):
                 result.body = await self._begun(result.body, call.grant)
             return result
-        if isinstance(result, Stream):
-            return Response(200, await self._begun(result, call.grant))
-        if isinstance(result, Listing):
-            return await self._listed(call, result)
-        if not isinstance(result, Answer):
-            return Response(200, codec.encode(result))
         if result.revision is None:
             return Response(200, result.body)
         tag = {"etag": f'"{result.revision}"'}
-        if operation.method == "GET" and call.has_current(result.revision):
+        if call.operation.method == "GET" and call.has_current(result.revision):
             return Response(304, headers=tag)
         return Response(200, result.body, headers=tag)
-
-    async def _listed(self, call: Call, listing: Listing) -> Response:
-        after, limit = call.params.get("after"), call.params.get("limit")
-        if LINES_TYPE in call.headers.get("accept", ""):
-            lines = Stream(self._lines(listing, after, limit), LINES_TYPE)
-            return Response(200, await self._begun(lines, call.grant))
-        wanted = call.page_limit
-
-        def work(backend: Backend) -> bytes:
-            found = listing.fetch(backend, after, wanted) if wanted else []
-            following = listing.cursor(found[-1]) if found and len(found) == wanted else None
-            items = [listing.encode(each) for each in found]
-            return codec.encode({"items": items, "next": following})
-
-        return Response(200, await self._driver.run(work))
-
-    async def _lines(
-        self, listing: Listing, after: str | None, limit: int | None
-    ) -> AsyncGenerator[bytes, None]:
-        left = limit
-        while left is None or left > 0:
-            wanted = limits.PAGE_ITEMS_MAX if left is None else min(left, limits.PAGE_ITEMS_MAX)
-
-            def work(
-                backend: Backend, after: str | None = after, wanted: int = wanted
-            ) -> tuple[bytes, str | None]:
-                found = listing.fetch(backend, after, wanted)
-                lines = b"".join(codec.encode(listing.encode(each)) + b"\n" for each in found)
-                return lines, listing.cursor(found[-1]) if len(found) == wanted else None
-
-            lines, after = await self._driver.run(work)
-            yield lines
-            if after is None:
-                return
-            left = None if left is None else left - wanted
 
     async def _begun(self, stream: Stream, grant: Grant) -> Stream:
         """Return a stream whose first part was already awaited: an error has its own status."""
@@ -328,18 +300,12 @@ class App:
     # Sending
 
     async def _send(
-        self,
-        response: Response,
-        body: bytes,
-        method: str,
-        cors: Mapping[str, str],
-        headers: Mapping[str, str],
-        send: Send,
+        self, request: _Request, response: Response, body: bytes, more: dict[str, str]
     ) -> int:
         """Send an answer; return how many bytes its body has."""
-        more = dict(cors)
-        if len(body) > _SMALL and "accept-encoding" in headers:
-            encoding = _encoding(headers["accept-encoding"])
+        accepted = request.headers.get("accept-encoding")
+        if len(body) > _SMALL and accepted is not None:
+            encoding = _encoding(accepted)
             more["vary"] = ", ".join(filter(None, (more.get("vary"), "accept-encoding")))
             if encoding is not None:
                 more["content-encoding"] = encoding
@@ -349,29 +315,17 @@ class App:
                     body = _packed(body, encoding)
         if response.status not in (204, 304):
             more["content-length"] = str(len(body))
-        await send(_start(response, more))
-        size = 0 if method == "HEAD" else len(body)
-        if size <= LARGE:
-            await send({"type": "http.response.body", "body": body[:size]})
-            return size
+        await request.send(_start(response, more))
+        size = 0 if request.method == "HEAD" else len(body)
         self._sending_bytes += size
         try:
-            # In pieces: the server's buffer would take all of it at once.
-            for at in range(0, size, LARGE):
-                message = {"type": "http.response.body", "body": body[at : at + LARGE]}
-                await send({**message, "more_body": at + LARGE < size})
+            await _send_part(request.send, body[:size], more=False)
         finally:
             self._sending_bytes -= size
         return size
 
     async def _send_stream(
-        self,
-        response: Response,
-        stream: Stream,
-        method: str,
-        cors: Mapping[str, str],
-        receive: Receive,
-        send: Send,
+        self, request: _Request, response: Response, stream: Stream, more: dict[str, str]
     ) -> int:
         """Send parts as they come, until they end, the client leaves, or the server stops."""
         task, sent, last = asyncio.current_task(), 0, b""
@@ -381,20 +335,18 @@ class App:
         def stop(_: object) -> None:
             task.cancel()
 
-        gone = asyncio.ensure_future(_gone(receive))
+        gone = asyncio.ensure_future(_gone(request.receive))
         gone.add_done_callback(stop)
         self._streams[task] = stream
         self._streams_weight += stream.weight
         self.metrics.streams += 1
         try:
-            await send(_start(response, cors))
+            await request.send(_start(response, more))
             async with aclosing(stream.parts) as parts:
-                if method != "HEAD" and not (stream.endless and self._is_stopping):
+                if request.method != "HEAD" and not (stream.endless and self._is_stopping):
                     async for part in parts:
-                        for at in range(0, len(part), LARGE):
-                            body = part[at : at + LARGE]
-                            message = {"type": "http.response.body", "body": body}
-                            await send({**message, "more_body": True})
+                        if part:
+                            await _send_part(request.send, part, more=True)
                         sent += len(part)
         except asyncio.CancelledError:
             # The client left, or the server stops. A list must not look complete then.
@@ -406,8 +358,16 @@ class App:
             self.metrics.streams -= 1
             gone.remove_done_callback(stop)
             gone.cancel()
-        await send({"type": "http.response.body", "body": last})
+        await request.send({"type": "http.response.body", "body": last})
         return sent
+
+
+async def _send_part(send: Send, data: bytes, *, more: bool) -> None:
+    """Send bytes in pieces: the server's buffer would take all of them at once."""
+    for at in range(0, max(len(data), 1), LARGE):
+        is_last = at + LARGE >= len(data)
+        message = {"type": "http.response.body", "body": data[at : at + LARGE]}
+        await send({**message, "more_body": more or not is_last})
 
 
 def _size(response: Response) -> int:

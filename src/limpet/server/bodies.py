@@ -12,13 +12,13 @@ import zstandard
 
 from limpet.api.driver import AsyncDriver, running_loop
 from limpet.core import codec, limits
+from limpet.core.operations import JSON_TYPE, Operation
+from limpet.core.schema import Schema, check
 from limpet.errors import Corrupt, InvalidInput
 from limpet.model import JSON
 from limpet.server.access import Refused
-from limpet.server.answers import FORM_TYPE, JSON_TYPE
+from limpet.server.answers import FORM_TYPE
 from limpet.server.memory import Memory, busy
-from limpet.server.operations import Operation
-from limpet.server.schema import Schema, check
 
 Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
 

@@ -1,32 +1,27 @@
 """One request, checked: its parameters, its conditions, and what its token allows."""
 
 import hashlib
+import inspect
 import re
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from limpet.api.opened import Tools
 from limpet.api.store import AsyncStore
-from limpet.core import codec, ids, limits, wire
+from limpet.api.verbs import Work
+from limpet.core import codec, limits, wire
+from limpet.core.operations import Operation, Param
+from limpet.core.schema import check
 from limpet.errors import Corrupt, InvalidInput
-from limpet.model import ANY, JSON, Expect, ScopeKey
+from limpet.model import ANY, JSON, Expect, Note, ScopeKey, SnapshotInfo
 from limpet.protocol import Stamp
 from limpet.server.access import Access, Grant
-from limpet.server.schema import Schema, check
+from limpet.server.answers import Answer
 
 _ETAG = re.compile(r'"([\x21\x23-\x7e]{1,128})"')
 _KEY_CHARS_MAX = 255
-LIMIT_DEFAULT = 100
-
-
-class Param(NamedTuple):
-    """A parameter in the query of a request."""
-
-    name: str
-    schema: Schema
-    what: str
-    required: bool = False
-    many: bool = False
+_LIMIT_DEFAULT = 100
+_CHECKED = ("scope", "prefix", "limit", "expect", "fence")  # arguments that are properties below
 
 
 def read_params(params: Mapping[str, Param], given: list[tuple[str, str]]) -> dict[str, Any]:
@@ -65,6 +60,7 @@ class Call:
 
     def __init__(
         self,
+        operation: Operation,
         store: AsyncStore,
         grant: Grant,
         params: dict[str, Any],
@@ -72,6 +68,7 @@ class Call:
         access: Access,
         own: str,
     ) -> None:
+        self.operation = operation
         self.access = access
         self.own = own  # the origin of this server's pages
         self.store = store
@@ -105,9 +102,9 @@ class Call:
         return self.grant.within(self.params.get("prefix", ""))
 
     @property
-    def page_limit(self) -> int:
-        """The length of a page."""
-        asked: int = self.params.get("limit", LIMIT_DEFAULT)
+    def limit(self) -> int:
+        """The length of a page, or of a list that has no pages."""
+        asked: int = self.params.get("limit", _LIMIT_DEFAULT)
         return min(asked, limits.PAGE_ITEMS_MAX)
 
     @property
@@ -165,6 +162,36 @@ class Call:
         text = f"{key} {self.fingerprint}"
         return drawn._replace(nonce=hashlib.sha256(text.encode()).hexdigest()[:16])
 
+    def arguments(self, parameters: Iterable[inspect.Parameter]) -> dict[str, Any]:
+        """Return the arguments of a method of the backend: what was sent under their names.
+
+        One that names no session concerns the whole store.
+        """
+        known = {**self.params, **(self.body if isinstance(self.body, dict) else {})}
+        wanted = {each.name: each for each in parameters}
+        if wanted.keys().isdisjoint(("scope", "session_id", "prefix")):
+            self.grant.check_whole()
+        if known.get("session_id") is not None:
+            self.grant.check_session(known["session_id"])
+        given = {}
+        for name, each in wanted.items():
+            if name in _CHECKED:
+                given[name] = getattr(self, name)
+            elif name in known or each.default is each.empty:
+                given[name] = known.get(name)
+        return given
+
+    async def ask(self, work: Work[Any]) -> Answer | None:
+        """Return what the backend answers, encoded in the thread that asks it."""
+        return await self.driver.run(lambda backend: self.answer(work(backend)))
+
+    def answer(self, value: Any) -> Answer | None:
+        """Return a value as the JSON of this operation, as far as the token may see it."""
+        if value is None:
+            return None
+        encoded = codec.encode(self.operation.result.to_json(self.grant.shown(value)))
+        return Answer(encoded, value.revision if isinstance(value, SnapshotInfo | Note) else None)
+
     def has_current(self, revision: str) -> bool:
         """Return whether a reader already has this revision."""
         given = self.headers.get("if-none-match", "")
@@ -176,8 +203,3 @@ def etag_of(text: str) -> str:
     if found is None:
         raise InvalidInput('If-Match takes one revision in quotes, as in `If-Match: "5.0.9f3a"`')
     return found[1]
-
-
-def seq_after(revision: str | None) -> int | None:
-    """Return the place in history after which a listing goes on."""
-    return None if revision is None else ids.seq_of(revision)

@@ -5,16 +5,11 @@ from typing import Any
 
 import orjson
 
-from limpet.core import wire
-from limpet.server import answers, schema
-from limpet.server.answers import EVENTS_TYPE, JSON_TYPE, LINES_TYPE, PROBLEM_TYPE
-from limpet.server.call import Param
-from limpet.server.operations import OPERATIONS, Operation
-from limpet.server.operations.declare import LABELS
-from limpet.server.schema import Schema
+from limpet.core import schema, wire
+from limpet.core.operations import JSON_TYPE, LABELS, LINES_TYPE, OPERATIONS, Operation, Param
+from limpet.core.schema import Schema
+from limpet.server.answers import PROBLEM_TYPE
 
-_LINES = ("load_many", "changes")
-_EVENTS = ("watch", "scope_watch")
 _ERRORS = {
     "400": "the request is not valid",
     "401": "a token is needed",
@@ -36,7 +31,7 @@ _KEY = {"minLength": 1, "maxLength": 255}
 _STAMP = {"pattern": wire.STAMP_PATTERN}
 _OF_BODIES = ("408", "413", "415")
 _OF_WRITES = ("422",)
-_NAMES = {id(each): name for name, each in answers.COMPONENTS.items()}
+_NAMES = {id(each): name for name, each in wire.COMPONENTS.items()}
 
 
 @cache
@@ -51,7 +46,7 @@ def build() -> dict[str, Any]:
     paths: dict[str, dict[str, Any]] = {}
     for each in OPERATIONS:
         paths.setdefault(each.path, {})[each.method.lower()] = _operation(each)
-    parts = {name: _inside(each) for name, each in answers.COMPONENTS.items()}
+    parts = {name: _inside(each) for name, each in wire.COMPONENTS.items()}
     problem = {PROBLEM_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
     errors = {each: {"description": what, "content": problem} for each, what in _ERRORS.items()}
     return {
@@ -97,14 +92,11 @@ def _operation(operation: Operation) -> dict[str, Any]:
 
 
 def _responses(operation: Operation) -> dict[str, Any]:
-    content: dict[str, Any] = {JSON_TYPE: {"schema": _ref(operation.answer)}}
-    if operation.name in _LINES:
-        content = {LINES_TYPE: {"schema": _ref(operation.answer)}}
-    elif operation.name in _EVENTS:
-        content = {EVENTS_TYPE: {"schema": _ref(operation.answer)}}
-    elif "after" in operation.params and operation.name not in ("check", "repair"):
-        item = operation.answer["properties"]["items"]["items"]
-        content[LINES_TYPE] = {"schema": _ref(item)}
+    item = _ref(operation.result.schema)
+    content: dict[str, Any] = {operation.media_type: {"schema": item}}
+    if operation.cursor is not None:
+        page = wire.page(operation.result).schema
+        content = {JSON_TYPE: {"schema": _ref(page)}, LINES_TYPE: {"schema": item}}
     found: dict[str, Any] = {"200": {"description": "done", "content": content}}
     if operation.conditional and operation.method == "GET":
         found["304"] = {"description": "you have the current revision"}

@@ -1,6 +1,7 @@
 """Answers that go on: snapshots as lines, events of a watch, changes for an engine."""
 
 import asyncio
+import sys
 from collections.abc import AsyncGenerator, Collection, Sequence
 from contextlib import suppress
 from itertools import islice
@@ -9,10 +10,11 @@ from limpet.api.driver import AsyncDriver, running_loop
 from limpet.api.opened import Opened
 from limpet.api.watching import Dispatcher, Subscription
 from limpet.core import codec, limits, wire
+from limpet.core.operations import EVENTS_TYPE, LINES_TYPE
 from limpet.errors import LimpetError
 from limpet.model import JSON, ScopeKey
 from limpet.protocol import Backend, Topic
-from limpet.server.answers import EVENTS_TYPE, LINES_TYPE, Stream
+from limpet.server.answers import Answer, Listing, Stream
 from limpet.server.call import Call
 from limpet.server.memory import Memory
 
@@ -62,7 +64,54 @@ def snapshots(call: Call, scope: ScopeKey, ids: Collection[str | None]) -> Strea
     return Stream(parts(), LINES_TYPE)
 
 
-def events(call: Call, topic: Topic, last_seen: str | None, *, newest_only: bool = False) -> Stream:
+async def page(call: Call, listing: Listing) -> Answer:
+    """Return one page of a list."""
+    after, limit = call.params.get("after"), call.limit
+
+    def work(backend: Backend) -> Answer:
+        found, following = _items(call, listing, backend, after, limit)
+        return Answer(codec.encode({"items": found, "next": following}))
+
+    return await call.driver.run(work)
+
+
+def lines(call: Call, listing: Listing) -> Stream:
+    """Return a list as lines of JSON, page by page."""
+
+    async def parts() -> AsyncGenerator[bytes, None]:
+        after, left = call.params.get("after"), call.params.get("limit", sys.maxsize)
+        while left > 0:
+            wanted = min(left, limits.PAGE_ITEMS_MAX)
+
+            def work(
+                backend: Backend, after: str | None = after, wanted: int = wanted
+            ) -> tuple[bytes, str | None]:
+                found, following = _items(call, listing, backend, after, wanted)
+                return b"".join(codec.encode(each) + b"\n" for each in found), following
+
+            part, after = await call.driver.run(work)
+            yield part
+            if after is None:
+                return
+            left -= wanted
+
+    return Stream(parts(), LINES_TYPE)
+
+
+def _items(
+    call: Call, listing: Listing, backend: Backend, after: str | None, limit: int
+) -> tuple[list[JSON], str | None]:
+    """Return the items of a page as JSON, and where the list goes on."""
+    cursor, to_json = call.operation.cursor, call.operation.result.to_json
+    if cursor is None:
+        raise TypeError(f"this operation is no list. name=`{call.operation.name}`")
+    place = cursor.begin if after is None else cursor.read(after)
+    found = listing.fetch(backend, place, limit) if limit else []
+    following = cursor.after(found[-1]) if found and len(found) == limit else None
+    return [to_json(each) for each in call.grant.shown(found)], following
+
+
+def events(call: Call, topic: Topic, *, newest_only: bool = False) -> Stream:
     """Return the changes of a topic as server-sent events.
 
     With `newest_only`, of all that changed at once only the head that was saved last: enough for a
@@ -70,7 +119,7 @@ def events(call: Call, topic: Topic, last_seen: str | None, *, newest_only: bool
     """
 
     async def parts() -> AsyncGenerator[bytes, None]:
-        seen = last_seen
+        seen = call.headers.get("last-event-id")
         yield b": watching\n\n"
         try:
             async for batch in call.driver.batches(topic, HEARTBEAT_S):

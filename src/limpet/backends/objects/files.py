@@ -193,7 +193,7 @@ class Files:
                 )
             found = keys.parse(path)
             if found is not None and self.is_lost(scope, path):
-                what = "its history is there: run `limpet repair`"
+                what = "its history is there: run `limpet check --repair`"
                 if found.line:
                     what = "all that it held: restore it from a backup, or delete the scope"
                 raise Corrupt(

@@ -5,15 +5,15 @@ from datetime import timedelta
 from typing import Any
 
 from limpet.api.store import Store
+from limpet.core.operations import SCOPE_PARAMS, SESSION, SNAPSHOT, Param
+from limpet.core.schema import ID, KIND, TEXT, record
 from limpet.errors import AlreadyExists, Conflict, InvalidInput
 from limpet.inspector import links
 from limpet.inspector.page import existing, form, page, redirect, render, store_url
 from limpet.model import ScopeKey
 from limpet.server.access import Refused
 from limpet.server.answers import Response
-from limpet.server.call import Call, Param
-from limpet.server.operations.declare import SCOPE_PARAMS, SESSION, SNAPSHOT
-from limpet.server.schema import ID, KIND, TEXT, record
+from limpet.server.call import Call
 from limpet.views.format import address_text, visible
 from limpet.views.overview import session_title
 from limpet.views.preview import difference, free_name, preview_prune, scopes_to_prune

@@ -6,13 +6,13 @@ from collections.abc import AsyncGenerator, Callable, Iterator
 from limpet import portable
 from limpet.api.store import Store
 from limpet.core import codec
+from limpet.core.operations import JSON_TYPE, LINES_TYPE, SCOPE_PARAMS, SNAPSHOT, Param
 from limpet.errors import LimpetError, NotFound
 from limpet.inspector import links
 from limpet.inspector.page import HTML_TYPE, existing, page, render
 from limpet.model import ScopeKey
-from limpet.server.answers import JSON_TYPE, LINES_TYPE, Response, Stream
-from limpet.server.call import Call, Param
-from limpet.server.operations.declare import SCOPE_PARAMS, SNAPSHOT
+from limpet.server.answers import Response, Stream
+from limpet.server.call import Call
 from limpet.views.overview import session_title
 from limpet.views.session_document import SessionDocument
 

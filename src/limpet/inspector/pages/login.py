@@ -2,11 +2,12 @@
 
 from urllib.parse import urlsplit
 
+from limpet.core.operations import Param
+from limpet.core.schema import TEXT, record
 from limpet.inspector.page import error_page, form, page, redirect
 from limpet.server.access import Refused, cookie_name
 from limpet.server.answers import Response
-from limpet.server.call import Call, Param
-from limpet.server.schema import TEXT, record
+from limpet.server.call import Call
 
 _TOKEN = Param("token", TEXT, "the token")
 _OWN = ("/ui/login", "/ui/logout")  # no pages to go back to

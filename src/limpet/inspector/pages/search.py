@@ -14,16 +14,16 @@ from markupsafe import Markup
 from limpet.api.opened import Opened
 from limpet.api.store import Store
 from limpet.core import limits
+from limpet.core.operations import AFTER, ANY_SESSION, Param
+from limpet.core.schema import BOOLEAN, TEXT
 from limpet.errors import Corrupt, InvalidInput, LimpetError
 from limpet.inspector import links
 from limpet.inspector.expressions import Expression
 from limpet.inspector.page import page, render, rendered, stream
 from limpet.model import SnapshotInfo
 from limpet.server.answers import Response
-from limpet.server.call import Call, Param
+from limpet.server.call import Call
 from limpet.server.memory import busy
-from limpet.server.operations.declare import AFTER, ANY_SESSION
-from limpet.server.schema import BOOLEAN, TEXT
 from limpet.views.diff import dotted
 from limpet.views.overview import reads_heads_one_by_one, session_title
 from limpet.views.search import (

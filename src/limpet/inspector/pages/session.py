@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 from markupsafe import Markup
 
 from limpet.api.store import Store
+from limpet.core.operations import SCOPE_PARAMS, SESSION, SNAPSHOT, Param
+from limpet.core.schema import COUNT, TEXT
 from limpet.errors import Corrupt, NotFound
 from limpet.inspector import links
 from limpet.inspector.page import page, render
@@ -17,9 +19,7 @@ from limpet.inspector.timelines import Timelines, timelines
 from limpet.model import ScopeInfo, SnapshotInfo, SnapshotRef
 from limpet.server.access import Grant
 from limpet.server.answers import Response
-from limpet.server.call import Call, Param
-from limpet.server.operations.declare import SCOPE_PARAMS, SESSION, SNAPSHOT
-from limpet.server.schema import COUNT, TEXT
+from limpet.server.call import Call
 from limpet.views.format import address_text, count_text, duration_text, short_id, size_text
 from limpet.views.overview import session_title
 from limpet.views.page.graph import graph_svg, lane_class

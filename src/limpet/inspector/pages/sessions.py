@@ -5,14 +5,14 @@ from datetime import timedelta
 from typing import Any, NamedTuple, cast
 
 from limpet.api.store import Store
+from limpet.core.operations import AFTER, PREFIX_PARAM, STATUS_PARAM, Param
+from limpet.core.schema import BOOLEAN, TEXT
 from limpet.core.times import from_us
 from limpet.errors import LimpetError
 from limpet.inspector import links
 from limpet.inspector.page import html, page, redirect, rendered, stream
 from limpet.server.answers import Response
-from limpet.server.call import Call, Param
-from limpet.server.operations.declare import AFTER, PREFIX_PARAM, STATUS_PARAM
-from limpet.server.schema import BOOLEAN, TEXT
+from limpet.server.call import Call
 from limpet.views import overview
 from limpet.views.overview import SessionOverview, Where
 

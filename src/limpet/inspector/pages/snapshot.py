@@ -9,15 +9,15 @@ from markupsafe import Markup
 
 from limpet.api.store import Store
 from limpet.core import limits
+from limpet.core.operations import ONE, SCOPE_PARAMS, SNAPSHOT, Param
+from limpet.core.schema import COUNT, ID, KIND, TEXT
 from limpet.errors import Corrupt, InvalidInput, NotFound, Unsupported
 from limpet.inspector import links
 from limpet.inspector.page import existing, page, render
 from limpet.model import JSON, ScopeKey, Snapshot, SnapshotInfo, SnapshotRef
 from limpet.server.access import Grant
 from limpet.server.answers import Response
-from limpet.server.call import Call, Param
-from limpet.server.operations.declare import ONE, SCOPE_PARAMS, SNAPSHOT
-from limpet.server.schema import COUNT, ID, KIND, TEXT
+from limpet.server.call import Call
 from limpet.views.chat import Chat, read_chat
 from limpet.views.document import json_start
 from limpet.views.format import address_text

@@ -1,4 +1,4 @@
-"""`limpet doctor`: what is installed, and whether the storage works."""
+"""`limpet doctor`, `schema` and `completion`: what is installed, and how to set it up."""
 
 import os
 import platform
@@ -13,15 +13,30 @@ from importlib.metadata import version
 from urllib.parse import quote
 
 import click
+from click.shell_completion import get_completion_class
 from rich.console import Console
 from rich.text import Text
 
 import limpet
 from limpet.cli import _exits
-from limpet.cli._shared import echo_json, existing_options, store_options, without_setup
+from limpet.cli._shared import (
+    echo_json,
+    existing_options,
+    json_option,
+    store_options,
+    without_setup,
+)
 from limpet.cli._terminal import make_console
 from limpet.compat.extras import is_installed
-from limpet.opening import CLOCK, draw, file_of, keys_file_of, scheme_of
+from limpet.opening import (
+    CLOCK,
+    DEFAULT_SCHEMA,
+    draw,
+    file_of,
+    keys_file_of,
+    schema_migrations,
+    scheme_of,
+)
 from limpet.views.format import masked_url, visible, without_secrets
 
 EXTRAS = {
@@ -80,7 +95,7 @@ def doctor(url: str, as_json: bool) -> int:
       limpet doctor
       limpet doctor --url s3://bucket/agents
     """
-    results = [_open(url)]
+    results = [_check_opening(url)]
     if results[0].code == _exits.FINE:
         results += _readers(url)
     took_ms: float | None = None
@@ -95,13 +110,13 @@ def doctor(url: str, as_json: bool) -> int:
         detail = f"the storage could not be tested: {_error_text(error)}"
         results.append(_Check("compare-and-set", detail, code or _exits.UNAVAILABLE))
     if as_json:
-        echo_json(_shape(url, results, took_ms))
+        echo_json(_doctor_json(url, results, took_ms))
     else:
-        _draw(make_console(), url, results)
+        _draw_doctor(make_console(), url, results)
     return next((each.code for each in results if each.code), _exits.FINE)
 
 
-def _open(url: str) -> _Check:
+def _check_opening(url: str) -> _Check:
     try:
         limpet.open(url, **existing_options(url)).close()
     except limpet.NotFound:
@@ -203,7 +218,7 @@ def _error_text(error: Exception) -> str:
     return visible(without_secrets(str(error)))
 
 
-def _shape(url: str, results: list[_Check], took_ms: float | None) -> dict[str, object]:
+def _doctor_json(url: str, results: list[_Check], took_ms: float | None) -> dict[str, object]:
     return {
         "versions": _versions(),
         "extras": _extras(),
@@ -216,7 +231,7 @@ def _shape(url: str, results: list[_Check], took_ms: float | None) -> dict[str, 
     }
 
 
-def _draw(console: Console, url: str, results: list[_Check]) -> None:
+def _draw_doctor(console: Console, url: str, results: list[_Check]) -> None:
     for name, text in _versions().items():
         console.print(Text.assemble((f"{name:<11}", "quiet"), text))
     extras = _extras()
@@ -232,3 +247,99 @@ def _draw(console: Console, url: str, results: list[_Check]) -> None:
         mark = ("✓ ", "good") if each.code == _exits.FINE else ("✗ ", "bad")
         mark = ("! ", "bad") if each.name == "private" else mark
         console.print(Text.assemble(mark, each.detail), soft_wrap=True)
+
+
+_ENGINES = ("sqlite", "postgres")
+
+
+@click.command()
+@click.argument("engine", type=click.Choice(_ENGINES), default=_ENGINES[0], metavar="[ENGINE]")
+@click.option(
+    "--schema", metavar="NAME", default=DEFAULT_SCHEMA, help="PostgreSQL: the schema of the tables."
+)
+@json_option
+def schema(engine: str, schema: str, as_json: bool) -> int:
+    """Print the SQL that creates an engine's tables.
+
+    Prints all migrations of ENGINE (sqlite or postgres), in order. For PostgreSQL it is one
+    transaction, to be run by a role that may create tables; other roles then open the store with
+    setup=False.
+
+    \b
+    --json: {"engine": text,
+             "migrations": [{"version": n, "name": text, "sql": text}, ...]}
+
+    \b
+    Examples:
+      limpet schema sqlite
+      limpet schema postgres --schema agents | psql
+    """
+    migrations = schema_migrations(engine, schema)
+    if as_json:
+        echo_json(
+            {
+                "engine": engine,
+                "migrations": [
+                    {"version": each.version, "name": each.name, "sql": each.sql}
+                    for each in migrations
+                ],
+            }
+        )
+        return _exits.FINE
+    text = "\n".join(
+        f"-- migration {each.version}: {each.name}\n\n{each.sql}{each.record_sql}"
+        for each in migrations
+    )
+    text = f"BEGIN;\n\n{text}\nCOMMIT;\n" if engine == "postgres" else text
+    console = make_console()
+    if console.is_terminal:
+        from rich.syntax import Syntax  # slow to load: it brings the lexers
+
+        coloured = Syntax("", "sql", theme="ansi_dark", background_color="default").highlight(text)
+        console.print(coloured, soft_wrap=True, end="")
+    else:
+        click.echo(text, nl=False)
+    return _exits.FINE
+
+
+_SHELLS = ("bash", "zsh", "fish")
+_VARIABLE = "_LIMPET_COMPLETE"
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(_SHELLS))
+@json_option
+@click.pass_context
+def completion(context: click.Context, shell: str, as_json: bool) -> int:
+    """Print the script that completes `limpet` with Tab.
+
+    It completes verbs, options and session ids. The ids come from the store of --url or
+    $LIMPET_URL; ids that would need quoting are left out.
+
+    To load it in every new shell, add to ~/.bashrc or ~/.zshrc (after compinit):
+
+    \b
+      eval "$(limpet completion bash)"
+      eval "$(limpet completion zsh)"
+
+    and for fish run once:
+
+    \b
+      limpet completion fish > ~/.config/fish/completions/limpet.fish
+
+    \b
+    --json: {"shell": text, "script": text}
+
+    \b
+    Examples:
+      eval "$(limpet completion bash)"
+    """
+    kind = get_completion_class(shell)
+    if kind is None:  # Click has one for each of _SHELLS
+        raise click.UsageError(f"unknown shell. shell=`{shell}`")
+    script = kind(context.find_root().command, {}, "limpet", _VARIABLE).source()
+    if as_json:
+        echo_json({"shell": shell, "script": script})
+    else:
+        click.echo(script)
+    return _exits.FINE

@@ -1,4 +1,4 @@
-"""`limpet check` and `limpet repair`: read everything, report errors, and repair them."""
+"""`limpet check`, `compact` and `rekey`."""
 
 from collections import Counter
 
@@ -8,10 +8,10 @@ from rich.text import Text
 
 import limpet
 from limpet.cli import _exits
-from limpet.cli._shared import echo_json, existing_store, store_options
+from limpet.cli._shared import echo_json, existing_store, store_options, with_store
 from limpet.cli._terminal import make_console
 from limpet.core.wire import finding_json
-from limpet.views.format import count_text, visible
+from limpet.views.format import count_text, size_text, visible
 
 _STYLES = {"error": "bad", "warning": "odd", "info": "accent"}
 
@@ -37,28 +37,6 @@ def check(repair: bool, url: str, as_json: bool) -> int:
       limpet check
       limpet check --json --url postgresql://db.example/agents
     """
-    return _check(url, repair=repair, as_json=as_json)
-
-
-@click.command()
-@store_options
-def repair(url: str, as_json: bool) -> int:
-    """Repair what can be repaired without losing data.
-
-    The same as `limpet check --repair`. The exit code is 5 if an error is left, 1 if only warnings
-    are left, else 0.
-
-    \b
-    --json: a line for each finding, as in `limpet check`
-
-    \b
-    Examples:
-      limpet repair
-    """
-    return _check(url, repair=True, as_json=as_json)
-
-
-def _check(url: str, *, repair: bool, as_json: bool) -> int:
     console = make_console()
     found: Counter[str] = Counter()
     left: Counter[str] = Counter()
@@ -69,15 +47,15 @@ def _check(url: str, *, repair: bool, as_json: bool) -> int:
             if as_json:
                 echo_json(finding_json(finding), indent=None)
             else:
-                _draw(console, finding)
+                _draw_finding(console, finding)
     if not as_json:
-        _sum_up(console, found, left, repair=repair)
+        _draw_sum(console, found, left, repair=repair)
     if left["error"]:
         return _exits.CORRUPT
     return _exits.FOUND if left["warning"] else _exits.FINE
 
 
-def _draw(console: Console, finding: limpet.Finding) -> None:
+def _draw_finding(console: Console, finding: limpet.Finding) -> None:
     line = Text.assemble(
         (f"{finding.severity:<7}  ", _STYLES.get(finding.severity, "")),
         (f"{visible(finding.code)}  ", "title"),
@@ -91,7 +69,7 @@ def _draw(console: Console, finding: limpet.Finding) -> None:
     console.print(line, soft_wrap=True)
 
 
-def _sum_up(console: Console, found: Counter[str], left: Counter[str], *, repair: bool) -> None:
+def _draw_sum(console: Console, found: Counter[str], left: Counter[str], *, repair: bool) -> None:
     if not found.total():
         console.print(Text("✓ no errors", "good"))
         return
@@ -104,3 +82,61 @@ def _sum_up(console: Console, found: Counter[str], left: Counter[str], *, repair
         parts.append(f"{found.total() - left.total():,} repaired, {left.total():,} left")
     style = "bad" if left["error"] else "odd" if left["warning"] else "good"
     console.print(Text(", ".join(parts), style))
+
+
+@click.command()
+@with_store(write=True)
+def compact(store: limpet.Store, as_json: bool) -> None:
+    """Free unused space of a store.
+
+    No snapshot is deleted. The store can be used meanwhile.
+
+    \b
+    --json: {"bytes": how many were freed}
+
+    \b
+    Examples:
+      limpet compact
+    """
+    freed = store.compact()
+    if as_json:
+        echo_json({"bytes": freed})
+    else:
+        make_console().print(Text.assemble((size_text(freed), "size"), " freed"))
+
+
+@click.command()
+@click.option("--plaintext", is_flag=True, help="Also encrypt what is not encrypted yet.")
+@store_options
+def rekey(plaintext: bool, url: str, as_json: bool) -> int:
+    """Encrypt everything with the current keys.
+
+    The keys are those of $LIMPET_KEYS_FILE or $LIMPET_KEYS, or of keys_file in the URL. Run it
+    after a new key was added above the old one. With --plaintext a store that is not encrypted is;
+    use it once, since somebody may have put in what is not encrypted later. The store can be used
+    meanwhile by programs that have the new key; the exit code is 4 if one keeps writing with an
+    older key. If it is interrupted, run it again. At the end everything is read and checked; the
+    exit code is 5 if something cannot be decrypted, else 0.
+
+    \b
+    --json: {"encrypted": how many parts were encrypted, "errors": how many cannot be read}
+
+    \b
+    Examples:
+      limpet rekey
+      limpet rekey --plaintext
+      limpet rekey --url "sqlite:///agents.db?keys_file=keys"
+    """
+    with existing_store(url, **{"allow_plaintext": True} if plaintext else {}) as store:
+        count = store.rekey()
+    with existing_store(url, read_only=True) as store:
+        errors = sum(finding.severity == "error" for finding in store.check())
+    if as_json:
+        echo_json({"encrypted": count, "errors": errors})
+    else:
+        fact = count_text(errors, "error") if errors else "everything can be read"
+        style = "bad" if errors else "good"
+        make_console().print(
+            Text.assemble(f"{count_text(count, 'part')} encrypted, ", (fact, style))
+        )
+    return _exits.CORRUPT if errors else _exits.FINE

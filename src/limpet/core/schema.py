@@ -1,4 +1,4 @@
-"""JSON Schema, as far as the API uses it: what is checked is what `/openapi.json` says."""
+"""JSON Schema, as far as the HTTP API uses it: what is checked is what `/openapi.json` says."""
 
 import re
 from collections.abc import Mapping
@@ -13,6 +13,7 @@ Schema: TypeAlias = Mapping[str, Any]
 _NO_NUL = "^[^\\u0000]*$"
 ANYTHING: Schema = {}
 BOOLEAN: Schema = {"type": "boolean"}
+INTEGER: Schema = {"type": "integer"}
 COUNT: Schema = {"type": "integer", "minimum": 0, "maximum": 2**53}
 SECONDS: Schema = {"type": "number", "minimum": 0, "maximum": limits.WAIT_S_MAX}
 AGE: Schema = {"type": "number", "minimum": 0, "maximum": 10**10}

@@ -1,0 +1,552 @@
+"""`limpet fork`, `restore`, `rm`, `prune` and `redact`: change what a store holds."""
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import partial
+from itertools import chain
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.text import Text
+
+import limpet
+from limpet.cli import _exits
+from limpet.cli._shared import (
+    Count,
+    address_options,
+    complete_session,
+    confirm,
+    echo_json,
+    echo_skipped,
+    parse_json,
+    with_store,
+    yes_option,
+)
+from limpet.cli._terminal import make_console
+from limpet.core.wire import info_json
+from limpet.opening import CLOCK
+from limpet.views.format import address_text, count_text, short_id, size_text, visible
+from limpet.views.preview import pruned_sum, scopes_to_prune
+from limpet.views.refs import find_snapshot
+
+
+@click.command()
+@click.argument("ref", metavar="REF", shell_complete=complete_session)
+@click.option("--to", metavar="SESSION", help="The session of the new scope. Default: the same.")
+@click.option("--as", "scope_id", metavar="SCOPE", help="The id of the new scope.")
+@click.option(
+    "--set",
+    "changes",
+    multiple=True,
+    metavar="KEY=JSON",
+    help="Replace a top-level key of the state. May be repeated.",
+)
+@address_options
+@with_store(write=True)
+def fork(
+    store: limpet.Store,
+    ref: str,
+    to: str | None,
+    scope_id: str | None,
+    changes: tuple[str, ...],
+    as_json: bool,
+    **address: str | None,
+) -> None:
+    """Start a new scope from snapshot REF.
+
+    Prints the new scope. The original scope does not change. Without --as, the new scope gets
+    a generated id (`main~k3x9…`), or in another session the same id. The exit code is 3 if the
+    scope exists already.
+
+    \b
+    --json: {"scope": {"session_id": text, "scope_id": text, "kind": text},
+             "head": the first snapshot of the new scope}
+
+    \b
+    Examples:
+      limpet fork chat-42@~3
+      limpet fork @ -s chat-42 --to chat-43 --set 'mood="bold"' --set 'step=0'
+    """
+    patch = dict(_change(text) for text in changes)
+    source = find_snapshot(store, ref, **address)
+    made = store.scope(*source.scope).fork(source.id, to=to, scope_id=scope_id, patch=patch or None)
+    key = made.key
+    head = made.info() if as_json else None
+    if as_json:
+        first = None if head is None else info_json(head)
+        echo_json({"scope": key._asdict(), "head": first})
+        return
+    console = make_console()
+    line = Text(visible(address_text(key)), "fork")
+    if console.is_terminal:  # a script gets only the name
+        line.append(f"  forked from {visible(short_id(source.id))}", "quiet")
+    console.print(line, soft_wrap=True)
+
+
+def _change(text: str) -> tuple[str, Any]:
+    key, equals, value = text.partition("=")
+    hint = "quote a text as JSON: --set 'name=\"value\"'"
+    if not equals:
+        raise click.BadParameter(f"expected KEY=JSON; {hint}", param_hint="--set")
+    try:
+        return key, parse_json(value.encode())
+    except ValueError:  # the value may be a secret, so it is not shown
+        message = f"the value of `{key}` is not JSON; {hint}"
+        raise click.BadParameter(message, param_hint="--set") from None
+
+
+@click.command()
+@click.argument("ref", metavar="REF", shell_complete=complete_session)
+@address_options
+@click.option(
+    "--expect", metavar="REVISION", help="Only if the head still has this revision (from --json)."
+)
+@yes_option
+@with_store(write=True)
+def restore(
+    store: limpet.Store,
+    ref: str,
+    expect: str | None,
+    yes: bool,
+    as_json: bool,
+    **address: str | None,
+) -> None:
+    """Make an earlier state the current one again.
+
+    Saves the state of REF as a new snapshot with REF as its parent. The previous head stays in the
+    history; if it is a draft it would be lost, so the command asks first. If another process saves
+    at the same time, nothing is changed and the exit code is 3. If REF is the head, nothing
+    happens.
+
+    \b
+    --json: {"restored": the snapshot REF, "before": the head before, or null,
+             "head": the head now, "changed": true or false}
+
+    \b
+    Examples:
+      limpet restore chat-42@~1
+      limpet restore 019ab3f0 -s chat-42
+    """
+    source = find_snapshot(store, ref, **address)
+    scope = store.scope(*source.scope)
+    before = scope.info()
+    seen = None if before is None else before.revision
+    if expect not in (None, seen):
+        raise limpet.Conflict(f"the head has another revision now. revision=`{seen}`")
+    head = before if before is not None and before.id == source.id else None
+    if head is None:
+        if before is not None and not before.kept:
+            confirm(
+                f"The head {visible(before.id)} is a draft and will be lost. Continue?", yes=yes
+            )
+        head = scope.restore(source.id, expect=seen)
+    changed = head.revision != seen
+    if as_json:
+        old = None if before is None else info_json(before)
+        shape = {"restored": info_json(source), "before": old, "head": info_json(head)}
+        echo_json({**shape, "changed": changed})
+    else:
+        _draw_restored(source, before, head if changed else None)
+
+
+def _draw_restored(
+    source: limpet.SnapshotInfo,
+    before: limpet.SnapshotInfo | None,
+    head: limpet.SnapshotInfo | None,
+) -> None:
+    line = Text.assemble((visible(address_text(source.scope)), "title"), "  ")
+    if head is None:
+        line.append(f"{visible(short_id(source.id))} is already the head; nothing was done")
+    else:
+        line.append("◆ ", "good").append(visible(short_id(head.id)), "accent")
+        line.append(" has the state of ").append(visible(short_id(source.id)), "accent")
+        if before is not None:
+            fate = "stays in history" if before.kept else "was a draft and is lost"
+            line.append(f"; {visible(short_id(before.id))} {fate}", "quiet")
+    make_console().print(line, soft_wrap=True)
+
+
+_STEPS_BACK = re.compile(r"~\d{1,7}$")
+_GAP = re.compile(r"…|\.{2,3}")
+_SHOWN_MAX = 20
+
+
+@dataclass(frozen=True, slots=True)
+class _Doomed:
+    """Something to delete: its address, its size (None if damaged), and how."""
+
+    delete: Callable[[], int]
+    session_id: str
+    scope_id: str | None = None
+    kind: str | None = None
+    id: str | None = None
+    snapshots: int | None = None
+    bytes: int | None = None
+
+    @property
+    def name(self) -> str:
+        place = visible(self.session_id)
+        if self.scope_id is None:
+            return f"session {place}"
+        place = f"{place}:{visible(self.scope_id)}"
+        if self.id is None:
+            return f"scope {place} ({visible(self.kind or '')})"
+        return f"snapshot {place}@{visible(self.id)}"
+
+
+@click.command()
+@click.argument("sessions", metavar="[SESSION]...", nargs=-1, shell_complete=complete_session)
+@click.option("--prefix", metavar="TEXT", help="Every session with this prefix.")
+@click.option("--snapshot", "ref", metavar="REF", help="Only this snapshot.")
+@address_options
+@yes_option
+@with_store(write=True)
+def rm(
+    store: limpet.Store,
+    sessions: tuple[str, ...],
+    prefix: str | None,
+    ref: str | None,
+    yes: bool,
+    as_json: bool,
+    **address: str | None,
+) -> None:
+    """Delete sessions, or one scope, or one snapshot.
+
+    Shows what will be deleted and asks; without a terminal --yes is required. Sessions and scopes
+    must be written in full. Each is reported when it is deleted: after an interruption, run the
+    command again for the rest.
+
+    \b
+    --json: a line for each session, scope or snapshot, as it is deleted:
+            {"session_id": text, "scope_id": text or null, "kind": text or null,
+             "id": text or null, "snapshots": how many were deleted}
+
+    \b
+    Examples:
+      limpet rm chat-42 chat-43
+      limpet rm -s chat-42 --scope planner
+      limpet rm --snapshot chat-42@~3
+      limpet rm --prefix alice/ --yes
+    """
+    forms = (bool(sessions), prefix is not None, ref is not None or bool(address["scope"]))
+    if sum(forms) != 1 or prefix == "" or (forms[0] and (address["session"] or address["kind"])):
+        raise click.UsageError("give one of SESSION..., --prefix, -s with --scope, or --snapshot")
+    if ref is not None:
+        doomed = [_one_snapshot(store, ref, address)]
+    elif address["scope"]:
+        doomed = [_one_scope(store, address)]
+    else:
+        names = sessions if prefix is None else store.sessions(prefix=prefix)
+        doomed = [_one_session(store, name) for name in dict.fromkeys(names)]
+    if not doomed:
+        raise limpet.NotFound(f"there is no such session. prefix=`{prefix}`")
+    if not yes:
+        _draw_doomed(make_console(stderr=True), doomed)
+    confirm("Delete for good?", yes=yes)
+    _delete_each(doomed, as_json=as_json)
+
+
+def _one_session(store: limpet.Store, session_id: str) -> _Doomed:
+    if next(iter(store.scopes(session_id)), None) is None:
+        raise limpet.NotFound(f"there is no such session. session_id=`{session_id}`")
+    delete = partial(store.delete_session, session_id)
+    try:
+        found = store.stats(session_id)
+    except limpet.Corrupt:
+        return _Doomed(delete, session_id)
+    return _Doomed(delete, session_id, snapshots=found.snapshots, bytes=found.logical_bytes)
+
+
+def _one_scope(store: limpet.Store, address: dict[str, str | None]) -> _Doomed:
+    session_id, scope_id = address["session"], address["scope"]
+    if not session_id:
+        raise click.UsageError("--scope needs -s SESSION")
+    scopes = store.scopes(session_id, kind=address["kind"])
+    found = [each for each in scopes if each.key.scope_id == scope_id]
+    where = f"session_id=`{session_id}` scope_id=`{scope_id}`"
+    if not found:
+        raise limpet.NotFound(f"there is no such scope. {where}")
+    if len(found) > 1:
+        kinds = ", ".join(each.key.kind for each in found)
+        raise limpet.InvalidInput(
+            f"several scopes have this name: give --kind. {where} found=`{kinds}`"
+        )
+    key, head = found[0].key, found[0].head
+    scope = store.scope(*key)
+    # A save after this listing was not confirmed for deletion: it makes this a Conflict.
+    delete = partial(scope.delete, expect=limpet.ANY if head is None else head.revision)
+    draft = [head] if head is not None and not head.kept else []
+    count = size = 0
+    try:
+        for info in chain(draft, scope.history()):
+            count, size = count + 1, size + info.size
+    except limpet.Corrupt:
+        return _Doomed(delete, *key)
+    return _Doomed(delete, *key, snapshots=count, bytes=size)
+
+
+def _one_snapshot(store: limpet.Store, ref: str, address: dict[str, str | None]) -> _Doomed:
+    info = find_snapshot(store, ref, **address)
+    if not _is_exact(store, ref, info, address):
+        raise limpet.InvalidInput(
+            f"write the snapshot, its session and its scope in full. ref=`{ref}`"
+        )
+    delete = partial(store.scope(*info.scope).delete_snapshot, info.id)
+    return _Doomed(delete, *info.scope, info.id, 1, info.size)
+
+
+def _is_exact(
+    store: limpet.Store, ref: str, info: limpet.SnapshotInfo, address: dict[str, str | None]
+) -> bool:
+    """Tell whether a REF names its session and scope in full, as far as it names them.
+
+    A snapshot id may be shortened: the question shows the whole id.
+    """
+    session_id, scope_id, _ = info.scope
+    named = (address["session"] or session_id, address["scope"] or scope_id)
+    if named != (session_id, scope_id):
+        return False
+    place, at, _ = ref.rpartition("@")
+    if ref == info.id or (at and place in ("", session_id, f"{session_id}:{scope_id}")):
+        return True
+    start = _STEPS_BACK.sub("", ref)
+    if start != ref:
+        return _is_exact(store, start, find_snapshot(store, start, **address), address)
+    return not at and info.id.startswith(_GAP.split(ref)[0])  # else it is a shortened session
+
+
+def _draw_doomed(console: Console, doomed: list[_Doomed]) -> None:
+    for each in doomed[:_SHOWN_MAX]:
+        line = Text.assemble(("- ", "bad"), f"{each.name}  ", (_amount_of([each]), "quiet"))
+        console.print(line, soft_wrap=True)
+    if len(doomed) > _SHOWN_MAX:
+        console.print(Text(f"  … and {len(doomed) - _SHOWN_MAX:,} more", "quiet"))
+    if len(doomed) > 1:
+        total = f"{count_text(len(doomed), 'session')}, {_amount_of(doomed)}"
+        console.print(Text(total, "title"))
+
+
+def _amount_of(doomed: list[_Doomed]) -> str:
+    snapshots = sum(each.snapshots or 0 for each in doomed)
+    size = sum(each.bytes or 0 for each in doomed)
+    unknown = ", and damaged data" if any(each.snapshots is None for each in doomed) else ""
+    return f"{count_text(snapshots, 'snapshot')}, {size_text(size)}{unknown}"
+
+
+def _delete_each(doomed: list[_Doomed], *, as_json: bool) -> None:
+    console = make_console()
+    for each in doomed:
+        count = each.delete()
+        if as_json:
+            fields = ("session_id", "scope_id", "kind", "id")
+            shape = {name: getattr(each, name) for name in fields}
+            echo_json({**shape, "snapshots": count}, indent=None)
+            continue
+        line = Text(f"deleted {each.name}")
+        line.append(f"  {count_text(count, 'snapshot')}", "quiet")
+        console.print(line, soft_wrap=True)
+
+
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+_PIECE = re.compile(r"(\d+)([smhdw])")
+
+
+def duration(text: str) -> timedelta:
+    """Parse 90s, 15m, 12h, 30d, 8w, also 1d12h."""
+    pieces = _PIECE.findall(text)
+    if not pieces or "".join(map("".join, pieces)) != text:
+        raise click.BadParameter(f"write it like 90s, 15m, 12h, 30d or 8w. found=`{text}`")
+    try:
+        each = (timedelta(**{_UNITS[unit]: int(number)}) for number, unit in pieces)
+        return sum(each, timedelta())
+    except (OverflowError, ValueError):
+        raise click.BadParameter("the time is too long") from None
+
+
+@click.command()
+@click.argument("session", required=False, shell_complete=complete_session)
+@click.argument("scope", required=False)
+@click.option("--keep-last", type=Count(0), metavar="N", help="Keep the newest N of each scope.")
+@click.option(
+    "--older-than", type=duration, metavar="TIME", help="Keep younger ones: 90s 15m 12h 30d 8w."
+)
+@click.option("--all", "everywhere", is_flag=True, help="In all sessions of the store.")
+@click.option("--prefix", metavar="TEXT", default="", help="In all sessions with this prefix.")
+@click.option("--kind", metavar="KIND", help="Only in scopes of this kind.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be deleted.")
+@yes_option
+@with_store(write=True)
+def prune(
+    store: limpet.Store,
+    session: str | None,
+    scope: str | None,
+    keep_last: int | None,
+    older_than: timedelta | None,
+    everywhere: bool,
+    prefix: str,
+    kind: str | None,
+    dry_run: bool,
+    yes: bool,
+    as_json: bool,
+) -> int:
+    """Delete old snapshots of a SESSION, or of one SCOPE of it.
+
+    Deletes snapshots that are not among the newest --keep-last and are older than --older-than; at
+    least one of the two is required. A head is never deleted. Shows what will be deleted and asks,
+    except with --yes or --dry-run. SESSION and SCOPE must be written in full.
+
+    \b
+    --json: a line for each scope from which snapshots are deleted:
+            {"session_id": text, "scope_id": text, "kind": text,
+             "count": snapshots, "bytes": of their states,
+             "dry_run": true or false}
+
+    \b
+    Examples:
+      limpet prune chat-42 --keep-last 20
+      limpet prune --all --older-than 30d --keep-last 5 --dry-run
+    """
+    if (session is not None) + everywhere + bool(prefix) != 1:
+        raise click.UsageError("give one of SESSION, --all or --prefix")
+    if keep_last is None and older_than is None:
+        raise click.UsageError("give --keep-last or --older-than, or both")
+    work = _Pruning(store, keep_last, older_than, as_json=as_json)
+    scopes = scopes_to_prune(store, session, scope, kind, prefix)
+    return work.run(scopes, dry_run=dry_run, yes=yes)
+
+
+@dataclass
+class _Pruning:
+    store: limpet.Store
+    keep_last: int | None
+    older_than: timedelta | None
+    as_json: bool
+    damaged: int = 0
+    begun: float = field(default_factory=CLOCK.monotonic)
+
+    def run(self, scopes: Iterable[limpet.ScopeKey], *, dry_run: bool, yes: bool) -> int:
+        asks = not dry_run and not yes
+        if asks:
+            scopes = self._confirmed(scopes)
+        console = make_console()
+        found, total = 0, limpet.Pruned(0, 0)
+        for key, pruned in self._each(scopes, dry_run=dry_run):
+            found, total = found + 1, pruned_sum((total, pruned))
+            if self.as_json:
+                facts = {"count": pruned.count, "bytes": pruned.bytes, "dry_run": dry_run}
+                echo_json({**key._asdict(), **facts}, indent=None)
+            elif not asks:
+                _draw_pruned(console, key, pruned)
+        if not self.as_json:
+            _draw_pruned_sum(console, found, total, dry_run=dry_run)
+        return _exits.CORRUPT if self.damaged else _exits.FINE
+
+    def _confirmed(self, scopes: Iterable[limpet.ScopeKey]) -> list[limpet.ScopeKey]:
+        """Show what would be deleted, ask, and return the scopes that it concerns."""
+        console = make_console(stderr=True)
+        found, total = [], limpet.Pruned(0, 0)
+        for key, pruned in self._each(scopes, dry_run=True):
+            found.append(key)
+            total = pruned_sum((total, pruned))
+            _draw_pruned(console, key, pruned)
+        if found:
+            confirm(f"Delete {_amount(total)} for good?", yes=False)
+        return found
+
+    def _each(
+        self, scopes: Iterable[limpet.ScopeKey], *, dry_run: bool
+    ) -> Iterator[tuple[limpet.ScopeKey, limpet.Pruned]]:
+        """Prune each scope, and yield those that had something to delete; skip damaged ones."""
+        for key in scopes:
+            older_than = self.older_than
+            if older_than is not None:
+                # Nothing may become too old while the question waits for its answer.
+                older_than += timedelta(seconds=CLOCK.monotonic() - self.begun)
+            try:
+                pruned = self.store.scope(*key).prune(
+                    keep_last=self.keep_last, older_than=older_than, dry_run=dry_run
+                )
+            except limpet.Corrupt as error:
+                self.damaged += 1
+                echo_skipped(str(error))
+                continue
+            if pruned.count:
+                yield key, pruned
+
+
+def _amount(pruned: limpet.Pruned) -> str:
+    return f"{count_text(pruned.count, 'snapshot')}, {size_text(pruned.bytes)}"
+
+
+def _draw_pruned(console: Console, key: limpet.ScopeKey, pruned: limpet.Pruned) -> None:
+    name = visible(address_text(key))
+    line = Text.assemble(("- ", "bad"), (name, "title"), (f"  {_amount(pruned)}", "size"))
+    console.print(line, soft_wrap=True)
+
+
+def _draw_pruned_sum(console: Console, scopes: int, total: limpet.Pruned, *, dry_run: bool) -> None:
+    if not total.count:
+        console.print(Text("nothing to delete", "good"))
+        return
+    verb = "would delete" if dry_run else "deleted"
+    line = f"{verb} {_amount(total)}, from {count_text(scopes, 'scope')}"
+    console.print(Text(line, "odd" if dry_run else "good"), soft_wrap=True)
+
+
+@click.command()
+@click.argument("session", shell_complete=complete_session)
+@click.argument("scope", required=False)
+@click.option("--path", metavar="POINTER", help="What is at this place, as `limpet diff` shows it.")
+@click.option("--text", metavar="TEXT", help="Every text that contains this.")
+@yes_option
+@with_store(write=True)
+def redact(
+    store: limpet.Store,
+    session: str,
+    scope: str | None,
+    path: str | None,
+    text: str | None,
+    yes: bool,
+    as_json: bool,
+) -> None:
+    """Replace content in all snapshots of a SESSION or SCOPE.
+
+    It becomes null, also in drafts, notes, and forks in the session; ids and names stay. An object
+    with the --text in one of its keys is replaced as a whole. Asks first; without a terminal --yes
+    is required. SESSION and SCOPE must be written in full. Run `limpet compact` afterwards: it
+    removes the bytes from storage.
+
+    \b
+    --json: a line for each scope, with its forks:
+            {"session_id": text, "scope_id": text, "kind": text,
+             "snapshots": how many were changed, "notes": how many}
+
+    \b
+    Examples:
+      limpet redact chat-42 --text alice@example.com
+      limpet redact chat-42 planner --path /messages/3/content
+    """
+    if (path is None) == (text is None) or text == "":
+        raise click.UsageError("give one of --path and --text")
+
+    def has_text(_: str, value: limpet.JSON) -> bool:
+        texts = [value] if isinstance(value, str) else value if isinstance(value, dict) else ()
+        return any(str(text) in each for each in texts)
+
+    scopes = list(scopes_to_prune(store, session, scope, None, ""))
+    count = count_text(len(scopes), "scope")
+    confirm(f"Replace it in all snapshots of {count} for good?", yes=yes)
+    console = make_console()
+    for key in scopes:
+        done = store.scope(*key).redact(has_text if path is None else path)
+        if as_json:
+            facts = {"snapshots": done.snapshots, "notes": done.notes}
+            echo_json({**key._asdict(), **facts}, indent=None)
+            continue
+        changed = f"{count_text(done.snapshots, 'snapshot')}, {count_text(done.notes, 'note')}"
+        changed = f"changed: {changed}"
+        line = Text.assemble(f"{visible(address_text(key))}  ", (changed, "quiet"))
+        console.print(line, soft_wrap=True)

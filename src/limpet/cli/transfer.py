@@ -1,0 +1,605 @@
+"""`limpet export`, `import` and `copy`: whole stores and sessions, to files and other engines."""
+
+import importlib
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import asdict
+from itertools import chain
+from types import ModuleType
+from typing import IO, Any, NamedTuple, cast
+
+import click
+from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
+from rich.text import Text
+
+import limpet
+from limpet import portable
+from limpet.cli import _exits
+from limpet.cli._shared import (
+    SKIPPED_SHOWN,
+    complete_session,
+    echo_json,
+    existing_store,
+    json_option,
+    session_option,
+    store_options,
+)
+from limpet.cli._terminal import make_console
+from limpet.core.wire import finding_json
+from limpet.model import Finding
+from limpet.opening import draw, file_of, scheme_of
+from limpet.portable import Progress
+from limpet.views.format import address_text, count_text, masked_url, size_text, visible
+from limpet.views.refs import find_session
+from limpet.views.session_document import SessionDocument
+
+_UNLISTED = {"head_missing", "link_skipped"}  # not damage of what listings show
+_COUNTED_FAST = frozenset({"memory", "sqlite", "postgresql"})
+
+
+@contextmanager
+def progress(
+    verb: str, total: int | None, *, shown: bool = True
+) -> Iterator[Callable[[Progress], None]]:
+    """Draw a progress bar on stderr if that is a terminal; `total` None means unknown."""
+    console = make_console(stderr=True)
+    if not (shown and console.is_terminal and sys.stderr.isatty()):
+        yield lambda done: None
+        return
+    bar = Bar(
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=24),
+        TextColumn("{task.fields[done]}", style="quiet"),
+        TimeRemainingColumn(compact=True),
+        console=console,
+        transient=True,
+    )
+    with bar:
+        task = bar.add_task(verb, total=total, done="")
+
+        def report(done: Progress) -> None:
+            speed = bar.tasks[0].speed
+            rate = f" · {speed:,.0f}/s" if speed else ""
+            text = f"{done.snapshots:,} snapshots · {size_text(done.bytes)}{rate}"
+            bar.update(task, completed=done.snapshots, done=text)
+
+        yield report
+
+
+def snapshots_in(store: limpet.Store, url: str, session_id: str | None) -> int | None:
+    """Return the number of snapshots, None where counting would take as long as the work."""
+    if scheme_of(url) not in _COUNTED_FAST:
+        return None
+    return store.driver.run(lambda backend: backend.read_stats(session_id, limit=0)).snapshots
+
+
+def draw_skipped(skipped: Sequence[limpet.Finding]) -> None:
+    """Report what was skipped: all of a few, else how many and the first."""
+    console = make_console(stderr=True)
+    if len(skipped) > SKIPPED_SHOWN:
+        noun = "snapshot" if all(each.id for each in skipped) else "item"
+        total = f"{count_text(len(skipped), noun)} skipped; the first {SKIPPED_SHOWN}:"
+        console.print(Text(total, "odd"), soft_wrap=True)
+    for each in skipped[:SKIPPED_SHOWN]:
+        where = "" if each.scope is None else address_text(each.scope, each.id)
+        text = Text.assemble(("skipped  ", "odd"), visible(f"{where} {each.message}".strip()))
+        console.print(text, soft_wrap=True)
+
+
+def code_of_skipped(skipped: Sequence[limpet.Finding]) -> int:
+    """Return the exit code of a transfer that left something out."""
+    if not skipped:
+        return _exits.FINE
+    return _exits.FOUND if {each.code for each in skipped} <= _UNLISTED else _exits.CORRUPT
+
+
+def check_output(path: str, url: str) -> None:
+    """Refuse to write to a file of the store that is read, by whatever name."""
+    store, target = file_of(url), os.path.realpath(path)
+    if store is None:
+        return
+    store = os.path.realpath(store)
+    names = [f"{store}{ending}" for ending in ("", "-wal", "-shm", "-journal")]
+    inside = os.path.isdir(store) and os.path.commonpath([store, target]) == store
+    if inside or target in names or _is_one_of(target, names, store):
+        raise limpet.InvalidInput(f"the output is a file of the store itself. path=`{path}`")
+
+
+def _is_one_of(target: str, names: Sequence[str], folder: str) -> bool:
+    """Return whether a file is one of these or in a folder, also if it has a second name there."""
+    try:
+        found = os.stat(target)
+    except OSError:
+        return False
+    if found.st_nlink < 2:
+        return False
+    inner = (os.path.join(above, name) for above, _, files in os.walk(folder) for name in files)
+    for path in chain(names, inner):
+        with suppress(OSError):
+            if os.path.samestat(os.stat(path, follow_symlinks=False), found):
+                return True
+    return False
+
+
+@contextmanager
+def atomic_file(path: str) -> Iterator[IO[bytes]]:
+    """Open a file that is replaced as a whole at the end, or stays as it was.
+
+    A link is followed. A pipe or a device is written to directly. Only the owner can read the
+    file, as those of stores, also where others could read the one before.
+    """
+    target = os.path.realpath(path)
+    try:
+        is_special = os.path.exists(target) and not os.path.isfile(target)
+        with open(target, "wb") if is_special else _staged(target) as file:
+            yield file
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise limpet.Unavailable(f"cannot write the file: {reason}. path=`{path}`") from error
+
+
+@contextmanager
+def _staged(path: str) -> Iterator[IO[bytes]]:
+    staged = f"{path}.{draw().nonce}.part"
+    try:
+        with open(staged, "xb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(staged, path)
+    finally:
+        with suppress(OSError):
+            os.unlink(staged)
+
+
+_FORMATS = ("jsonl", "markdown", "html")
+_ENDINGS = {".md": "markdown", ".markdown": "markdown", ".html": "html", ".htm": "html"}
+
+
+@click.command()
+@click.argument("session", required=False, shell_complete=complete_session)
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    help="Write to a file, which is replaced as a whole; - is stdout.",
+)
+@click.option("--format", "form", type=click.Choice(_FORMATS), help="Default: by the file ending.")
+@click.option(
+    "--prefix", default="", metavar="TEXT", help="Only sessions whose id begins with TEXT."
+)
+@click.option("--images", is_flag=True, help="HTML: embed small images in the page.")
+@store_options
+def export(
+    session: str | None,
+    output: str | None,
+    form: str | None,
+    prefix: str,
+    images: bool,
+    url: str,
+    as_json: bool,
+) -> int:
+    """Export a store, or one SESSION.
+
+    jsonl, which `import` reads, has a line for each scope, snapshot and note. It does not depend on
+    the storage engine: stores with the same content give the same bytes. markdown and html need
+    a SESSION, and are one document with its conversations, its states and its history.
+
+    Damaged data is reported and skipped; then the exit code is 5. Links in a folder, which are not
+    followed, and snapshots whose head is lost are reported, too; without damage it is then 1.
+    Only the owner can read the file, also if others could before. A file of the store itself is not
+    overwritten.
+
+    \b
+    --json: with -o, what was written: {"path": text, "format": text, "sessions": n,
+            "snapshots": n, "bytes": n, "skipped": findings as in `check --json`};
+            without, the same as --format jsonl
+
+    \b
+    Examples:
+      limpet export -o agents.jsonl
+      limpet export alice/chat-1 -o chat.html
+      limpet export | zstd > agents.jsonl.zst
+    """
+    output = None if output == "-" else output
+    form = _form(form, session, prefix, output, as_json)
+    if output is not None:
+        check_output(output, url)
+    with existing_store(url, read_only=True) as store:
+        session_id = None if session is None else find_session(store, session)
+        if session_id is None or form == "jsonl":
+            total = None if prefix else snapshots_in(store, url, session_id)
+            done = _write_lines(store, session_id, prefix, output, total)
+        else:
+            done = _write_document(store, session_id, form, output, images=images)
+    if output is not None and as_json:
+        counts = {**done._asdict(), "skipped": [finding_json(each) for each in done.skipped]}
+        echo_json({"path": output, "format": form, **counts})
+    else:
+        draw_skipped(done.skipped)
+        if output is not None:
+            _draw_exported(output, done)
+    return code_of_skipped(done.skipped)
+
+
+def _form(
+    form: str | None, session: str | None, prefix: str, output: str | None, as_json: bool
+) -> str:
+    form = form or _ENDINGS.get(os.path.splitext(output or "")[1].lower(), "jsonl")
+    if form != "jsonl" and (session is None or prefix):
+        raise click.UsageError(f"{form} needs one SESSION")
+    if form != "jsonl" and as_json and output is None:
+        raise click.UsageError(f"--json with {form} needs -o FILE")
+    return form
+
+
+class _Exported(NamedTuple):
+    sessions: int
+    snapshots: int
+    bytes: int
+    skipped: list[Finding]
+
+
+def _write_lines(
+    store: limpet.Store, session_id: str | None, prefix: str, output: str | None, total: int | None
+) -> _Exported:
+    skipped: list[Finding] = []
+    last = portable.Progress(0, 0, 0)
+    with progress("exporting", total, shown=output is not None) as draw:
+
+        def report(done: portable.Progress) -> None:
+            nonlocal last
+            last = done
+            draw(done)
+
+        lines = portable.export_lines(
+            store, session_id=session_id, prefix=prefix, skipped=skipped.append, report=report
+        )
+        size = _write(lines, output)
+    return _Exported(last.sessions, last.snapshots, size, skipped)
+
+
+def _write_document(
+    store: limpet.Store, session_id: str, form: str, output: str | None, *, images: bool
+) -> _Exported:
+    document = SessionDocument(store, session_id, form, images)
+    size = _write((part.encode("utf-8", "replace") for part in document.parts()), output)
+    return _Exported(1, document.snapshots, size, document.skipped)
+
+
+def _write(parts: Iterator[bytes], output: str | None) -> int:
+    size = 0
+    if output is None and sys.stdout.isatty():  # JSON escapes only some control characters
+        parts = (visible(part.decode(), kept="\n\t").encode() for part in parts)
+    with nullcontext(sys.stdout.buffer) if output is None else atomic_file(output) as file:
+        for part in parts:
+            size += file.write(part)
+        file.flush()
+    return size
+
+
+def _draw_exported(output: str, done: _Exported) -> None:
+    counts = [
+        count_text(done.sessions, "session"),
+        count_text(done.snapshots, "snapshot"),
+        size_text(done.bytes),
+    ]
+    console = make_console(stderr=not sys.stdout.isatty())
+    console.print(f"✓ {visible(output)}: {' · '.join(counts)}", soft_wrap=True)
+
+
+_FOLDERS = ("strands", "genkit", "go-runs")
+_SAVERS = ("langgraph-sqlite", "langgraph-postgres")
+_OPENAI = "openai-sqlite"
+_SOURCES = ("jsonl", *_FOLDERS, *_SAVERS, _OPENAI)
+_WITH_PREFIX = ("strands", *_SAVERS, _OPENAI)
+_LAYOUTS = ("classic", "unified", "messages")
+
+
+@click.command("import")
+@click.argument("source", nargs=-1, required=True, metavar="[FORMAT] PATH")
+@click.option(
+    "--layout", type=click.Choice(_LAYOUTS), help="strands: the layout. Default: detected."
+)
+@click.option(
+    "--prefix",
+    default="",
+    metavar="TEXT",
+    help="strands, langgraph, openai: only sessions or threads with this prefix.",
+)
+@click.option(
+    "--allow",
+    multiple=True,
+    metavar="MODULE:CLASS",
+    help="langgraph: a class of your own that may be loaded. May be repeated.",
+)
+@click.option(
+    "--table",
+    metavar="NAME",
+    help="openai: the table of messages. Default: agent_messages.",
+)
+@store_options
+def import_(
+    source: tuple[str, ...],
+    layout: str | None,
+    prefix: str,
+    allow: tuple[str, ...],
+    table: str | None,
+    url: str,
+    as_json: bool,
+) -> int:
+    """Import an export, or the data of other tools.
+
+    FORMAT is jsonl (the default, written by `export`; PATH - is stdin), strands (a folder or bucket
+    of the Strands SDKs), genkit (the folder of Genkit's file store), go-runs (a folder of run
+    checkpoints), langgraph-sqlite (the file of a SqliteSaver), langgraph-postgres (the URL of
+    a PostgresSaver's database) or openai-sqlite (the file of a SQLiteSession of the OpenAI Agents
+    SDK). The store is created if it does not exist. The source is not changed. An import can be
+    interrupted and repeated.
+
+    LangGraph values of your own classes are skipped unless --allow names the class. It is imported
+    from the installed packages or from the current folder.
+
+    Data that cannot be imported is reported and skipped. The exit code is 1 if something was
+    skipped or there was nothing to import, 3 if a scope of the store holds other data, and 5 if the
+    export is incomplete.
+
+    \b
+    --json: {"format": text, "snapshots": n, "written": n or null,
+             "skipped": findings as in `check --json`}
+
+    \b
+    Examples:
+      limpet import agents.jsonl
+      limpet import strands ./sessions
+      limpet import langgraph-sqlite checkpoints.db --url postgresql://localhost/agents
+      limpet import openai-sqlite conversations.db
+    """
+    form, path = _parsed(source, layout, prefix, allow, table)
+    _check_source(form, path)
+    classes = [class_named(each) for each in allow]
+    if form == "jsonl":
+        done = _from_export(url, path)
+    elif form == _OPENAI:
+        done = _from_openai(url, path, prefix, table or "agent_messages")
+    else:
+        done = _from_others(url, form, path, layout, prefix, classes)
+    _draw_imported(form, url, done, as_json)
+    return _exits.FOUND if done.skipped or (form != "jsonl" and not done.snapshots) else _exits.FINE
+
+
+class _Imported(NamedTuple):
+    snapshots: int
+    written: int | None  # None where it is not counted
+    skipped: Sequence[limpet.Finding]
+
+
+def _draw_imported(form: str, url: str, done: _Imported, as_json: bool) -> None:
+    if as_json:
+        facts = {"format": form, "snapshots": done.snapshots, "written": done.written}
+        echo_json({**facts, "skipped": [finding_json(each) for each in done.skipped]})
+        return
+    draw_skipped(done.skipped)
+    some = f"{done.written:,} written" if done.written else "nothing new"
+    new = "" if done.written is None else f", {some}"
+    text = f"✓ {count_text(done.snapshots, 'snapshot')} in {visible(masked_url(url))}{new}"
+    make_console().print(text, soft_wrap=True)
+
+
+def _from_export(url: str, path: str) -> _Imported:
+    with _lines_of(path) as lines, limpet.open(url) as store, progress("importing", None) as report:
+        done = portable.import_lines(store, lines, report=report)
+    return _Imported(done.snapshots, done.written, done.skipped)
+
+
+def _parsed(
+    source: tuple[str, ...],
+    layout: str | None,
+    prefix: str,
+    allow: tuple[str, ...],
+    table: str | None,
+) -> tuple[str, str]:
+    form, *paths = source if source[0] in _SOURCES else ("jsonl", *source)
+    if len(paths) != 1:
+        raise click.UsageError(f"expected [{'|'.join(_SOURCES)}] PATH")
+    if form != "strands" and layout is not None:
+        raise click.UsageError("--layout is only for strands")
+    if form not in _WITH_PREFIX and prefix:
+        raise click.UsageError(f"--prefix is only for {' and '.join(_WITH_PREFIX)}")
+    if form not in _SAVERS and allow:
+        raise click.UsageError(f"--allow is only for {' and '.join(_SAVERS)}")
+    if form != _OPENAI and table is not None:
+        raise click.UsageError(f"--table is only for {_OPENAI}")
+    return form, paths[0]
+
+
+def _check_source(form: str, path: str) -> None:
+    """Refuse a missing source or package before a store is created."""
+    if form in _FOLDERS and "://" not in path and not os.path.isdir(path):
+        raise limpet.NotFound(f"there is no such folder. path=`{path}`")
+    if form in ("langgraph-sqlite", _OPENAI) and not os.path.isfile(path):
+        raise limpet.NotFound(f"there is no such file. path=`{path}`")
+    if form in _SAVERS:
+        _langgraph()
+
+
+def _langgraph() -> ModuleType:
+    try:
+        from limpet.compat.langgraph.migrate import transfer
+    except ImportError as cause:  # also of a version that is too old
+        fact = "LangGraph is not installed: pip install 'limpet[langgraph]'"
+        raise limpet.Unsupported(fact) from cause
+    return transfer
+
+
+def _from_openai(url: str, path: str, prefix: str, table: str) -> _Imported:
+    from limpet.compat import openai_sqlite
+
+    with limpet.open(url) as store:
+        done = openai_sqlite.import_sqlite(store, path, prefix=prefix, table=table)
+    return _Imported(done.count, None, done.skipped)
+
+
+def _from_others(
+    url: str, form: str, path: str, layout: str | None, prefix: str, classes: Sequence[type]
+) -> _Imported:
+    from limpet.compat import genkit, runs, strands
+
+    with limpet.open(url) as store:
+        if form == "genkit":
+            done = genkit.import_sessions(store, path)
+        elif form == "go-runs":
+            done = runs.import_runs(store, path)
+        elif form in _SAVERS:
+            savers = _langgraph()
+            take = savers.import_sqlite if form == "langgraph-sqlite" else savers.import_postgres
+            done = take(store, path, prefix=prefix, allow=classes)
+        else:
+            found = cast(strands.LayoutName, layout) if layout else strands.find_layout(path)
+            done = strands.import_sessions(store, path, layout=found, prefix=prefix)
+    return _Imported(done.count, None, done.skipped)
+
+
+@contextmanager
+def _lines_of(path: str) -> Iterator[IO[bytes]]:
+    if path == "-":
+        yield sys.stdin.buffer
+        return
+    try:
+        with open(path, "rb") as file:
+            yield file
+    except OSError as error:
+        kinds = {FileNotFoundError: limpet.NotFound, IsADirectoryError: limpet.InvalidInput}
+        kind = kinds.get(type(error), limpet.Unavailable)
+        reason = error.strerror or type(error).__name__
+        raise kind(f"cannot read the file: {reason}. path=`{path}`") from error
+
+
+def class_named(name: str) -> type:
+    """Import the class `module:Class`, from an installed package or the current folder."""
+    module, _, path = name.partition(":")
+    parts = [*module.split("."), *path.split(".")]
+    if not all(part.isidentifier() for part in parts):
+        raise limpet.InvalidInput(f"--allow takes module:Class. found=`{name}`")
+    folder = os.getcwd()
+    if folder not in sys.path:
+        # Last, so that no file in the folder replaces an installed module.
+        sys.path.append(folder)
+    try:
+        found: Any = importlib.import_module(module)
+    except (Exception, SystemExit) as cause:  # importing runs the module, which may raise anything
+        fact = f"the module cannot be imported. class=`{name}` error=`{type(cause).__name__}`"
+        raise limpet.InvalidInput(fact) from cause
+    for part in path.split("."):
+        found = getattr(found, part, None)
+    if not isinstance(found, type):
+        raise limpet.InvalidInput(f"the module has no such class. class=`{name}`")
+    return found
+
+
+@click.command()
+@click.argument("source", metavar="SOURCE")
+@click.argument("target", metavar="TARGET")
+@session_option("Copy only this session.")
+@click.option("--prefix", default="", metavar="TEXT", help="Copy only sessions with this prefix.")
+@click.option("--no-verify", is_flag=True, help="Do not read the copy back to compare it.")
+@json_option
+def copy(
+    source: str, target: str, session: str | None, prefix: str, no_verify: bool, as_json: bool
+) -> int:
+    """Copy a store to another one, of any engine.
+
+    SOURCE and TARGET are URLs. Ids, order, times, notes and lineage are preserved. The copy is read
+    back and compared. It can be interrupted: run the same command again to continue, or later to
+    copy what is new. Sessions that exist only in the target are not changed.
+
+    A scope of the target that holds other snapshots than the source is reported and not changed;
+    then the exit code is 3. This also happens after snapshots were deleted in the source. Damaged
+    data in the source is reported and skipped; then it is 5. Links in a folder, which are not
+    followed, and snapshots whose head is lost are reported, too; if there is nothing worse, it is
+    1. Deleted notes stay in the target.
+
+    \b
+    --json: {"sessions": n, "scopes": n, "snapshots": n, "notes": n, "written": n,
+             "bytes": n, "verified": true or false,
+             "conflicts": and "skipped": findings as in `check --json`}
+
+    \b
+    Examples:
+      limpet copy sqlite:///agents.db postgresql://localhost/agents
+      limpet copy s3://bucket/agents sqlite:///backup.db --prefix alice/
+    """
+    if _location(source) == _location(target):
+        raise click.UsageError("a store cannot be copied to itself")
+    conflicts: list[limpet.Finding] = []
+    with existing_store(source, read_only=True) as origin:
+        next(origin.sessions(limit=1), None)  # fail before a target is created
+        session_id = None if session is None else find_session(origin, session)
+        total = None if prefix else snapshots_in(origin, source, session_id)
+        with limpet.open(target) as goal, progress("copying", total) as report:
+            done = portable.copy(
+                origin,
+                goal,
+                session_id=session_id,
+                prefix=prefix,
+                verify=not no_verify,
+                conflicts=conflicts.append,
+                report=report,
+            )
+    if as_json:
+        echo_json(_copied_json(done, conflicts, verified=not no_verify))
+    else:
+        draw_skipped([*conflicts, *done.skipped])
+        _draw_copied(target, done, verified=not no_verify)
+    if conflicts and code_of_skipped(done.skipped) != _exits.CORRUPT:
+        return _exits.CONFLICT
+    return code_of_skipped(done.skipped)
+
+
+def _location(url: str) -> object:
+    path = file_of(url)
+    if path is None:
+        return url.partition("?")[0].rstrip("/")
+    try:
+        found = os.stat(path)
+    except OSError:
+        return os.path.realpath(path)
+    return found.st_dev, found.st_ino
+
+
+def _copied_json(
+    done: portable.Carried, conflicts: list[limpet.Finding], *, verified: bool
+) -> dict[str, object]:
+    return {
+        **asdict(done),
+        "verified": verified,
+        "conflicts": [finding_json(each) for each in conflicts],
+        "skipped": [finding_json(each) for each in done.skipped],
+    }
+
+
+def _draw_copied(target: str, done: portable.Carried, *, verified: bool) -> None:
+    console = make_console()
+    parts = [
+        count_text(done.sessions, "session"),
+        count_text(done.snapshots, "snapshot"),
+        *([count_text(done.notes, "note")] if done.notes else []),
+        size_text(done.bytes),
+    ]
+    console.print(
+        Text.assemble(
+            ("✓ ", "good"), " · ".join(parts), " in ", (visible(masked_url(target)), "accent")
+        ),
+        soft_wrap=True,
+    )
+    new = "all new" if done.written == done.snapshots + done.notes else ""
+    new = new or f"{done.written:,} new"
+    checked = ", verified" if verified else ""
+    less = f"; {count_text(len(done.skipped), 'finding')} above: not all was copied"
+    console.print(Text(f"  {new}{checked}{less if done.skipped else ''}", "quiet"))
