@@ -42,8 +42,8 @@ class Async(conformance.Kit):
 
 
 class Stored(
-    Promises,
     Programs,
+    Promises,
     Verbs,
     Functions,
     Listing,

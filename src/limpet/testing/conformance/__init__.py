@@ -32,8 +32,8 @@ __all__ = ["PROMISES", "Api", "Kit", "Suite"]
 
 
 class Suite(
-    Promises,
     Programs,
+    Promises,
     Verbs,
     Functions,
     Listing,

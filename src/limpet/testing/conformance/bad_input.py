@@ -280,7 +280,7 @@ class BadInput(Kit):
             lambda: furnished.delete(expect=wrong),
             lambda: furnished.set_note("n", 1, expect=note),  # type: ignore[arg-type]
             lambda: furnished.history(after=other),
-            *(lambda each=each: list(furnished.history(after=each)) for each in made_up),  # type: ignore[misc]
+            *(lambda each=each: list(furnished.history(after=each)) for each in made_up),
         ]
         self._refused(InvalidInput, store, attempts)
 
@@ -320,13 +320,9 @@ class BadInput(Kit):
         """What a facade keeps under its own key may exceed that of metadata."""
         labels = {f"{n:03}".ljust(256, "k"): "v" * 256 for n in range(64)}
         large = {"text": "é\0" * 100_000}
-        for metadata in (
-            {"m": "x" * (64 * 1024 - len('{"m":""}'))},
-            *(
-                {key: {"verbatim": "x" * 100_000}, "n": 1}
-                for key in ("strands", "genkit", "agentos")
-            ),
-        ):
+        by_facades = [{key: "x" * 100_000, "n": 1} for key in ("strands", "genkit", "agentos")]
+        most: list[dict[str, Any]] = [{"m": "x" * (64 * 1024 - len('{"m":""}'))}, *by_facades]
+        for metadata in most:
             scope.save(nested(200), labels=labels, metadata=metadata, status="ü" * 256)
             found = present(scope.load())
             assert (found.state, found.status) == (nested(200), "ü" * 256)

@@ -312,6 +312,10 @@ class Verbs(Kit):
         saved = [both.save(n, id=f"{n}", status="odd" if n % 2 else "") for n in range(7)]
         both.delete_snapshot("4")
         both.update("5", lambda s: s.with_(labels={"l": "1"}))
+        both.update("6", lambda s: s.with_(labels={"l": "1", "k": ""}))
+        for labels in ({"l": "1"}, {"l": "1", "k": ""}, {"k": "", "x": "1"}, {"x": ""}):
+            both.history(labels=labels)
+            both.history(labels=labels, limit=1, status="", after=saved[6])
         for limit in (None, 0, 1, 3, 4, 6, 100):
             both.history(limit=limit)
             both.history(limit=limit, after=saved[5])

@@ -1,6 +1,6 @@
 """Chapter: the twelve promises of Limpet, each by name."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
@@ -10,7 +10,13 @@ from hypothesis import HealthCheck, given, settings
 
 from limpet import JSON, AlreadyExists, Conflict, Corrupt, Scope, ScopeKey, Snapshot, Store
 from limpet.protocol import Backend
-from limpet.testing.conformance._values import EXACT, STRANGE_IDS, json_values
+from limpet.testing.conformance._values import (
+    AWKWARD_PREFIXES,
+    AWKWARD_SESSIONS,
+    EXACT,
+    STRANGE_IDS,
+    json_values,
+)
 from limpet.testing.kit import (
     Clocked,
     Kit,
@@ -500,18 +506,21 @@ class Promises(Kit):
         assert [present(store.scope(each).load()).state for each in left] == left
 
     def test_promise_11_ids_cannot_escape_a_prefix(self, backend: Backend, store: Store) -> None:
-        """No query with a prefix sees a session outside it."""
-        for each in STRANGE_IDS:
-            store.scope(each).save(each, id="x")
-        for prefix in ("a", "A", "a%", "a_", ".", "../", "%", "_", "é", "x" * 511, "a/"):
-            inside = [each for each in STRANGE_IDS if each.startswith(prefix)]
-            inside.sort(key=self.folder_order)
-            last = [each for each in STRANGE_IDS if each.startswith(prefix)][-1:]
+        """No query with a prefix sees a session outside it: a prefix is no pattern."""
+        sessions = list(dict.fromkeys([*STRANGE_IDS, *AWKWARD_SESSIONS]))
+        for each in sessions:
+            store.scope(each).save(each, id="x", labels={"l": "1"})
+        prefixes = ("a", "A", "a%", "a_", ".", "../", "%", "_", "é", "x" * 511, "a/")
+        for prefix in (*prefixes, *AWKWARD_PREFIXES):
+            saved = [each for each in sessions if each.startswith(prefix)]
+            inside = sorted(saved, key=self.folder_order)
             assert list(store.sessions(prefix=prefix)) == inside
             assert [info.key.session_id for info in store.scopes(prefix=prefix)] == inside
             if finds(backend, store):
-                found = store.find("x", prefix=prefix)
-                assert ([] if found is None else [found.session_id]) == last
+                assert present(store.find("x", prefix=prefix)).session_id == saved[-1]
+                for labels in (None, {"l": "1"}):
+                    found = store.history(prefix=prefix, labels=labels)
+                    assert [info.session_id for info in found] == saved[::-1]
 
     def test_promise_12_bounded(self, backend: Backend, stores: Stores, small_pages: int) -> None:
         """Every listing asks for a page at a time, gets no more, and no sooner than needed."""
@@ -523,7 +532,11 @@ class Promises(Kit):
             scope.set_note(f"{n}", n)
             store.scope(f"s{n}").set_note("n", n)
 
-        for listing in (scope.history, scope.ids, scope.notes, store.sessions, store.scopes):
+        listings: list[Callable[[], Iterator[object]]] = [
+            *(scope.history, scope.ids, scope.notes, store.sessions, store.scopes),
+            *([store.history] if "index" in backend.capabilities else []),
+        ]
+        for listing in listings:
             watched.asked.clear()
             watched.answered.clear()
             items = listing()
@@ -539,6 +552,11 @@ class Promises(Kit):
         watched.asked.clear()
         assert len(list(scope.history(limit=2))) == 2
         assert watched.asked == [2]
+        for n in range(small_pages):
+            scope.save(n, id=f"{n}", parent=None, overwrite=True)
+        watched.asked.clear()
+        assert names(scope.leaves()) == ["8", "1", "0"]
+        assert max(watched.asked) <= small_pages
         scope.delete_snapshot("0")
         watched.asked.clear()
         assert len(list(scope.history())) == 8
