@@ -34,7 +34,7 @@ $(COMPILED): $(READY)
 demo: $(READY) ## an agent is killed in mid-run and resumes; a fork, a diff, the tree (20 s)
 	@$(BIN)/limpet demo
 
-docs: $(READY) ## write docs/cli.md, the pictures, docs/openapi.json and docs/_made/first_hour.txt from the code
+docs: $(READY) ## write docs/cli.md, the pictures, docs/openapi.json, the requests of clients/js and docs/_made/first_hour.txt from the code
 	$(BIN)/python -m docs._make.pictures
 	$(BIN)/python -m docs._make.cli
 	$(BIN)/python -m docs._make.openapi

@@ -21,7 +21,7 @@ from typing import Any
 import claude_agent_sdk as sdk
 
 import limpet
-from limpet.compat.claude import LimpetSessionStore
+from limpet.compat.claude import LimpetClaudeStore
 
 BOOK = "mcp__trip__book"
 
@@ -74,7 +74,7 @@ def fake_model(folder: str) -> dict[str, str]:
     }
 
 
-async def saved(sessions: LimpetSessionStore) -> list[Any]:
+async def saved(sessions: LimpetClaudeStore) -> list[Any]:
     """Return the messages of the conversation that was changed last."""
     found = await sdk.list_sessions_from_store(sessions)
     id = found[0].session_id if found else ""
@@ -92,7 +92,7 @@ async def talk(options: sdk.ClaudeAgentOptions, *questions: str) -> None:
                     print(f"  claude: {said}", flush=True)
 
 
-async def run(sessions: LimpetSessionStore, options: sdk.ClaudeAgentOptions) -> None:
+async def run(sessions: LimpetClaudeStore, options: sdk.ClaudeAgentOptions) -> None:
     found = await sdk.list_sessions_from_store(sessions)
     if len(found) > 1:
         print("Everything is done. Delete the store to begin again.")
@@ -130,7 +130,7 @@ async def run(sessions: LimpetSessionStore, options: sdk.ClaudeAgentOptions) -> 
 
 def main(url: str) -> None:
     with limpet.open(url) as store, tempfile.TemporaryDirectory() as folder:
-        sessions = LimpetSessionStore(store)
+        sessions = LimpetClaudeStore(store)
         options = sdk.ClaudeAgentOptions(
             session_store=sessions,
             session_store_flush="eager",  # what is said is saved at once, not once a turn

@@ -27,7 +27,7 @@ from genkit.exp import Genkit
 from genkit.exp.agent import Agent, AgentChat, AgentInterrupt
 
 import limpet
-from limpet.compat.genkit.python import LimpetSessionStore
+from limpet.compat.genkit.python import LimpetGenkitStore
 
 SESSION = "trip-to-lisbon"
 ai = Genkit()
@@ -64,7 +64,7 @@ ai.define_model("fake", fake_model)
 
 
 def define(store: limpet.Store) -> Agent:
-    return ai.define_agent("guide", model="fake", tools=["book"], store=LimpetSessionStore(store))
+    return ai.define_agent("guide", model="fake", tools=["book"], store=LimpetGenkitStore(store))
 
 
 # The conversation

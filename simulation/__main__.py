@@ -68,16 +68,19 @@ def main() -> int:
     # Not forked: the threads of the scheduler would not come along.
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(given.jobs, mp_context=context) as pool:
-        for future in as_completed(pool.submit(run_chunk, chunk) for chunk in _chunks(given)):
-            chunk, tangled, reports = future.result()
-            undecided += len(tangled)
-            for name in tangled:
-                _say(f"no verdict: {name}")
-            done[chunk.scenario, chunk.mode] += chunk.count
-            broken[chunk.scenario, chunk.mode] += len(reports)
-            for name, report in reports:
-                _say(f"{report}\n" if shown < _SHOWN_MAX else f"broken: {name}")
-                shown += 1
+        try:
+            for future in as_completed(pool.submit(run_chunk, chunk) for chunk in _chunks(given)):
+                chunk, tangled, reports = future.result()
+                undecided += len(tangled)
+                for name in tangled:
+                    _say(f"no verdict: {name}")
+                done[chunk.scenario, chunk.mode] += chunk.count
+                broken[chunk.scenario, chunk.mode] += len(reports)
+                for name, report in reports:
+                    _say(f"{report}\n" if shown < _SHOWN_MAX else f"broken: {name}")
+                    shown += 1
+        except KeyboardInterrupt:  # what is done counts
+            pool.shutdown(wait=False, cancel_futures=True)
     for scenario, mode in sorted(done):
         count, bad = done[scenario, mode], broken[scenario, mode]
         _say(f"{scenario} {mode:<8} {count:>8} runs {bad:>6} broken  {SCENARIOS[scenario].title}")

@@ -49,6 +49,16 @@ def _made(name: str, requirements: Sequence[str], *, lowest: bool) -> Path:
     return python
 
 
+def versions_of(*packages: str) -> dict[str, str]:
+    """Return the newest version of each package with which all of them can be installed."""
+    asked = [_uv(), "pip", "compile", "--quiet", "--no-header", "--no-annotate", "-"]
+    done = subprocess.run(
+        asked, input="\n".join(packages), capture_output=True, text=True, check=True
+    )
+    found = (line.partition("==") for line in done.stdout.splitlines())
+    return {name: version for name, _, version in found if name in packages}
+
+
 def limpet_with(*extras: str) -> tuple[str, ...]:
     """Return the requirement of this checkout with some of its extras."""
     return ("--editable", f"{ROOT}[{','.join(extras)}]")

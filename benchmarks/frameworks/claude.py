@@ -1,4 +1,4 @@
-"""Claude Agent SDK: `LimpetSessionStore` against the transcript file that its agent writes."""
+"""Claude Agent SDK: `LimpetClaudeStore` against the transcript file that its agent writes."""
 
 import json
 import os
@@ -9,7 +9,7 @@ from uuid import UUID
 from claude_agent_sdk import SessionKey
 
 from benchmarks.frameworks.side import Side, limpet_in
-from limpet.compat.claude import LimpetSessionStore
+from limpet.compat.claude import LimpetClaudeStore
 
 PACKAGE = "claude-agent-sdk"
 ABOUT = """\
@@ -89,8 +89,8 @@ def said_in(entries: list[Any]) -> int:
 class Ours(Side):
     def __init__(self, folder: Path) -> None:
         path, store = limpet_in(folder)
-        super().__init__("`LimpetSessionStore`", path, store.close)
-        self._sessions = LimpetSessionStore(store)
+        super().__init__("`LimpetClaudeStore`", path, store.close)
+        self._sessions = LimpetClaudeStore(store)
         self._turns = 0
 
     async def turn(self, question: str, answer: str) -> None:

@@ -1,4 +1,4 @@
-"""Genkit for Python: `LimpetSessionStore` against its `FileSessionStore`."""
+"""Genkit for Python: `LimpetGenkitStore` against its `FileSessionStore`."""
 
 import itertools
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from genkit.exp.agent import (
 )
 
 from benchmarks.frameworks.side import Side, limpet_in
-from limpet.compat.genkit.python import LimpetSessionStore
+from limpet.compat.genkit.python import LimpetGenkitStore
 
 PACKAGE = "genkit"
 ABOUT = (
@@ -57,7 +57,7 @@ class Conversation(Side):
 
 def ours(folder: Path) -> Side:
     path, store = limpet_in(folder)
-    return Conversation(LimpetSessionStore(store), path, store.close)
+    return Conversation(LimpetGenkitStore(store), path, store.close)
 
 
 def theirs(folder: Path) -> Side:

@@ -11,11 +11,12 @@ import limpet
 from limpet import Corrupt
 from limpet.compat.logs import Log
 from limpet.compat.wire import ABSENT
+from tests.effort import slowly
 
 Test = Callable[[limpet.AsyncStore], Awaitable[None]]
 
 
-@pytest.fixture(params=["memory:", "sqlite", "folder"])
+@pytest.fixture(params=slowly(["memory:", "sqlite", "folder"], but=["memory:", "sqlite"]))
 def run(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[Test], None]:
     """Run a coroutine function over a store of each kind."""
     place = {"sqlite": f"sqlite:///{tmp_path}/a.db", "folder": str(tmp_path)}

@@ -1,4 +1,7 @@
-"""The frameworks; each has an environment of its own, and its tests in the folder of its name.
+"""The frameworks; the tests of each are in the folder of its name.
+
+Their newest versions share an environment, as in a program that uses several of them; CrewAI would
+hold the others back. With the lowest versions each has an environment of its own.
 
 `extra` is that of `pyproject.toml`, `package` the distribution that it installs, `page` the guide
 in `docs/guides`, `example` the file in `examples`, `beside` what only tests and examples need.
@@ -35,9 +38,14 @@ FRAMEWORKS = {
 TOOLS = ("pytest>=9", "pytest-timeout>=2.3", "hypothesis>=6.100")
 
 
+TOGETHER = tuple(name for name in FRAMEWORKS if name != "crewai")
+
+
 def python_with(name: str, *, lowest: bool = False) -> Path:
     """Return the Python of a framework's environment, which is made if it is not there."""
-    framework = FRAMEWORKS[name]
-    wanted = limpet_with(framework.extra, "cli", "postgres", "s3")
-    folder = f"{name}-{'lowest' if lowest else 'newest'}"
-    return python_of(folder, (*wanted, *TOOLS, *framework.beside), lowest=lowest)
+    shared = name in TOGETHER and not lowest
+    found = [FRAMEWORKS[each] for each in (TOGETHER if shared else (name,))]
+    wanted = limpet_with(*(each.extra for each in found), "cli", "postgres", "s3")
+    beside = [each for framework in found for each in framework.beside]
+    folder = "frameworks" if shared else f"{name}-{'lowest' if lowest else 'newest'}"
+    return python_of(folder, (*wanted, *TOOLS, *beside), lowest=lowest)

@@ -1,4 +1,4 @@
-"""The tests of each framework pass in its own environment, with its newest and lowest version.
+"""The tests of each framework pass with its newest and its lowest version.
 
 To run those of one framework alone:
 
@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from tests import effort
-from tests.environments import INSTALL_S_MAX, ROOT
-from tests.frameworks.catalogue import FRAMEWORKS, python_with
+from tests.environments import INSTALL_S_MAX, ROOT, versions_of
+from tests.frameworks.catalogue import FRAMEWORKS, TOGETHER, python_with
 from tests.frameworks.kit import FRAMEWORK
 from tests.servers.pg_programs import CHOICE
 from tests.servers.postgres import Postgres
@@ -63,6 +63,14 @@ def pass_in(python: Path, name: str, postgres: Postgres, seaweedfs: Service) -> 
 @pytest.mark.parametrize("name", effort.slowly(FRAMEWORKS, but=set(FRAMEWORKS) - {"crewai"}))
 def test_the_newest_version(name: str, postgres: Postgres, seaweedfs: Service) -> None:
     pass_in(python_with(name, lowest=False), name, postgres, seaweedfs)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(INSTALL_S_MAX)
+def test_in_one_environment_no_framework_holds_another_back() -> None:
+    packages = [FRAMEWORKS[name].package for name in TOGETHER]
+    alone = {name: version for each in packages for name, version in versions_of(each).items()}
+    assert versions_of(*packages) == alone
 
 
 @pytest.mark.slow

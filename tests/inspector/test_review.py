@@ -2,19 +2,16 @@
 
 import asyncio
 import re
-import time
 from html import unescape
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
 import limpet
-from limpet.inspector import expressions
 from limpet.inspector.pages import search
 from limpet.inspector.site import PAGES
 from limpet.server.access import Access, Tokens
 from limpet.server.app import App
-from tests.server import asgi
 from tests.server.asgi import Response, ask
 
 _TOKEN = "t" * 20
@@ -102,36 +99,6 @@ def test_a_search_gets_further_also_if_counting_takes_all_the_time(
     assert (hits, query) == (3, {})
 
 
-def test_compiling_an_expression_holds_up_nobody() -> None:
-    slow = "[\x80-\uffff]" * 60  # about a second
-
-    async def run(store: limpet.AsyncStore) -> float:
-        app = App(store, Access(), PAGES)
-        asked = asyncio.ensure_future(ask(app, "GET", "/ui/search", {"q": slow, "regex": "true"}))
-        longest = 0.0
-        while not asked.done():
-            began = time.perf_counter()
-            await asyncio.sleep(0.01)
-            longest = max(longest, time.perf_counter() - began)
-        return longest
-
-    with limpet.open("memory:") as store:
-        assert asyncio.run(run(store.aio)) < 0.4
-
-
-def test_an_expression_that_is_slow_everywhere_is_given_up(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(expressions, "ALL_S_MAX", 0.2)
-    monkeypatch.setattr(asgi, "SILENCE_S", 9)
-    with limpet.open("memory:") as store:
-        store.scope("s").save({"text": [3000 * f"{11 * 'ab'}c " for _ in range(10)]})
-        began = time.perf_counter()
-        found = get(store, "/ui/search", session_id="s", q="(?:a|b|ab){4}d", regex="true")
-        assert time.perf_counter() - began < 5
-    assert b"takes too long" in found.body
-
-
 def test_a_beginning_of_several_ids_of_another_scope_names_them() -> None:
     with limpet.open("memory:") as store:
         main = store.scope("s")
@@ -142,11 +109,3 @@ def test_a_beginning_of_several_ids_of_another_scope_names_them() -> None:
         text = get(store, "/ui/snapshot", **query).body.decode()
     assert "several snapshots match" in text
     assert "<code>s:main@abc-1</code>" in text
-
-
-def test_an_expression_that_was_closed_starts_no_process() -> None:
-    expression = expressions.Expression(re.compile("x"), time.monotonic)
-    expression.close()
-    with pytest.raises(limpet.InvalidInput):
-        expression(["x"])
-    assert expression._process is None

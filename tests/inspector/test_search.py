@@ -2,7 +2,6 @@
 
 import asyncio
 import re
-import subprocess
 import time
 from contextlib import ExitStack
 from html import unescape
@@ -15,7 +14,7 @@ import pytest
 
 import limpet
 from limpet.inspector import expressions
-from limpet.inspector.expressions import Expression
+from limpet.inspector.expressions import timed_finder
 from limpet.inspector.pages import search
 from limpet.inspector.site import PAGES
 from limpet.server.access import Access, Tokens
@@ -236,45 +235,70 @@ def test_it_ends_in_time_and_goes_on(store: limpet.Store, monkeypatch: pytest.Mo
 def test_an_expression_that_takes_forever_is_ended(
     store: limpet.Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("limpet.inspector.expressions.TEXT_S_MAX", 0.2)
+    monkeypatch.setattr(expressions, "TEXTS_S_MAX", 0.2)
     store.scope("a").save("aaa!")
     store.scope("s").save("a" * 60 + "!")
-    answer = asked(store, {"q": "(a+)+$|aaa!", "regex": "true"})
+    answer = asked(store, {"q": "(?:a|aa)+$|aaa!$", "regex": "true"})
     assert answer.status == 200
     assert "takes too long" in answer.body.decode()
     assert lines(answer) == ["[aaa!]"]
     assert answer.body.endswith(b"</html>")
 
 
-def test_an_expression_is_ended_when_the_reader_leaves(
+def test_an_expression_that_is_slow_everywhere_is_given_up(
     store: limpet.Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tests.server.asgi.SILENCE_S", 0.5)
-    monkeypatch.setattr(expressions, "TEXT_S_MAX", 60)
+    monkeypatch.setattr(expressions, "ALL_S_MAX", 0.2)
+    store.scope("s").save({"text": [f"{'a' * 27}! {n}" for n in range(10_000)]})
+    answer = asked(store, {"session_id": "s", "q": "^(?:a|aa)+$", "regex": "true"})
+    assert "takes too long" in answer.body.decode()
+
+
+def test_while_an_expression_takes_its_time_others_are_served(store: limpet.Store) -> None:
+    slow = "[\x80-\uffff]" * 60  # about a second to compile, for `re` at least
     store.scope("s").save("a" * 60 + "!")
-    started = []
-    real = expressions._start
 
-    def start() -> "subprocess.Popen[str]":
-        started.append(real())
-        return started[-1]
+    async def longest_wait(query: str) -> float:
+        app = App(store.aio, Access(), PAGES)
+        asking = asyncio.ensure_future(ask(app, "GET", "/ui/search", {"q": query, "regex": "true"}))
+        longest = 0.0
+        while not asking.done():
+            began = time.perf_counter()
+            await asyncio.sleep(0.01)
+            longest = max(longest, time.perf_counter() - began)
+        return longest
 
-    monkeypatch.setattr(expressions, "_start", start)
-    while not started:  # it may take longer than that
-        asked(store, {"q": "(a+)+$", "regex": "true"})
-    assert all(process.wait(10) < 0 for process in started)
+    for query in (slow, "(?:a|aa)+$"):
+        assert asyncio.run(longest_wait(query)) < 0.4, query
 
 
-def test_an_expression_in_its_process_finds_the_same() -> None:
-    texts = ["", "a fox", "Füchse \u017f \ud800", "x" * 100_000 + "fox"]
-    for text in ("fox", "^$", r"\bf\w+", "\u017f|ü", "(?s)."):
+def test_an_expression_with_a_time_limit_finds_the_same() -> None:
+    texts = ["", "a fox", "F\u00fcchse \u017f \ud800", "x" * 100_000 + "fox", "a {e} b {1,2} aaa"]
+    for text in (
+        "fox",
+        "^$",
+        r"\bf\w+",
+        "\u017f|ü",
+        "(?s).",
+        "a{2}",
+        "a {e}",
+        r"\{e|x{,2}$",
+        "[{e]",
+    ):
         for ignore_case in (False, True):
             pattern = compiled(text, fixed=False, ignore_case=ignore_case)
-            expression = Expression(pattern, time.monotonic)
-            try:
-                assert expression(texts) == finder(pattern)(texts)
-            finally:
-                expression.close()
+            found = timed_finder(pattern, time.monotonic)(texts)
+            assert found == finder(pattern)(texts), (text, ignore_case)
+
+
+def test_repetitions_inside_repetitions_do_not_fill_the_memory(store: limpet.Store) -> None:
+    """To compile 60 of them takes `regex` more than 3 GB."""
+    for query in ("(?:" * 60 + "a" + "+)" * 60, "(" * 16 + "a" + "){2}" * 16):
+        answer = asked(store, {"q": query, "regex": "true"})
+        assert answer.status == 400
+        assert "more than 15 groups" in answer.body.decode()
+    deepest = "(?:" * 15 + "a" + "{1,50})" * 15
+    assert asked(store, {"q": deepest, "regex": "true"}).status == 200
 
 
 def test_a_bound_token_searches_its_sessions(store: limpet.Store) -> None:

@@ -28,6 +28,7 @@ from limpet.engine import Engine
 from limpet.opening import open_backend, store_over
 from limpet.protocol import OPERATIONS, Backend, Commit
 from limpet.testing.kit import APIS, Api, close_loop, through
+from tests.cases import for_each
 from tests.memory import Memory
 from tests.observability.everything import CANARY, use_everything, use_the_rest
 from tests.servers.http import Http
@@ -238,7 +239,7 @@ def test_an_sdk_may_come_later(url: str, monkeypatch: pytest.MonkeyPatch) -> Non
     assert [each.name for each in reported.spans] == ["limpet.commit"]
 
 
-@pytest.mark.parametrize("options", [{}, {"otel": False}, {"otel": "0"}])
+@for_each("options", [{}, {"otel": False}, {"otel": "0"}])
 def test_what_is_not_asked_for_adds_no_layer(options: dict[str, Any]) -> None:
     assert type(open_backend("memory:", **options)) is Engine
     backend = Memory()
@@ -246,7 +247,7 @@ def test_what_is_not_asked_for_adds_no_layer(options: dict[str, Any]) -> None:
         assert store.driver.opened.backend is backend
 
 
-@pytest.mark.parametrize("bad", ["otel=yes", "slow_s=-1", "slow_s=soon"])
+@for_each("bad", ["otel=yes", "slow_s=-1", "slow_s=soon"])
 def test_options_that_are_not_acceptable(bad: str) -> None:
     with pytest.raises(InvalidInput, match=f"option=`{bad.partition('=')[0]}`"):
         limpet.open(f"memory:?{bad}")

@@ -17,6 +17,7 @@ import pytest
 import limpet
 from limpet import portable
 from limpet.errors import Conflict, Corrupt, InvalidInput
+from tests.cases import for_each
 from tests.portable.stores import LONG, LOSSES, fill, lines, lose, save_rolled
 from tests.runs.conftest import place_of
 from tests.runs.hands import Place
@@ -171,18 +172,14 @@ TRANSITIONS: dict[str, tuple[Step, Step]] = {
 
 
 @pytest.mark.parametrize("engine", ["memory", "sqlite", "directory"])
-@pytest.mark.parametrize("name", TRANSITIONS)
-def test_a_second_copy_follows(name: str, engine: str, request: pytest.FixtureRequest) -> None:
+def test_a_second_copy_follows(engine: str, request: pytest.FixtureRequest) -> None:
     place = place_of(engine, request)
-    before, after = TRANSITIONS[name]
-    with (
-        limpet.open("memory:") as source,
-        limpet.open(place.url, **place.options) as target,
-    ):
-        for step in (before, after):
-            step(source.scope("s"))
-            portable.copy(source, target)
-            assert lines(target) == lines(source)
+    with limpet.open("memory:") as source, limpet.open(place.url, **place.options) as target:
+        for name, steps in TRANSITIONS.items():
+            for step in steps:
+                step(source.scope(name))
+                portable.copy(source, target)
+                assert lines(target) == lines(source), name
 
 
 def test_what_was_deleted_in_the_source_is_a_conflict_of_its_scope_only() -> None:
@@ -322,8 +319,8 @@ SNAPSHOT = (
 )
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
+@for_each(
+    "text, message",
     [
         ("", "it is empty"),
         ("hello", "the first line does not name the format"),
@@ -420,7 +417,7 @@ def test_every_flipped_bit_of_an_export_is_noticed() -> None:
             portable.import_lines(target, io.BytesIO(flipped))
 
 
-@pytest.mark.parametrize("change", ["drop", "twice", "swap", "line ends", "bom"])
+@for_each("change", ["drop", "twice", "swap", "line ends", "bom"])
 def test_lines_stay_as_they_were_written(full: limpet.Store, change: str) -> None:
     found = lines(full).splitlines(keepends=True)
     at = next(n for n, line in enumerate(found) if b'"on":"a-"' in line)
@@ -457,9 +454,9 @@ def test_a_line_is_bounded_before_it_is_parsed(tmp_path: Path) -> None:
             portable.import_lines(store, [FIRST.encode(), long])
 
 
-@pytest.mark.parametrize("what", LOSSES)
+@for_each("what", LOSSES)
 def test_what_no_listing_shows_is_named(tmp_path: Path, what: str) -> None:
-    root = tmp_path / "store"
+    root = tmp_path / what / "store"
     with limpet.open(str(root)) as store:
         save_rolled(store.scope("a", "p"), root)
         store.scope("b", "p").save({"n": 9})

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from limpet.core import codec
 from limpet.core.commits import appended
 from limpet.core.deltas import delta
-from limpet.core.deltas.appending import extended
+from limpet.core.deltas.delta import extended
 from limpet.protocol import Append, AppendOffsets
 
 VALUES: st.SearchStrategy[Any] = st.recursive(

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from limpet import ScopeKey
 from limpet.core.deltas.delta import Delta, apply, diff, dump, parse, size_of
 from limpet.errors import Corrupt
+from tests.cases import for_each
 from tests.effort import slowly, times
 from tests.property.trees import BASE, KINDS, Forest, everything_in, evolve, grow, message, text_of
 
@@ -119,7 +120,7 @@ def test_a_chain_of_deltas_is_exact(versions: list[bytes]) -> None:
         assert current == new
 
 
-@pytest.mark.parametrize("size", [1, 31, 32, 33, 100, 64 * KIB, 64 * KIB + 1, 300_000])
+@for_each("size", [1, 31, 32, 33, 100, 64 * KIB, 64 * KIB + 1, 300_000])
 def test_what_did_not_change_costs_nothing(size: int) -> None:
     same = random.Random(size).randbytes(size)
     assert len(dump(check_pair(same, same))) <= 64
@@ -188,7 +189,7 @@ HOSTILE: dict[str, Callable[[], tuple[bytes, bytes]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", HOSTILE)
+@for_each("name", HOSTILE)
 def test_hostile_input_takes_bounded_time(name: str) -> None:
     old, new = HOSTILE[name]()
     begin = time.process_time()
@@ -203,7 +204,7 @@ def test_hostile_input_takes_bounded_time(name: str) -> None:
 # Small for what agents do.
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@for_each("kind", KINDS)
 def test_the_traces_of_agents_are_small(kind: str) -> None:
     """On the mean: at most twice what is new, and what it takes to say where that goes."""
     chance = random.Random(kind)
@@ -255,9 +256,7 @@ def test_a_delta_fits_its_base_or_is_refused(
     assert size_of(delta) == len(expected)
 
 
-@pytest.mark.parametrize(
-    "payload",
-    [
+@for_each("payload", [
         b"", b"]", b"[", b"{}", b"[]x", b"null]", b"1,2,3]", b"0", b"[0,0,0", b"[0,0]", b"[0]",
         b"[0,0,1]", b"[0,0,1]ab", b"[0,0,0]a", b"[0,0,2]a", b"[-1,1,0]", b"[0,-1,0]", b"[0,0,-1]",
         b"[0,0,-1,0,0,1]", b"[0,0,-1,0,0,2]a", b"[0,1.0,0]", b"[0,1e1,0]", b"[true,true,false]",
@@ -266,8 +265,7 @@ def test_a_delta_fits_its_base_or_is_refused(
         b"[NaN,0,0]", b"\xff[0,0,0]", b"x[0,0,0]", b"[0,0,1]\n\n", b'["]",0,0]', b"[0,1,0\0]",
         b"[0 0 0]", b"[00,0,0]", b"[+1,0,0]", b'{"a":[0,0,0]', b"[0,0,0,0]", b"[0,0,0,0,0]",
         b"[9223372036854775807,9223372036854775807,1]", b"[0,0,18446744073709551615]a",
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 def test_what_is_no_delta_is_refused(payload: bytes) -> None:
     with pytest.raises(Corrupt):
         parse(payload)

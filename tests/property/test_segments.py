@@ -3,12 +3,11 @@
 import random
 from itertools import pairwise
 
-import pytest
-
 from limpet.core import codec, segments
 from limpet.core.deltas import delta
 from limpet.core.segments import Segment
 from limpet.errors import Corrupt
+from tests.cases import for_each
 from tests.effort import times
 
 
@@ -63,7 +62,7 @@ def test_a_state_that_is_not_there_takes_no_other_with_it() -> None:
     assert all_of(edited) == {3: b"three"}
 
 
-@pytest.mark.parametrize("seed", range(times(6, full=60)))
+@for_each("seed", range(times(6, full=60)))
 def test_states_read_back_after_any_edit(seed: int) -> None:
     dice = random.Random(seed)
     states = history(dice)

@@ -6,10 +6,11 @@ import pytest
 
 import limpet
 from limpet import InvalidInput, runs
+from tests.cases import for_each
 from tests.runs.hands import Hands
 
 
-@pytest.mark.parametrize(
+@for_each(
     "options",
     [
         {"run_id": ""},
@@ -34,7 +35,6 @@ from tests.runs.hands import Hands
         {"metadata": {"a": "x" * 40_000}},
         {"metadata": []},
     ],
-    ids=lambda options: repr(options)[:40],
 )
 def test_bad_input_is_refused_at_the_call(options: dict[str, Any]) -> None:
     options = {"run_id": "r", **options}
@@ -48,8 +48,8 @@ def test_bad_input_is_refused_at_the_call(options: dict[str, Any]) -> None:
         assert list(store.scopes()) == []
 
 
-@pytest.mark.parametrize(
-    ("verb", "arguments"),
+@for_each(
+    "verb, arguments",
     [
         (runs.abort, ("",)),
         (runs.get, ("a\0b",)),

@@ -8,6 +8,7 @@ import pytest
 
 from limpet import Conflict, runs
 from limpet.runs import RunError
+from tests.cases import for_each
 from tests.concurrency.crew import Worker
 from tests.runs.hands import Hands, Place, ends_with
 from tests.runs.hearing import heard_when_it_waits
@@ -62,6 +63,9 @@ def test_another_round_is_asked_for(hands: Hands) -> None:
     scope = hands.store.scope("r", "main", "run")
     assert [each.id for each in scope.history()] == [hands.found("r").info.id, first.info.id]
     assert scope.load(first.info.id).state == {"n": 1}  # type: ignore[union-attr]
+    with hands.start("r", again=True, on_success="delete") as run:
+        assert run.state is None
+    assert hands.get("r") is None
 
 
 def test_again_resumes_a_run_that_has_not_completed(hands: Hands) -> None:
@@ -73,12 +77,12 @@ def test_again_resumes_a_run_that_has_not_completed(hands: Hands) -> None:
         assert (run.completed, run.resumed, run.state) == (False, True, 1)
 
 
-@pytest.mark.parametrize("on_success", ["keep", "delete"])
+@for_each("on_success", ["keep", "delete"])
 def test_who_waited_for_it_does_not_do_it_again(hands: Hands, on_success: str) -> None:
     began, leave = threading.Event(), threading.Event()
 
     def first() -> None:
-        with runs.start(hands.store, "r", on_success=on_success) as run:  # type: ignore[call-overload]
+        with runs.start(hands.store, on_success, on_success=on_success) as run:  # type: ignore[call-overload]
             run.step("done")
             began.set()
             leave.wait(WAIT_S_MAX)
@@ -88,16 +92,16 @@ def test_who_waited_for_it_does_not_do_it_again(hands: Hands, on_success: str) -
     assert began.wait(WAIT_S_MAX)
     with (
         heard_when_it_waits(leave.set),
-        hands.start("r", wait_s=WAIT_S_MAX, on_success=on_success) as run,
+        hands.start(on_success, wait_s=WAIT_S_MAX, on_success=on_success) as run,
     ):
         assert run.completed
         assert run.state == ("done" if on_success == "keep" else None)
         with pytest.raises(Conflict, match="has completed"):
             run.step("twice")
     thread.join()
-    assert (hands.get("r") is None) == (on_success == "delete")
+    assert (hands.get(on_success) is None) == (on_success == "delete")
     # Of a run that was deleted nothing is known later: it begins.
-    with hands.start("r") as run:
+    with hands.start(on_success) as run:
         assert run.completed == (on_success == "keep")
 
 

@@ -10,6 +10,7 @@ import pytest
 
 import limpet
 from limpet import Conflict, runs
+from tests.cases import for_each
 from tests.runs.conftest import place_of
 
 PROGRAM = """
@@ -59,7 +60,7 @@ def test_a_process_that_ends_inside(engine: str, how: str, request: pytest.Fixtu
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "ending\n", "")
 
 
-@pytest.mark.parametrize("on_success", ["delete", "keep"])
+@for_each("on_success", ["delete", "keep"])
 def test_a_step_after_the_end_says_that_the_run_has_ended(
     on_success: runs.OnSuccess,
 ) -> None:

@@ -4,11 +4,10 @@ import inspect
 import threading
 from typing import Any
 
-import pytest
-
 import limpet
 from limpet import Store, runs
 from limpet.runs import AsyncRun, Run
+from tests.cases import for_each
 from tests.runs.hands import Hands, Place, ends_with
 from tests.waiting import until
 
@@ -18,7 +17,7 @@ def test_the_apis_have_the_same_names() -> None:
     assert names[0] == names[1]
     assert inspect.signature(Run.step) == inspect.signature(AsyncRun.step)
     assert inspect.iscoroutinefunction(AsyncRun.step)
-    assert (AsyncRun.step.__doc__ or "").startswith("Async twin of `Run.step`")
+    assert "Async twin of `Run.step`" in (AsyncRun.step.__doc__ or "")
 
 
 def test_a_store_gains_no_names() -> None:
@@ -30,9 +29,7 @@ def test_only_the_public_names_are_shown() -> None:
     assert dir(runs) == sorted(runs.__all__)
 
 
-@pytest.mark.parametrize(
-    "verb", [runs.start, runs.adopt, runs.abort, runs.get, runs.list, runs.Run.step]
-)
+@for_each("verb", [runs.start, runs.adopt, runs.abort, runs.get, runs.list, runs.Run.step])
 def test_every_verb_explains_its_arguments_and_has_an_example(verb: Any) -> None:
     text = inspect.getdoc(verb) or ""
     assert "::\n\n    " in text

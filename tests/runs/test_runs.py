@@ -1,4 +1,4 @@
-"""What a run promises, on every engine, in both faces."""
+"""What a run promises, on every engine."""
 
 import os
 import threading
@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
-from limpet import Conflict, NotFound, Store, runs
+import limpet
+from limpet import Conflict, NotFound, runs
 from limpet.runs import Aborted, RunError
+from tests.cases import for_each
 from tests.runs.hands import Hands, desert, ends_with
 from tests.waiting import until
 
@@ -67,22 +69,6 @@ def test_a_step_is_what_the_scope_shows(hands: Hands) -> None:
         assert run.info == second
 
 
-def test_a_completed_run_can_be_kept(hands: Hands) -> None:
-    with hands.start("r", on_success="keep") as run:
-        run.step({"n": 1}, keep=True)
-    found = hands.found("r")
-    assert (found.status, found.attempt, found.steps) == ("completed", 1, 1)
-    assert hands.store.scope("r", "main", "run").load(found.info.id).state == {"n": 1}  # type: ignore[union-attr]
-
-    with hands.start("r", again=True, on_success="delete") as run:
-        assert (run.state, run.resumed) == (None, False)
-        assert (hands.found("r").attempt, hands.found("r").steps) == (1, 0)
-        assert [each.id for each in hands.store.scope(*found.info.scope).history()] == [
-            found.info.id
-        ]
-    assert hands.get("r") is None
-
-
 def test_a_failed_run_keeps_its_error_and_resumes(hands: Hands) -> None:
     fail(hands, "r", {"n": 1}, {"n": 2})
     failed = hands.found("r")
@@ -129,15 +115,17 @@ def test_a_run_has_its_initial_state_until_its_first_step(hands: Hands) -> None:
         assert (run.completed, run.state) == (True, {"pages": ["title", "one"]})
 
 
-@pytest.mark.parametrize("first", [None, {"n": 0}])
-def test_a_dead_worker_without_a_step_leaves_the_initial_state(hands: Hands, first: Any) -> None:
-    desert(hands.store, "r", initial=first)
-    with hands.adopt("r") as run:
-        assert (run.state, run.resumed) == (first, True)
-        run.step({"n": 1})
-    desert(hands.store, "s", initial=first)
-    with hands.start("s", initial={"n": 7}) as run:
-        assert run.state == {"n": 7}
+def test_a_dead_worker_without_a_step_leaves_the_initial_state(hands: Hands) -> None:
+    firsts: list[Any] = [None, {"n": 0}]
+    for first in firsts:
+        adopted, started = f"adopted {first}", f"started {first}"
+        desert(hands.store, adopted, initial=first)
+        with hands.adopt(adopted) as run:
+            assert (run.state, run.resumed) == (first, True)
+            run.step({"n": 1})
+        desert(hands.store, started, initial=first)
+        with hands.start(started, initial={"n": 7}) as run:
+            assert run.state == {"n": 7}
 
 
 class Mute(Exception):
@@ -145,8 +133,8 @@ class Mute(Exception):
         raise ValueError
 
 
-@pytest.mark.parametrize(
-    ("error", "message"),
+@for_each(
+    "error, message",
     [
         (Broken("x" * 501), "x" * 500),
         (Broken("a\ud800b\0c"), "a?b\0c"),
@@ -154,10 +142,9 @@ class Mute(Exception):
         (Mute(), ""),
         (KeyboardInterrupt("stop"), "stop"),
     ],
-    ids=["long", "odd", "none", "mute", "interrupt"],
 )
-def test_whatever_an_error_says_is_kept(store: Store, error: BaseException, message: str) -> None:
-    with Hands("sync", store) as hands:
+def test_whatever_an_error_says_is_kept(error: BaseException, message: str) -> None:
+    with limpet.open("memory:") as store, Hands("sync", store) as hands:
         fail(hands, "r", error=error)
         assert hands.found("r").error == RunError(type(error).__name__, message)
 
@@ -235,20 +222,20 @@ def test_a_worker_that_lost_its_lease_changes_nothing(hands: Hands) -> None:
     assert (found.status, found.attempt, found.steps, found.error) == ("completed", 2, 2, None)
 
 
-@pytest.mark.parametrize("ending", ["keep", "delete", "failure"])
+@for_each("ending", ["keep", "delete", "failure"])
 def test_a_worker_that_lost_its_lease_does_not_close_the_run(hands: Hands, ending: str) -> None:
     """Not even before the next worker has written anything."""
     on_success = "keep" if ending == "keep" else "delete"
     expected = Broken if ending == "failure" else Conflict
     with ExitStack() as next_worker:
-        with ends_with(expected), hands.start("r", on_success=on_success) as run:
+        with ends_with(expected), hands.start(ending, on_success=on_success) as run:
             before = run.step(1)
             hands.store.driver.opened.backend.release(run._lease._term.claim)
-            scope = hands.store.scope("r", "main", "run")
+            scope = hands.store.scope(ending, "main", "run")
             next_worker.enter_context(scope.claim(owner="next"))
             if ending == "failure":
                 raise Broken
-        found = hands.found("r")
+        found = hands.found(ending)
         assert (found.status, found.info) == ("running", before)
 
 
@@ -342,13 +329,13 @@ def test_an_abort_is_seen_by_the_worker(hands: Hands) -> None:
     assert (hands.found("r").status, hands.found("r").attempt) == ("completed", 2)
 
 
-@pytest.mark.parametrize("on_success", ["keep", "delete"])
+@for_each("on_success", ["keep", "delete"])
 def test_a_late_completed_does_not_overwrite_an_abort(hands: Hands, on_success: str) -> None:
-    with ends_with(Aborted), hands.start("r", on_success=on_success) as run:
+    with ends_with(Aborted), hands.start(on_success, on_success=on_success) as run:
         run.step({"n": 1})
-        hands.abort("r")
-    assert hands.found("r").status == "aborted"
-    assert hands.store.scope("r", "main", "run").load().state == {"n": 1}  # type: ignore[union-attr]
+        hands.abort(on_success)
+    assert hands.found(on_success).status == "aborted"
+    assert hands.store.scope(on_success, "main", "run").load().state == {"n": 1}  # type: ignore[union-attr]
 
 
 def test_a_late_failure_does_not_overwrite_an_abort(hands: Hands) -> None:

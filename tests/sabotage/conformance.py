@@ -105,7 +105,7 @@ DEFECTS = (
     ),
     Defect(
         "a lease is taken from its holder",
-        "core/leases.py",
+        "core/commits.py",
         "found.key != claim.key and found.until > now:\n",
         "found.key != claim.key and found.until < now:\n",
         _on_both("test_a_claimed_scope_cannot_be_claimed_by_another"),
@@ -140,7 +140,7 @@ DEFECTS = (
     ),
     Defect(
         "a prune ignores the age",
-        "core/retention.py",
+        "core/prepare.py",
         "            old = self.cutoff is None or info.created_at < self.cutoff\n",
         "            old = True\n",
         _on_both("test_prunes"),

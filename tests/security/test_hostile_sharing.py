@@ -84,7 +84,7 @@ def test_every_argument_is_bounded() -> None:
 def test_what_integrations_convert_themselves_is_bounded() -> None:
     hostile.run(
         """
-        from limpet.compat.agentos.mapping import patch_of
+        from limpet.compat.agentos.records import patch_of
         from limpet.compat.json_files import dump_indented
         from langchain_core.messages import HumanMessage
         from limpet.compat.langgraph import LimpetSaver, LimpetStore

@@ -9,6 +9,7 @@ import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import fields
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from limpet.backends.buckets.s3.open import ObjectStoreBucket
 from limpet.compat.runs import AsyncRunStore, Checkpoint, GoRunStore, RunStore
 from tests.compat.runs import reading
 from tests.compat.runs.hands import AsyncHands, Runs, bare, large
+from tests.effort import slowly
 from tests.runs.conftest import place_of
 from tests.runs.hands import Place
 from tests.servers.postgres import Postgres, Schemas
@@ -32,15 +34,11 @@ WORDS = [
 ]
 
 
-def cases() -> Iterator[object]:
-    for engine in [*ENGINES, "s3"]:
-        for face in ("sync", "async"):
-            marks = [pytest.mark.slow] if engine == "s3" else []
-            yield pytest.param((engine, face), id=f"{engine}-{face}", marks=marks)
-    yield pytest.param(("go", "sync"), id="go")
+FAST = {("memory", "sync"), ("sqlite", "async"), ("go", "sync")}
+CASES = [*product((*ENGINES, "s3"), ("sync", "async")), ("go", "sync")]
 
 
-@pytest.fixture(params=cases())
+@pytest.fixture(params=slowly(CASES, but=FAST), ids="-".join)
 def case(request: pytest.FixtureRequest) -> tuple[str, str]:
     case: tuple[str, str] = request.param
     return case

@@ -9,7 +9,7 @@ import orjson
 import pytest
 from openapi_spec_validator import validate
 
-from docs._make.openapi import PAGE
+from docs._make.openapi import PAGE, REQUESTS, requests
 from limpet.core.operations import OPERATIONS
 from limpet.server.openapi import build, document
 from tests.server.process import Server
@@ -19,6 +19,10 @@ ENDLESS = ("watch", "scope_watch", "changes")
 
 def test_the_file_is_what_the_server_says() -> None:
     assert PAGE.read_bytes() == document() + b"\n", "it is old: run `make docs`"
+
+
+def test_the_requests_in_javascript_are_those_of_the_table() -> None:
+    assert REQUESTS.read_text(encoding="utf-8") == requests(), "they are old: run `make docs`"
 
 
 def test_it_is_a_valid_document_of_openapi() -> None:

@@ -2,10 +2,9 @@
 
 from typing import Any
 
-import pytest
-
 import limpet
 from limpet.core import limits
+from tests.cases import for_each
 
 
 class Counting:
@@ -26,7 +25,7 @@ def counted(store: limpet.Store) -> Counting:
     return counting
 
 
-@pytest.mark.parametrize("count", [1, 2, 16, 17, 18, 255, 256, 257, 600])
+@for_each("count", [1, 2, 16, 17, 18, 255, 256, 257, 600])
 def test_a_line_is_read_in_pages(count: int) -> None:
     with limpet.open("memory:") as store:
         scope = store.scope("s")

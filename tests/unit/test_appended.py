@@ -8,14 +8,15 @@ from limpet.core.codec import decode, encode
 from limpet.core.commits import appended
 from limpet.errors import Corrupt, InvalidInput
 from limpet.protocol import Append
+from tests.cases import for_each
 
 
 def append(key: str = "k", items: Any = (1,), *, bytes_max: int = 1_000) -> Append:
     return Append(key, encode(items), bytes_max)
 
 
-@pytest.mark.parametrize(
-    ("state", "addition", "result"),
+@for_each(
+    "state, addition, result",
     [
         ({}, append(), {"k": [1]}),
         ({"k": []}, append(), {"k": [1]}),
@@ -39,13 +40,13 @@ def test_append_without_a_head_makes_the_object() -> None:
     assert decode(appended(append(), None)[0]) == {"k": [1]}
 
 
-@pytest.mark.parametrize("state", [[], [1], "text", 1, 1.5, True, None])
+@for_each("state", [[], [1], "text", 1, 1.5, True, None])
 def test_append_needs_an_object(state: Any) -> None:
     with pytest.raises(InvalidInput, match=f"not an object. type=`{type(state).__name__}`"):
         appended(append(), encode(state))
 
 
-@pytest.mark.parametrize("value", [{}, "text", 1, 1.5, True, None])
+@for_each("value", [{}, "text", 1, 1.5, True, None])
 def test_append_needs_a_list(value: Any) -> None:
     with pytest.raises(InvalidInput, match=f"not a list. key=`k` type=`{type(value).__name__}`"):
         appended(append(), encode({"k": value}))

@@ -12,6 +12,7 @@ import pytest
 
 import limpet
 from limpet.errors import InvalidInput
+from tests.cases import for_each
 from tests.waiting import until
 
 
@@ -94,8 +95,8 @@ def test_a_loop_that_ends_before_the_work_does_harms_nobody(url: str) -> None:
         assert asyncio.run(store.aio.driver.in_pool(len, "abc")) == 3
 
 
-@pytest.mark.parametrize(
-    ("raised", "expected"),
+@for_each(
+    "raised, expected",
     [
         (StopIteration(1), RuntimeError),
         (KeyboardInterrupt(), KeyboardInterrupt),

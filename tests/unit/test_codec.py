@@ -18,6 +18,7 @@ import pytest
 from limpet.core.codec import decode, decode_foreign, encode
 from limpet.core.limits import DEPTH_MAX, INTEGER_DIGITS_MAX
 from limpet.errors import Corrupt, InvalidInput
+from tests.cases import for_each
 
 NAN = float("nan")
 
@@ -159,20 +160,16 @@ EXACT: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize("value", EXACT, ids=lambda value: type(value).__name__)
+@for_each("value", EXACT)
 def test_comes_back_as_it_was(value: Any) -> None:
     """`repr` tells 1, 1.0 and True apart, and -0.0, the kinds of containers and key order too."""
     assert repr(round_trip(value)) == repr(value)
     assert repr(round_trip({"k": [value, value]})) == repr({"k": [value, value]})
+    assert repr(json.loads(encode(value))) == repr(value), "for any parser"
 
 
-@pytest.mark.parametrize("value", EXACT, ids=lambda value: type(value).__name__)
-def test_the_encoding_is_json_for_any_parser(value: Any) -> None:
-    assert repr(json.loads(encode(value))) == repr(value)
-
-
-@pytest.mark.parametrize(
-    ("value", "plain"),
+@for_each(
+    "value, plain",
     [
         (Text("a\0😀"), "a\0😀"),
         (Whole(7), 7),
@@ -194,7 +191,6 @@ def test_the_encoding_is_json_for_any_parser(value: Any) -> None:
         ({Text("b"): 1, Colour.RED: 2}, {"b": 1, "red/~": 2}),
         ({OwnEncode("k"): 1}, {"k": 1}),
     ],
-    ids=lambda value: type(value).__name__,
 )
 def test_subclasses_come_back_as_json_s_own_types(value: Any, plain: Any) -> None:
     assert encode(value) == encode(plain)
@@ -221,8 +217,8 @@ def test_shared_parts_encode_like_separate_ones() -> None:
 # Depth.
 
 
-@pytest.mark.parametrize("wrap", [in_list, in_tuple, in_object])
-@pytest.mark.parametrize("inner", [1, None, "", 2**70, [], {}, (), Items(), Members(), [1], (1,)])
+@for_each("wrap", [in_list, in_tuple, in_object])
+@for_each("inner", [1, None, "", 2**70, [], {}, (), Items(), Members(), [1], (1,)])
 def test_depth_is_counted_alike_for_every_container(wrap: Callable[[Any], Any], inner: Any) -> None:
     """200 levels are fine and 201 are not, so what was loaded can always be saved again."""
     own_levels = int(isinstance(inner, list | dict | tuple))
@@ -244,6 +240,7 @@ def test_deep_tuples_are_refused_and_do_not_crash() -> None:
 import os
 from limpet.core.codec import encode
 from limpet.errors import InvalidInput
+from tests.cases import for_each
 
 for levels in (201, 255, 1_100, 1_999, 20_000, 100_000):
     state = ()
@@ -273,7 +270,7 @@ def test_orjson_nests_254_levels() -> None:
 # Decoding.
 
 
-@pytest.mark.parametrize(
+@for_each(
     "damaged",
     [
         *(
@@ -305,7 +302,7 @@ def test_no_message_holds_damaged_text() -> None:
         assert secret not in "".join(traceback.format_exception(caught.value))
 
 
-@pytest.mark.parametrize("value", [2**64, -(2**63) - 1, 10**30, 1.5, "1234567890123456789012"])
+@for_each("value", [2**64, -(2**63) - 1, 10**30, 1.5, "1234567890123456789012"])
 def test_json_of_other_tools_is_read_exactly(value: Any) -> None:
     """They do not mark integers that the fast parser would round."""
     assert repr(decode_foreign(json.dumps({"x": [value]}).encode())) == repr({"x": [value]})

@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 
 from limpet.core import codec, prepare
-from limpet.core.deltas.appending import extended
-from limpet.core.deltas.delta import apply
+from limpet.core.deltas.delta import apply, extended
 from limpet.errors import InvalidInput
 from limpet.model import ScopeKey
 from limpet.protocol import Append, Stamp
+from tests.cases import for_each
 
 CORE = codec.__file__.rpartition("/")[0]
 SIZE_MAX = 1_000_000
@@ -136,8 +136,8 @@ def test_a_change_at_any_moment_without_the_gil(without_gil: ModuleType) -> None
     check_each_moment(one_list, CHANGES["the list is emptied"], without_gil)
 
 
-@pytest.mark.parametrize("make", [fresh, one_list])
-@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+@for_each("make", [fresh, one_list])
+@for_each("change", CHANGES.values())
 def test_a_change_at_any_moment(
     make: Callable[[], dict[str, Any]], change: Callable[[dict[str, Any]], object]
 ) -> None:
@@ -179,7 +179,7 @@ def test_a_number_that_is_not_finite_for_a_moment_only() -> None:
             return
 
 
-@pytest.mark.parametrize("change", [lambda items: items.append(3), list.clear, list.pop])
+@for_each("change", [lambda items: items.append(3), list.clear, list.pop])
 def test_items_that_change_while_they_are_appended(change: Callable[[list[Any]], object]) -> None:
     for step in range(1, 100_000):
         items: list[Any] = [1, [2]]

@@ -25,6 +25,7 @@ from limpet.errors import (
 )
 from limpet.model import ANY, ScopeKey, SnapshotRef
 from limpet.protocol import Commit, Stamp
+from tests.cases import for_each
 
 SCOPE = ScopeKey("s", "m", "agent")
 REF = SnapshotRef(ScopeKey("other", "main", "agent"), "origin")
@@ -114,14 +115,14 @@ OTHER = [
 ]
 
 
-@pytest.mark.parametrize(("changes", "existing"), [c[1:] for c in SAME], ids=[c[0] for c in SAME])
+@for_each("changes, existing", [c[1:] for c in SAME])
 def test_a_repetition_changes_nothing(changes: dict[str, Any], existing: Row) -> None:
     commit = COMMIT._replace(**changes)
     assert is_stored(commit, LINE, existing, yes)
 
 
-@pytest.mark.parametrize("changes", [c[1] for c in OTHER], ids=[c[0] for c in OTHER])
-@pytest.mark.parametrize("existing", [ROW, DRAFT], ids=["kept", "draft"])
+@for_each("changes", [c[1] for c in OTHER])
+@for_each("existing", [ROW, DRAFT])
 def test_another_body_under_an_id_needs_overwrite(changes: dict[str, Any], existing: Row) -> None:
     """The body itself, which may be large, is not even looked at when another fact differs."""
     commit = COMMIT._replace(**changes)
@@ -130,7 +131,7 @@ def test_another_body_under_an_id_needs_overwrite(changes: dict[str, Any], exist
     assert is_replaced(commit._replace(overwrite=True), LINE, existing, never)
 
 
-@pytest.mark.parametrize("existing", [ROW, DRAFT], ids=["kept", "draft"])
+@for_each("existing", [ROW, DRAFT])
 def test_another_state_under_an_id_needs_overwrite(existing: Row) -> None:
     with pytest.raises(AlreadyExists):
         judge(COMMIT, LINE, existing, no)
@@ -149,8 +150,8 @@ def test_a_draft_saved_again_to_be_kept_is_promoted() -> None:
         judge(COMMIT._replace(expect=STALE), LINE, DRAFT, yes)
 
 
-@pytest.mark.parametrize(
-    ("expect", "head", "agrees"),
+@for_each(
+    "expect, head, agrees",
     [
         (ANY, None, True),
         (ANY, HEAD_ROW, True),
@@ -165,7 +166,7 @@ def test_a_draft_saved_again_to_be_kept_is_promoted() -> None:
         ("", None, False),
     ],
 )
-@pytest.mark.parametrize("id", [None, "new"])
+@for_each("id", [None, "new"])
 def test_expect_compares_the_head(expect: Any, head: Row | None, agrees: bool, id: str) -> None:
     commit, line = COMMIT._replace(id=id, expect=expect), ScopeState(head=head)
     if agrees:
@@ -181,8 +182,8 @@ def test_expect_compares_the_head(expect: Any, head: Row | None, agrees: bool, i
         judge(commit._replace(overwrite=True), line, ROW, no)
 
 
-@pytest.mark.parametrize(
-    ("fence", "found", "agrees"),
+@for_each(
+    "fence, found, agrees",
     [
         (None, None, True),
         (None, "lease-1", True),  # a lease shuts out other claimants, not plain writers
@@ -264,8 +265,8 @@ def test_a_new_row_takes_the_next_place() -> None:
     assert row.revision == "c.0.00000000000000aa"
 
 
-@pytest.mark.parametrize(
-    ("next_saved_at", "saved_at"), [(0, 5_000_000), (5_000_000, 5_000_000), (6_000_000, 6_000_000)]
+@for_each(
+    "next_saved_at, saved_at", [(0, 5_000_000), (5_000_000, 5_000_000), (6_000_000, 6_000_000)]
 )
 def test_commit_time_never_steps_back(next_saved_at: int, saved_at: int) -> None:
     row = new_row(COMMIT, LINE._replace(next_saved_at=next_saved_at), size=1, newest_kept=never)
@@ -285,7 +286,7 @@ def test_an_id_is_minted_above_the_floor() -> None:
     assert judge(COMMIT, scope, None, never).floor == scope.floor
 
 
-@pytest.mark.parametrize("head", [True, False])
+@for_each("head", [True, False])
 def test_a_new_head_covers_a_draft(head: bool) -> None:
     commit = COMMIT._replace(head=head, parent=None)
     draft = LINE._replace(head=HEAD_ROW._replace(kept=False))
@@ -299,8 +300,8 @@ def test_a_row_says_where_it_was_forked() -> None:
     assert row.kept is False
 
 
-@pytest.mark.parametrize(
-    ("parent", "head", "newest", "found"),
+@for_each(
+    "parent, head, newest, found",
     [
         ("x", HEAD_ROW, never, "x"),
         (None, HEAD_ROW, never, None),
@@ -331,9 +332,7 @@ PARENTS = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("head", "own_id", "newest", "found"), [c[1:] for c in PARENTS], ids=[c[0] for c in PARENTS]
-)
+@for_each("head, own_id, newest, found", [c[1:] for c in PARENTS])
 def test_the_default_parent_is_one_that_stays(
     head: tuple[str, bool, str | None] | None,
     own_id: str | None,
@@ -364,8 +363,8 @@ def test_a_replaced_row_keeps_its_place_and_age() -> None:
     assert (aged.created_at, aged.saved_at, aged.seq, aged.id) == (1_000, 3_000, 7, "a")
 
 
-@pytest.mark.parametrize(
-    ("existing", "changes", "kept"),
+@for_each(
+    "existing, changes, kept",
     [
         (ROW, {}, True),
         (ROW, {"keep": False}, True),

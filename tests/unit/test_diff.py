@@ -8,6 +8,7 @@ import pytest
 
 from limpet.core.diff import diff
 from limpet.model import Change, Diff
+from tests.cases import for_each
 
 TEXT = "a text long enough not to be repeated in a patch, " * 2
 
@@ -202,7 +203,7 @@ CASES: dict[str, tuple[Any, Any, list[tuple[str, str, Any, Any]]]] = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+@for_each("name", CASES)
 def test_changes_are_listed_exactly(name: str) -> None:
     before, after, changes = CASES[name]
     # As text, because 1 == 1.0 == True.
@@ -210,8 +211,8 @@ def test_changes_are_listed_exactly(name: str) -> None:
     assert bool(diff(before, after)) == bool(changes)
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "patch"),
+@for_each(
+    "before, after, patch",
     [
         ([user("a")], [user("b")], [{"op": "replace", "path": "/0/content", "value": "b"}]),
         ([1, 2, 3], [2, 3, 1], [{"op": "move", "from": "/0", "path": "/2"}]),
@@ -286,7 +287,7 @@ def below(frames: int, fn: Callable[[], Diff]) -> Diff:
     return below(frames - 1, fn) if frames else fn()
 
 
-@pytest.mark.parametrize("levels", [200, 2_000])
+@for_each("levels", [200, 2_000])
 def test_depth_costs_no_frames(levels: int) -> None:
     before, after = nested(levels, "old"), nested(levels, "new")
     found = below(300, lambda: diff(before, after))

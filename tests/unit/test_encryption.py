@@ -8,6 +8,7 @@ import pytest
 
 from limpet.core.encryption import NO_KEYS, Keys, WrongKeys, key_id, parse_keys
 from limpet.errors import Corrupt, InvalidInput
+from tests.cases import for_each
 
 ONE, TWO, THREE = (base64.b64encode(bytes([each]) * 32).decode() for each in (1, 2, 3))
 
@@ -122,9 +123,7 @@ def test_without_keys_what_is_encrypted_is_refused() -> None:
         NO_KEYS.of("chat").decrypt(stored, b"")
 
 
-@pytest.mark.parametrize(
-    "text", ["", "# nothing", "short", ONE[:-4], f"{ONE}\n{ONE}", "ü" * 32, "A" * 43]
-)
+@for_each("text", ["", "# nothing", "short", ONE[:-4], f"{ONE}\n{ONE}", "ü" * 32, "A" * 43])
 def test_bad_keys_are_refused_without_being_shown(text: str) -> None:
     with pytest.raises(InvalidInput) as found:
         parse_keys(text)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from limpet.compat.extras import needs
+from tests.cases import for_each
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -34,8 +35,8 @@ def said_without(package: str, program: str) -> str:
 POSTGRES, BUCKET = "postgresql://me@localhost/agents", "s3://bucket/agents"
 
 
-@pytest.mark.parametrize(
-    ("package", "extra", "program"),
+@for_each(
+    "package, extra, program",
     [
         ("psycopg", "postgres", OPEN.format(url=POSTGRES)),
         ("urllib3", "http", OPEN.format(url="http://localhost:7420")),
@@ -53,8 +54,8 @@ def test_the_last_line_names_the_extra(package: str, extra: str, program: str) -
     assert last.endswith(f": pip install 'limpet[{extra}]'")
 
 
-@pytest.mark.parametrize(
-    ("module", "extra"),
+@for_each(
+    "module, extra",
     [
         ("claude", "claude"),
         ("openai", "openai"),
@@ -79,8 +80,8 @@ def test_another_module_that_is_missing_is_not_hidden() -> None:
         import_module("nowhere")
 
 
-@pytest.mark.parametrize(
-    ("package", "extra", "words"),
+@for_each(
+    "package, extra, words",
     [
         ("psycopg", "postgres", ["ls", "--url", POSTGRES]),
         ("obstore", "s3", ["ls", "--url", BUCKET]),

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from limpet.core.ids import mint, revision, seq_of, tag_of
 from limpet.errors import Corrupt, InvalidInput, LimpetError
+from tests.cases import for_each
 from tests.effort import times
 
 YEAR_US = 365 * 24 * 3600 * 1_000_000
@@ -84,7 +85,7 @@ def test_ids_grow_while_the_clock_jumps(jumps: list[tuple[int, int]]) -> None:
     assert all(before < after for before, after in pairwise(minted))
 
 
-@pytest.mark.parametrize("back", [0, 1, 999, 1000, 10 * YEAR_US, NOW_US, 2 * NOW_US])
+@for_each("back", [0, 1, 999, 1000, 10 * YEAR_US, NOW_US, 2 * NOW_US])
 def test_a_clock_that_stops_or_steps_back_is_held(back: int) -> None:
     """Time stays where the floor is, so that ids do not run ahead of the clock."""
     floor = first = mint(NOW_US, 12345, "")
@@ -109,13 +110,13 @@ def test_overflow_carries_into_the_time() -> None:
     assert mint(0, 0, over_the_high_part) == uuid7(NOW_US // 1000, 1 << 62)
 
 
-@pytest.mark.parametrize("now", [0, 1, 999, -1, -1000, -NOW_US])
+@for_each("now", [0, 1, 999, -1, -1000, -NOW_US])
 def test_time_before_1970_counts_as_its_start(now: int) -> None:
     assert mint(now, 0, "") == "00000000-0000-7000-8000-000000000000"
 
 
-@pytest.mark.parametrize(
-    ("now", "floor"),
+@for_each(
+    "now, floor",
     [
         (NOW_US, uuid7(2**48 - 1, ONES)),
         (NOW_US, uuid7(2**48 - 1, ONES - 5)),
@@ -133,7 +134,7 @@ def test_at_the_end_of_time_nothing_malformed_is_minted(now: int, floor: str) ->
     assert minted > floor
 
 
-@pytest.mark.parametrize(
+@for_each(
     "floor",
     [
         "x",
@@ -164,7 +165,7 @@ def test_revisions_differ_in_every_part() -> None:
     assert len(tokens) == 8
 
 
-@pytest.mark.parametrize("token", ["", ".", ".1.a", "1", "g.0.a", "-1.0.a", "1 2.0.a", "x1.0.a"])
+@for_each("token", ["", ".", ".1.a", "1", "g.0.a", "-1.0.a", "1 2.0.a", "x1.0.a"])
 def test_a_token_without_a_place_is_refused(token: str) -> None:
     with pytest.raises(InvalidInput):
         seq_of(token)
@@ -177,7 +178,7 @@ def test_any_token_has_a_place_or_is_refused(token: str) -> None:
         assert seq_of(token) >= 0
 
 
-@pytest.mark.parametrize("seed", range(3))
+@for_each("seed", range(3))
 def test_a_tag_is_in_every_id_and_its_end_tells_ids_apart(seed: int) -> None:
     """Whatever the clock does, and with another tag after a scope was deleted."""
     chance, floor, now = random.Random(seed), "", 1_700_000_000_000_000

@@ -4,9 +4,8 @@ import json
 import subprocess
 import sys
 
-import pytest
-
 import limpet
+from tests.cases import for_each
 
 LIBRARIES = {"limpet", "orjson", "xxhash", "zstandard"}
 
@@ -27,9 +26,7 @@ def pulled_in(module: str) -> set[str]:
     return set(json.loads(done.stdout))
 
 
-@pytest.mark.parametrize(
-    "module", ["limpet", "limpet.backends.memory", "limpet.backends.sqlite.storage"]
-)
+@for_each("module", ["limpet", "limpet.backends.memory", "limpet.backends.sqlite.storage"])
 def test_importing_pulls_in_three_libraries_only(module: str) -> None:
     added = pulled_in(module)
     assert added - sys.stdlib_module_names == LIBRARIES

@@ -13,6 +13,7 @@ import pytest
 
 import limpet
 from limpet.core import codec
+from tests.cases import for_each
 
 
 class Color(Enum):
@@ -68,7 +69,7 @@ VALUES: dict[str, tuple[Any, Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", VALUES)
+@for_each("name", VALUES)
 def test_values(name: str) -> None:
     value, expected = VALUES[name]
     state = {"a": [value, value], "wide": 2**70}

@@ -13,6 +13,7 @@ import limpet
 from limpet import InvalidInput
 from limpet.core.matching import Bound, bound_of, check, matcher
 from limpet.protocol import NoteQuery
+from tests.cases import for_each
 
 BAD: list[Any] = [
     {"a": {"$in": [1]}},
@@ -25,7 +26,7 @@ BAD: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize("pattern", BAD, ids=repr)
+@for_each("pattern", BAD)
 def test_bad_patterns_are_refused(pattern: Any) -> None:
     with pytest.raises(InvalidInput):
         check(pattern)

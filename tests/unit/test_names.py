@@ -3,7 +3,6 @@
 import re
 from hashlib import sha256
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -11,6 +10,7 @@ from limpet.backends.objects import keys
 from limpet.core import ids, names
 from limpet.core.names import Clipped, escape, unescape
 from limpet.model import ScopeKey
+from tests.cases import for_each
 
 UNHURRIED = settings(deadline=None)  # a busy machine is no failure
 
@@ -52,8 +52,8 @@ def test_pointers_are_where_the_format_says() -> None:
     assert keys.line_key(scope, line) == f".limpet/index/lines/7a6cde9795/a+2fb.graph.main.{line}"
 
 
-@pytest.mark.parametrize(
-    ("id", "escaped"),
+@for_each(
+    "id, escaped",
     [
         ("abc-09_z", "abc-09_z"),
         ("..", "+2e+2e"),
@@ -68,7 +68,7 @@ def test_escape(id: str, escaped: str) -> None:
     assert unescape(escaped) == id
 
 
-@pytest.mark.parametrize(
+@for_each(
     "name",
     [
         *("", "A", "é", "a.b", "\udcff", "a" * 201),
@@ -105,7 +105,7 @@ def test_the_longest_keys_fit_everywhere() -> None:
         assert max(len(name) for name in key.split("/")) <= 255
 
 
-@pytest.mark.parametrize(
+@for_each(
     "key",
     [
         "",

@@ -9,11 +9,12 @@ import pytest
 import limpet
 from limpet import Corrupt
 from limpet.core.notes import squeezed, unsqueezed
+from tests.cases import for_each
 
 LONG = b'{"text":"' + b"to be or not to be, " * 100 + b'"}'
 
 
-@pytest.mark.parametrize("value", [b"1", b'{"a":1}', LONG, b"[" + b"1" * 2000 + b"]"])
+@for_each("value", [b"1", b'{"a":1}', LONG, b"[" + b"1" * 2000 + b"]"])
 def test_a_value_comes_back(value: bytes) -> None:
     assert unsqueezed(squeezed(value)) == value
 

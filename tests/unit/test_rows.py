@@ -5,6 +5,7 @@ import pytest
 from limpet.core.rows import Row, info_of, pack_ref, unpack_ref
 from limpet.errors import Corrupt
 from limpet.model import ScopeKey, SnapshotRef
+from tests.cases import for_each
 
 SCOPE = ScopeKey("s", "m", "agent")
 REF = SnapshotRef(ScopeKey("other", "main", "agent"), "origin")
@@ -37,7 +38,7 @@ def test_a_row_becomes_public_facts_in_containers_of_their_own() -> None:
     assert (again.labels, again.metadata) == ({"k": "v"}, {"m": 1})
 
 
-@pytest.mark.parametrize("packed", [b"[]", b'["a","b","c"]', b"{}", b'["a","b","c",1]', b"x"])
+@for_each("packed", [b"[]", b'["a","b","c"]', b"{}", b'["a","b","c",1]', b"x"])
 def test_a_stored_address_that_is_none_is_corrupt(packed: bytes) -> None:
     with pytest.raises(Corrupt):
         unpack_ref(packed)

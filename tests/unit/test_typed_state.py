@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, computed_field, field_validat
 
 import limpet
 from limpet import InvalidInput, Snapshot, Store
+from tests.cases import for_each
 
 
 class Mood(StrEnum):
@@ -84,12 +85,9 @@ def kind(request: pytest.FixtureRequest) -> Kind:
     return found
 
 
-@pytest.fixture(params=["memory:", "sqlite:///typed.db"], ids=["memory", "sqlite"])
-def store(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Store]:
-    monkeypatch.chdir(tmp_path)
-    with limpet.open(request.param) as opened:
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with limpet.open(f"sqlite:///{tmp_path}/typed.db") as opened:
         yield opened
 
 
@@ -320,8 +318,8 @@ def test_fields_of_a_dataclass_may_have_these_types(store: Store) -> None:
     assert loaded(scope.load()) == state
 
 
-@pytest.mark.parametrize(
-    ("path", "value"),
+@for_each(
+    "path, value",
     [
         (("at",), "yesterday"),
         (("at",), 5),
@@ -341,7 +339,6 @@ def test_fields_of_a_dataclass_may_have_these_types(store: Store) -> None:
         (("count",), 1.5),
         (("tree",), {}),
     ],
-    ids=str,
 )
 def test_a_value_of_another_type_is_named(path: tuple[str | int, ...], value: Any) -> None:
     with limpet.open("memory:") as store:
@@ -470,7 +467,7 @@ def test_any_class_with_the_two_methods(store: Store) -> None:
         scope.load()
 
 
-@pytest.mark.parametrize("model", [dict, int, "Chat", Chat("t"), list[Chat]], ids=repr)
+@for_each("model", [dict, int, "Chat", Chat("t"), list[Chat]])
 def test_other_models_are_refused(model: Any) -> None:
     with limpet.open("memory:") as store, pytest.raises(InvalidInput, match="a dataclass or a T"):
         store.scope("s", model=model)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from limpet.views.chat import Answer, Call, Chat, ChatTurn, Media, Result, Text, Value, read_chat
-from limpet.views.page.window import News, chat_window
+from limpet.views.page.chat import News, chat_window
 
 NOW = "2026-11-18T03:38:58.885362Z"
 REQUEST = {"timestamp": NOW, "run_id": "r", "conversation_id": "c", "state": "complete"}

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from limpet.model import ScopeKey, SnapshotInfo, SnapshotRef
-from limpet.views.page.graph import graph_svg
-from limpet.views.page.sparkline import bars, grouped, sparkline
+from limpet.views.page.svg import bars, graph_svg, grouped, sparkline
 from limpet.views.tree import Node, build_forest, graph_rows, join_lone, walk
 
 MAIN = ScopeKey("s")

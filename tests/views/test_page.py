@@ -13,9 +13,10 @@ import pytest
 
 import limpet
 from limpet.core.limits import KIB
-from limpet.views.page import history, prose
-from limpet.views.page.images import image_uri
-from limpet.views.page.page import ScopePage, session_page
+from limpet.views.document import ScopePage
+from limpet.views.page import page, prose
+from limpet.views.page.chat import image_uri
+from limpet.views.page.page import session_page
 from tests.views.document_kit import HOSTILE, UNSEEN, hostile_session, open_session
 
 EMPTY = {"meta", "img", "br", "hr", "col", "link", "input"}
@@ -214,7 +215,7 @@ def test_a_title_stands_above_the_session() -> None:
 
 
 def test_only_the_newest_thousand_are_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(history, "_SNAPSHOTS_MAX", 3)
+    monkeypatch.setattr(page, "_SNAPSHOTS_MAX", 3)
     with limpet.open("memory:") as store:
         for n in range(5):
             store.scope("s", f"{n % 2}").save(n, id=f"i{n}")

@@ -6,7 +6,7 @@
 
 import { InvalidInput, NotFound } from "./errors.js";
 import { encode } from "./json.js";
-import { infoOf, randomKey } from "./records.js";
+import { gathered, randomKey } from "./records.js";
 
 const KIND = "graph";
 const FACADE = "agentos"; // in the metadata: the fields that are neither state nor label
@@ -105,14 +105,7 @@ export class CheckpointStore {
   /** Return the snapshots of an id in all scopes, the last saved first: ids are unique in a scope only. */
   async #named(id) {
     checkName("id", id, ID_CHARS_MAX);
-    const found = [];
-    let after;
-    do {
-      const page = await this.#store.request("GET", "/history", { query: { id, after } });
-      found.push(...page.items.map(infoOf));
-      after = page.next;
-    } while (after !== null);
-    return found;
+    return gathered(this.#store.history({ id }));
   }
 
   /** Return the checkpoint of an id, else the last snapshot of that id by another program. */
@@ -124,11 +117,8 @@ export class CheckpointStore {
 
   /** Return the checkpoints with these labels: the greatest timestamp first, of equal ones the last saved. */
   async #newest(labels, isAsked) {
-    const found = [];
-    for await (const info of this.#store.history({ labels })) {
-      if (isCheckpoint(info) && isAsked(info)) found.push(info);
-    }
-    return found.sort((a, b) => factsOf(b).timestamp - factsOf(a).timestamp);
+    const found = await gathered(this.#store.history({ labels }));
+    return found.filter((info) => isCheckpoint(info) && isAsked(info)).sort((a, b) => factsOf(b).timestamp - factsOf(a).timestamp);
   }
 }
 

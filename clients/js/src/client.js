@@ -2,7 +2,7 @@
 
 import { Conflict, errorOf, LimpetError, Unavailable } from "./errors.js";
 import { encode } from "./json.js";
-import { checkCount, infoOf, randomKey } from "./records.js";
+import { bodyOf, checkCount, infoOf, randomKey } from "./records.js";
 import { pauses, TIMER_MS_MAX } from "./transport.js";
 
 const PAGE_ITEMS_MAX = 256;
@@ -23,17 +23,34 @@ export class Client {
     return text === null ? null : parsed(text);
   }
 
-  /** Send a write with a key by which the server recognises it if it is sent again. */
-  async write(method, path, { headers, ...options }) {
-    return this.json(method, path, { ...options, headers: { ...headers, "idempotency-key": randomKey() } });
+  /** Return the answer of an operation. */
+  async call(operation, given, options) {
+    const text = await this.#send(operation, given, options);
+    return text === null ? null : parsed(text);
   }
 
-  async lines(method, path, options) {
-    const text = await this.#transport.request(method, path, options);
-    const found = text.split("\n").filter(Boolean).map(parsed);
+  async lines(operation, given) {
+    const found = (await this.#send(operation, given)).split("\n").filter(Boolean).map(parsed);
     const problem = found.find((each) => each.type?.startsWith?.("urn:limpet:")); // it is the last, if any
     if (problem !== undefined) throw errorOf(problem, problem.status);
     return found;
+  }
+
+  /**
+   * Send an operation: what is no parameter of it is a member of its body.
+   *
+   * A write has a key, by which the server recognises it if it is sent again.
+   */
+  #send(operation, given = {}, { headers, body, repeatable = operation.idempotent, hasKey = operation.writes, ...more } = {}) {
+    const members = { ...given };
+    for (const name of operation.params) delete members[name];
+    return this.#transport.request(operation.method, operation.path, {
+      ...more,
+      repeatable,
+      query: Object.fromEntries(operation.params.map((name) => [name, given[name]])),
+      body: operation.hasBody ? (body ?? bodyOf(members)) : undefined,
+      headers: hasKey ? { ...headers, "idempotency-key": randomKey() } : headers,
+    });
   }
 
   /**
@@ -41,15 +58,14 @@ export class Client {
    *
    * `after` returns where to begin; `cursor` is the name of that parameter.
    */
-  pages(path, query, { limit, after, cursor = "after", map = (item) => item, method = "GET", body } = {}) {
-    return this.#walk(path, query, { left: checkCount("limit", limit) ?? Infinity, after, cursor, map, method, body });
+  pages(operation, given, { limit, after, cursor = "after", map = (item) => item } = {}) {
+    return this.#walk(operation, given, { left: checkCount("limit", limit) ?? Infinity, after, cursor, map });
   }
 
-  async *#walk(path, query, { left, after, cursor, map, method, body }) {
+  async *#walk(operation, given, { left, after, cursor, map }) {
     let next = await after?.();
     while (left > 0) {
-      const asked = { ...query, [cursor]: next, limit: Math.min(left, PAGE_ITEMS_MAX) };
-      const page = await this.json(method, path, { query: asked, body, repeatable: true });
+      const page = await this.call(operation, { ...given, [cursor]: next, limit: Math.min(left, PAGE_ITEMS_MAX) });
       yield* page.items.map(map);
       if (page.next === null) return;
       left -= page.items.length;
@@ -57,8 +73,8 @@ export class Client {
     }
   }
 
-  watch(path, query, timeoutS) {
-    return watched(this.#transport, path, query, timeoutS);
+  watch(operation, query, timeoutS) {
+    return watched(this.#transport, operation.path, query, timeoutS);
   }
 }
 

@@ -5,7 +5,7 @@
 // `limpet.compat.genkit` in Python has the same addresses and rules, so each continues what the other has written.
 
 import { AlreadyExists, Conflict, InvalidInput, NotFound, Unavailable } from "./errors.js";
-import { infoOf, microseconds, randomKey } from "./records.js";
+import { gathered, microseconds, randomKey } from "./records.js";
 import { pauses } from "./transport.js";
 
 const STATUSES = new Set(["completed", "aborted", "failed", "pending", "aborting"]); // the first three are final
@@ -98,18 +98,12 @@ export class SessionStore {
   /** Find a snapshot of the tenant: in the scope `main`, else the last saved one. */
   async #locate(tenant, id) {
     let elsewhere = null;
-    let after;
-    do {
-      const query = { id, prefix: tenant.prefix, after };
-      const page = await this.#store.request("GET", "/history", { query });
-      for (const { scope } of page.items.map(infoOf)) {
-        const sessionId = tenant.sessionOf(scope.sessionId);
-        if (sessionId === null || scope.kind !== "agent") continue;
-        if (scope.scopeId === "main") return { scope, id };
-        elsewhere ??= { scope, id };
-      }
-      after = page.next;
-    } while (after !== null);
+    for await (const { scope } of this.#store.history({ id, prefix: tenant.prefix })) {
+      const sessionId = tenant.sessionOf(scope.sessionId);
+      if (sessionId === null || scope.kind !== "agent") continue;
+      if (scope.scopeId === "main") return { scope, id };
+      elsewhere ??= { scope, id };
+    }
     return elsewhere;
   }
 
@@ -118,12 +112,12 @@ export class SessionStore {
     const head = await scope.info();
     if (head === null) return null;
     const byLeaf = this.#options.latest === "leaf";
-    let infos = await allOf(byLeaf ? scope.leaves() : scope.history());
+    let infos = await gathered(byLeaf ? scope.leaves() : scope.history());
     if (!head.kept) {
       // A draft of another program.
       infos = [...infos.filter((each) => !byLeaf || each.id !== head.parentId), head];
     }
-    if (infos.length === 0) infos = await allOf(scope.history()); // the parents form a circle
+    if (infos.length === 0) infos = await gathered(scope.history()); // the parents form a circle
     const rows = infos.map((each) => rowOf(each, tenant));
     return { scope: scope.key, id: latestOf(rows, sessionId, this.#options).snapshotId };
   }
@@ -366,12 +360,6 @@ function latestOf(rows, sessionId, { latest, rejectBranchingSessions }) {
 function isNewer(a, b) {
   const [left, right] = [a, b].map((each) => microseconds(each.createdAt) ?? -Infinity);
   return left === right ? a.snapshotId > b.snapshotId : left > right;
-}
-
-async function allOf(items) {
-  const found = [];
-  for await (const each of items) found.push(each);
-  return found;
 }
 
 function checkName(name, value) {

@@ -165,6 +165,8 @@ export class Store {
     limit?: number;
     /** Continue after this snapshot. */
     after?: SnapshotRef;
+    /** Only snapshots with this id, in any scope. */
+    id?: string;
     /** Only snapshots that have all of these labels. */
     labels?: Record<string, string>;
     status?: string;

@@ -3,6 +3,7 @@
 import { Client, contend } from "./client.js";
 import { Conflict, InvalidInput, keyOf, NotFound, Unavailable } from "./errors.js";
 import { encode } from "./json.js";
+import * as operations from "./operations.js";
 import {
   bodyOf,
   checkId,
@@ -56,9 +57,8 @@ class Store {
 
   async find(snapshotId, { prefix = "" } = {}) {
     if (typeof snapshotId === "string") {
-      const query = { id: checkId("snapshotId", snapshotId), prefix, limit: 1 };
-      const { items } = await this.#client.json("GET", "/history", { query });
-      return items.length ? infoOf(items[0]) : null;
+      const { value } = await this.history({ id: checkId("snapshotId", snapshotId), prefix, limit: 1 }).next();
+      return value ?? null;
     }
     const { scope, id } = refOf(snapshotId);
     if (!scope.sessionId.startsWith(prefix)) return null;
@@ -66,18 +66,18 @@ class Store {
     return found?.kept ? found : null;
   }
 
-  history({ limit, after, labels, status, prefix } = {}) {
+  history({ limit, after, id, labels, status, prefix } = {}) {
     const from = () => this.#cursor(after);
-    const query = { prefix, labels: labelsOf(labels), status };
-    return this.#client.pages("/history", query, { limit, after: from, map: infoOf });
+    const given = { prefix, id, labels: labelsOf(labels), status };
+    return this.#client.pages(operations.history, given, { limit, after: from, map: infoOf });
   }
 
   sessions({ limit, after, prefix } = {}) {
-    return this.#client.pages("/sessions", { prefix }, { limit, after: () => after });
+    return this.#client.pages(operations.sessions, { prefix }, { limit, after: () => after });
   }
 
   scopes(sessionId, { kind, prefix } = {}) {
-    return this.#client.pages("/scopes", { session_id: sessionId, kind, prefix }, { map: scopeInfoOf });
+    return this.#client.pages(operations.scopes, { session_id: sessionId, kind, prefix }, { map: scopeInfoOf });
   }
 
   watch({ sessionId, snapshotId, prefix, timeoutS } = {}) {
@@ -88,30 +88,29 @@ class Store {
       const { scope, id } = refOf(snapshotId);
       return this.scope(scope).watch(id, { timeoutS });
     }
-    return this.#client.watch("/watch", { session_id: sessionId, id: snapshotId, prefix }, timeoutS);
+    return this.#client.watch(operations.watch, { session_id: sessionId, id: snapshotId, prefix }, timeoutS);
   }
 
   async deleteSession(sessionId) {
-    const query = { session_id: checkId("sessionId", sessionId) };
-    return (await this.#client.write("DELETE", "/sessions", { query, repeatable: true })).deleted;
+    return (await this.#client.call(operations.deleteSession, { session_id: checkId("sessionId", sessionId) })).deleted;
   }
 
   async compact() {
-    return (await this.#client.write("POST", "/compact", { repeatable: true })).bytes;
+    return (await this.#client.call(operations.compact)).bytes;
   }
 
   async stats(sessionId) {
-    const found = await this.#client.json("GET", "/stats", { query: { session_id: sessionId } });
+    const found = await this.#client.call(operations.stats, { session_id: sessionId });
     const { sessions, scopes, snapshots, largest } = found;
     return { sessions, scopes, snapshots, logicalBytes: found.logical_bytes, storedBytes: found.stored_bytes, largest };
   }
 
   check() {
-    return this.#client.pages("/check", {}, { map: findingOf });
+    return this.#client.pages(operations.check, {}, { map: findingOf });
   }
 
   repair() {
-    return this.#client.pages("/repair", {}, { method: "POST", map: findingOf });
+    return this.#client.pages(operations.repair, {}, { map: findingOf });
   }
 
   request(method, path, options) {
@@ -150,24 +149,25 @@ class Scope {
       created_at: createdAt === undefined ? undefined : timeOf(createdAt),
       forked_from: forkedFrom === undefined || forkedFrom === null ? undefined : wireRef(refOf(forkedFrom)),
     };
-    return this.#commit("/save", bodyOf(given, { state }), expect, options.keep === false || options.overwrite === true);
+    const passing = options.keep === false || options.overwrite === true;
+    return this.#commit(operations.save, bodyOf(given, { state }), { expect, passing });
   }
 
   async append(key, items, { keep, status, labels, metadata, expect } = {}) {
     const body = bodyOf({ keep, status, labels, metadata }, { key, items });
-    return this.#commit("/append", body, expect, keep === false);
+    return this.#commit(operations.append, body, { expect, passing: keep === false });
   }
 
   async load(id) {
-    const found = await this.#read("/snapshot", id);
+    const found = await this.#call(operations.load, { id: this.#optionalId(id) }, { orNull: true });
     return found && snapshotOf(found);
   }
 
   async *loadMany(ids) {
     const page = [];
     const read = async () => {
-      const options = { query: this.#query(), body: bodyOf({ ids: page.splice(0) }), repeatable: true };
-      return (await this.#client.lines("POST", "/scope/load_many", options)).map(snapshotOf);
+      const given = { ...this.#address(), ids: page.splice(0) };
+      return (await this.#client.lines(operations.loadMany, given)).map(snapshotOf);
     };
     for await (const each of ids) {
       page.push(this.#idOf(each));
@@ -177,21 +177,22 @@ class Scope {
   }
 
   async info(id) {
-    const found = await this.#read("/info", id);
+    const found = await this.#call(operations.info, { id: this.#optionalId(id) }, { orNull: true });
     return found && infoOf(found);
   }
 
   history({ limit, after, labels, status } = {}) {
     const from = () => this.#cursor(after);
-    return this.#pages("/history", { labels: labelsOf(labels), status }, { limit, after: from, map: infoOf });
+    const given = { labels: labelsOf(labels), status };
+    return this.#pages(operations.scopeHistory, given, { limit, after: from, map: infoOf });
   }
 
   ids({ after, limit } = {}) {
-    return this.#pages("/ids", {}, { limit, after: () => this.#textCursor(after) });
+    return this.#pages(operations.scopeIds, {}, { limit, after: () => this.#textCursor(after) });
   }
 
   notedIds({ after, limit } = {}) {
-    return this.#pages("/noted", {}, { limit, after: () => this.#textCursor(after) });
+    return this.#pages(operations.noted, {}, { limit, after: () => this.#textCursor(after) });
   }
 
   ancestors(id) {
@@ -201,7 +202,8 @@ class Scope {
   async *#ancestors(id) {
     let seen = 0;
     try {
-      for await (const each of this.#pages("/ancestors", {}, { after: () => id, cursor: "id", map: infoOf })) {
+      const walk = { after: () => id, cursor: "id", map: infoOf };
+      for await (const each of this.#pages(operations.ancestors, {}, walk)) {
         seen += 1;
         yield each;
       }
@@ -211,7 +213,7 @@ class Scope {
   }
 
   leaves() {
-    return this.#pages("/history", { leaves: true }, { map: infoOf });
+    return this.#pages(operations.scopeHistory, { leaves: true }, { map: infoOf });
   }
 
   async update(id, fn) {
@@ -226,7 +228,7 @@ class Scope {
       if (after === null || after === undefined) return null;
       const { state, status, labels, metadata } = { ...before, ...after };
       const given = { id: snapshotId, replaces: before.revision, status, labels, metadata };
-      return this.#commit("/save", bodyOf(given, { state }), undefined, true);
+      return this.#commit(operations.save, bodyOf(given, { state }), { passing: true });
     };
     return contend(attempt, async () => (await this.info(snapshotId))?.revision !== seen);
   }
@@ -234,54 +236,50 @@ class Scope {
   async fork(id, { to, scopeId, patch, labels, metadata } = {}) {
     const snapshotId = this.#idOf(id);
     if (typeof patch === "function") return this.#forkBy(snapshotId, patch, { to, scopeId, labels, metadata });
+    // `scope_id` is a member of the body here, and a parameter too.
     const body = bodyOf({ id: snapshotId, to, scope_id: scopeId, patch, labels, metadata });
-    const found = await this.#write("POST", "/fork", { body });
+    const found = await this.#call(operations.fork, {}, { body });
     return new Scope(this.#client, keyOf(found));
   }
 
   async restore(id, { labels, metadata, expect } = {}) {
-    const body = bodyOf({ id: this.#idOf(id), labels, metadata });
-    return infoOf(await this.#write("POST", "/restore", { body, expect }));
+    return infoOf(await this.#call(operations.restore, { id: this.#idOf(id), labels, metadata }, { expect }));
   }
 
   async diff(a, b) {
-    const query = { ...this.#query(), a: this.#idOf(a), b: this.#idOf(b) };
-    return this.#client.json("GET", "/scope/diff", { query });
+    return this.#call(operations.diff, { a: this.#idOf(a), b: this.#idOf(b) });
   }
 
   async prune({ keepLast, olderThanS, dryRun } = {}) {
-    const body = bodyOf({ keep_last: keepLast, older_than_s: olderThanS, dry_run: dryRun });
-    return this.#write("POST", "/prune", { body, repeatable: true });
+    return this.#call(operations.prune, { keep_last: keepLast, older_than_s: olderThanS, dry_run: dryRun });
   }
 
   async deleteSnapshot(id) {
-    const body = bodyOf({ ids: [this.#idOf(id)] });
-    return (await this.#write("POST", "/delete_snapshots", { body, repeatable: true })).count;
+    return (await this.#call(operations.deleteSnapshots, { ids: [this.#idOf(id)] })).count;
   }
 
   async delete({ expect } = {}) {
-    return (await this.#write("DELETE", "", { expect, repeatable: expect === undefined })).deleted;
+    return (await this.#call(operations.deleteScope, {}, { expect })).deleted;
   }
 
   async note(name, { on } = {}) {
-    const query = { ...this.#query(), name: checkId("name", name), on: this.#optionalId(on) };
-    const found = await this.#client.json("GET", "/scope/note", { query, orNull: true });
+    const found = await this.#call(operations.readNote, this.#noteAt(name, on), { orNull: true });
     return found && noteOf(found);
   }
 
   notes({ on } = {}) {
     if (on === undefined || on === null || typeof on === "string" || "id" in on) {
-      return this.#pages("/notes", { on: this.#optionalId(on) }, { map: noteOf });
+      return this.#pages(operations.listNotes, { on: this.#optionalId(on) }, { map: noteOf });
     }
-    const body = { on: Array.from(on, (each) => this.#idOf(each)) };
-    return this.#pages("/notes/list", {}, { method: "POST", body, map: noteOf });
+    const given = { on: Array.from(on, (each) => this.#idOf(each)) };
+    return this.#pages(operations.listManyNotes, given, { map: noteOf });
   }
 
   async setNote(name, valueOrFn, { on, expect } = {}) {
-    const query = { name: checkId("name", name), on: this.#optionalId(on) };
+    const given = this.#noteAt(name, on);
     const write = async (value, at) => {
-      const options = { query, body: encode(value, "the note"), expect: at, repeatable: at === undefined };
-      return noteOf(await this.#write("PUT", "/note", options));
+      const options = { body: encode(value, "the note"), expect: at };
+      return noteOf(await this.#call(operations.writeNote, given, options));
     };
     if (typeof valueOrFn !== "function") return write(valueOrFn, expect);
     let seen;
@@ -300,12 +298,11 @@ class Scope {
   }
 
   async deleteNote(name, { on } = {}) {
-    const query = { name: checkId("name", name), on: this.#optionalId(on) };
-    return (await this.#write("DELETE", "/note", { query, repeatable: true })).deleted;
+    return (await this.#call(operations.deleteNote, this.#noteAt(name, on))).deleted;
   }
 
   watch(id, { timeoutS } = {}) {
-    return this.#client.watch("/scope/watch", { ...this.#query(), id: this.#optionalId(id) }, timeoutS);
+    return this.#client.watch(operations.scopeWatch, { ...this.#address(), id: this.#optionalId(id) }, timeoutS);
   }
 
   async claim({ owner, ttlS = 30, waitS = 0 } = {}, fn) {
@@ -357,7 +354,7 @@ class Scope {
         const name = generated ? forkName(this.scopeId) : (scopeId ?? this.scopeId);
         const target = new Scope(this.#client, { sessionId, scopeId: name, kind: this.kind });
         try {
-          await target.#commit("/save", body);
+          await target.#commit(operations.save, body);
           return target;
         } catch (error) {
           if (error.name !== "AlreadyExists" || left === 1) throw error;
@@ -367,30 +364,28 @@ class Scope {
     return contend(attempt, async () => (await this.info(snapshotId))?.revision !== seen);
   }
 
-  async #read(path, id) {
-    const query = { ...this.#query(), id: this.#optionalId(id) };
-    return this.#client.json("GET", `/scope${path}`, { query, orNull: true });
-  }
-
   /** Send a commit, which the store itself recognises by its key: it may always be sent again. */
-  async #commit(path, body, expect, passing = false) {
-    return infoOf(await this.#write("POST", path, { body, expect, repeatable: true, passing }));
+  async #commit(operation, body, options) {
+    return infoOf(await this.#call(operation, {}, { ...options, body, repeatable: true }));
   }
 
-  async #write(method, path, { query, expect, ...options }) {
-    return this.#client.write(method, `/scope${path}`, {
-      ...options,
-      query: { ...this.#query(), ...query },
-      headers: this.#headers(expect),
-    });
+  /** Call an operation on this scope. A write that compares is not sent again after a lost answer. */
+  #call(operation, given, { expect, ...options } = {}) {
+    const headers = operation.writes ? this.#headers(expect) : undefined;
+    const repeatable = operation.idempotent && expect === undefined;
+    return this.#client.call(operation, { ...this.#address(), ...given }, { headers, repeatable, ...options });
   }
 
-  #pages(path, query, options) {
-    return this.#client.pages(`/scope${path}`, { ...this.#query(), ...query }, options);
+  #pages(operation, given, options) {
+    return this.#client.pages(operation, { ...this.#address(), ...given }, options);
   }
 
-  #query() {
+  #address() {
     return { session_id: this.sessionId, scope_id: this.scopeId, kind: this.kind };
+  }
+
+  #noteAt(name, on) {
+    return { name: checkId("name", name), on: this.#optionalId(on) };
   }
 
   #headers(expect) {
@@ -422,7 +417,6 @@ class Scope {
 
 class Lease extends Scope {
   #client;
-  #path;
   #wanted;
   #timer;
 
@@ -430,7 +424,6 @@ class Lease extends Scope {
     super(client, key, wanted.key);
     this.#client = client;
     this.#wanted = wanted;
-    this.#path = { query: { session_id: key.sessionId, scope_id: key.scopeId, kind: key.kind }, repeatable: true };
     this.token = wanted.key;
   }
 
@@ -438,7 +431,7 @@ class Lease extends Scope {
     const lease = new Lease(client, key, { key: randomKey(), owner, ttl_s: ttlS });
     const pause = pauses(waitS * 1_000, { firstMs: 10, longestMs: 500 });
     for (;;) {
-      const held = await lease.#ask("POST").catch((error) => {
+      const held = await lease.#ask(operations.claim).catch((error) => {
         lease.release().catch(() => {}); // it may have been granted
         throw error;
       });
@@ -457,9 +450,8 @@ class Lease extends Scope {
   async release() {
     clearTimeout(this.#timer);
     this.#timer = null;
-    const { query } = this.#path;
     try {
-      await this.#client.json("DELETE", "/scope/lease", { query: { ...query, key: this.token }, repeatable: true });
+      await this.#send(operations.release, { key: this.token });
     } catch (error) {
       if (!(error instanceof Unavailable)) throw error; // otherwise the lease ends by itself
     }
@@ -470,9 +462,9 @@ class Lease extends Scope {
   }
 
   /** Claim or renew, and do so again after a third of the time. */
-  async #ask(method) {
+  async #ask(operation) {
     const begun = Date.now();
-    const held = await this.#client.json(method, "/scope/lease", { ...this.#path, body: this.#wanted });
+    const held = await this.#send(operation, this.#wanted);
     if (held.key === this.token && this.#timer !== null) {
       // From when it was asked for, so that it never seems to last longer than it does.
       this.expiresAt = new Date(begun + held.left_us / 1_000);
@@ -481,10 +473,16 @@ class Lease extends Scope {
     return held;
   }
 
+  /** Send what is harmless when it is made twice, so that it needs no key. */
+  #send(operation, given) {
+    const address = { session_id: this.sessionId, scope_id: this.scopeId, kind: this.kind };
+    return this.#client.call(operation, { ...address, ...given }, { hasKey: false });
+  }
+
   #renewIn(ms) {
     this.#timer = setTimeout(async () => {
       try {
-        await this.#ask("PUT");
+        await this.#ask(operations.renew);
       } catch (error) {
         // Once it has passed to another holder every write is Conflict: there is nothing to renew.
         if (error instanceof Unavailable && this.#timer !== null) this.#renewIn((this.#wanted.ttl_s * 1_000) / 10);

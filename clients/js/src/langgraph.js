@@ -15,6 +15,7 @@ import {
 } from "@langchain/langgraph-checkpoint";
 import { contend } from "./client.js";
 import { Conflict, Corrupt, InvalidInput, Unavailable } from "./errors.js";
+import { gathered } from "./records.js";
 
 const KIND = "thread";
 const FACADE = "langgraph"; // in the metadata of a snapshot: the metadata of the checkpoint
@@ -298,12 +299,6 @@ export class LimpetSaver extends BaseCheckpointSaver {
     }
     return refs.map((ref) => tuples.get(`${nameOf(ref.scope)} ${ref.id}`)).filter((each) => each !== undefined);
   }
-}
-
-async function gathered(iterator) {
-  const found = [];
-  for await (const each of iterator) found.push(each);
-  return found;
 }
 
 function grouped(refs) {

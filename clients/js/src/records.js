@@ -93,6 +93,13 @@ export function microseconds(text) {
   return Number.isNaN(ms) ? null : ms * 1_000 + Number(fraction.slice(0, 6).padEnd(6, "0"));
 }
 
+/** Return all that an iterator yields. */
+export async function gathered(iterator) {
+  const found = [];
+  for await (const each of iterator) found.push(each);
+  return found;
+}
+
 /** Return 32 hex digits. `crypto.randomUUID` is missing on pages that were not loaded over https. */
 export function randomKey() {
   return Array.from(crypto.getRandomValues(new Uint8Array(16)), (each) => each.toString(16).padStart(2, "0")).join("");

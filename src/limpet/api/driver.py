@@ -17,8 +17,7 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, get_args
 
 from limpet.api.opened import Opened, Tools
-from limpet.api.verbs import Ask, Encode, Pause, Step, Steps, Walk, Work
-from limpet.api.watching import Dispatcher, Subscription
+from limpet.api.verbs import Ask, Encode, Pause, Step, Steps, Walk, Work, streamed
 from limpet.core import codec, limits
 from limpet.errors import CLOSED, InvalidInput, LimpetError, Unsupported
 from limpet.model import SnapshotInfo
@@ -33,7 +32,7 @@ P = ParamSpec("P")
 Self = TypeVar("Self")
 
 # asyncio and its pools are imported where they are used: they take longer to load than all of
-# Limpet, and a program that awaits has loaded them already.
+# Limpet, and a program that awaits has loaded them already. So is what few programs use.
 
 
 class Driver:
@@ -90,14 +89,7 @@ class Driver:
         return answer
 
     def stream(self, walk: Walk[T]) -> Iterator[T]:
-        page: Sequence[T] | None = None
-        while True:
-            try:
-                work = next(walk) if page is None else walk.send(page)
-            except StopIteration:
-                return
-            page = self.run(work)
-            yield from page
+        return streamed(self.run, walk)
 
     def watch(self, topic: Topic, timeout_s: float | None) -> Iterator[SnapshotInfo]:
         """Yield the current state of a topic, and again after each change."""
@@ -106,6 +98,8 @@ class Driver:
         return self._changes(topic, timeout_s)
 
     def _changes(self, topic: Topic, timeout_s: float | None) -> Iterator[SnapshotInfo]:
+        from limpet.api.watching import Dispatcher, Subscription
+
         dispatcher = self.opened.service(Dispatcher)
         notified = threading.Event()
         subscription = Subscription(topic, notified.set)
@@ -199,6 +193,8 @@ class AsyncDriver:
     ) -> AsyncIterator[list[SnapshotInfo]]:
         """Yield what is new in a topic until it is deleted; [] after `timeout_s` of silence."""
         import asyncio
+
+        from limpet.api.watching import Dispatcher, Subscription
 
         dispatcher = self.opened.service(Dispatcher)
         loop, notified = running_loop(), asyncio.Event()

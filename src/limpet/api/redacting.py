@@ -9,20 +9,86 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import starmap
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from limpet.api.opened import Tools
 from limpet.api.verbs import Steps, Work, contend, each, each_scope, matching, note, notes_of
 from limpet.core import codec, ids, limits, prepare
-from limpet.core.redaction import Redaction
-from limpet.errors import Corrupt, Unavailable
+from limpet.errors import Corrupt, InvalidInput, Unavailable
 from limpet.model import JSON, Redacted, ScopeKey, SnapshotInfo
 from limpet.protocol import Backend, Commit, NoteWrite, Query, Target
 
 T = TypeVar("T")
 
+_WHOLE = ("", "metadata", "status")
+_BEGINNINGS = ("/", "metadata/", "labels/", "notes/")
 _PASSES_MAX = 100  # over scopes that other writers keep saving the content to
 _PAGE_BYTES_MAX = 32 * limits.MIB  # of states that are redacted at a time, unless one is larger
+
+
+class _Rule:
+    """What to replace, and by what.
+
+    In a state a path is a JSON Pointer: empty, or beginning with `/`. Others begin with what they
+    lead into: `metadata/error`, `labels/user`, `status`, `notes/title/author`.
+    """
+
+    def __init__(self, what: str | Callable[[str, JSON], bool], replacement: JSON) -> None:
+        if not callable(what) and not isinstance(what, str):
+            raise InvalidInput(f"give a path or a function. type=`{type(what).__name__}`")
+        if isinstance(what, str) and what not in _WHOLE and not what.startswith(_BEGINNINGS):
+            raise InvalidInput(
+                "a path into the state begins with /, others with metadata/, labels/ or notes/, or "
+                f"are metadata or status. path=`{what}`"
+            )
+        self._what = what
+        self._replacement = replacement
+
+    def value(self, path: str, value: Any) -> Any:
+        """Return a value with what matches replaced, in it or as a whole; it may be changed."""
+        if self._matches(path, value):
+            return self._replacement
+        if isinstance(value, dict) and self._may_be_in(path):
+            for key, each in value.items():
+                value[key] = self.value(f"{path}/{_escaped(key)}", each)
+        elif isinstance(value, list) and self._may_be_in(path):
+            for at, each in enumerate(value):
+                value[at] = self.value(f"{path}/{at}", each)
+        return value
+
+    def metadata(self, value: dict[str, Any]) -> dict[str, Any]:
+        """Return metadata, which must be an object."""
+        found = self.value("metadata", value)
+        return found if isinstance(found, dict) else {}
+
+    def text(self, path: str, value: str) -> str:
+        """Return a value that must be a text."""
+        found = self.value(path, value)
+        return found if isinstance(found, str) else ""
+
+    def labels(self, labels: dict[str, str]) -> dict[str, str]:
+        return {name: self.text(f"labels/{_escaped(name)}", labels[name]) for name in labels}
+
+    def note(self, name: str, value: JSON) -> JSON:
+        return self.value(f"notes/{_escaped(name)}", value)
+
+    def _may_be_in(self, path: str) -> bool:
+        return not isinstance(self._what, str) or self._what.startswith(f"{path}/")
+
+    def _matches(self, path: str, value: Any) -> bool:
+        if isinstance(self._what, str):
+            return self._what == path
+        answer = self._what(path, value)
+        if isinstance(answer, bool):
+            return answer
+        # A coroutine, for example, would count as true, and all would be replaced.
+        raise InvalidInput(
+            f"the function must return True or False. type=`{type(answer).__name__}` path=`{path}`"
+        )
+
+
+def _escaped(key: str) -> str:
+    return key.replace("~", "~0").replace("/", "~1")
 
 
 def redact(
@@ -35,7 +101,7 @@ def redact(
 ) -> Steps[Redacted]:
     """Replace what a path leads to, or what a function says yes to; see `Scope.redact`."""
     encoded = codec.encode(replacement, what="replacement", default=tools.default)
-    rule = Redaction(what, codec.decode(encoded))
+    rule = _Rule(what, codec.decode(encoded))
 
     def steps() -> Steps[Redacted]:
         snapshots = notes = 0
@@ -63,7 +129,7 @@ class _Scope:
     """One scope that is redacted."""
 
     def __init__(
-        self, tools: Tools, key: ScopeKey, rule: Redaction, fence: str | None, done: set[str]
+        self, tools: Tools, key: ScopeKey, rule: _Rule, fence: str | None, done: set[str]
     ) -> None:
         self._tools = tools
         self._key = key

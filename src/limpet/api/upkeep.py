@@ -7,7 +7,7 @@ from datetime import timedelta
 from limpet.api.opened import Tools
 from limpet.api.verbs import Steps, Walk, Work, check_optional_id
 from limpet.core import codec, ids, limits
-from limpet.core.retention import check_retention
+from limpet.core.prepare import check_retention
 from limpet.errors import Corrupt, Unavailable
 from limpet.model import Finding, Pruned, ScopeKey, Stats
 from limpet.protocol import Backend, Query

@@ -167,13 +167,18 @@ def pages(fetch: Callable[[Backend, T | None, int], Sequence[T]], *, limit: int 
 
 def each(backend: Backend, walk: Walk[T]) -> Iterator[T]:
     """Yield all items of a listing, inside one work."""
+    return streamed(lambda work: work(backend), walk)
+
+
+def streamed(run: Callable[[Work[Sequence[T]]], Sequence[T]], walk: Walk[T]) -> Iterator[T]:
+    """Yield all items of a listing, with a function that runs the work of each page."""
     page: Sequence[T] | None = None
     while True:
         try:
             work = next(walk) if page is None else walk.send(page)
         except StopIteration:
             return
-        page = work(backend)
+        page = run(work)
         yield from page
 
 

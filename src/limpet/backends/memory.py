@@ -15,10 +15,9 @@ from queue import Empty, SimpleQueue
 from typing import TypeVar
 
 from limpet.backends.support.forks import renew_after_fork
-from limpet.core.ages import newest_page
 from limpet.core.codec import decode
 from limpet.core.notes import NoteRow
-from limpet.core.rows import Row
+from limpet.core.rows import Row, newest_page
 from limpet.model import Finding, ScopeKey, SnapshotRef
 from limpet.protocol import NoteQuery, Query, SessionAge, Target, Topic
 from limpet.storage import (

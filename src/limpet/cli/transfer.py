@@ -6,9 +6,10 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict
+from functools import partial
 from itertools import chain
 from types import ModuleType
-from typing import IO, Any, NamedTuple, cast
+from typing import IO, Any, NamedTuple
 
 import click
 from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeRemainingColumn
@@ -298,7 +299,12 @@ _FOLDERS = ("strands", "genkit", "go-runs")
 _SAVERS = ("langgraph-sqlite", "langgraph-postgres")
 _OPENAI = "openai-sqlite"
 _SOURCES = ("jsonl", *_FOLDERS, *_SAVERS, _OPENAI)
-_WITH_PREFIX = ("strands", *_SAVERS, _OPENAI)
+_ONLY_FOR = {
+    "layout": ("strands",),
+    "prefix": ("strands", *_SAVERS, _OPENAI),
+    "allow": _SAVERS,
+    "table": (_OPENAI,),
+}
 _LAYOUTS = ("classic", "unified", "messages")
 
 
@@ -325,15 +331,7 @@ _LAYOUTS = ("classic", "unified", "messages")
     help="openai: the table of messages. Default: agent_messages.",
 )
 @store_options
-def import_(
-    source: tuple[str, ...],
-    layout: str | None,
-    prefix: str,
-    allow: tuple[str, ...],
-    table: str | None,
-    url: str,
-    as_json: bool,
-) -> int:
+def import_(source: tuple[str, ...], url: str, as_json: bool, **options: Any) -> int:
     """Import an export, or the data of other tools.
 
     FORMAT is jsonl (the default, written by `export`; PATH - is stdin), strands (a folder or bucket
@@ -361,15 +359,18 @@ def import_(
       limpet import langgraph-sqlite checkpoints.db --url postgresql://localhost/agents
       limpet import openai-sqlite conversations.db
     """
-    form, path = _parsed(source, layout, prefix, allow, table)
-    _check_source(form, path)
-    classes = [class_named(each) for each in allow]
-    if form == "jsonl":
-        done = _from_export(url, path)
-    elif form == _OPENAI:
-        done = _from_openai(url, path, prefix, table or "agent_messages")
-    else:
-        done = _from_others(url, form, path, layout, prefix, classes)
+    form, *paths = source if source[0] in _SOURCES else ("jsonl", *source)
+    if len(paths) != 1:
+        raise click.UsageError(f"expected [{'|'.join(_SOURCES)}] PATH")
+    given = {name: value for name, value in options.items() if value}
+    for name in given:
+        if form not in _ONLY_FOR[name]:
+            raise click.UsageError(f"--{name} is only for {' and '.join(_ONLY_FOR[name])}")
+    _check_source(form, paths[0])
+    if "allow" in given:
+        given["allow"] = [class_named(each) for each in given["allow"]]
+    take = _from_export if form == "jsonl" else partial(_from_others, form)
+    done = take(url, paths[0], **given)
     _draw_imported(form, url, done, as_json)
     return _exits.FOUND if done.skipped or (form != "jsonl" and not done.snapshots) else _exits.FINE
 
@@ -398,27 +399,6 @@ def _from_export(url: str, path: str) -> _Imported:
     return _Imported(done.snapshots, done.written, done.skipped)
 
 
-def _parsed(
-    source: tuple[str, ...],
-    layout: str | None,
-    prefix: str,
-    allow: tuple[str, ...],
-    table: str | None,
-) -> tuple[str, str]:
-    form, *paths = source if source[0] in _SOURCES else ("jsonl", *source)
-    if len(paths) != 1:
-        raise click.UsageError(f"expected [{'|'.join(_SOURCES)}] PATH")
-    if form != "strands" and layout is not None:
-        raise click.UsageError("--layout is only for strands")
-    if form not in _WITH_PREFIX and prefix:
-        raise click.UsageError(f"--prefix is only for {' and '.join(_WITH_PREFIX)}")
-    if form not in _SAVERS and allow:
-        raise click.UsageError(f"--allow is only for {' and '.join(_SAVERS)}")
-    if form != _OPENAI and table is not None:
-        raise click.UsageError(f"--table is only for {_OPENAI}")
-    return form, paths[0]
-
-
 def _check_source(form: str, path: str) -> None:
     """Refuse a missing source or package before a store is created."""
     if form in _FOLDERS and "://" not in path and not os.path.isdir(path):
@@ -438,31 +418,24 @@ def _langgraph() -> ModuleType:
     return transfer
 
 
-def _from_openai(url: str, path: str, prefix: str, table: str) -> _Imported:
-    from limpet.compat import openai_sqlite
+def _from_others(form: str, url: str, path: str, **options: Any) -> _Imported:
+    from limpet.compat import genkit, openai_sqlite, runs, strands
 
     with limpet.open(url) as store:
-        done = openai_sqlite.import_sqlite(store, path, prefix=prefix, table=table)
-    return _Imported(done.count, None, done.skipped)
-
-
-def _from_others(
-    url: str, form: str, path: str, layout: str | None, prefix: str, classes: Sequence[type]
-) -> _Imported:
-    from limpet.compat import genkit, runs, strands
-
-    with limpet.open(url) as store:
-        if form == "genkit":
-            done = genkit.import_sessions(store, path)
-        elif form == "go-runs":
-            done = runs.import_runs(store, path)
-        elif form in _SAVERS:
-            savers = _langgraph()
-            take = savers.import_sqlite if form == "langgraph-sqlite" else savers.import_postgres
-            done = take(store, path, prefix=prefix, allow=classes)
-        else:
-            found = cast(strands.LayoutName, layout) if layout else strands.find_layout(path)
-            done = strands.import_sessions(store, path, layout=found, prefix=prefix)
+        match form:
+            case "genkit":
+                done = genkit.import_sessions(store, path)
+            case "go-runs":
+                done = runs.import_runs(store, path)
+            case "openai-sqlite":
+                done = openai_sqlite.import_sqlite(store, path, **options)
+            case "langgraph-sqlite":
+                done = _langgraph().import_sqlite(store, path, **options)
+            case "langgraph-postgres":
+                done = _langgraph().import_postgres(store, path, **options)
+            case _:
+                layout = options.pop("layout", None) or strands.find_layout(path)
+                done = strands.import_sessions(store, path, layout=layout, **options)
     return _Imported(done.count, None, done.skipped)
 
 

@@ -2,10 +2,8 @@
 
 import asyncio
 
-from limpet.backends.support.backoff import Backoff
-from limpet.core import limits
+from limpet.api.integrations import Backoff, Clock, limits
 from limpet.errors import Unavailable
-from limpet.protocol import Clock
 
 
 class Contention:

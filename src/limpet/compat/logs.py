@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from limpet.api.aio_scope import AsyncScope
+from limpet import AsyncScope
 from limpet.compat.contention import Contention
 from limpet.compat.wire import ABSENT, Absent
 from limpet.errors import Conflict, Corrupt

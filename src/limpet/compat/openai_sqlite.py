@@ -12,13 +12,11 @@ from datetime import UTC, datetime
 from itertools import takewhile
 from typing import Any, NamedTuple
 
-from limpet.api import verbs
-from limpet.api.store import AsyncStore, Store
+from limpet import AsyncStore, Store
+from limpet.api.integrations import check_prefix, codec, finding, limits, prepare, times, verbs
 from limpet.compat.logs import KIND
 from limpet.compat.sqlite_files import SqliteFile, opened
 from limpet.compat.wire import Transfer, check_store, folder_of
-from limpet.core import codec, limits, prepare, times
-from limpet.core.findings import finding
 from limpet.errors import InvalidInput, LimpetError, NotFound
 from limpet.model import JSON, Expect, Finding, ScopeKey, Snapshot, SnapshotInfo, SnapshotRef
 
@@ -94,7 +92,7 @@ def import_sqlite(
         InvalidInput: the file is not a SQLite database.
         Unsupported: the table has another layout.
     """
-    verbs.check_prefix(prefix)
+    check_prefix(prefix)
     with opened(folder_of(path), other_layout=_OTHER_LAYOUT) as file:
         if not file.columns(table):
             raise NotFound(f"the file has no such table. path=`{file.path}` table=`{table}`")

@@ -12,8 +12,8 @@ from datetime import UTC, datetime
 from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
-from limpet.api.store import AsyncStore, Store
-from limpet.core import times
+from limpet import AsyncStore, Store
+from limpet.api.integrations import times
 from limpet.errors import InvalidInput
 from limpet.model import JSON, Finding
 

@@ -1,4 +1,4 @@
-"""The rules of a commit, without the storage.
+"""The rules of a commit and of a lease, without the storage.
 
 An engine reads what the rules need, calls `decide`, and carries out the plan in the same atomic
 step. All engines agree because the rules are here.
@@ -11,7 +11,7 @@ from limpet.core import codec, ids
 from limpet.core.rows import Row, pack_ref
 from limpet.errors import AlreadyExists, Conflict, InvalidInput, NotFound
 from limpet.model import ANY, HEAD, Expect, ScopeKey
-from limpet.protocol import Append, AppendOffsets, Commit
+from limpet.protocol import Append, AppendOffsets, Claim, Commit, Hold
 
 
 def default_parent(
@@ -259,3 +259,30 @@ def appended(append: Append, head_body: bytes | None) -> tuple[bytes, AppendOffs
 def check_size(size: int, append: Append) -> None:
     if size > append.state_bytes_max:
         raise InvalidInput(f"the state is too large. bytes=`{size}` max=`{append.state_bytes_max}`")
+
+
+# Leases
+
+
+class LeaseRow(NamedTuple):
+    """A lease as SQL engines store it; `until` is in microseconds of the engine's clock."""
+
+    key: str
+    owner: str
+    until: int
+
+    def hold(self, now: int) -> Hold:
+        return Hold(self.key, self.owner, self.until - now)
+
+
+def claimed(claim: Claim, found: LeaseRow | None, now: int) -> LeaseRow:
+    """Return the lease after a claim: that of the claim, or another one that has not expired."""
+    if found is not None and found.key != claim.key and found.until > now:
+        return found
+    return LeaseRow(claim.key, claim.owner, now + claim.ttl_us)
+
+
+def renewed(claim: Claim, found: LeaseRow | None, now: int) -> LeaseRow:
+    """Return the extended lease, or raise Conflict if it is not held any more."""
+    check_fence(claim.key, None if found is None else found.key, claim.scope)
+    return LeaseRow(claim.key, claim.owner, now + claim.ttl_us)

@@ -15,13 +15,12 @@ statuses have to be found, so a hash with a key stands for each of them: equal o
 equal.
 """
 
-import base64
-import hashlib
-import hmac
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 from limpet.errors import Corrupt, InvalidInput, Unsupported
+
+# The modules for keys are imported where they are used: most stores have none.
 
 KEY_BYTES = 32
 MARK = b"\x01"
@@ -200,6 +199,8 @@ class _SessionCipher(Cipher):
         self._aes = {key.id: keys.aes(self._derived(key)) for key in ring}
 
     def _derived(self, key: _Key) -> bytes:
+        import hmac
+
         about = b"limpet 1 data%b\0%b" % (self._keys.store_id, self._session_id.encode())
         return hmac.digest(key.secret, about, "sha256")
 
@@ -263,6 +264,10 @@ class _SessionCipher(Cipher):
 
 def _hashed(key: _Key, name: str, value: str) -> tuple[str, str]:
     """Return a label of which only equality is seen; its name is part of both texts."""
+    import base64
+    import hashlib
+    import hmac
+
     secret = hmac.digest(key.secret, b"limpet 1 labels", "sha256")
     texts = (name.encode(), b"%d:%b%b" % (len(name), name.encode(), value.encode()))
     digests = (hashlib.blake2b(each, key=secret, digest_size=12) for each in texts)
@@ -292,6 +297,8 @@ def parse_keys(text: str) -> Mapping[str, tuple[_Key, ...]]:
     Raises:
         InvalidInput: a line is not a key; the message has its number and nothing else of it.
     """
+    import hashlib
+
     rings: dict[str, tuple[_Key, ...]] = {}
     for number, line in enumerate(text.splitlines(), 1):
         written, _, prefix = line.strip().partition(" ")
@@ -319,4 +326,6 @@ def parse_keys(text: str) -> Mapping[str, tuple[_Key, ...]]:
 def _decoded(written: str) -> bytes:
     if len(written) == 2 * KEY_BYTES:
         return bytes.fromhex(written)
+    import base64
+
     return base64.b64decode(written.replace("-", "+").replace("_", "/"), validate=True)

@@ -1,5 +1,7 @@
 """Snapshots without their states, as storages keep them: bytes and numbers only."""
 
+import heapq
+from collections.abc import Iterable
 from typing import NamedTuple, TypeAlias
 
 import orjson
@@ -14,6 +16,7 @@ from limpet.core.encryption import (
 )
 from limpet.errors import Corrupt
 from limpet.model import ScopeKey, SnapshotInfo, SnapshotRef
+from limpet.protocol import SessionAge
 
 EMPTY = b"{}"  # an encoded object without members
 Place: TypeAlias = tuple[str | int, ...]
@@ -151,3 +154,24 @@ def info_of(scope: ScopeKey, row: Row) -> SnapshotInfo:
         bool(row.kept),
         row.size,
     )
+
+
+def newest_page(
+    heads: Iterable[tuple[str, int | None]], after: SessionAge | None, limit: int
+) -> list[SessionAge]:
+    """Return a page as `Backend.list_newest` has it.
+
+    `heads` are the scopes that hold anything: their session, and when the head was created.
+    """
+    found: dict[str, int | None] = {}
+    for session_id, created_at in heads:
+        known = found.get(session_id)
+        is_newer = known is None or (created_at is not None and created_at > known)
+        found[session_id] = created_at if is_newer else known
+    ages = map(SessionAge._make, found.items())
+    rest = ages if after is None else (each for each in ages if _order(each) > _order(after))
+    return heapq.nsmallest(limit, rest, key=_order)
+
+
+def _order(age: SessionAge) -> tuple[bool, int, str]:
+    return age.created_at is None, -(age.created_at or 0), age.session_id

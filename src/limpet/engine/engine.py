@@ -14,7 +14,7 @@ from limpet.backends.support.forks import renew_after_fork
 from limpet.backends.support.located import located
 from limpet.backends.support.recent import Recent
 from limpet.core import commits, limits, matching
-from limpet.core.leases import claimed, renewed
+from limpet.core.commits import claimed, renewed
 from limpet.core.notes import NoteRow, found_note, note_of
 from limpet.core.rows import Row, info_of
 from limpet.engine import editing, noting, rolling, saving

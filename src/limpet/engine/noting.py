@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from limpet.core import commits
-from limpet.core.leases import LeaseRow
+from limpet.core.commits import LeaseRow
 from limpet.core.notes import NoteRow, check_expect, written_note
 from limpet.engine.records import changed
 from limpet.engine.states import past_damage

@@ -12,8 +12,7 @@ import orjson
 from limpet.core import commits, ids
 from limpet.core.commits import ScopeState
 from limpet.core.deltas import delta
-from limpet.core.deltas.appending import extended
-from limpet.core.deltas.delta import Delta
+from limpet.core.deltas.delta import Delta, extended
 from limpet.core.encryption import WrongKeys
 from limpet.core.rows import Row
 from limpet.core.segments import SMALL_BYTES, apply_all

@@ -29,7 +29,7 @@ from limpet.views.format import (
     size_text,
     visible,
 )
-from limpet.views.page.history import status_html
+from limpet.views.page.page import status_html
 
 HTML_TYPE = "text/html; charset=utf-8"
 OPERATIONS: list[Operation] = []

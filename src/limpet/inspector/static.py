@@ -9,7 +9,7 @@ from limpet.core.schema import TEXT
 from limpet.inspector.links import url
 from limpet.server.answers import Response
 from limpet.server.call import Call
-from limpet.views.page.style import STYLE
+from limpet.views.page.page import STYLE
 
 _TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 _VERSION = Param("v", TEXT, "the version of the file")

@@ -13,6 +13,7 @@ from contextlib import (
 from limpet.api import leases
 from limpet.api.aio_scope import AsyncLease
 from limpet.api.aio_scope import hold as hold_async
+from limpet.api.driver import awaited
 from limpet.api.opened import Opened, Tools
 from limpet.api.scope import Lease
 from limpet.api.scope import hold as hold_sync
@@ -145,7 +146,7 @@ class Run(_RunHandle):
     def __init__(self, store: Store, attempt: Attempt, lease: Lease, watch: _AbortWatch) -> None:
         """Made by `start` and `adopt`."""
         super().__init__(attempt, lease, watch)
-        self._store = store
+        self.driver = store.driver
 
     def step(
         self,
@@ -174,7 +175,7 @@ class Run(_RunHandle):
             InvalidInput: an argument is not acceptable. Nothing was saved.
         """
         verb = self._attempt.step(state, keep=keep, labels=labels, metadata=metadata)
-        return self._store.driver.drive(verb)
+        return self.driver.drive(verb)
 
 
 class AsyncRun(_RunHandle):
@@ -185,19 +186,9 @@ class AsyncRun(_RunHandle):
     ) -> None:
         """Made by `start` and `adopt`."""
         super().__init__(attempt, lease, watch)
-        self._store = store
+        self.driver = store.driver
 
-    async def step(
-        self,
-        state: JSON,
-        *,
-        keep: bool = False,
-        labels: Mapping[str, str] | None = None,
-        metadata: Mapping[str, JSON] | None = None,
-    ) -> SnapshotInfo:
-        """Async twin of `Run.step`."""
-        verb = self._attempt.step(state, keep=keep, labels=labels, metadata=metadata)
-        return await self._store.driver.drive(verb)
+    step = awaited(Run.step)
 
 
 def hold(

@@ -37,7 +37,6 @@ from limpet import (
     Stats,
 )
 from limpet.core.diff import diff as compare
-from limpet.core.redaction import Redaction
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _SUFFIX: Final = re.compile(r"(?<=.)~[a-z0-9]{8}\Z")  # of a fork whose name was generated
@@ -369,23 +368,37 @@ class ModelScope:
     def redact(
         self, what: str | Callable[[str, JSON], bool], *, replacement: JSON = None
     ) -> Redacted:
-        """Go over the scope and the forks of its session, by the rule for one document."""
-        rule = Redaction(what, replacement)
+        """Go over the scope and the forks of its session."""
+        is_match = what if callable(what) else lambda path, value: path == what
+
+        def redacted(path: str, value: JSON) -> JSON:
+            if is_match(path, value):
+                return replacement
+            if isinstance(value, dict):
+                return {key: redacted(f"{path}/{_escaped(key)}", value[key]) for key in value}
+            if isinstance(value, list):
+                return [redacted(f"{path}/{at}", each) for at, each in enumerate(value)]
+            return value
+
+        def redacted_text(path: str, value: str) -> str:
+            found = redacted(path, value)
+            return found if isinstance(found, str) else ""
+
         snapshots = notes = 0
         for scope in self._fork_group():
             for one in list(scope._line.snapshots.values()):
-                plain = copied(one)
+                metadata = redacted("metadata", one.metadata)
                 changed = _facts(
-                    rule.value("", plain.state),
-                    rule.text("status", plain.status),
-                    rule.labels(plain.labels),
-                    rule.metadata(plain.metadata),
+                    redacted("", one.state),
+                    redacted_text("status", one.status),
+                    {k: redacted_text(f"labels/{_escaped(k)}", v) for k, v in one.labels.items()},
+                    metadata if isinstance(metadata, dict) else {},
                 )
                 if text(changed) != text(_facts_of(one)):
                     scope._rewrite(one, **changed)
                     snapshots += 1
             for note in list(scope._line.notes.values()):
-                value = rule.note(note.name, copied_json(note.value))
+                value = redacted(f"notes/{_escaped(note.name)}", note.value)
                 if text(value) != text(note.value):
                     scope.set_note(note.name, value, on=note.snapshot_id)
                     notes += 1
@@ -498,6 +511,10 @@ def copied_json(value: JSON) -> JSON:
 
 def copied(snapshot: Snapshot) -> Snapshot:
     return replace(snapshot, **_facts_of(snapshot))
+
+
+def _escaped(key: str) -> str:
+    return key.replace("~", "~0").replace("/", "~1")
 
 
 def size_of(state: JSON) -> int:

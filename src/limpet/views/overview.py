@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, get_args
 from limpet.api.store import Store
 from limpet.api.verbs import check_prefix
 from limpet.core import limits
-from limpet.core.ages import newest_page
+from limpet.core.rows import newest_page
 from limpet.core.times import to_us
 from limpet.core.wire import age_at, age_cursor
 from limpet.errors import Corrupt, InvalidInput

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from limpet.api.store import Store
 from limpet.core.diff import diff
 from limpet.core.ids import fork_name
-from limpet.core.retention import check_retention
+from limpet.core.prepare import check_retention
 from limpet.errors import Corrupt, NotFound
 from limpet.model import Pruned, ScopeKey, Snapshot, SnapshotInfo
 from limpet.views.chat import read_chat

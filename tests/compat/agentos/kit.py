@@ -7,12 +7,12 @@ import secrets
 from collections.abc import Mapping
 from typing import Any
 
-import pytest
-
 from limpet.compat.agentos import Checkpoint, CheckpointStore
+from tests import effort
 from tests.compat.strands.kit import Grounds, store_of
 
-ENGINES = ["memory", "sqlite", "directory", "postgres", pytest.param("s3", marks=pytest.mark.slow)]
+FAST = ("memory", "sqlite")
+ENGINES = effort.slowly((*FAST, "directory", "postgres", "s3"), but=FAST)
 
 DIAGNOSTICS = {"totalTokensUsed": 0, "nodeTimings": {}, "checkpointsSaved": 0}
 

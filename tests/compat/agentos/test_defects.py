@@ -16,6 +16,7 @@ import limpet
 from limpet import InvalidInput, LimpetError
 from limpet.compat.agentos import Checkpoint, CheckpointStore
 from tests.compat.agentos.kit import fresh, make_checkpoint, save_some
+from tests.each_case import each_case
 
 
 async def test_of_equal_timestamps_the_last_saved_is_the_latest(
@@ -79,7 +80,7 @@ async def test_a_patch_is_not_shared_with_the_fork(checkpoints: CheckpointStore)
 
 async def test_a_fork_says_where_it_came_from(checkpoints: CheckpointStore) -> None:
     """And so does a fork of a fork; the store itself knows it, too."""
-    (source,) = await save_some(checkpoints, {})
+    (source,) = await save_some(checkpoints, {"extra": {"more": 1}})
     patch = {"scratch": {"a": 2}, "memory": {"not": "looked at"}}
     run_id = await checkpoints.fork(source.id, patch)
     first = await checkpoints.latest(run_id)
@@ -89,6 +90,7 @@ async def test_a_fork_says_where_it_came_from(checkpoints: CheckpointStore) -> N
         "runId": source.run_id,
         "patchState": {"scratch": {"a": 2}},
     }
+    assert first.extra == {"more": 1}
     second = await checkpoints.latest(await checkpoints.fork(first.id))
     assert second is not None
     assert second.forked_from == {"checkpointId": first.id, "runId": run_id}
@@ -98,7 +100,7 @@ async def test_a_fork_says_where_it_came_from(checkpoints: CheckpointStore) -> N
     assert info.parent_id is None
 
 
-@pytest.mark.parametrize("bad", [math.nan, math.inf, object(), b"x", {1: 2}, "\ud800"])
+@each_case("bad", [math.nan, math.inf, object(), b"x", {1: 2}, "\ud800"])
 async def test_what_is_not_json_is_refused_and_no_list_fails(
     checkpoints: CheckpointStore, bad: object
 ) -> None:
@@ -149,9 +151,9 @@ BAD: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("changes", BAD.values(), ids=BAD)
+@each_case(("name", "changes"), BAD.items())
 async def test_what_is_no_checkpoint_is_refused(
-    checkpoints: CheckpointStore, changes: dict[str, Any]
+    checkpoints: CheckpointStore, name: str, changes: dict[str, Any]
 ) -> None:
     given = replace(make_checkpoint(), **changes)
     for each in (given, given.to_json()):
@@ -161,7 +163,7 @@ async def test_what_is_no_checkpoint_is_refused(
         assert await checkpoints.latest(given.id[:99]) is None
 
 
-@pytest.mark.parametrize("given", [None, [], "x", {}, {"id": "c"}])
+@each_case("given", [None, [], "x", {}, {"id": "c"}])
 async def test_what_is_not_even_a_record_is_refused(given: Any) -> None:
     with limpet.open("memory:") as store:
         with pytest.raises(InvalidInput, match="Checkpoint"):
@@ -189,8 +191,8 @@ CALLS: dict[str, Bad] = {
 }
 
 
-@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
-async def test_bad_arguments_are_reported(call: Bad) -> None:
+@each_case(("name", "call"), CALLS.items())
+async def test_bad_arguments_are_reported(name: str, call: Bad) -> None:
     """There some are a TypeError, and a text is spread over the partition, letter by letter."""
     with limpet.open("memory:") as store:
         checkpoints = CheckpointStore(store)

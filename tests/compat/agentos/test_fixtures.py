@@ -4,10 +4,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from limpet.compat.agentos import Checkpoint, CheckpointStore
 from tests.compat.agentos.kit import fresh
+from tests.each_case import each_case
 
 FIXTURES = Path(__file__).parent / "fixtures"
 CHECKPOINTS = sorted(set(FIXTURES.glob("*.json")) - {FIXTURES / "list_metadata.json"})
@@ -17,7 +16,7 @@ def text_of(wire: Any) -> str:
     return json.dumps(wire, indent=2, ensure_ascii=False)
 
 
-@pytest.mark.parametrize("path", CHECKPOINTS, ids=lambda path: path.stem)
+@each_case("path", CHECKPOINTS)
 async def test_a_checkpoint_comes_back_word_for_word(
     checkpoints: CheckpointStore, path: Path
 ) -> None:

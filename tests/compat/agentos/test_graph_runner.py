@@ -17,6 +17,7 @@ from limpet import InvalidInput, NotFound, Store
 from tests.compat.agentos.hands import GATE, Hands, every, kill
 from tests.compat.agentos.kit import ENGINES, fresh, on
 from tests.compat.strands.kit import Grounds
+from tests.each_case import each_case
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "graph_runner.py"
 FIXTURES = Path(__file__).parent / "fixtures"
@@ -149,9 +150,10 @@ async def test_an_approval_gate_is_not_passed_by_resuming(store: Store, hands: H
     assert hands.ran == ["a", "deploy", "deploy"]
 
 
-@pytest.mark.parametrize("effect", ["pure", "read", "write", "external"])
+@each_case("effect", ["pure", "read", "write", "external"])
 async def test_a_failed_node_is_not_skipped(store: Store, hands: Hands, effect: str) -> None:
     """There it is, if it has effects, and the run ends as if it were well."""
+    hands.ran.clear()
     hands.failures["b"] = 2
     runner = Runner(store, hands.line("a", "b", "c", effect=effect))
     done = await runner.start({})
@@ -282,7 +284,7 @@ async def test_a_run_of_another_graph_is_refused(store: Store, hands: Hands) -> 
     assert hands.ran == ["a"]
 
 
-@pytest.mark.parametrize("name", ["human_interrupt", "failed_external_node"])
+@each_case("name", ["human_interrupt", "failed_external_node"])
 async def test_a_checkpoint_that_cannot_tell_what_was_done_is_refused(
     store: Store, hands: Hands, name: str
 ) -> None:

@@ -7,9 +7,8 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from limpet.compat.agentos.javascript import length_of
+from tests.each_case import each_case
 from tests.interop.node import find_runtime
 
 ASK = """
@@ -18,7 +17,7 @@ console.log(JSON.stringify(values.map((value) => JSON.stringify(value).length)))
 """
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("value", "written"),
     [
         (1.0, "1"),

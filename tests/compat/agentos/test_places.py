@@ -13,22 +13,16 @@ from limpet import InvalidInput, Store
 from limpet.compat.agentos import CheckpointStore
 from limpet.compat.strands import StoreStorage
 from limpet.opening import open_backend, store_over
-from tests.compat.agentos.kit import fresh, make_checkpoint, on, save_some
+from tests.compat.agentos.kit import ENGINES, fresh, make_checkpoint, on, save_some
 from tests.compat.strands.kit import Grounds, make_snapshot
-
-GROUNDS = [
-    *((engine, "sync") for engine in ("memory", "sqlite", "directory", "postgres", "s3")),
-    ("memory", "async"),
-    ("sqlite", "async"),
-]
+from tests.each_case import each_case
 
 
-@pytest.fixture(params=GROUNDS, ids="-".join)
+@pytest.fixture(params=ENGINES)
 def checkpoints(request: pytest.FixtureRequest, grounds: Grounds) -> CheckpointStore:
-    """Behind the facade both faces are one, so the other one is shown on two engines only."""
-    engine, face = request.param
-    store = on(engine, grounds)._store
-    return CheckpointStore(store.sync if face == "sync" else store.aio)
+    """Over the sync store; on SQLite over the async one, which is the same to the adapter."""
+    store = on(request.param, grounds)._store
+    return CheckpointStore(store.aio if request.param == "sqlite" else store.sync)
 
 
 @pytest.fixture
@@ -226,7 +220,7 @@ async def test_a_store_that_first_use_opens(tmp_path: Path) -> None:
         assert await CheckpointStore(store.sync).latest(saved.run_id) == saved
 
 
-@pytest.mark.parametrize("given", [None, "memory:", object()])
+@each_case("given", [None, "memory:", object()])
 def test_checkpoints_need_a_store(given: Any) -> None:
     with pytest.raises(InvalidInput, match="store"):
         CheckpointStore(given)

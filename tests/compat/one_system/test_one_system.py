@@ -20,6 +20,7 @@ from limpet.compat.strands import (
     SnapshotLocation,
     StoreStorage,
 )
+from tests.effort import slowly
 from tests.runs.conftest import place_of
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "one_store.py"
@@ -34,7 +35,10 @@ scopes of the kinds agent, agent, run
 """
 
 
-@pytest.fixture(params=["memory", "sqlite", "directory", "postgres", "s3"])
+ENGINES = ["memory", "sqlite", "directory", "postgres", "s3"]
+
+
+@pytest.fixture(params=slowly(ENGINES, but=["memory", "sqlite"]))
 def store(request: pytest.FixtureRequest) -> Iterator[Store]:
     with place_of(request.param, request).open() as store:
         yield store

@@ -11,6 +11,7 @@ import pytest
 
 import limpet
 from limpet.compat.openai_sqlite import import_sqlite
+from tests.effort import slowly
 
 HERE = Path(__file__).parent
 Source = Callable[..., Path]
@@ -33,7 +34,7 @@ def source(tmp_path: Path) -> Source:
     return make
 
 
-@pytest.fixture(params=["memory:", "sqlite", "folder"])
+@pytest.fixture(params=slowly(["memory:", "sqlite", "folder"], but=["memory:", "sqlite"]))
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[limpet.Store]:
     places = {"sqlite": f"sqlite:///{tmp_path}/store.db", "folder": str(tmp_path / "store")}
     with limpet.open(places.get(request.param, request.param)) as store:

@@ -11,7 +11,8 @@ import pytest
 
 from limpet import InvalidInput
 from limpet.compat.runs import Checkpoint
-from limpet.compat.runs.checkpoint import instant_of
+from limpet.compat.runs.records import instant_of
+from tests.each_case import each_case
 
 NOT_TIMES = [
     "yesterday",
@@ -47,7 +48,7 @@ def test_fields_have_the_defaults_of_go() -> None:
     }
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "value"),
     [
         ("run_id", 1),
@@ -77,7 +78,7 @@ def test_a_wrong_value_is_refused(name: str, value: object) -> None:
         Checkpoint(**{"run_id": "r", name: value})  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
+@each_case(
     "text",
     [
         "0001-01-01T00:00:00Z",
@@ -91,7 +92,7 @@ def test_a_time_is_kept_as_it_is_written(text: str) -> None:
     assert Checkpoint("r", created_at=text).created_at == text
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("moment", "text"),
     [
         (datetime(2026, 3, 1, 2, 3, 4, tzinfo=UTC), "2026-03-01T02:03:04Z"),

@@ -13,7 +13,7 @@ import pytest
 
 from limpet.compat.runs import GoRunStore
 from limpet.compat.runs import go as go_format
-from limpet.compat.runs.checkpoint import ZERO_TIME
+from limpet.compat.runs.records import ZERO_TIME
 from tests.compat.runs.worker import check, checkpoint, open_runs
 from tests.concurrency.crew import Worker
 

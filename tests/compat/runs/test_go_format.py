@@ -11,14 +11,15 @@ from hypothesis import strategies as st
 
 from limpet import Corrupt, InvalidInput
 from limpet.compat.runs import Checkpoint, GoRunStore, go
-from limpet.compat.runs.checkpoint import bare
+from limpet.compat.runs.records import bare
 from tests.compat.runs.hands import HELLO, SESSIONS, large
+from tests.each_case import each_case
 
 moderate = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 WRITTEN_BY_GO = [HELLO, "adhoc-1772416501999", "nil-messages", "zero-time"]
 
 
-@pytest.mark.parametrize("run_id", WRITTEN_BY_GO)
+@each_case("run_id", WRITTEN_BY_GO)
 def test_what_go_wrote_is_written_again_byte_for_byte(run_id: str) -> None:
     data = (SESSIONS / f"{run_id}.json").read_bytes()
     assert go.encode(go.decode(data)) == data
@@ -47,7 +48,7 @@ def test_fields_that_go_does_not_know_stand_behind_the_others() -> None:
     assert data.endswith(b'"created_at": "0001-01-01T00:00:00Z",\n  "x": [\n    1\n  ]\n}')
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("data", "prompt"),
     [
         (b'"\xff\xe2\x82x"', "\ufffd\ufffd\ufffdx"),  # one for each byte
@@ -61,7 +62,7 @@ def test_what_is_no_text_is_read_as_go_reads_it(data: bytes, prompt: str) -> Non
     assert go.decode(b'{"system_prompt":' + data + b"}").system_prompt == prompt
 
 
-@pytest.mark.parametrize(
+@each_case(
     "data",
     [
         b"",

@@ -12,6 +12,7 @@ import pytest
 import limpet
 from limpet import Corrupt, InvalidInput, Store, runs
 from limpet.compat.runs import AsyncRunStore, Checkpoint, RunStore
+from tests.each_case import each_case
 from tests.runs.hands import desert
 
 TIME = "2026-03-01T20:54:15.123456789-05:00"
@@ -99,7 +100,7 @@ def test_a_supervised_run_loads_with_defaults(store: Store) -> None:
     assert listed == Checkpoint("r", "report", created_at=head.created_at)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("state", "extra"),
     [
         (None, {}),
@@ -181,7 +182,7 @@ def test_one_damaged_row_breaks_nothing(tmp_path: Path) -> None:
 # Whose store it is.
 
 
-@pytest.mark.parametrize("kind", ["sync", "aio"])
+@each_case("kind", ["sync", "aio"])
 def test_a_store_that_was_given_stays_open(store: Store, kind: str) -> None:
     given = getattr(store, kind)
     with RunStore(given) as found:
@@ -236,7 +237,7 @@ def test_an_async_store_touches_nothing_before_it_is_entered(tmp_path: Path) -> 
     asyncio.run(use())
 
 
-@pytest.mark.parametrize("wrong", [None, 1, b"x", "", "a\0b", Path("x\0")])
+@each_case("wrong", [None, 1, b"x", "", "a\0b", Path("x\0")])
 def test_what_is_no_place_is_refused(wrong: Any) -> None:
     for kind in (RunStore, AsyncRunStore):
         with pytest.raises(InvalidInput):

@@ -5,7 +5,7 @@ from uuid import NAMESPACE_URL, uuid5
 
 from claude_agent_sdk import project_key_for_directory
 
-from limpet.compat.claude import LimpetSessionStore
+from limpet.compat.claude import LimpetClaudeStore
 
 SESSION = "11111111-2222-4333-8444-555555555555"
 
@@ -40,5 +40,5 @@ def talk(count: int) -> list[Any]:
     return [said(n, f"text {n}", n - 1 if n else None) for n in range(count)]
 
 
-async def uuids(sessions: LimpetSessionStore, of: Any) -> list[str]:
+async def uuids(sessions: LimpetClaudeStore, of: Any) -> list[str]:
     return [each["uuid"] for each in await sessions.load(of) or []]

@@ -7,13 +7,13 @@ import pytest
 
 import limpet
 from examples.claude_agent import fake_model, talk
-from limpet.compat.claude import LimpetSessionStore
+from limpet.compat.claude import LimpetClaudeStore
 from tests.frameworks.claude.keys import key
 
 
 @pytest.mark.slow
 async def test_a_conversation_goes_on_from_the_store(memory: limpet.Store, tmp_path: Path) -> None:
-    sessions = LimpetSessionStore(memory)
+    sessions = LimpetClaudeStore(memory)
     options = sdk.ClaudeAgentOptions(
         session_store=sessions,
         env=fake_model(str(tmp_path / "one")),

@@ -6,7 +6,7 @@ import pytest
 from claude_agent_sdk.testing import run_session_store_conformance
 
 import limpet
-from limpet.compat.claude import LimpetSessionStore
+from limpet.compat.claude import LimpetClaudeStore
 from tests.effort import slowly
 from tests.frameworks.kit import ENGINES, FAST, Places
 
@@ -20,12 +20,12 @@ async def test_the_14_contracts(which: str, places: Places) -> None:
     asked = 0
     with limpet.open(places.url(engine)) as store:
 
-        def empty() -> LimpetSessionStore:
+        def empty() -> LimpetClaudeStore:
             nonlocal asked
             asked += 1
             for session_id in list(store.sessions()):
                 store.delete_session(session_id)
-            return LimpetSessionStore(store.aio if api == "async" else store)
+            return LimpetClaudeStore(store.aio if api == "async" else store)
 
         await run_session_store_conformance(empty)
     assert asked == 15  # for each contract, and to see which methods there are: none is skipped

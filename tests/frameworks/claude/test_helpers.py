@@ -8,11 +8,11 @@ import claude_agent_sdk as sdk
 import pytest
 
 import limpet
-from limpet.compat.claude import LimpetSessionStore
+from limpet.compat.claude import LimpetClaudeStore
 from tests.frameworks.claude.keys import SESSION, key, said, talk, uuid
 
 
-class NoTranscripts(LimpetSessionStore):
+class NoTranscripts(LimpetClaudeStore):
     """A store in which no transcript can be read."""
 
     async def load(self, key: Any) -> Any:
@@ -34,7 +34,7 @@ async def test_listing_reads_no_transcript(memory: limpet.Store) -> None:
 
 
 async def test_messages_titles_and_tags(store: limpet.Store) -> None:
-    sessions = LimpetSessionStore(store)
+    sessions = LimpetClaudeStore(store)
     await sessions.append(key(), talk(3))
     await sessions.append(key(subpath="subagents/agent-7"), talk(2))
     await sdk.rename_session_via_store(sessions, SESSION, "A title")
@@ -57,7 +57,7 @@ async def test_messages_titles_and_tags(store: limpet.Store) -> None:
 
 
 async def test_a_fork_knows_its_origin(store: limpet.Store) -> None:
-    sessions = LimpetSessionStore(store)
+    sessions = LimpetClaudeStore(store)
     for each in talk(9):
         await sessions.append(key(), [each])
     origin = sessions.scope(key())
@@ -75,7 +75,7 @@ async def test_a_fork_knows_its_origin(store: limpet.Store) -> None:
 
 
 async def test_a_fork_of_what_is_gone_has_no_origin(memory: limpet.Store) -> None:
-    sessions = LimpetSessionStore(memory)
+    sessions = LimpetClaudeStore(memory)
     for origin in ({"sessionId": SESSION, "messageUuid": uuid(0)}, {"sessionId": None}, "x"):
         name = uuid(str(origin))
         await sessions.append(key(name), [said(1, "hello", forkedFrom=origin)])
@@ -92,7 +92,7 @@ async def test_local_sessions_can_be_imported(
     lines = [json.dumps(each) + "\n" for each in talk(3)]
     (folder / f"{SESSION}.jsonl").write_text("".join(lines))
     (folder / SESSION / "subagents" / "agent-7.jsonl").write_text(lines[0])
-    sessions = LimpetSessionStore(memory)
+    sessions = LimpetClaudeStore(memory)
     for _ in range(2):  # the second time nothing is new
         await sdk.import_session_to_store(SESSION, sessions)
         assert await sessions.load(key()) == talk(3)

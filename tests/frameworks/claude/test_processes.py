@@ -7,7 +7,7 @@ import pytest
 from claude_agent_sdk import fold_session_summary
 
 import limpet
-from limpet.compat.claude import LimpetSessionStore
+from limpet.compat.claude import LimpetClaudeStore
 from tests.frameworks.claude.keys import key, said, uuid
 from tests.frameworks.kit import SHARED, Places
 
@@ -16,7 +16,7 @@ ENTRIES = 40
 
 async def append(url: str, name: str) -> None:
     async with limpet.open_async(url) as store:
-        sessions = LimpetSessionStore(store)
+        sessions = LimpetClaudeStore(store)
         for n in range(ENTRIES):
             own, shared = said(f"{name}{n}", name, customTitle=f"{name}{n}"), said(f"both{n}", "b")
             await sessions.append(key(), [own, shared])
@@ -38,7 +38,7 @@ async def test_processes_lose_and_double_nothing(engine: str, places: Places) ->
         each.join()
         assert each.exitcode == 0
     async with limpet.open_async(url) as store:
-        sessions = LimpetSessionStore(store)
+        sessions = LimpetClaudeStore(store)
         loaded = await sessions.load(key()) or []
         wanted = [uuid(f"{name}{n}") for name in ("a", "b", "both") for n in range(ENTRIES)]
         found = [each["uuid"] for each in loaded]

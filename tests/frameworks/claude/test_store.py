@@ -8,14 +8,14 @@ import pytest
 from claude_agent_sdk import fold_session_summary, list_sessions_from_store
 
 import limpet
-from limpet.compat.claude import LimpetSessionStore
+from limpet.compat.claude import LimpetClaudeStore
 from tests.effort import slowly
 from tests.frameworks.claude.keys import SESSION, key, said, talk, uuid, uuids
 from tests.frameworks.kit import SHARED, Places
 
 
 async def test_an_entry_is_stored_once_whoever_appends_it(memory: limpet.Store) -> None:
-    first, second = LimpetSessionStore(memory), LimpetSessionStore(memory)
+    first, second = LimpetClaudeStore(memory), LimpetClaudeStore(memory)
     a, b, c = talk(3)
     mode: Any = {"type": "mode", "mode": "normal"}
     await first.append(key(), [a, mode, a])
@@ -27,7 +27,7 @@ async def test_an_entry_is_stored_once_whoever_appends_it(memory: limpet.Store) 
 
 
 async def test_the_same_id_in_another_transcript_is_another_entry(memory: limpet.Store) -> None:
-    sessions = LimpetSessionStore(memory)
+    sessions = LimpetClaudeStore(memory)
     entries = talk(1)
     for each in (key(), key("other"), key(subpath="subagents/agent-1")):
         await sessions.append(each, entries)
@@ -35,7 +35,7 @@ async def test_the_same_id_in_another_transcript_is_another_entry(memory: limpet
 
 
 async def test_names_do_not_collide(memory: limpet.Store) -> None:
-    sessions = LimpetSessionStore(memory)
+    sessions = LimpetClaudeStore(memory)
     names = ["a", "a/b", "a%2Fb", "a%252Fb", "b", "a/", "/a", "..", "main", "-a", "ü 😀", "A"]
     subpaths = ["main", "main/main", "main~abcdefgh", "subagents/agent-1", "../main", "a%2Fb"]
     keys: list[Any] = [{"project_key": p, "session_id": s} for p in names for s in names]
@@ -65,7 +65,7 @@ async def test_names_do_not_collide(memory: limpet.Store) -> None:
     ],
 )
 async def test_a_key_that_names_nothing_is_refused(memory: limpet.Store, bad: Any) -> None:
-    sessions = LimpetSessionStore(memory)
+    sessions = LimpetClaudeStore(memory)
     for refused in (sessions.append(bad, talk(1)), sessions.load(bad), sessions.delete(bad)):
         with pytest.raises(limpet.InvalidInput):
             await refused
@@ -74,11 +74,11 @@ async def test_a_key_that_names_nothing_is_refused(memory: limpet.Store, bad: An
 
 def test_only_a_store_is_a_store() -> None:
     with pytest.raises(limpet.InvalidInput, match="expected a store"):
-        LimpetSessionStore("sqlite:///x.db")  # type: ignore[arg-type]
+        LimpetClaudeStore("sqlite:///x.db")  # type: ignore[arg-type]
 
 
 async def test_what_another_deleted_can_be_appended_again(store: limpet.Store) -> None:
-    ours, theirs = LimpetSessionStore(store), LimpetSessionStore(store)
+    ours, theirs = LimpetClaudeStore(store), LimpetClaudeStore(store)
     before, after = talk(2)
     await ours.append(key(), [before])
     await ours.append(key(subpath="subagents/agent-1"), [before])
@@ -93,7 +93,7 @@ async def test_what_another_deleted_can_be_appended_again(store: limpet.Store) -
     assert summary["data"] == fold_session_summary(None, key(), [before, after])["data"]
 
 
-async def append_all(sessions: LimpetSessionStore, entries: list[Any]) -> None:
+async def append_all(sessions: LimpetClaudeStore, entries: list[Any]) -> None:
     for each in entries:
         await sessions.append(key(), [each, {"type": "mode"}])
 
@@ -103,7 +103,7 @@ async def test_writers_lose_and_double_nothing(engine: str, places: Places) -> N
     url = places.url(engine)
     entries = [said(f"{n}", f"{n}", customTitle=f"title {n}", cwd=f"/{n}") for n in range(12)]
     with limpet.open(url) as here, limpet.open(url) as there:
-        writers = [LimpetSessionStore(here), LimpetSessionStore(there), LimpetSessionStore(there)]
+        writers = [LimpetClaudeStore(here), LimpetClaudeStore(there), LimpetClaudeStore(there)]
         # Each entry is sent twice, by different writers and in different orders.
         parts = [entries[:8], entries[4:], [*entries[8:], *entries[:4]]]
         await asyncio.gather(*map(append_all, writers, parts))
@@ -118,7 +118,7 @@ async def test_writers_lose_and_double_nothing(engine: str, places: Places) -> N
 
 
 async def test_summaries_have_the_time_of_their_sessions(store: limpet.Store) -> None:
-    sessions = LimpetSessionStore(store)
+    sessions = LimpetClaudeStore(store)
     for name in ("one", "two"):
         await sessions.append(key(name), talk(2))
         await sessions.append(key(name, subpath="subagents/agent-1"), talk(4))
@@ -135,7 +135,7 @@ async def test_summaries_have_the_time_of_their_sessions(store: limpet.Store) ->
 async def test_what_another_program_appended_has_no_summary_but_is_listed(
     memory: limpet.Store,
 ) -> None:
-    sessions = LimpetSessionStore(memory)
+    sessions = LimpetClaudeStore(memory)
     await sessions.append(key(), talk(1))
     memory.scope(*sessions.scope(key()).key).append("entries", [said("x", "y", customTitle="new")])
     await sessions.append(key(), talk(2))
@@ -145,7 +145,7 @@ async def test_what_another_program_appended_has_no_summary_but_is_listed(
 
 
 async def test_half_a_character_comes_back_as_it_was(store: limpet.Store) -> None:
-    sessions = LimpetSessionStore(store)
+    sessions = LimpetClaudeStore(store)
     entries = [
         said(0, "cut \ud83d", customTitle="\ude00 cut"),
         said(1, "whole 😀", 0, tokens=2**70),
@@ -155,14 +155,14 @@ async def test_half_a_character_comes_back_as_it_was(store: limpet.Store) -> Non
     await sessions.append(key(), entries)
     await sessions.append(key(subpath="subagents/agent-1"), entries)
     assert await sessions.load(key()) == entries
-    assert await LimpetSessionStore(store).load(key(subpath="subagents/agent-1")) == entries
+    assert await LimpetClaudeStore(store).load(key(subpath="subagents/agent-1")) == entries
     (summary,) = await sessions.list_session_summaries(key()["project_key"])
     assert summary["data"]["custom_title"] == "\ufffd cut"
 
 
 async def test_what_is_nested_deep_comes_back_as_it_was(memory: limpet.Store) -> None:
     """One such entry must not keep the others of its batch from being stored."""
-    sessions = LimpetSessionStore(memory)
+    sessions = LimpetClaudeStore(memory)
     deep = json.loads("[" * 300 + "]" * 300)
     entries = [said(0, "a"), said(1, "b", 0, result=deep), said(2, "c", 1)]
     await sessions.append(key(), entries)
@@ -173,7 +173,7 @@ async def test_what_is_nested_deep_comes_back_as_it_was(memory: limpet.Store) ->
 async def test_what_cannot_be_stored_is_refused_and_nothing_is_written(
     memory: limpet.Store,
 ) -> None:
-    sessions = LimpetSessionStore(memory)
+    sessions = LimpetClaudeStore(memory)
     for bad in (float("nan"), {1, 2}):
         with pytest.raises(limpet.InvalidInput):
             await sessions.append(key(), [*talk(1), said(1, bad)])  # type: ignore[arg-type]
@@ -181,7 +181,7 @@ async def test_what_cannot_be_stored_is_refused_and_nothing_is_written(
 
 
 async def test_a_title_may_be_long(memory: limpet.Store) -> None:
-    sessions = LimpetSessionStore(memory)
+    sessions = LimpetClaudeStore(memory)
     title = "x" * 200_000
     await sessions.append(key(), [said(0, "hello", customTitle=title)])
     (summary,) = await sessions.list_session_summaries(key()["project_key"])
@@ -189,7 +189,7 @@ async def test_a_title_may_be_long(memory: limpet.Store) -> None:
 
 
 async def test_each_append_is_a_moment_to_go_back_to(memory: limpet.Store) -> None:
-    sessions = LimpetSessionStore(memory)
+    sessions = LimpetClaudeStore(memory)
     entries = talk(4)
     for each in entries:
         await sessions.append(key(), [each])
@@ -202,14 +202,14 @@ async def test_each_append_is_a_moment_to_go_back_to(memory: limpet.Store) -> No
 
 
 async def test_the_transcript_of_another_program_is_corrupt(memory: limpet.Store) -> None:
-    sessions = LimpetSessionStore(memory)
+    sessions = LimpetClaudeStore(memory)
     memory.scope(*sessions.scope(key()).key).save({"entries": 5})
     with pytest.raises(limpet.Corrupt):
         await sessions.load(key())
 
 
 async def test_many_transcripts(memory: limpet.Store) -> None:
-    sessions = LimpetSessionStore(memory)
+    sessions = LimpetClaudeStore(memory)
     for _ in range(2):
         for number in range(300):
             await sessions.append(key(f"s{number}"), talk(2))

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 from genkit.exp.agent import FileSessionStore, InMemorySessionStore
 
-from limpet.compat.genkit.python import LimpetSessionStore
+from limpet.compat.genkit.python import LimpetGenkitStore
 from tests.compat.genkit.kit import Stores
 from tests.effort import slowly
 from tests.frameworks.genkit.rows import Watched
@@ -17,18 +17,18 @@ def stores(request: pytest.FixtureRequest) -> Stores:
     return Stores(request)
 
 
-def sessions_on(engine: str, stores: Stores) -> LimpetSessionStore:
+def sessions_on(engine: str, stores: Stores) -> LimpetGenkitStore:
     """Return sessions of their own in a shared store. The context is the name of a tenant."""
     desk = stores.desk(engine)
 
     def prefix_of(context: Any) -> str:
         return f"{desk.tenant}{(context or {}).get('tenant', '')}"
 
-    return LimpetSessionStore(desk.store, prefix_of=prefix_of)
+    return LimpetGenkitStore(desk.store, prefix_of=prefix_of)
 
 
 @pytest.fixture(params=slowly(ENGINES, but=("memory", "sqlite")))
-def sessions(request: pytest.FixtureRequest, stores: Stores) -> LimpetSessionStore:
+def sessions(request: pytest.FixtureRequest, stores: Stores) -> LimpetGenkitStore:
     """Sessions on every engine."""
     return sessions_on(request.param, stores)
 

@@ -8,7 +8,7 @@ from genkit import GenkitError
 from genkit.exp.agent import AgentChat, AgentError, AgentFinishReason, AgentInit
 
 import limpet
-from limpet.compat.genkit.python import LimpetSessionStore
+from limpet.compat.genkit.python import LimpetGenkitStore
 from tests.frameworks.genkit.agents import QUICK_S, Notes, ended, guide
 from tests.frameworks.genkit.rows import ABORTED, COMPLETED, FAILED, PENDING, Watched, get, latest
 
@@ -101,7 +101,7 @@ async def test_branches(any_sessions: Watched) -> None:
         await agent.run(HELLO, init=AgentInit(snapshot_id=first.snapshot_id, session_id="other"))
 
 
-async def test_a_session_that_limpet_forked(sessions: LimpetSessionStore) -> None:
+async def test_a_session_that_limpet_forked(sessions: LimpetGenkitStore) -> None:
     first = await guide(sessions).chat(session_id="s").send("hello")
     scope = sessions.scope("s")
     await scope.fork(first.snapshot_id or "", to=sessions.scope("fork").session_id)
@@ -164,7 +164,7 @@ async def test_a_detached_turn_is_aborted(any_sessions: Watched) -> None:
 
 
 async def test_who_is_signed_in(memory: limpet.Store) -> None:
-    agent = guide(LimpetSessionStore(memory))
+    agent = guide(LimpetGenkitStore(memory))
 
     async def turn(user: str) -> Any:
         done = await agent.run(
@@ -182,5 +182,5 @@ async def test_a_store_that_refuses(memory: limpet.Store) -> None:
     """The agent reports an error of the store as the failure of a turn, with its status."""
     memory.scope("s").save({"not": "a conversation"}, id="a")
     with pytest.raises(AgentError, match="Genkit for Python") as caught:
-        await guide(LimpetSessionStore(memory)).chat(session_id="s").send("hello")
+        await guide(LimpetGenkitStore(memory)).chat(session_id="s").send("hello")
     assert caught.value.status == "FAILED_PRECONDITION"

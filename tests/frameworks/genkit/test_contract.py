@@ -7,7 +7,7 @@ import pytest
 from genkit.exp.agent import SessionSnapshot, SnapshotStatusStream, SnapshotSubscriber
 
 import limpet
-from limpet.compat.genkit.python import LimpetSessionStore
+from limpet.compat.genkit.python import LimpetGenkitStore
 from tests.frameworks.genkit.rows import (
     ABORTED,
     COMPLETED,
@@ -197,11 +197,11 @@ async def test_every_stream_is_told(any_sessions: Watched) -> None:
 
 
 async def test_it_can_be_watched(memory: limpet.Store) -> None:
-    assert isinstance(LimpetSessionStore(memory), SnapshotSubscriber)
+    assert isinstance(LimpetGenkitStore(memory), SnapshotSubscriber)
 
 
 async def test_branches_can_be_refused(memory: limpet.Store) -> None:
-    strict = LimpetSessionStore(memory, reject_branching_sessions=True)
+    strict = LimpetGenkitStore(memory, reject_branching_sessions=True)
     await put(strict, row("root"))
     await put(strict, row("a", parent_id="root", second=1))
     assert await latest(strict) == "a"
@@ -212,7 +212,7 @@ async def test_branches_can_be_refused(memory: limpet.Store) -> None:
 
 @pytest.mark.parametrize("id", ["../x", "a/b", r"a\b", ".", "..", "a%2Fb", "ünï 🎉"])
 async def test_any_id_is_safe(memory: limpet.Store, id: str) -> None:
-    sessions = LimpetSessionStore(memory)
+    sessions = LimpetGenkitStore(memory)
     await put(sessions, row(id, session_id=id))
     assert await latest(sessions, id) == id
     assert [info.id for info in sessions_of(memory)] == [id]

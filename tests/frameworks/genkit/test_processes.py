@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import pytest
 
 import limpet
-from limpet.compat.genkit.python import LimpetSessionStore
+from limpet.compat.genkit.python import LimpetGenkitStore
 from tests.environments import ROOT
 from tests.frameworks.genkit.agents import guide
 from tests.frameworks.genkit.rows import ABORTED, PENDING, abort, get
@@ -34,7 +34,7 @@ async def test_an_abort_reaches_another_process(places: Places, engine: str) -> 
     with limpet.open(url) as store, worker("detach", url) as process:
         assert process.stdout is not None
         id = process.stdout.readline().strip()
-        sessions = LimpetSessionStore(store)
+        sessions = LimpetGenkitStore(store)
         assert await abort(sessions, id) == PENDING
         assert process.stdout.readline().strip() == ABORTED
         assert process.wait() == 0
@@ -48,7 +48,7 @@ async def test_a_process_is_killed_during_a_turn(places: Places, engine: str) ->
         assert process.stdout is not None
         id = process.stdout.readline().strip()
     with limpet.open(url) as store:
-        sessions = LimpetSessionStore(store)
+        sessions = LimpetGenkitStore(store)
         agent = guide(sessions)
         assert (await get(sessions, id)).status == PENDING
         assert await agent.abort(id) == PENDING
@@ -61,6 +61,6 @@ async def test_no_change_of_any_process_is_lost(places: Places, engine: str) -> 
     with worker("count", url) as one, worker("count", url) as two, worker("count", url) as three:
         assert [each.wait() for each in (one, two, three)] == [0, 0, 0]
     with limpet.open(url) as store:
-        found = await get(LimpetSessionStore(store), "n")
+        found = await get(LimpetGenkitStore(store), "n")
     assert found.state is not None
     assert found.state.custom == {"n": 3 * COUNT}

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 import limpet
 from limpet.compat.genkit import SessionStore
-from limpet.compat.genkit.python import LimpetSessionStore
+from limpet.compat.genkit.python import LimpetGenkitStore
 from tests.effort import slowly
 from tests.frameworks.genkit.rows import (
     ABORTED,
@@ -50,7 +50,7 @@ RICH: Any = {
 # What is stored
 
 
-async def test_a_rich_state(sessions: LimpetSessionStore) -> None:
+async def test_a_rich_state(sessions: LimpetGenkitStore) -> None:
     await put(sessions, row("a", "\0 🎉", custom=RICH))
     found = await get(sessions, "a")
     assert text_of(found) == "\0 🎉"
@@ -58,7 +58,7 @@ async def test_a_rich_state(sessions: LimpetSessionStore) -> None:
     assert list(custom_of(found)) == list(RICH)
 
 
-async def test_a_large_state_that_shrinks(sessions: LimpetSessionStore) -> None:
+async def test_a_large_state_that_shrinks(sessions: LimpetGenkitStore) -> None:
     await put(sessions, row("a", "x" * 2_500_000, status=PENDING))
     await put(sessions, row("b", "child", parent_id="a", second=1))
     await put(sessions, row("a", "small"))
@@ -72,7 +72,7 @@ class Trip(BaseModel):
 
 
 async def test_none_in_the_model_of_a_state(memory: limpet.Store) -> None:
-    sessions = LimpetSessionStore(memory)
+    sessions = LimpetGenkitStore(memory)
     await put(sessions, row("a", custom=Trip(city="Lisbon", hotel=None)))
     found = custom_of(await get(sessions, "a"))
     assert Trip.model_validate(found) == Trip(city="Lisbon", hotel=None)
@@ -80,7 +80,7 @@ async def test_none_in_the_model_of_a_state(memory: limpet.Store) -> None:
 
 @pytest.mark.parametrize("value", [object(), b"\xff", "\ud800"])
 async def test_what_is_not_json_is_refused(memory: limpet.Store, value: Any) -> None:
-    sessions = LimpetSessionStore(memory)
+    sessions = LimpetGenkitStore(memory)
     assert await refused(put(sessions, row("a", custom={"value": value}))) == INVALID
     assert list(memory.sessions()) == []
 
@@ -96,12 +96,12 @@ async def test_every_field(memory: limpet.Store) -> None:
         finish_reason="failed",
         error={"status": "INTERNAL", "message": "broken", "details": {"x": [None]}},
     )
-    saved = await put(LimpetSessionStore(memory), given)
-    found = await get(LimpetSessionStore(memory), "a")
+    saved = await put(LimpetGenkitStore(memory), given)
+    found = await get(LimpetGenkitStore(memory), "a")
     assert found == saved == given.model_copy(update={"session_id": "s"})
 
 
-async def test_what_a_rewrite_keeps(sessions: LimpetSessionStore) -> None:
+async def test_what_a_rewrite_keeps(sessions: LimpetGenkitStore) -> None:
     await put(sessions, row("p"))
     await put(sessions, row("a", parent_id="p", second=1, status=PENDING, heartbeat_at=at(1)))
     await put(sessions, row("later", parent_id="a", second=2))
@@ -112,7 +112,7 @@ async def test_what_a_rewrite_keeps(sessions: LimpetSessionStore) -> None:
 
 
 async def test_what_cannot_change(memory: limpet.Store) -> None:
-    sessions = LimpetSessionStore(memory)
+    sessions = LimpetGenkitStore(memory)
     await put(sessions, row("a", parent_id="p", status=PENDING))
     inside = row("a", session_id="other", parent_id="p", status=PENDING)
     assert await refused(put(sessions, inside)) == REFUSED
@@ -126,7 +126,7 @@ async def test_what_cannot_change(memory: limpet.Store) -> None:
 
 
 async def test_a_heartbeat(memory: limpet.Store) -> None:
-    sessions = LimpetSessionStore(memory)
+    sessions = LimpetGenkitStore(memory)
     before = await put(sessions, row("a", status=PENDING, heartbeat_at=at(1)))
     await put(sessions, row("b", parent_id="a", second=5))
     assert (await get(sessions, "a")).status == SnapshotStatus.EXPIRED
@@ -143,7 +143,7 @@ async def test_a_heartbeat(memory: limpet.Store) -> None:
 # Several writers
 
 
-async def test_no_change_is_lost(sessions: LimpetSessionStore) -> None:
+async def test_no_change_is_lost(sessions: LimpetGenkitStore) -> None:
     async def count() -> None:
         for _ in range(3):
             await sessions.save_snapshot("n", counting)
@@ -152,7 +152,7 @@ async def test_no_change_is_lost(sessions: LimpetSessionStore) -> None:
     assert custom_of(await get(sessions, "n")) == {"n": 15}
 
 
-async def test_new_snapshots_at_once(sessions: LimpetSessionStore) -> None:
+async def test_new_snapshots_at_once(sessions: LimpetGenkitStore) -> None:
     await put(sessions, row("root"))
     await asyncio.gather(
         *(put(sessions, row(f"b{n}", parent_id="root", second=n)) for n in range(1, 9))
@@ -166,7 +166,7 @@ async def test_new_snapshots_at_once(sessions: LimpetSessionStore) -> None:
 async def test_two_stores_at_one_place(places: Places, engine: str) -> None:
     url = places.url(engine)
     with limpet.open(url) as one, limpet.open(url) as two:
-        here, there = LimpetSessionStore(one), LimpetSessionStore(two)
+        here, there = LimpetGenkitStore(one), LimpetGenkitStore(two)
         await asyncio.gather(*(each.save_snapshot("n", counting) for each in (here, there) * 5))
         assert custom_of(await get(here, "n")) == {"n": 10}
 
@@ -181,7 +181,7 @@ async def test_two_stores_at_one_place(places: Places, engine: str) -> None:
 
 
 async def test_only_statuses_are_told(memory: limpet.Store) -> None:
-    sessions = LimpetSessionStore(memory)
+    sessions = LimpetGenkitStore(memory)
     await put(sessions, row("a", status=PENDING, heartbeat_at=at(0)))  # it is expired
     stream = await sessions.on_snapshot_status_change("a")
     assert await soon(anext(stream)) == PENDING
@@ -194,7 +194,7 @@ async def test_only_statuses_are_told(memory: limpet.Store) -> None:
 
 
 async def test_one_who_waits_is_told_of_the_end(memory: limpet.Store) -> None:
-    sessions = LimpetSessionStore(memory)
+    sessions = LimpetGenkitStore(memory)
     stream = await sessions.on_snapshot_status_change("a")
     waiting = asyncio.create_task(all_of(stream))
     await asyncio.sleep(0.01)
@@ -204,7 +204,7 @@ async def test_one_who_waits_is_told_of_the_end(memory: limpet.Store) -> None:
 
 async def test_a_store_that_is_closed(places: Places) -> None:
     with limpet.open(places.url("sqlite")) as store:
-        sessions = LimpetSessionStore(store)
+        sessions = LimpetGenkitStore(store)
         await put(sessions, row("a", status=PENDING))
         stream = await sessions.on_snapshot_status_change("a")
         assert await soon(anext(stream)) == PENDING
@@ -217,7 +217,7 @@ async def test_a_store_that_is_closed(places: Places) -> None:
 # Others in the same store
 
 
-async def test_tenants(sessions: LimpetSessionStore) -> None:
+async def test_tenants(sessions: LimpetGenkitStore) -> None:
     alice = {"tenant": "alice"}
     await put(sessions, row("a", "hers", status=PENDING), context=alice)
     assert await sessions.get_snapshot(snapshot_id="a") is None
@@ -230,14 +230,14 @@ async def test_tenants(sessions: LimpetSessionStore) -> None:
 
 
 async def test_a_context_without_a_user(memory: limpet.Store) -> None:
-    sessions = LimpetSessionStore(memory)
+    sessions = LimpetGenkitStore(memory)
     await put(sessions, row("a"), context={"auth": {"uid": "alice"}})
     assert list(memory.sessions()) == ["alice/s"]
     assert await refused(put(sessions, row("a"), context={"color": "red"})) == INVALID
 
 
 async def test_one_store_for_both_languages(memory: limpet.Store) -> None:
-    python, others = LimpetSessionStore(memory), SessionStore[Any](memory)
+    python, others = LimpetGenkitStore(memory), SessionStore[Any](memory)
     await put(python, row("a", custom={"n": 1}, status=PENDING))
     seen = await others.get_snapshot(session_id="s")
     assert seen is not None
@@ -261,7 +261,7 @@ async def test_one_store_for_both_languages(memory: limpet.Store) -> None:
 )
 async def test_what_the_package_cannot_read(memory: limpet.Store, wire: Any, field: str) -> None:
     await SessionStore[Any](memory).save_snapshot("a", lambda _: wire)
-    sessions = LimpetSessionStore(memory)
+    sessions = LimpetGenkitStore(memory)
     with pytest.raises(GenkitError, match=f"snapshot_id=`a` field=`{field}`") as caught:
         await sessions.get_snapshot(session_id="s")
     assert caught.value.status == REFUSED
@@ -271,7 +271,7 @@ async def test_what_the_package_cannot_read(memory: limpet.Store, wire: Any, fie
 
 async def test_what_another_program_saved(memory: limpet.Store) -> None:
     memory.scope("s").save({"messages": []}, id="a", status="thinking")
-    sessions = LimpetSessionStore(memory)
+    sessions = LimpetGenkitStore(memory)
     assert await refused(sessions.get_snapshot(session_id="s")) == REFUSED
     stream = await sessions.on_snapshot_status_change("a")
     memory.scope("s").update("a", lambda found: found.with_(status="completed"))

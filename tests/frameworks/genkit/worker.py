@@ -4,7 +4,7 @@ import asyncio
 import sys
 
 import limpet
-from limpet.compat.genkit.python import LimpetSessionStore
+from limpet.compat.genkit.python import LimpetGenkitStore
 from tests.frameworks.genkit.agents import ended, guide
 from tests.frameworks.genkit.rows import counting
 
@@ -19,7 +19,7 @@ def say(line: str) -> None:
 async def detach(url: str) -> None:
     """Print the id of the snapshot, and its status once the work has ended."""
     with limpet.open(url) as store:
-        agent = guide(LimpetSessionStore(store))
+        agent = guide(LimpetGenkitStore(store))
         chat = agent.chat(session_id="s")
         await chat.send("hello")
         task = await chat.detach("work hard")
@@ -33,7 +33,7 @@ async def detach(url: str) -> None:
 async def count(url: str) -> None:
     with limpet.open(url) as store:
         for _ in range(COUNT):
-            await LimpetSessionStore(store).save_snapshot("n", counting)
+            await LimpetGenkitStore(store).save_snapshot("n", counting)
 
 
 if __name__ == "__main__":

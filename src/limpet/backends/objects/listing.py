@@ -21,11 +21,10 @@ from limpet.backends.objects.keys import ROOT, ObjectKey
 from limpet.backends.objects.reader import ObjectReader, read_moment
 from limpet.backends.support.recent import Recent
 from limpet.core import ids
-from limpet.core.ages import newest_page
 from limpet.core.encryption import WrongKeys
 from limpet.core.limits import CACHE_BYTES_MAX
 from limpet.core.notes import NoteRow
-from limpet.core.rows import Row
+from limpet.core.rows import Row, newest_page
 from limpet.errors import Corrupt, LimpetError, Unsupported
 from limpet.model import ScopeKey, SnapshotRef
 from limpet.protocol import NoteQuery, Query, SessionAge

@@ -31,7 +31,6 @@ How the terms translate, so that other programs see what is saved here:
 from limpet.compat.extras import needs
 
 with needs("google.adk", "the Agent Development Kit", extra="adk"):
-    from limpet.compat.adk.registry import open_session_service, register
-    from limpet.compat.adk.service import LimpetSessionService
+    from limpet.compat.adk.store import LimpetSessionService, open_session_service, register
 
 __all__ = ["LimpetSessionService", "open_session_service", "register"]

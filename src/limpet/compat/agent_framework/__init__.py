@@ -29,6 +29,6 @@ checkpoint, and by nothing else.
 from limpet.compat.extras import needs
 
 with needs("agent_framework", "Agent Framework", extra="agent-framework"):
-    from limpet.compat.agent_framework.storage import LimpetCheckpointStorage
+    from limpet.compat.agent_framework.store import LimpetCheckpointStorage
 
 __all__ = ["LimpetCheckpointStorage"]

@@ -5,6 +5,7 @@ type of numbers: `1.0` is written as `1`, and integers beyond 2^53 are rounded.
 """
 
 from collections.abc import Sized
+from decimal import Decimal
 from json.encoder import encode_basestring
 
 from limpet.model import JSON
@@ -56,13 +57,9 @@ def _number(value: float) -> int:
         return _NULL  # Infinity, which is written as null
     if number == 0:
         return 1  # -0 is written as 0
-    sign = 1 if number < 0 else 0
-    digits, _, exponent = f"{abs(number)!r}".partition("e")
-    whole, _, fraction = digits.partition(".")
+    shortest = Decimal(repr(number)).normalize()
     # The number is 0.DIGITS times ten to the power of `point`.
-    all_digits = whole + fraction
-    point = len(whole) + int(exponent or 0) - (len(all_digits) - len(all_digits.lstrip("0")))
-    count = len(all_digits.strip("0"))
+    sign, count, point = number < 0, len(shortest.as_tuple().digits), shortest.adjusted() + 1
     if count <= point <= _PLAIN_DIGITS_MAX:
         return sign + point
     if 0 < point <= _PLAIN_DIGITS_MAX:

@@ -3,10 +3,10 @@
 The SDK mirrors each transcript into it while the agent works, and resumes from it on any machine::
 
     from claude_agent_sdk import ClaudeAgentOptions, query
-    from limpet.compat.claude import LimpetSessionStore
+    from limpet.compat.claude import LimpetClaudeStore
 
     async with limpet.open_async("postgresql://localhost/agents") as store:
-        options = ClaudeAgentOptions(session_store=LimpetSessionStore(store), resume=session_id)
+        options = ClaudeAgentOptions(session_store=LimpetClaudeStore(store), resume=session_id)
         async for message in query(prompt="Go on.", options=options):
             print(message)
 
@@ -26,6 +26,6 @@ How the terms translate, so that other programs see what is saved here:
 from limpet.compat.extras import needs
 
 with needs("claude_agent_sdk", "the Claude Agent SDK", extra="claude"):
-    from limpet.compat.claude.store import LimpetSessionStore
+    from limpet.compat.claude.store import LimpetClaudeStore
 
-__all__ = ["LimpetSessionStore"]
+__all__ = ["LimpetClaudeStore"]

@@ -14,12 +14,10 @@ from claude_agent_sdk import (
     fold_session_summary,
 )
 
-from limpet.api.aio_scope import AsyncScope
-from limpet.api.store import AsyncStore, Store
-from limpet.backends.support.recent import Recent
+from limpet import AsyncScope, AsyncStore, Store
+from limpet.api.integrations import Recent, codec, limits
 from limpet.compat.logs import KIND, Log
 from limpet.compat.wire import check_store, escaped, shown, unescaped
-from limpet.core import codec, limits
 from limpet.errors import Conflict, InvalidInput
 from limpet.model import JSON, ScopeKey, SnapshotInfo, SnapshotRef
 
@@ -30,7 +28,7 @@ _EXACT = "limpet:exact"  # the JSON text of an entry that could not be stored as
 _LOGS_MAX = 256  # transcripts whose entry ids are remembered: an agent has few open at a time
 
 
-class LimpetSessionStore(SessionStore):
+class LimpetClaudeStore(SessionStore):
     """Transcripts in an open store, sync or async. Safe for tasks, threads and processes.
 
     Each append is a snapshot: every earlier moment of a transcript can be loaded, compared and

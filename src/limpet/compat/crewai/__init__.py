@@ -28,6 +28,6 @@ So `store.scope("chat-42")` is the flow: its history, diffs and forks.
 from limpet.compat.extras import needs
 
 with needs("crewai", "CrewAI", extra="crewai"):
-    from limpet.compat.crewai.persistence import LimpetFlowPersistence
+    from limpet.compat.crewai.store import LimpetFlowPersistence
 
 __all__ = ["LimpetFlowPersistence"]

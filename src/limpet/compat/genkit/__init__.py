@@ -9,7 +9,7 @@ An agent keeps a snapshot of each turn; any process may read it, stop its run, o
         id = await sessions.save_snapshot(None, lambda _: {"sessionId": "s", "state": state})
         latest = await sessions.get_snapshot(session_id="s")
 
-`python.LimpetSessionStore` is the same for agents of Genkit's package for Python, with its own
+`python.LimpetGenkitStore` is the same for agents of Genkit's package for Python, with its own
 snapshots. `JsonFileSessionStore` has the methods of `SessionStore` over the folder of the package
 for JavaScript, shared with Node; `import_sessions` imports such a folder into a store, and
 `export_sessions` writes one.

@@ -3,10 +3,10 @@
 Any process can continue them, and watch or abort a turn in the background::
 
     from genkit.exp import Genkit
-    from limpet.compat.genkit.python import LimpetSessionStore
+    from limpet.compat.genkit.python import LimpetGenkitStore
 
     with limpet.open("sqlite:///agents.db") as store:
-        agent = Genkit().define_agent("guide", model=model, store=LimpetSessionStore(store))
+        agent = Genkit().define_agent("guide", model=model, store=LimpetGenkitStore(store))
         answer = await agent.chat(session_id="chat-42").send("hello")
 
 Sessions are stored as `limpet.compat.genkit.SessionStore` stores them, so that agents in JavaScript
@@ -35,7 +35,7 @@ with needs("genkit", "Genkit", extra="genkit"):
     from genkit.exp.agent import SessionSnapshot, SnapshotStatus
     from pydantic import ValidationError
 
-__all__ = ["LimpetSessionStore"]
+__all__ = ["LimpetGenkitStore"]
 
 Mutator: TypeAlias = Callable[[SessionSnapshot | None], SessionSnapshot | None]
 
@@ -48,7 +48,7 @@ _STATUSES: Final[dict[type[LimpetError], Any]] = {
 }
 
 
-class LimpetSessionStore(Sessions[Any]):
+class LimpetGenkitStore(Sessions[Any]):
     """Snapshots in an open store, sync or async. Safe for tasks, threads and processes.
 
     The options are those of `limpet.compat.genkit.SessionStore`. The context of a call is that of

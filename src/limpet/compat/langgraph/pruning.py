@@ -11,7 +11,7 @@ from limpet.compat.langgraph.checkpoints import SaverContext, bound, notes_on, s
 from limpet.compat.langgraph.history import channel_histories, stored_history
 from limpet.compat.langgraph.listing import all_ids, infos, scopes_of
 from limpet.core import codec, limits, prepare, times
-from limpet.core.retention import Retention, check_retention
+from limpet.core.prepare import Retention, check_retention
 from limpet.errors import Conflict, Corrupt, InvalidInput
 from limpet.model import ScopeInfo, ScopeKey, SnapshotInfo
 from limpet.protocol import Backend, Commit, NoteWrite, Query

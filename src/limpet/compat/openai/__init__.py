@@ -26,6 +26,6 @@ How the terms translate, so that other programs see what is saved here:
 from limpet.compat.extras import needs
 
 with needs("agents", "the OpenAI Agents SDK", extra="openai"):
-    from limpet.compat.openai.session import LimpetSession, SessionInfo, list_sessions
+    from limpet.compat.openai.store import LimpetSession, SessionInfo, list_sessions
 
 __all__ = ["LimpetSession", "SessionInfo", "list_sessions"]

@@ -16,12 +16,10 @@ from pydantic_ai.conversation_store import (
 from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter
 from typing_extensions import TypedDict
 
-from limpet.api.scope import Scope
-from limpet.api.store import AsyncStore, Store
-from limpet.backends.support.recent import Recent
+from limpet import AsyncStore, Scope, Store
+from limpet.api.integrations import Recent, codec, limits
 from limpet.compat.logs import KIND
 from limpet.compat.wire import check_store
-from limpet.core import codec, limits
 from limpet.errors import AlreadyExists, Conflict, Corrupt, InvalidInput, NotFound
 from limpet.model import HEAD, JSON, Parent, SnapshotInfo
 

@@ -20,7 +20,7 @@ from typing import TypeAlias
 
 import orjson
 
-from limpet.backends.buckets import NOTHING, failure, flush
+from limpet.api.integrations import NOTHING, failure, finding, flush
 from limpet.compat.json_files import (
     check_size,
     dump_indented,
@@ -28,14 +28,20 @@ from limpet.compat.json_files import (
     links_below,
     load_strict,
 )
-from limpet.compat.runs.checkpoint import ZERO_TIME, Checkpoint, bare, field_of, newest_first, taken
+from limpet.compat.runs.records import (
+    ZERO_TIME,
+    Checkpoint,
+    bare,
+    field_of,
+    newest_first,
+    scope_of,
+    taken,
+)
 from limpet.compat.runs.store import make_folder
 from limpet.compat.wire import folder_of, shown
-from limpet.core.findings import finding
 from limpet.errors import Corrupt, InvalidInput, LimpetError, NotFound, Unavailable
 from limpet.model import JSON, Finding
 from limpet.opening import draw
-from limpet.runs.verbs import scope_of
 
 Checkpoints: TypeAlias = list[Checkpoint]
 

@@ -1,23 +1,24 @@
 """Run checkpoints on every engine, sync and async."""
 
 import os
-from collections.abc import Iterator, Mapping
-from typing import Self, TypeAlias
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, Self, TypeAlias, TypeVar
 
-from limpet.api.store import AsyncStore, Store
-from limpet.backends.buckets import failure
-from limpet.compat.runs import mapping
-from limpet.compat.runs.checkpoint import Checkpoint
+from limpet import AsyncStore, Store
+from limpet.api.integrations import failure
+from limpet.compat.runs.records import Checkpoint, listed, loaded, save_options, scope_of
 from limpet.compat.wire import address_of
 from limpet.errors import Corrupt, InvalidInput
 from limpet.model import JSON
 from limpet.opening import open as open_store
 from limpet.opening import open_async
 from limpet.runs.model import KIND, SCOPE_ID
-from limpet.runs.verbs import scope_of
 
 StoreAddress: TypeAlias = str | os.PathLike[str] | Store | AsyncStore
 Checkpoints: TypeAlias = list[Checkpoint]
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class RunStore:
@@ -58,7 +59,7 @@ class RunStore:
             InvalidInput: it is not a checkpoint, or a value is not JSON (the message has its path),
                 or too large: a task name has up to 256 characters.
         """
-        scope, options = mapping.save_options(checkpoint)
+        scope, options = save_options(checkpoint)
         self._store.scope(*scope).save(**options)
 
     def load(self, run_id: str) -> Checkpoint:
@@ -71,7 +72,7 @@ class RunStore:
             NotFound: the run has none.
             Corrupt: the stored checkpoint fails its check.
         """
-        return mapping.loaded(run_id, self._store.scope(*scope_of(run_id)).load())
+        return loaded(run_id, self._store.scope(*scope_of(run_id)).load())
 
     def list(self) -> Checkpoints:
         """Return the checkpoints of all runs, newest first by their `created_at`.
@@ -79,7 +80,7 @@ class RunStore:
         Equal times are ordered by the last save, then by run_id. Only metadata is read: `messages`
         is None, `system_prompt` and `extra` are empty. A damaged run is left out.
         """
-        return mapping.listed(self._store.scopes(kind=KIND))
+        return listed(self._store.scopes(kind=KIND))
 
     def delete(self, run_id: str) -> None:
         """Delete a run: its whole scope. Idempotent."""
@@ -98,6 +99,19 @@ class RunStore:
         for scope in self._store.scopes(kind=KIND):
             if scope.key.scope_id == SCOPE_ID:
                 yield scope.key.session_id
+
+
+def _awaited(
+    method: Callable[Concatenate[RunStore, P], T],
+) -> Callable[Concatenate["AsyncRunStore", P], Coroutine[Any, Any, T]]:
+    """Return the async twin of a method, which runs in the pool of the store."""
+
+    @wraps(method)
+    async def twin(self: "AsyncRunStore", /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self._store.run(lambda store: method(RunStore(store), *args, **kwargs))
+
+    twin.__doc__ = f"Async twin of `RunStore.{method.__name__}`."
+    return twin
 
 
 class AsyncRunStore:
@@ -130,28 +144,14 @@ class AsyncRunStore:
 
     async def save(self, checkpoint: Checkpoint | Mapping[str, JSON]) -> None:
         """Async twin of `RunStore.save`."""
-        scope, options = mapping.save_options(checkpoint)
+        # Encoded before it waits: what the caller then does with the messages changes nothing.
+        scope, options = save_options(checkpoint)
         await self._store.scope(*scope).save(**options)
 
-    async def load(self, run_id: str) -> Checkpoint:
-        """Async twin of `RunStore.load`."""
-        return mapping.loaded(run_id, await self._store.scope(*scope_of(run_id)).load())
-
-    async def list(self) -> Checkpoints:
-        """Async twin of `RunStore.list`."""
-        return mapping.listed([each async for each in self._store.scopes(kind=KIND)])
-
-    async def delete(self, run_id: str) -> None:
-        """Async twin of `RunStore.delete`."""
-        await self._store.scope(*scope_of(run_id)).delete()
-
-    async def has_checkpoint(self, run_id: str) -> bool:
-        """Async twin of `RunStore.has_checkpoint`."""
-        scope = self._store.scope(*scope_of(run_id))
-        try:
-            return await scope.info() is not None
-        except Corrupt:
-            return True
+    load = _awaited(RunStore.load)
+    list = _awaited(RunStore.list)
+    delete = _awaited(RunStore.delete)
+    has_checkpoint = _awaited(RunStore.has_checkpoint)
 
 
 def make_folder(path: str) -> None:

@@ -2,14 +2,14 @@
 
 import os
 
+from limpet.api.integrations import finding
 from limpet.compat.json_files import links_below
 from limpet.compat.runs.go import GoRunStore
+from limpet.compat.runs.records import scope_of
 from limpet.compat.runs.store import RunStore, StoreAddress
 from limpet.compat.wire import Transfer, folder_of
-from limpet.core.findings import finding
 from limpet.errors import Corrupt, InvalidInput, LimpetError, NotFound
 from limpet.model import Finding
-from limpet.runs.verbs import scope_of
 
 
 def import_runs(store: StoreAddress, dir: str | os.PathLike[str]) -> Transfer:

@@ -17,6 +17,7 @@ from typing import NamedTuple
 import orjson
 
 from limpet.errors import Corrupt
+from limpet.protocol import Append, AppendOffsets
 
 _SAMPLE = 24  # bytes searched at once
 _MATCH_MIN = 32  # bytes that are worth a copy: a step itself takes up to 20
@@ -29,6 +30,9 @@ _SEARCHES = ((_NEAR, 2), (64 * 1024, 4), (None, 8))  # how far ahead, and how sa
 _MOVED_MIN = 8 * 1024  # bytes left that are worth a search behind
 _LARGE_MIN = 4 * 1024
 _SEARCHED_MAX = 64 * 1024 * 1024
+_EMPTY = b"[]"
+_WIDE = b" "  # marks an encoding that holds integers beyond 64 bits: core/codec.py
+_new = tuple.__new__  # the same as Delta(…), without a call of Python code
 
 
 class Delta(NamedTuple):
@@ -260,3 +264,35 @@ def _same_behind(old: bytes, i: int, new: bytes, j: int, limit: int) -> int:
     i, j = i - done, j - done
     differ = int.from_bytes(old[i - size : i]) ^ int.from_bytes(new[j - size : j])
     return done + ((differ & -differ).bit_length() - 1) // 8
+
+
+def extended(
+    offsets: AppendOffsets, size: int, append: Append
+) -> tuple[Delta, AppendOffsets] | None:
+    """Return the delta that appends to an encoding of `size` bytes, and the offsets after it.
+
+    The bytes are not needed, only where each top-level list ends: the new items go before its `]`.
+    None if the state itself is needed: the value is not a list, or the items hold wide integers.
+    """
+    if append.items.startswith(_WIDE):
+        return None
+    if append.key in offsets:
+        found = offsets[append.key]
+        if found is None:
+            return None
+        at, nonempty = found
+        fresh = append.items[1:-1]
+        if fresh and nonempty:
+            fresh = b"," + fresh
+        entry = (at, nonempty or bool(fresh))
+    else:
+        at = 1  # a new member goes before the `}`
+        comma = b"," if offsets else b""
+        fresh = comma + orjson.dumps(append.key) + b":" + append.items
+        entry = (2, append.items != _EMPTY)
+    moved = {
+        key: (each[0] + len(fresh), each[1]) if each is not None and each[0] > at else each
+        for key, each in offsets.items()
+    }
+    moved[append.key] = entry
+    return _new(Delta, ([0, size - at, len(fresh), size - at, at, 0], fresh)), moved

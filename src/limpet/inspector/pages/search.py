@@ -18,7 +18,7 @@ from limpet.core.operations import AFTER, ANY_SESSION, Param
 from limpet.core.schema import BOOLEAN, TEXT
 from limpet.errors import Corrupt, InvalidInput, LimpetError
 from limpet.inspector import links
-from limpet.inspector.expressions import Expression
+from limpet.inspector.expressions import timed_finder
 from limpet.inspector.page import page, render, rendered, stream
 from limpet.model import SnapshotInfo
 from limpet.server.answers import Response
@@ -59,14 +59,10 @@ async def search(call: Call) -> Response:
         return render(call, "search.html", **asked.shown(), problem=None, results="")
     try:
         # In a thread: there are expressions that take seconds.
-        pattern = await call.store.run(
-            lambda _: compiled(asked.query, fixed=not asked.regex, ignore_case=not asked.case)
-        )
+        find = await call.store.run(lambda _: asked.finder(call.driver.tools.clock.monotonic))
     except InvalidInput as error:
         values = {**asked.shown(), "problem": call.grant.told(error), "results": ""}
         return render(call, "search.html", 400, **values)
-    clock = call.driver.tools.clock.monotonic
-    find = Expression(pattern, clock) if asked.regex else finder(pattern, asked.query)
     return stream(_sent(call, asked, find))
 
 
@@ -94,6 +90,10 @@ class _Asked(NamedTuple):
                 raise InvalidInput("`after` is of a search in another session")
         query = given.get("q", "")
         return _Asked(query, session_id, call.prefix, regex, case, keys, place, sessions)
+
+    def finder(self, monotonic: Callable[[], float]) -> Find:
+        pattern = compiled(self.query, fixed=not self.regex, ignore_case=not self.case)
+        return timed_finder(pattern, monotonic) if self.regex else finder(pattern, self.query)
 
     def shown(self) -> dict[str, Any]:
         """Return what the form shows, and the same search in a terminal."""
@@ -222,15 +222,6 @@ def _hit_url(info: SnapshotInfo, hit: Hit, index: int | None) -> str:
     return links.url("/session", **links.address(info), view="state", path=hit.pointer)
 
 
-@contextmanager
-def _closing(find: Find) -> Iterator[None]:
-    try:
-        yield
-    finally:
-        if isinstance(find, Expression):
-            find.close()
-
-
 class _Searches:
     """The searches of a store that are under way."""
 
@@ -258,20 +249,19 @@ async def _sent(call: Call, asked: _Asked, find: Find) -> AsyncGenerator[str, No
     yield before
     clock = call.driver.tools.clock.monotonic
     state: _Search | None = None
-    with _closing(find):
-        try:
-            with call.driver.opened.service(_Searches).one():
-                end = clock() + _PAGE_S_MAX
-                state = await call.store.run(lambda store: _begun(store, asked, find, clock))
-                is_done = False
-                while not is_done:
-                    late = min(end, clock() + _PART_S_MAX)
-                    await call.store.run(partial(state.fill, until=late))
-                    is_done = state.is_over or state.hits >= _PAGE_HITS_MAX or clock() >= end
-                    yield rendered(call, "_hits.html", **_progress(asked, state, done=is_done))
-        except LimpetError as error:
-            problem = call.grant.told(error)
-            yield rendered(call, "_hits.html", **_progress(asked, state, problem=problem))
+    try:
+        with call.driver.opened.service(_Searches).one():
+            end = clock() + _PAGE_S_MAX
+            state = await call.store.run(lambda store: _begun(store, asked, find, clock))
+            is_done = False
+            while not is_done:
+                late = min(end, clock() + _PART_S_MAX)
+                await call.store.run(partial(state.fill, until=late))
+                is_done = state.is_over or state.hits >= _PAGE_HITS_MAX or clock() >= end
+                yield rendered(call, "_hits.html", **_progress(asked, state, done=is_done))
+    except LimpetError as error:
+        problem = call.grant.told(error)
+        yield rendered(call, "_hits.html", **_progress(asked, state, problem=problem))
     yield after
 
 

@@ -22,8 +22,7 @@ from limpet.server.answers import Response
 from limpet.server.call import Call
 from limpet.views.format import address_text, count_text, duration_text, short_id, size_text
 from limpet.views.overview import session_title
-from limpet.views.page.graph import graph_svg, lane_class
-from limpet.views.page.sparkline import bars, sparkline
+from limpet.views.page.svg import bars, graph_svg, lane_class, sparkline
 from limpet.views.timeline import SNAPSHOTS_MAX, Said, Timeline, TimelineRow
 
 CHUNK = 100

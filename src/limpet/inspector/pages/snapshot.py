@@ -22,9 +22,8 @@ from limpet.views.chat import Chat, read_chat
 from limpet.views.document import json_start
 from limpet.views.format import address_text
 from limpet.views.page.changes import changes_html
-from limpet.views.page.chat import folded_code
+from limpet.views.page.chat import News, Window, chat_window, folded_code, news_of
 from limpet.views.page.values import Level, crumbs, read_level, value_at
-from limpet.views.page.window import News, Window, chat_window, news_of
 from limpet.views.refs import SeveralMatch, find_base, find_snapshot
 
 VIEWS = ("chat", "state", "changes")

@@ -10,12 +10,9 @@ from crewai.flow.async_feedback.types import PendingFeedbackContext
 from crewai.flow.persistence import FlowPersistence
 from pydantic import BaseModel, Field, PrivateAttr
 
-from limpet.api.jsonable import jsonable
-from limpet.api.scope import Scope
-from limpet.api.store import AsyncStore, Store
+from limpet import AsyncStore, Scope, Store, jsonable
+from limpet.api.integrations import limits, new_id
 from limpet.compat.wire import check_store
-from limpet.core import ids
-from limpet.core.limits import DEPTH_MAX
 from limpet.errors import InvalidInput
 from limpet.model import JSON, Snapshot, SnapshotLike
 
@@ -100,8 +97,7 @@ class LimpetFlowPersistence(FlowPersistence):
         Raises:
             NotFound: the flow has no such snapshot.
         """
-        stamp = self._store.driver.tools.draw()
-        forked = ids.mint(stamp.now, stamp.bits, "")
+        forked = new_id(self._store.driver.tools)
         # CrewAI saves a flow under the `id` in its state.
         self._scope(flow_uuid).fork(snapshot, to=forked, patch={"id": forked})
         return forked
@@ -159,7 +155,7 @@ def _as_json(value: Any, depth: int, known: dict[int, tuple[Any, Any]]) -> Any:
         return value if isfinite(value) else json.dumps(value)
     if isinstance(value, str):
         return value.encode("utf-8", "backslashreplace").decode()
-    if depth > DEPTH_MAX:
+    if depth > limits.DEPTH_MAX:
         return value  # saving refuses it: it is too deep, or a cycle
     if id(value) not in known:  # what others share is converted once
         known[id(value)] = value, _converted(value, depth + 1, known)

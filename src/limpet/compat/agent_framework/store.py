@@ -12,10 +12,9 @@ from agent_framework._workflows._checkpoint_encoding import (
     encode_checkpoint_value,
 )
 
-from limpet.api.aio_scope import AsyncScope
-from limpet.api.store import AsyncStore, Store
+from limpet import AsyncScope, AsyncStore, Store
+from limpet.api.integrations import limits
 from limpet.compat.wire import check_store, escaped
-from limpet.core.limits import check_id
 from limpet.errors import AlreadyExists, InvalidInput
 from limpet.model import JSON, ScopeKey, Snapshot, SnapshotInfo
 
@@ -48,7 +47,7 @@ class LimpetCheckpointStorage:
     ) -> None:
         """Take an open store; `allowed_checkpoint_types` are those of `FileCheckpointStorage`."""
         self._store = check_store(store).aio
-        self._session_id = None if session_id is None else check_id("session_id", session_id)
+        self._session_id = None if session_id is None else limits.check_id("session_id", session_id)
         self._allowed = frozenset(allowed_checkpoint_types)
 
     async def save(self, checkpoint: WorkflowCheckpoint) -> str:
@@ -130,7 +129,7 @@ class LimpetCheckpointStorage:
     async def _find(self, checkpoint_id: str) -> SnapshotInfo | None:
         """Return where a checkpoint of this storage is; by its id alone, as the framework asks."""
         try:
-            check_id("checkpoint_id", checkpoint_id)
+            limits.check_id("checkpoint_id", checkpoint_id)
         except InvalidInput:
             return None
         if self._session_id is None:

@@ -1,7 +1,7 @@
 """`LimpetSession`: the `Session` of the OpenAI Agents SDK over a scope."""
 
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -9,18 +9,23 @@ from typing import Any
 from agents import Agent, RunState, TResponseInputItem
 from agents.memory import SessionSettings
 
-from limpet.api.aio_scope import AsyncScope
-from limpet.api.store import AsyncStore, Store
+from limpet import AsyncScope, AsyncStore, Store
+from limpet.api.integrations import hold
 from limpet.compat.finishing import finished
 from limpet.compat.logs import KIND, Log
-from limpet.compat.openai.runs import RunSlot
 from limpet.compat.wire import ABSENT, check_store
-from limpet.errors import InvalidInput, NotFound
-from limpet.model import JSON, SnapshotInfo, SnapshotLike
+from limpet.errors import InvalidInput, LimpetError, NotFound
+from limpet.model import JSON, Snapshot, SnapshotInfo, SnapshotLike
+from limpet.runs.handles import prepare_claim
+from limpet.runs.model import COMPLETED, FACTS, FAILED, RUNNING, error_of
+from limpet.runs.model import KIND as RUN
 
 KEY = "items"
 MAIN = "main"
 METADATA = "metadata"
+WAITING = "interrupted"
+_OWNER = "resume_run"
+_TTL_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,18 +184,23 @@ class LimpetSession:
             if result.interruptions:
                 await session.save_run(result.to_state())
         """
-        return await self._run().save(state, options)
+        asked = [each.name for each in state.get_interruptions()]
+        return await self._run().save(
+            state.to_json(**options), status=WAITING, metadata={"tools": asked}
+        )
 
     async def load_run(self, agent: Agent[Any], **options: Any) -> RunState[Any, Any] | None:
         """Return the run that waits, to show what it asks for; None if none does.
 
         To continue it use `resume_run`. `options` are those of `RunState.from_json`.
         """
-        return await self._run().load(agent, options)
+        found = _waiting(await self._run().load())
+        return found and await RunState.from_json(agent, found.state, **options)
 
-    def resume_run(
+    @asynccontextmanager
+    async def resume_run(
         self, agent: Agent[Any], **options: Any
-    ) -> AbstractAsyncContextManager[RunState[Any, Any]]:
+    ) -> AsyncIterator[RunState[Any, Any]]:
         """Hold the run that waits for an `async with` block, in which it is continued.
 
         Only one caller in any process can hold it. Its status is `running` in the block, and
@@ -209,7 +219,25 @@ class LimpetSession:
             Conflict: another caller is resuming it.
             NotFound: no run waits.
         """
-        return self._run().resume(agent, options)
+        scope = self._run()
+        wanted, _ = prepare_claim(scope.driver.tools, scope.key, _OWNER, _TTL_S, 0)
+        async with hold(scope, wanted) as lease:
+            found = _waiting(await lease.load())
+            if found is None:
+                branch = self.scope.scope_id
+                where = f"session_id=`{self.session_id}` branch=`{branch}`"
+                raise NotFound(f"no run waits. {where}")
+            state = await RunState.from_json(agent, found.state, **options)
+            await lease.update(found, lambda run: _with(run, RUNNING))
+            try:
+                yield state
+            except BaseException as error:
+                failed = error_of(error)
+                facts = {"error": {"type": failed.type, "message": failed.message}}
+                with suppress(LimpetError):  # the caller's own error matters more
+                    await lease.update(found, lambda run: _with(run, FAILED, facts))
+                raise
+            await lease.update(found, lambda run: _with(run, COMPLETED))
 
     async def _clear(self) -> None:
         if await self.scope.info() is not None:
@@ -231,8 +259,10 @@ class LimpetSession:
             session_settings=self.session_settings,
         )
 
-    def _run(self) -> RunSlot:
-        return RunSlot(self._store, self.session_id, self.scope.scope_id)
+    def _run(self) -> AsyncScope[Any]:
+        # Not `main`: that is where Limpet's own runs are, and what `limpet show SESSION` shows.
+        branch = self.scope.scope_id
+        return self._store.scope(self.session_id, "run" if branch == MAIN else f"run/{branch}", RUN)
 
     def _main(self) -> AsyncScope[Any]:
         return self._store.scope(self.session_id, MAIN, KIND)
@@ -268,3 +298,14 @@ def _end_before(items: list[Any], turn: int) -> int:
 
 def _is_question(item: Any) -> bool:
     return isinstance(item, dict) and item.get("role") == "user"
+
+
+def _waiting(run: Snapshot[Any] | None) -> Snapshot[Any] | None:
+    return None if run is None or run.status == COMPLETED else run
+
+
+def _with(run: Snapshot[Any], status: str, facts: JSON = None) -> Snapshot[Any]:
+    metadata = {name: value for name, value in run.metadata.items() if name != FACTS}
+    if facts is not None:
+        metadata[FACTS] = facts
+    return run.with_(status=status, metadata=metadata)

@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any, NamedTuple, TypeVar
 from weakref import WeakValueDictionary
 
+from google.adk.cli.service_registry import get_service_registry
 from google.adk.errors import StaleSessionError
 from google.adk.errors.already_exists_error import AlreadyExistsError
 from google.adk.errors.session_not_found_error import SessionNotFoundError
@@ -16,19 +17,20 @@ from google.adk.sessions.base_session_service import GetSessionConfig, ListSessi
 from pydantic import ValidationError
 from pydantic_core import from_json
 
-from limpet.api.aio_scope import AsyncScope
-from limpet.api.store import AsyncStore, Store
-from limpet.backends.support.recent import Recent
-from limpet.compat.adk import documents
-from limpet.compat.adk.documents import Address, Document, Tiers
+from limpet import AsyncScope, AsyncStore, Store
+from limpet.api.integrations import Recent, codec, limits, new_id
+from limpet.compat.adk import records
+from limpet.compat.adk.records import Address, Document, Tiers
 from limpet.compat.contention import Contention
 from limpet.compat.logs import KIND
 from limpet.compat.wire import check_store
-from limpet.core import codec, ids, limits
 from limpet.errors import AlreadyExists, Conflict, Corrupt
 from limpet.model import JSON, ScopeInfo, ScopeKey, SnapshotInfo
+from limpet.opening import open as open_store
 
 _LISTED_BYTES_MAX = 16 * limits.MIB  # states that the next listing need not read again
+_PREFIX = "limpet+"
+_SCHEMES = ("sqlite", "postgresql", "postgres", "file", "s3", "gs", "az", "http", "https", "memory")
 _SHARED = "shared"
 """In the metadata of a commit: shared state must change after it. The note says that it did."""
 
@@ -84,13 +86,12 @@ class LimpetSessionService(BaseSessionService):  # type: ignore[misc,unused-igno
         Raises:
             AlreadyExistsError: the user has a session with this id.
         """
-        stamp = self._store.driver.tools.draw()
-        session_id = (session_id or "").strip() or ids.mint(stamp.now, stamp.bits, "")
+        session_id = (session_id or "").strip() or new_id(self._store.driver.tools)
         address = Address(app_name, user_id, session_id)
         initial = _json_of(EventActions(state_delta=state or {}))["state_delta"]
         change = Tiers.of(initial)
         scope = self._scope(address.session)
-        document = documents.new_document(initial)
+        document = records.new_document(initial)
         try:
             head = await scope.save(document, metadata=self._intent(change), expect=None)
         except Conflict as cause:
@@ -98,7 +99,7 @@ class LimpetSessionService(BaseSessionService):  # type: ignore[misc,unused-igno
         await self._share(address, head, change)
         app, user = await asyncio.gather(self._app_state(app_name), self._user_state(*address[:2]))
         merged = Tiers(app, user, change.session).merged()
-        return _session(address, head.revision, merged, [], documents.created(head))
+        return _session(address, head.revision, merged, [], records.created(head))
 
     async def get_session(
         self,
@@ -128,7 +129,7 @@ class LimpetSessionService(BaseSessionService):  # type: ignore[misc,unused-igno
         try:
             events = [Event.model_validate(each) for each in wanted]
         except ValidationError:
-            raise documents.foreign(document.head) from None  # its text has parts of the session
+            raise records.foreign(document.head) from None  # its text has parts of the session
         return _session(address, document.head.revision, state, events, document.updated)
 
     async def list_sessions(
@@ -139,7 +140,7 @@ class LimpetSessionService(BaseSessionService):  # type: ignore[misc,unused-igno
         A session that has changed since this service listed it last is read as a whole.
         """
         names = (app_name,) if user_id is None else (app_name, user_id)
-        found = self._store.scopes(kind=KIND, prefix=documents.prefix_of(*names))
+        found = self._store.scopes(kind=KIND, prefix=records.prefix_of(*names))
         keys = [(address, each) async for each in found if (address := Address.of(each.key))]
         listed = await _for_each(self._list, [info for _, info in keys])
         users = list(dict.fromkeys(address.user_id for address, _ in keys))
@@ -152,7 +153,7 @@ class LimpetSessionService(BaseSessionService):  # type: ignore[misc,unused-igno
                 own: Any = codec.decode(each.state)
                 state = Tiers(app, user_states[address.user_id], own).merged()
                 sessions.append(_session(address, each.revision, state, [], each.updated))
-        return ListSessionsResponse(sessions=documents.oldest_first(sessions))
+        return ListSessionsResponse(sessions=records.oldest_first(sessions))
 
     async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
         """Delete a session with its history, if there is one. `user:` and `app:` state stays."""
@@ -190,7 +191,7 @@ class LimpetSessionService(BaseSessionService):  # type: ignore[misc,unused-igno
                 return event
             address = Address(session.app_name, session.user_id, session.id)
             scope = self._scope(address.session)
-            change = Tiers.of(documents.delta_of(item))
+            change = Tiers.of(records.delta_of(item))
             intent = self._intent(change)
             expect = session._storage_update_marker or await self._revision_of(session, scope)
             try:
@@ -230,9 +231,8 @@ class LimpetSessionService(BaseSessionService):  # type: ignore[misc,unused-igno
             AlreadyExistsError: the user has a session with the new id.
         """
         source = Address(app_name, user_id, session_id.strip())
-        stamp = self._store.driver.tools.draw()
-        new_id = (new_session_id or "").strip() or ids.mint(stamp.now, stamp.bits, "")
-        target = source._replace(session_id=new_id)
+        target_id = (new_session_id or "").strip() or new_id(self._store.driver.tools)
+        target = source._replace(session_id=target_id)
         document = await self._read(source.session) if source.session_id else None
         if document is None:
             raise _not_found(session_id)
@@ -247,13 +247,13 @@ class LimpetSessionService(BaseSessionService):  # type: ignore[misc,unused-igno
                 origin or document.head.id,
                 to=target.session.session_id,
                 scope_id=target.session.scope_id,
-                patch=partial(documents.first_events, count) if at_head else None,
+                patch=partial(records.first_events, count) if at_head else None,
             )
         except AlreadyExists as cause:
-            raise _exists(new_id) from cause
-        forked = await self.get_session(app_name=app_name, user_id=user_id, session_id=new_id)
+            raise _exists(target_id) from cause
+        forked = await self.get_session(app_name=app_name, user_id=user_id, session_id=target_id)
         if forked is None:
-            raise _not_found(new_id)  # deleted meanwhile
+            raise _not_found(target_id)  # deleted meanwhile
         return forked
 
     async def close(self) -> None:
@@ -271,11 +271,11 @@ class LimpetSessionService(BaseSessionService):  # type: ignore[misc,unused-igno
         return None if found is None else Document(found)
 
     async def _app_state(self, app_name: str) -> dict[str, JSON]:
-        found = await self._scope(documents.app_key(app_name)).load()
+        found = await self._scope(records.app_key(app_name)).load()
         return {} if found is None else found.state
 
     async def _user_state(self, app_name: str, user_id: str) -> dict[str, JSON]:
-        found = await self._scope(documents.user_key(app_name, user_id)).load()
+        found = await self._scope(records.user_key(app_name, user_id)).load()
         return {} if found is None else found.state
 
     async def _list(self, info: ScopeInfo) -> "_Listed | None":
@@ -343,9 +343,9 @@ class LimpetSessionService(BaseSessionService):  # type: ignore[misc,unused-igno
             return
         id = str(head.metadata[_SHARED])
         if change.app:
-            await self._merge(documents.app_key(address.app_name), id, change.app)
+            await self._merge(records.app_key(address.app_name), id, change.app)
         if change.user:
-            await self._merge(documents.user_key(*address[:2]), id, change.user)
+            await self._merge(records.user_key(*address[:2]), id, change.user)
         # The snapshots of that id may be pruned, so they are no proof for ever.
         await self._scope(address.session).set_note(_SHARED, id)
 
@@ -409,3 +409,25 @@ def _stale(session_id: str) -> StaleSessionError:
         f"the session was modified in storage since it was loaded: load it again. "
         f"session=`{session_id}`"
     )
+
+
+# For `adk web --session_service_uri=limpet+sqlite:///agents.db`
+
+
+def open_session_service(uri: str, **options: Any) -> LimpetSessionService:
+    """Return a service on the store of a URI: that of `limpet.open`, after `limpet+`.
+
+    `close` closes the store. This is also the `class` for a `services.yaml` of ADK.
+
+    Args:
+        uri: `limpet+sqlite:///agents.db`, `limpet+postgresql://…`, `limpet+s3://…`, …
+        options: what ADK passes to every service; not used.
+    """
+    return LimpetSessionService(open_store(uri.removeprefix(_PREFIX)), owns_store=True)
+
+
+def register() -> None:
+    """Register `limpet+sqlite`, `limpet+postgresql` and so on with ADK. May be repeated."""
+    registry = get_service_registry()
+    for scheme in _SCHEMES:
+        registry.register_session_service(_PREFIX + scheme, open_session_service)
