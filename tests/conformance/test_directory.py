@@ -30,8 +30,9 @@ class OnDirectory(conformance.Kit):
         return f"{name_of(name)}."
 
 
+@pytest.mark.timeout(300)
 class TestDirectory(Sync, OnDirectory, Stored):
-    programs = some(8)
+    programs = some(6)
 
 
 @pytest.mark.slow

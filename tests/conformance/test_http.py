@@ -37,10 +37,11 @@ class OverHttp(conformance.Kit):
         return opening.open_backend(url)
 
 
+@pytest.mark.timeout(300)
 class TestHttp(Sync, OverHttp, Promises, Programs, Verbs, BackendPromises, Watching):
     """The chapters that depend on what travels; the server's engine is tested elsewhere."""
 
-    programs = some(5)
+    programs = some(3)
 
 
 @pytest.mark.slow

@@ -82,8 +82,9 @@ class OnReusedPostgres(OnPostgres):
         self.reused.clear()
 
 
+@pytest.mark.timeout(300)
 class TestPostgres(Sync, OnReusedPostgres, Stored):
-    programs = some(6)
+    programs = some(4)
 
 
 @pytest.mark.slow

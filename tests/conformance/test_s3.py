@@ -66,10 +66,11 @@ class OnSeaweedFS(OnService):
         return name_of(name)  # it keeps a tree, so folders are sorted by their names alone
 
 
+@pytest.mark.timeout(300)
 class TestSeaweedFS(Sync, OnSeaweedFS, Programs, Functions, Threads, Leasing):
     """The chapters that depend most on the storage."""
 
-    programs = some(3)
+    programs = some(2)
     test_damage = Promises.test_promise_10_bad_data_is_contained_on_storage
 
 

@@ -61,7 +61,7 @@ class Programs(Kit):
     """The random programs."""
 
     programs: ClassVar = settings(
-        max_examples=20,
+        max_examples=12,
         stateful_step_count=30,
         deadline=None,
         print_blob=True,
@@ -402,14 +402,16 @@ class Verbs(Kit):
             with case(f"{policy}"):
                 scope = Both(twins, ScopeKey("s", f"{n}"))
                 for at, age in enumerate((1, 9, 0, 4000, 9, 5, 1)):
-                    scope.save("x" * at, id=f"{at}", created_at=_START - age * _DAY, head=at != 6)
-                    scope.set_note("n", at, on=f"{at}")
-                scope.update("1", lambda s: s.with_(state="its age stays"))
-                scope.save("it too", id="4", overwrite=True, created_at=_START)
+                    options = {"id": f"{at}", "created_at": _START - age * _DAY, "head": at != 6}
+                    twins.save(scope.key, "x" * at, **options)
+                    twins.set_note(scope.key, "n", at, on=f"{at}")
+                edited = {"id": "4", "overwrite": True, "created_at": _START}
+                twins.save(scope.key, "its age stays", **edited)
+                scope.update("1", lambda s: s.with_(state="and this one's"))
                 if n % 2:
-                    scope.save("draft", id="draft", keep=False, created_at=_START - 99 * _DAY)
+                    draft = {"id": "draft", "keep": False, "created_at": _START - 99 * _DAY}
+                    twins.save(scope.key, "draft", **draft)
                 scope.prune(**policy, dry_run=True)
-                scope.prune(**policy)
                 scope.prune(**policy)
                 scope.delete()
         headless = Both(twins, ScopeKey("s", "headless"))
