@@ -23,7 +23,7 @@ from limpet.testing.stateful import Lockstep
 _DAY = timedelta(days=1)
 _START = datetime.fromtimestamp(START_US // 1_000_000, UTC)
 _READS = ("ancestors", "history", "ids", "load", "load_many", "notes")
-_LONG = [f"turn {n} " * 12 for n in range(40)]
+_LONG = [f"turn {n} " * 12 for n in range(60)]  # beyond what is always stored whole
 
 
 def _asked(listing: str, options: dict[str, Any], store: Any, its: Any) -> Any:
@@ -92,7 +92,9 @@ class Verbs(Kit):
     @pytest.fixture
     def twins(self, place: Path, small_pages: int) -> Iterator[Twins]:
         twins = Twins(
-            lambda: self.open_program(place), ("a", "b", "c", "gone"), text_order=self.text_order
+            lambda: self.open_program(place),
+            ("a", "b", "c", "d", "gone"),
+            text_order=self.text_order,
         )
         yield twins
         twins.close()
@@ -224,6 +226,7 @@ class Verbs(Kit):
         both.save("d", id="d", keep=False)
         both.update("a", lambda s: s.with_(state={"new": _LONG}))
         both.update("a", lambda s: s.with_(labels={"run": "2"}, status="done"))
+        both.update("b", lambda s: s.with_(labels={}))
         both.update("b", lambda s: s)
         both.update("c", lambda s: None)
         both.update("d", lambda s: s.with_(state=2))
@@ -234,6 +237,11 @@ class Verbs(Kit):
         both.save("e", id="e")
         both.update("d", lambda s: s)
         both.update("e", lambda s: s.with_(metadata={}))
+        for n in range(8):  # each is stored as what is new since the one before
+            both.save({"turns": [*_LONG, *range(n)]}, id=f"{n}")
+        for n in (2, 5, 7, 4):
+            both.update(f"{n}", lambda s: s.with_(state={"turns": [s.id]}))
+            both.save({"n": n}, id=f"{n - 1}", overwrite=True)
 
     def test_deletion_uncovers_the_newest_kept(self, both: Both, other: Both) -> None:
         """Only the last saved one, whatever its parent; nothing else changes."""
