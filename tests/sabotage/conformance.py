@@ -223,13 +223,6 @@ DEFECTS = (
         _on("test_listings_go_on_after_a_cursor", "sqlite"),
     ),
     Defect(
-        "old labels are still found, in SQLite",
-        "backends/sqlite/sql/queries.sql",
-        "DELETE FROM labels WHERE seq IN (SELECT value FROM json_each(:seqs));\n",
-        "DELETE FROM labels WHERE seq IN (SELECT value FROM json_each(:seqs)) AND 0;\n",
-        _on("test_update_replaces_in_place", "sqlite"),
-    ),
-    Defect(
         "a deletion reaches what begins alike, in SQLite",
         "backends/sqlite/sql/queries.sql",
         "SELECT pk FROM scopes WHERE session_id = :session_id;\n",
