@@ -12,7 +12,7 @@ import pytest
 from limpet.backends.buckets.protocol import Bucket, KeyPrefix, Moved
 from limpet.model import ANY
 from limpet.opening import CLOCK
-from limpet.testing.conformance._kit import together
+from limpet.testing.kit import together
 from tests.cases import for_each
 
 NAMES = ["a", "a-b", "a.json", "a/b", "a/b-c", "a/b/c", "ab", "b", "b/+c3+a4", "z_~0"]

@@ -17,7 +17,7 @@ from limpet.backends.buckets.protocol import Moved
 from limpet.backends.buckets.s3.open import ObjectStoreBucket
 from limpet.errors import InvalidInput, Unavailable
 from limpet.model import ANY
-from limpet.testing.conformance._kit import together
+from limpet.testing.kit import together
 from tests.buckets.suite import BucketFunctions, BucketSuite, by_names, listed
 from tests.cases import for_each
 from tests.servers.proxy import Proxy

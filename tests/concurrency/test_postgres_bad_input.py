@@ -10,7 +10,7 @@ import pytest
 
 from limpet import InvalidInput, Snapshot, Store, opening
 from limpet.opening import store_over
-from limpet.testing.conformance._layers import Clocked
+from limpet.testing.kit import Clocked
 from tests.concurrency.pg_tools import opened
 from tests.servers.postgres import Postgres, Schemas
 

@@ -14,7 +14,7 @@ from itertools import product
 import pytest
 
 from limpet import Scope, Store, Unavailable
-from limpet.testing.conformance._apis import close_loop, through
+from limpet.testing.kit import close_loop, through
 from tests import effort
 from tests.cases import for_each
 from tests.concurrency.pg_tools import opened

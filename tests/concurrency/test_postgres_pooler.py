@@ -17,10 +17,13 @@ import limpet
 from limpet import opening
 from limpet.protocol import Backend
 from limpet.testing import conformance
+from limpet.testing.conformance.functions import Functions
+from limpet.testing.conformance.leasing import Leasing
+from limpet.testing.conformance.programs import Verbs
 from limpet.testing.conformance.threads import Threads
 from tests.concurrency.pg_tools import WRITES, Background, everything, fill, opened, outage
 from tests.concurrency.pg_verbs import VERBS, answer_of, expected, prepare, seen
-from tests.conformance.parts import Sync, Transactional
+from tests.conformance.parts import Sync
 from tests.servers.pg_proxy import PgProxy
 from tests.servers.pgbouncer import PgBouncer
 from tests.servers.pooler import Pooler
@@ -57,7 +60,7 @@ class TestPooled(Sync, Pooled, Threads):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("pooler", [PgBouncer], indirect=True)
-class TestPooledAtLength(Sync, Pooled, Transactional):
+class TestPooledAtLength(Sync, Pooled, Verbs, Functions, Threads, Leasing):
     pass
 
 

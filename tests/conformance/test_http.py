@@ -9,11 +9,10 @@ from limpet import opening
 from limpet.protocol import Backend
 from limpet.testing import conformance
 from limpet.testing.conformance.backend import BackendPromises
-from limpet.testing.conformance.damage import Damage
-from limpet.testing.conformance.exactness import Exactness
-from limpet.testing.conformance.redacting import Redacting
+from limpet.testing.conformance.programs import Programs, Verbs
+from limpet.testing.conformance.promises import Promises
 from limpet.testing.conformance.watching import Watching
-from tests.conformance.parts import Async, InBoth, Sync
+from tests.conformance.parts import Async, InBoth, Sync, some
 from tests.servers.http import Http
 
 
@@ -38,8 +37,11 @@ class OverHttp(conformance.Kit):
         return opening.open_backend(url)
 
 
-class TestHttp(Sync, OverHttp, BackendPromises, Exactness, Damage, Redacting, Watching):
+@pytest.mark.timeout(300)
+class TestHttp(Sync, OverHttp, Promises, Programs, Verbs, BackendPromises, Watching):
     """The chapters that depend on what travels; the server's engine is tested elsewhere."""
+
+    programs = some(3)
 
 
 @pytest.mark.slow

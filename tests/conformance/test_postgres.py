@@ -8,12 +8,15 @@ import pytest
 from limpet import opening
 from limpet.protocol import Backend
 from limpet.testing import conformance
-from tests.conformance.parts import AboveEngine, Async, InBoth, Stored, Sync
+from limpet.testing.conformance.programs import Programs
+from tests.conformance.parts import AboveEngine, Async, InBoth, Stored, Sync, some
 from tests.servers.postgres import Connection, Postgres, Schemas
 
 
 class OnPostgres(conformance.Kit):
     """Gives each test a schema of its own."""
+
+    text_order = False  # only across scopes: there the order is that of the clocks
 
     @pytest.fixture(autouse=True)
     def _places(self, postgres: Postgres, schemas: Schemas) -> None:
@@ -68,17 +71,23 @@ class OnReusedPostgres(OnPostgres):
     def _places(self, postgres: Postgres, reused: Reused) -> Iterator[None]:
         self.postgres = postgres
         self.schemas = reused.schemas
+        self.reused = reused
         yield
         reused.clear()
 
     def schema_of(self, place: Path) -> str:
         return ""
 
+    def clear(self) -> None:
+        self.reused.clear()
 
+
+@pytest.mark.timeout(300)
 class TestPostgres(Sync, OnReusedPostgres, Stored):
-    pass
+    programs = some(4)
 
 
+@pytest.mark.slow
 class TestPostgresAsync(Async, OnReusedPostgres, InBoth):
     pass
 
@@ -86,3 +95,11 @@ class TestPostgresAsync(Async, OnReusedPostgres, InBoth):
 @pytest.mark.slow
 class TestAbovePostgres(Sync, OnReusedPostgres, AboveEngine):
     pass
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+class TestPostgresAtLength(OnReusedPostgres, Programs):
+    """Many random programs."""
+
+    programs = some(60, 40)

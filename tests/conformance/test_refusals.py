@@ -8,22 +8,19 @@ from limpet.errors import Unsupported
 from limpet.model import SnapshotInfo, SnapshotRef
 from limpet.protocol import Backend, Query
 from limpet.testing import conformance
-from limpet.testing.conformance.deleting import Deleting
-from limpet.testing.conformance.drafts import Drafts
+from limpet.testing.conformance.functions import Functions
 from limpet.testing.conformance.listing import Listing
-from limpet.testing.conformance.order import Order
+from limpet.testing.conformance.programs import Programs, Verbs
 from limpet.testing.conformance.promises import Promises
-from limpet.testing.conformance.reading import Reading
-from limpet.testing.conformance.repeating import Repeating
-from limpet.testing.conformance.store_history import StoreHistory
-from limpet.testing.conformance.updating import Updating
 from limpet.testing.conformance.watching import Watching
-from limpet.testing.oracle import Oracle
-from tests.conformance.parts import Sync
+from tests.conformance.parts import Sync, some
+from tests.memory import Memory
 
 
-class NoIndex(Oracle):
-    capabilities = frozenset()
+class NoIndex(Memory):
+    def __init__(self) -> None:
+        super().__init__()
+        self.capabilities = frozenset()
 
     def list_snapshots(self, query: Query, *, limit: int) -> list[SnapshotInfo]:
         if query.scope is None:
@@ -39,21 +36,10 @@ class OnNoIndex(conformance.Kit):
         return NoIndex()
 
 
-class TestNoIndex(
-    Sync,
-    OnNoIndex,
-    Promises,
-    Order,
-    Drafts,
-    Repeating,
-    Updating,
-    Reading,
-    Listing,
-    Deleting,
-    StoreHistory,
-    Watching,
-):
+class TestNoIndex(Sync, OnNoIndex, Promises, Programs, Verbs, Functions, Listing, Watching):
     """The chapters that use an index."""
+
+    programs = some(5)
 
 
 @pytest.mark.slow

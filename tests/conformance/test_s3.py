@@ -11,13 +11,12 @@ from limpet.core.names import name_of
 from limpet.model import ANY
 from limpet.protocol import Backend
 from limpet.testing import conformance
-from limpet.testing.conformance.damage import Damage
+from limpet.testing.conformance.functions import Functions
 from limpet.testing.conformance.leasing import Leasing
-from limpet.testing.conformance.repeating import Repeating
-from limpet.testing.conformance.saving import Saving
+from limpet.testing.conformance.programs import Programs, Verbs
+from limpet.testing.conformance.promises import Promises
 from limpet.testing.conformance.threads import Threads
-from limpet.testing.conformance.updating import Updating
-from tests.conformance.parts import Async, InBoth, Sync
+from tests.conformance.parts import Async, InBoth, Sync, some
 from tests.servers.service import Service
 
 POLL_S = 0.1  # how often watches poll
@@ -27,6 +26,7 @@ class OnService(conformance.Kit):
     """Gives each test a prefix of its own."""
 
     service: Service
+    text_order = False
 
     def open_backend(self, place: Path) -> Backend:
         url = f"s3://{self.service.name}/{prefix_of(place)}"
@@ -66,8 +66,12 @@ class OnSeaweedFS(OnService):
         return name_of(name)  # it keeps a tree, so folders are sorted by their names alone
 
 
-class TestSeaweedFS(Sync, OnSeaweedFS, Damage, Saving, Updating, Threads, Leasing):
+@pytest.mark.timeout(300)
+class TestSeaweedFS(Sync, OnSeaweedFS, Programs, Functions, Threads, Leasing):
     """The chapters that depend most on the storage."""
+
+    programs = some(2)
+    test_damage = Promises.test_promise_10_bad_data_is_contained_on_storage
 
 
 @pytest.mark.slow
@@ -91,5 +95,10 @@ class OnMoto(OnService):
         return f"{name_of(name)}."
 
 
-class TestMoto(Sync, OnMoto, Repeating):
-    """The chapter about conditions; the mock is too slow for more."""
+class TestMoto(Sync, OnMoto):
+    """The conditions; the mock is too slow for more."""
+
+    twins = Verbs.twins
+    both = Verbs.both
+    test_expect_compares_the_head = Verbs.test_expect_compares_the_head
+    test_the_same_id_again = Verbs.test_the_same_id_again

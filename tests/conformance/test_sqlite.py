@@ -7,13 +7,7 @@ import pytest
 from limpet import opening
 from limpet.protocol import Backend
 from limpet.testing import conformance
-from limpet.testing.conformance.comfort import Comfort
-from limpet.testing.conformance.leasing import Leasing
-from limpet.testing.conformance.promises import Promises
-from limpet.testing.conformance.sync_async import SyncAsync
-from limpet.testing.conformance.threads import Threads
-from limpet.testing.conformance.watching import Watching
-from tests.conformance.parts import Async, Sync
+from tests.conformance.parts import Async, InBoth, Sync
 
 
 class OnSqlite(conformance.Kit):
@@ -26,8 +20,8 @@ class TestSqlite(Sync, OnSqlite, conformance.Suite):
     """Every chapter."""
 
 
-class TestSqliteAsync(Async, OnSqlite, Promises, Comfort, SyncAsync, Threads, Leasing, Watching):
-    """The chapters that are about more than one caller, or about both APIs."""
+class TestSqliteAsync(Async, OnSqlite, InBoth):
+    pass
 
 
 @pytest.mark.slow

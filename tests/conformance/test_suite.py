@@ -9,11 +9,11 @@ import pytest
 from limpet import AsyncScope
 from limpet.opening import store_over
 from limpet.testing import conformance
-from limpet.testing.conformance import PROMISES, Kit, Sequential, Suite, promises
-from limpet.testing.conformance._apis import close_loop, through
-from limpet.testing.oracle import Oracle
+from limpet.testing.conformance import PROMISES, Kit, Suite, promises
+from limpet.testing.kit import close_loop, through
 from tests.conformance import test_s3
 from tests.conformance.parts import AboveEngine, Stored
+from tests.memory import Memory
 
 TESTS: dict[str, Callable[..., None]] = {
     name: test for name, test in inspect.getmembers(Suite) if name.startswith("test_")
@@ -37,20 +37,20 @@ def test_every_promise_test_belongs_to_a_promise() -> None:
 
 
 def test_no_chapter_hides_a_test_of_another() -> None:
-    chapters = [each for each in Suite.__mro__ if each not in (Suite, Sequential, Kit)]
+    chapters = [each for each in Suite.__mro__ if each not in (Suite, Kit)]
     names = [name for chapter in chapters for name in vars(chapter) if name.startswith("test_")]
     assert len(names) == len(set(names)) == len(TESTS)
 
 
 def test_the_selections_leave_no_chapter_out() -> None:
     selected = {*Stored.__mro__, *AboveEngine.__mro__}
-    assert set(Suite.__mro__) - selected == {Suite, Sequential}
+    assert set(Suite.__mro__) - selected == {Suite}
     on_s3 = {*test_s3.TestSeaweedFS.__mro__, *test_s3.TestSeaweedFSAtLength.__mro__}
     assert set(Stored.__mro__) - on_s3 == {Stored}
 
 
 def test_both_apis_are_really_used() -> None:
-    with store_over(Oracle()) as store:
+    with store_over(Memory()) as store:
         assert through("sync", store) is store
         driven: Any = through("async", store)
         assert driven._target is store.aio

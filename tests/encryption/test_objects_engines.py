@@ -1,4 +1,4 @@
-"""Encrypted folders and object stores keep every promise: the suite, the machine, and kills."""
+"""Encrypted folders and object stores keep every promise: the suite and kills."""
 
 import os
 from pathlib import Path
@@ -6,7 +6,6 @@ from urllib.parse import urlencode
 from uuid import uuid4
 
 import pytest
-from hypothesis.stateful import run_state_machine_as_test
 
 from limpet import opening
 from limpet.backends.buckets import Bucket
@@ -14,18 +13,15 @@ from limpet.backends.objects.encrypted import EncryptedBucket
 from limpet.core.encryption import Keys
 from limpet.model import ANY
 from limpet.protocol import Backend
-from limpet.testing.conformance.damage import Damage
-from limpet.testing.conformance.deleting import Deleting
-from limpet.testing.conformance.redacting import Redacting
-from limpet.testing.conformance.saving import Saving
-from limpet.testing.conformance.updating import Updating
-from tests.conformance.parts import Async, InBoth, Stored, Sync
+from limpet.testing.conformance.functions import Functions
+from limpet.testing.conformance.programs import Programs, Verbs
+from limpet.testing.conformance.promises import Promises
+from tests.conformance.parts import Async, InBoth, Stored, Sync, some
 from tests.conformance.test_directory import OnDirectory
 from tests.conformance.test_s3 import POLL_S, OnSeaweedFS, prefix_of
 from tests.crash.mortal_objects import ALL
 from tests.crash.test_objects_kill import LATE_S, torture
 from tests.encryption.objects_kit import CANARY, ONE, TWO, fill, shown
-from tests.property.test_stateful import Directory, some
 from tests.servers.service import Service
 
 KEYS = f"{TWO}\n{ONE}\n{ONE} s"  # two of the others; sessions that begin with s have their own
@@ -48,6 +44,9 @@ class OnEncryptedDirectory(OnDirectory):
     def open_backend(self, place: Path) -> Backend:
         return opening.open_backend(f"file://{place}/store", sync=False, keys=KEYS)
 
+    def open_program(self, place: Path) -> Backend:
+        return self.open_backend(place)
+
     def damage(self, place: Path, text: bytes) -> int:
         return spoil(opening.open_folder(f"{place}/store"), text)
 
@@ -61,9 +60,16 @@ class OnEncryptedS3(OnSeaweedFS):
         return spoil(self.service.open(prefix_of(place)), text)
 
 
+class TestEncryptedDirectory(Sync, OnEncryptedDirectory, Programs):
+    """The random programs; the rest is that of a folder."""
+
+    programs = some(4)
+
+
 @pytest.mark.slow
-class TestEncryptedDirectory(Sync, OnEncryptedDirectory, Stored):
-    pass
+@pytest.mark.timeout(900)
+class TestEncryptedDirectoryAtLength(Sync, OnEncryptedDirectory, Stored):
+    programs = some(40, 40)
 
 
 @pytest.mark.slow
@@ -72,19 +78,8 @@ class TestEncryptedDirectoryAsync(Async, OnEncryptedDirectory, InBoth):
 
 
 @pytest.mark.slow
-class TestEncryptedS3(Sync, OnEncryptedS3, Damage, Saving, Updating, Deleting, Redacting):
+class TestEncryptedS3(Sync, OnEncryptedS3, Promises, Verbs, Functions):
     """The chapters in which most is read and replaced; the rest is that of a folder."""
-
-
-class EncryptedDirectory(Directory):
-    def open_backend(self, place: Path) -> Backend:
-        return opening.open_backend(f"file://{place}/store", sync=False, keys=KEYS)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_an_encrypted_directory_does_what_memory_does() -> None:
-    run_state_machine_as_test(EncryptedDirectory, settings=some(40, 40))
 
 
 @pytest.mark.slow

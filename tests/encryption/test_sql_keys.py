@@ -11,7 +11,7 @@ import pytest
 
 import limpet
 from limpet import Corrupt, InvalidInput, Store
-from limpet.testing.conformance._kit import dump as records
+from limpet.testing.kit import dump as records
 from tests.encryption.keys import ONE, TABLES, THREE, TWO
 from tests.encryption.test_sql_rekey import url
 

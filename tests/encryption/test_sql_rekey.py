@@ -15,7 +15,7 @@ import pytest
 
 import limpet
 from limpet import InvalidInput, Store, Unavailable
-from limpet.testing.conformance._kit import dump as records
+from limpet.testing.kit import dump as records
 from tests.encryption.keys import ONE, THREE, TWO, postgres_values, sqlite_values
 from tests.encryption.rollbacks import Trace, untrue
 from tests.encryption.test_sql_canary import CANARY, answers, fill

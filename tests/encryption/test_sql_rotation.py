@@ -15,8 +15,8 @@ from limpet import opening
 from limpet.engine import Engine, rolling
 from limpet.protocol import Backend
 from limpet.testing.stateful import Lockstep
+from tests.conformance.parts import some
 from tests.encryption.keys import ONE, THREE, TWO
-from tests.property.test_stateful import some
 from tests.unit.sql_damage import inspect
 
 _PREFIXES = ("", "s/1", "t")
@@ -46,8 +46,6 @@ class _Alternating:
 
 
 class Rotating(Lockstep):
-    by_clock = True
-
     def __init__(self) -> None:
         self.rings = {prefix: [ONE] for prefix in _PREFIXES}
         super().__init__()

@@ -1,22 +1,19 @@
-"""The suite and the stateful machine on SQL engines with keys."""
+"""The suite on SQL engines with keys."""
 
 import sqlite3
 from contextlib import closing
 from pathlib import Path
 
 import pytest
-from hypothesis.stateful import run_state_machine_as_test
 
 from limpet import opening
 from limpet.protocol import Backend
 from limpet.testing import conformance
 from limpet.testing.conformance.listing import Listing
-from limpet.testing.conformance.notes import Notes
-from limpet.testing.stateful import Lockstep
-from tests.conformance.parts import Stored, Sync
+from limpet.testing.conformance.programs import Programs, Verbs
+from tests.conformance.parts import Stored, Sync, some
 from tests.conformance.test_postgres import OnReusedPostgres, reused
 from tests.encryption.keys import ONE, TWO
-from tests.property.test_stateful import some
 
 __all__ = ["reused"]
 
@@ -36,13 +33,18 @@ class OnEncryptedSqlite(conformance.Kit):
             return conn.execute(_SPOIL.format("")).rowcount
 
 
-class TestEncryptedSqlite(Sync, OnEncryptedSqlite, Listing, Notes):
+class TestEncryptedSqlite(Sync, OnEncryptedSqlite, Listing, Programs, Verbs):
     """The chapters in which most depends on what is encrypted."""
+
+    programs = some(6)
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 class TestEncryptedSqliteAtLength(Sync, OnEncryptedSqlite, conformance.Suite):
     """Every chapter, with an old key that is still given."""
+
+    programs = some(60, 40)
 
     def open_backend(self, place: Path) -> Backend:
         url = f"sqlite:///{place / 'limpet.db'}"
@@ -58,14 +60,3 @@ class TestEncryptedPostgres(Sync, OnReusedPostgres, Stored):
         schema = self.schemas.name(self.schema_of(place))
         with self.postgres.connect() as conn:
             return conn.execute(_SPOIL.format(f"{schema}.")).rowcount
-
-
-class EncryptedSqlite(Lockstep):
-    def open_backend(self, place: Path) -> Backend:
-        return opening.open_backend(f"sqlite:///{place}/limpet.db", synchronous="off", keys=ONE)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_encrypted_sqlite_does_what_memory_does() -> None:
-    run_state_machine_as_test(EncryptedSqlite, settings=some(60, 40))

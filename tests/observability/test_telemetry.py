@@ -27,9 +27,9 @@ from limpet import Conflict, InvalidInput, Store
 from limpet.engine import Engine
 from limpet.opening import open_backend, store_over
 from limpet.protocol import OPERATIONS, Backend, Commit
-from limpet.testing.conformance._apis import APIS, Api, close_loop, through
-from limpet.testing.oracle import Oracle
+from limpet.testing.kit import APIS, Api, close_loop, through
 from tests.cases import for_each
+from tests.memory import Memory
 from tests.observability.everything import CANARY, use_everything, use_the_rest
 from tests.servers.http import Http
 from tests.servers.service import Service
@@ -188,10 +188,12 @@ def test_an_error_is_its_class(url: str, reported: Reported) -> None:
     assert not last.events
 
 
-class Nested(Oracle):
+class Nested(Memory):
     """An engine whose driver reports spans of its own."""
 
-    blocking = True
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocking = True
 
     def commit(self, commit: Commit) -> limpet.SnapshotInfo:
         with trace.get_tracer("driver").start_as_current_span("limpet.driver"):
@@ -240,7 +242,7 @@ def test_an_sdk_may_come_later(url: str, monkeypatch: pytest.MonkeyPatch) -> Non
 @for_each("options", [{}, {"otel": False}, {"otel": "0"}])
 def test_what_is_not_asked_for_adds_no_layer(options: dict[str, Any]) -> None:
     assert type(open_backend("memory:", **options)) is Engine
-    backend = Oracle()
+    backend = Memory()
     with store_over(backend, **options) as store:
         assert store.driver.opened.backend is backend
 
@@ -255,7 +257,7 @@ def test_the_layers_have_what_an_engine_has() -> None:
     layered = open_backend("memory:", otel=True, slow_s=1)
     public = {name for name in vars(Backend) if not name.startswith("_")}
     assert public <= set(dir(layered))
-    assert layered.capabilities == Oracle().capabilities
+    assert layered.capabilities == Memory().capabilities
     assert layered.blocking is False
 
 

@@ -10,20 +10,19 @@ import pytest
 from limpet import Store, Unavailable, opening, runs
 from limpet.protocol import Commit
 from limpet.runs import Aborted
-from limpet.testing.oracle import Oracle
+from tests.memory import Memory
 from tests.runs.hands import ends_with
 
 
-class Doubtful(Oracle):
+class Doubtful(Memory):
     """Stores what it is told to, and then loses the answer; or lets it take as long as it likes."""
 
     def __init__(self) -> None:
         super().__init__()
+        self.blocking = True  # so that the async API uses its pool
         self.loses = False
         self.go_on = threading.Event()
         self.go_on.set()
-
-    blocking = True  # so that the async face uses its pool
 
     def commit(self, commit: Commit) -> Any:
         stored = super().commit(commit)

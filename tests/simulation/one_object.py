@@ -9,10 +9,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from limpet.backends.buckets.protocol import Bucket, Moved
+from limpet.backends.memory import MemoryStorage
 from limpet.errors import Unavailable
 from limpet.model import ANY, Expect, Finding, Note, Pruned, ScopeKey, SnapshotInfo
 from limpet.protocol import Claim, Clock, Commit, Found, Hold, NoteWrite, Query, Stamp
-from limpet.testing.oracle import Oracle, OracleScope
+from tests.memory import Memory
 
 T = TypeVar("T")
 
@@ -45,24 +46,30 @@ class OneObjectBackend:
         kept: Kept = pickle.loads(found.data)
         return kept, found.version
 
-    def _memory(self, scope: ScopeKey, kept: Kept) -> Oracle:
-        memory = Oracle()
+    def _memory(self, scope: ScopeKey, kept: Kept) -> Memory:
+        memory = Memory()
         if kept.scope:
-            memory._scopes[scope] = found = OracleScope()
+            storage = memory.storage
+            assert isinstance(storage, MemoryStorage)
+            storage._scopes[scope] = found = storage.at(scope)
             vars(found).update(kept.scope)
         return memory
 
+    def _kept(self, scope: ScopeKey, memory: Memory) -> dict[str, Any]:
+        storage = memory.storage
+        assert isinstance(storage, MemoryStorage)
+        found = vars(storage._scopes[scope]) if scope in storage._scopes else {}
+        return {name: value for name, value in found.items() if name != "_storage"}
+
     def _change(
-        self, scope: ScopeKey, change: Callable[[Oracle], T], nonce: str | None = None
+        self, scope: ScopeKey, change: Callable[[Memory], T], nonce: str | None = None
     ) -> T:
         nonce = self.draw().nonce if nonce is None else nonce
         while True:
             kept, version = self._get(scope)
             memory = self._memory(scope, kept)
             answer = change(memory)
-            after = memory._scopes.get(scope)
-            trail = (*kept.trail, nonce)
-            stored = Kept({} if after is None else vars(after), trail)
+            stored = Kept(self._kept(scope, memory), (*kept.trail, nonce))
             if self._replace(scope, pickle.dumps(stored), version, nonce):
                 return answer
 
@@ -85,7 +92,7 @@ class OneObjectBackend:
                 self.clock.sleep(0.001)
                 return False
 
-    def _look(self, scope: ScopeKey) -> Oracle:
+    def _look(self, scope: ScopeKey) -> Memory:
         return self._memory(scope, self._get(scope)[0])
 
     def commit(self, commit: Commit) -> SnapshotInfo:
@@ -141,7 +148,7 @@ class OneObjectBackend:
         return memory.list_notes(scope, on=on, name=name, after=after, limit=limit)
 
     def write_note(self, write: NoteWrite) -> Note:
-        change: Callable[[Oracle], Note] = lambda memory: memory.write_note(write)  # noqa: E731
+        change: Callable[[Memory], Note] = lambda memory: memory.write_note(write)  # noqa: E731
         return self._change(write.scope, change, write.stamp.nonce)
 
     def claim(self, claim: Claim) -> Hold:

@@ -10,11 +10,11 @@ from limpet.core import codec
 from limpet.errors import Conflict
 from limpet.model import ANY, Pruned, ScopeKey, SnapshotInfo
 from limpet.protocol import Backend, Clock, Commit, Found, NoteWrite, Query, Stamp
-from limpet.testing.oracle import Oracle
 from simulation import ASSERTED, SCENARIOS, simulate
 from simulation.world import Opener
 from tests.cases import for_each
 from tests.effort import times
+from tests.memory import Memory
 from tests.simulation.one_object import OneObjectBackend
 
 RUNS = times(8, full=20)
@@ -54,7 +54,7 @@ def shared(engine: Any) -> Opener:
 @for_each("scenario", SCENARIOS)
 def test_what_is_one_step_is_accepted(scenario: str) -> None:
     for seed in range(RUNS):
-        run = simulate(scenario, "none", seed, shared(Oracle()))
+        run = simulate(scenario, "none", seed, shared(Memory()))
         assert not run.broken, run.report()
 
 
@@ -72,12 +72,12 @@ def test_what_survives_every_fault_is_accepted(scenario: str, mode: str) -> None
         assert not run.broken, run.report()
 
 
-class IgnoresExpect(Oracle):
+class IgnoresExpect(Memory):
     def commit(self, commit: Commit) -> SnapshotInfo:
         return super().commit(commit._replace(expect=ANY))
 
 
-class LosesUpdates(Oracle):
+class LosesUpdates(Memory):
     def commit(self, commit: Commit) -> SnapshotInfo:
         if commit.replaces is None:
             return super().commit(commit)
@@ -85,7 +85,7 @@ class LosesUpdates(Oracle):
         return super().commit(commit._replace(replaces=info.revision if info else "0.0.0"))
 
 
-class AppliesTwice(Oracle):
+class AppliesTwice(Memory):
     def commit(self, commit: Commit) -> SnapshotInfo:
         info = super().commit(commit)
         if commit.id is None and commit.keep and not commit.again and commit.source is None:
@@ -93,7 +93,7 @@ class AppliesTwice(Oracle):
         return info
 
 
-class RefusesForNothing(Oracle):
+class RefusesForNothing(Memory):
     calls = 0
 
     def commit(self, commit: Commit) -> SnapshotInfo:
@@ -103,7 +103,7 @@ class RefusesForNothing(Oracle):
         return super().commit(commit)
 
 
-class RefusesAndStores(Oracle):
+class RefusesAndStores(Memory):
     calls = 0
 
     def commit(self, commit: Commit) -> SnapshotInfo:
@@ -114,7 +114,7 @@ class RefusesAndStores(Oracle):
         return info
 
 
-class ReadsThePast(Oracle):
+class ReadsThePast(Memory):
     past: list[Found] | None = None
 
     def read_snapshots(self, scope: ScopeKey, ids: Any) -> list[Found]:
@@ -125,62 +125,62 @@ class ReadsThePast(Oracle):
         return now if past is None else past
 
 
-class ShowsTheWrongState(Oracle):
+class ShowsTheWrongState(Memory):
     def read_snapshots(self, scope: ScopeKey, ids: Any) -> list[Found]:
         return [(info, codec.encode({"log": []})) for info, _ in super().read_snapshots(scope, ids)]
 
 
-class HidesOne(Oracle):
+class HidesOne(Memory):
     def list_snapshots(self, query: Query, *, limit: int) -> list[SnapshotInfo]:
         found = super().list_snapshots(query, limit=limit)
         return found[:1] + found[2:]
 
 
-class TurnsAround(Oracle):
+class TurnsAround(Memory):
     def list_snapshots(self, query: Query, *, limit: int) -> list[SnapshotInfo]:
         return super().list_snapshots(query, limit=limit)[::-1]
 
 
-class DeletesNothing(Oracle):
+class DeletesNothing(Memory):
     def delete_snapshots(self, scope: ScopeKey, ids: Any, **options: Any) -> Pruned:
         return Pruned(len(ids), 0)
 
 
-class DeletesTheHead(Oracle):
+class DeletesTheHead(Memory):
     def delete_snapshots(self, scope: ScopeKey, ids: Any, **options: Any) -> Pruned:
         return super().delete_snapshots(scope, ids)
 
 
-class KeepsSessions(Oracle):
+class KeepsSessions(Memory):
     def delete_session(self, session_id: str) -> int:
         return 0
 
 
-class ForgetsLabels(Oracle):
+class ForgetsLabels(Memory):
     def list_snapshots(self, query: Query, *, limit: int) -> list[SnapshotInfo]:
         return [] if query.labels else super().list_snapshots(query, limit=limit)
 
 
-class ForgetsNotes(Oracle):
+class ForgetsNotes(Memory):
     def write_note(self, write: NoteWrite) -> Any:
         note = super().write_note(write)
         self.delete_note(write.scope, write.name, on=write.on)
         return note
 
 
-class KeepsNotes(Oracle):
+class KeepsNotes(Memory):
     def delete_note(
         self, scope: ScopeKey, name: str, *, on: str | None, fence: str | None = None
     ) -> int:
         return 1
 
 
-class IgnoresFence(Oracle):
+class IgnoresFence(Memory):
     def commit(self, commit: Commit) -> SnapshotInfo:
         return super().commit(commit._replace(fence=None))
 
 
-WRONG: list[tuple[type[Oracle], str]] = [
+WRONG: list[tuple[type[Memory], str]] = [
     (IgnoresExpect, "A"),
     (IgnoresFence, "I"),
     (LosesUpdates, "B"),
@@ -201,7 +201,7 @@ WRONG: list[tuple[type[Oracle], str]] = [
 
 
 @for_each("engine, scenario", WRONG)
-def test_what_is_wrong_is_caught(engine: type[Oracle], scenario: str) -> None:
+def test_what_is_wrong_is_caught(engine: type[Memory], scenario: str) -> None:
     for seed in range(SEEDS_MAX):
         if simulate(scenario, "none", seed, shared(engine())).broken:
             return

@@ -10,7 +10,7 @@ import pytest
 
 import limpet
 from limpet.backends.support.recent import Recent
-from limpet.testing.conformance._kit import together
+from limpet.testing.kit import together
 
 
 def new_cache(bytes_max: int) -> Recent[str, bytes]:

@@ -19,8 +19,8 @@ from limpet import AsyncStore, InvalidInput, LimpetError, Store, opening
 from limpet.core import limits
 from limpet.core.options import COMMON, OpenOptions
 from limpet.opening import draw, file_of, open_async, scheme_of, store_over
-from limpet.testing.oracle import Oracle
 from tests.cases import for_each
+from tests.memory import Memory
 
 SECRET = "".join(("s3", "cr", "et"))
 
@@ -348,18 +348,18 @@ def test_an_option_counts_in_any_position() -> None:
         limpet.open("memory:?state_bytes_max=3"),
         limpet.open("memory:", state_bytes_max=text),
         limpet.open("memory:", state_bytes_max=3),
-        store_over(Oracle(), state_bytes_max=3),
+        store_over(Memory(), state_bytes_max=3),
     ):
         with store, pytest.raises(InvalidInput, match="max=`3`"):
             store.scope("s").save("long")
 
 
 def test_a_store_over_an_engine_of_your_own() -> None:
-    backend = Oracle()
+    backend = Memory()
     use(store_over(backend))
     with pytest.raises(InvalidInput, match="option=`lock_wait_s`"):
-        store_over(Oracle(), lock_wait_s=1)
-    with store_over(Oracle()) as store:
+        store_over(Memory(), lock_wait_s=1)
+    with store_over(Memory()) as store:
         assert store.driver.tools.state_bytes_max == limits.STATE_BYTES_MAX
 
 

@@ -17,7 +17,7 @@ import pytest
 import limpet
 from limpet import Scope, Store, Unsupported
 from limpet.backends.postgres.transaction import MIGRATIONS, OLDEST
-from limpet.testing.conformance._kit import dump
+from limpet.testing.kit import dump
 from tests.servers.postgres import Postgres, Schemas
 
 NEWER = 9999

@@ -22,8 +22,8 @@ from limpet.backends.support import polling
 from limpet.backends.support.polling import Poller
 from limpet.opening import draw
 from limpet.protocol import Commit, Listener, Topic
-from limpet.testing.oracle import Oracle
 from tests.cases import for_each
+from tests.memory import Memory
 from tests.watching.scheduler import FakeQueue, Scheduler, Stuck, Threading
 from tests.watching.tools import place
 
@@ -89,7 +89,7 @@ class Stepped:
         self.is_flaky = True
         self._scheduler = scheduler
         self._kind = kind
-        self._real = Oracle()
+        self._real = Memory()
         self._file = Version()
         self._strict: list[StrictListener[Topic]] = []
         self._bucket: list[StrictListener[KeyPrefix]] = []

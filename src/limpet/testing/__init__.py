@@ -1,7 +1,7 @@
 """The test kit that ships with Limpet (extra `testing`): put an engine of your own to the test.
 
 `limpet.testing.conformance` is the suite that every engine passes; `limpet.testing.stateful`
-runs random programs on an engine and on the oracle in lockstep.
+runs random programs on an engine and on `limpet.testing.model` in lockstep.
 """
 
 try:
@@ -13,4 +13,4 @@ except ModuleNotFoundError as cause:
     ) from None
 
 # Only then does a failed assertion in an installed module show the values that it compared.
-pytest.register_assert_rewrite("limpet.testing.conformance")
+pytest.register_assert_rewrite("limpet.testing.conformance", "limpet.testing.kit")

@@ -1,4 +1,4 @@
-"""The stateful test: random programs of every verb, on an engine and on the oracle in lockstep.
+"""The stateful test: random programs of every verb, on an engine and the model in lockstep.
 
 After every step both must have answered alike (the same values, or an error of the same class) and
 must show the same: every history, head, state, note, leaf and listing. In between the engine is
@@ -12,7 +12,7 @@ re-opened, and both APIs are used. To test an engine of your own::
         def open_backend(self, place):
             return MyBackend(place / "x")
 
-    def test_my_engine_does_what_the_oracle_does():
+    def test_my_engine_does_what_the_model_says():
         run_state_machine_as_test(MyEngine, settings=settings(max_examples=50, deadline=None))
 
 `place` is an empty folder; it is passed again to re-open what was stored there. Time and chance are
@@ -199,7 +199,7 @@ class Lockstep(RuleBasedStateMachine):
     def repeat(self, key: ScopeKey, which: int | str, mode: dict[str, Any], flips: bool) -> None:
         """The same id and body again, or almost."""
         id = self._twins.id_of(key, which)
-        found = self._twins.at(key, lambda scope, its: scope.load(id)).oracle
+        found = self._twins.at(key, lambda scope, its: scope.load(id)).model
         if found is not None:
             options = {"id": id, "labels": found.labels, "metadata": found.metadata, **mode}
             status = "other" if flips else found.status
@@ -263,7 +263,7 @@ class Lockstep(RuleBasedStateMachine):
             "to null": lambda state: None,
         }[patched]
         made = self._twins.at(key, lambda scope, its: scope.fork(id, patch=patch, **how).key)
-        return multiple() if isinstance(made.oracle, LimpetError) else multiple(made.oracle)
+        return multiple() if isinstance(made.model, LimpetError) else multiple(made.model)
 
     # Deleting
 
@@ -341,7 +341,7 @@ class Lockstep(RuleBasedStateMachine):
             after = {"nothing": None, "info": its(last), "id": its(last).id}[by]
             return scope.history(after=after, **asked)
 
-        self._twins.at(last.oracle.scope, call, needs_index=bool(asked["labels"]))
+        self._twins.at(last.model.scope, call, needs_index=bool(asked["labels"]))
 
     @rule(
         last=st.none() | snapshots,
@@ -379,7 +379,6 @@ class Lockstep(RuleBasedStateMachine):
     def keep_in_order(self, session: str, mends: bool) -> None:
         """Nothing is wrong with a store that only its verbs have written, and nothing changes."""
         self._twins.do(lambda store, its: store.stats(session))
-        self._twins.do(lambda store, its: store.stats(session).largest)
         self._twins.do(lambda store, its: store.compact() >= 0)
         self._twins.do(
             lambda store, its: [
@@ -392,4 +391,4 @@ class Lockstep(RuleBasedStateMachine):
 
 def _written(*pairs: Pair) -> MultipleResults[Pair]:
     """Return those of the answers that are snapshots, to be referred to later."""
-    return multiple(*(pair for pair in pairs if isinstance(pair.oracle, SnapshotInfo)))
+    return multiple(*(pair for pair in pairs if isinstance(pair.model, SnapshotInfo)))

@@ -13,7 +13,7 @@ from limpet.compat.strands import SessionError, StoreStorage
 from limpet.compat.strands.manager import SessionManager
 from limpet.opening import open_backend, store_over
 from limpet.protocol import Backend, Commit
-from limpet.testing.conformance._layers import Layer
+from limpet.testing.kit import Layer
 from tests.compat.strands_manager.hands import (
     PLACE,
     SESSION,

@@ -14,65 +14,36 @@ durable engine that keeps its bytes anywhere but in files of that folder also ov
 `Suite.damage`.
 """
 
-from limpet.testing.conformance._apis import Api
-from limpet.testing.conformance._kit import Kit
-from limpet.testing.conformance.appending import Appending
 from limpet.testing.conformance.backend import BackendPromises
 from limpet.testing.conformance.bad_input import BadInput
-from limpet.testing.conformance.branching import Branching
 from limpet.testing.conformance.comfort import Comfort
-from limpet.testing.conformance.damage import Damage
-from limpet.testing.conformance.deleting import Deleting
-from limpet.testing.conformance.drafts import Drafts
-from limpet.testing.conformance.exactness import Exactness
-from limpet.testing.conformance.forking import Forking
+from limpet.testing.conformance.functions import Functions
 from limpet.testing.conformance.leasing import Leasing
 from limpet.testing.conformance.listing import Listing
-from limpet.testing.conformance.notes import Notes
-from limpet.testing.conformance.order import Order
+from limpet.testing.conformance.programs import Programs, Verbs
 from limpet.testing.conformance.promises import PROMISES, Promises
-from limpet.testing.conformance.pruning import Pruning
-from limpet.testing.conformance.reading import Reading
-from limpet.testing.conformance.redacting import Redacting
-from limpet.testing.conformance.repeating import Repeating
-from limpet.testing.conformance.saving import Saving
-from limpet.testing.conformance.store_history import StoreHistory
 from limpet.testing.conformance.sync_async import SyncAsync
 from limpet.testing.conformance.threads import Threads
-from limpet.testing.conformance.updating import Updating
 from limpet.testing.conformance.upkeep import Upkeep
 from limpet.testing.conformance.watching import Watching
+from limpet.testing.kit import Api, Kit
 
-__all__ = ["PROMISES", "Api", "Kit", "Sequential", "Suite"]
+__all__ = ["PROMISES", "Api", "Kit", "Suite"]
 
 
-class Sequential(
+class Suite(
+    Programs,
     Promises,
-    Exactness,
-    Order,
-    Damage,
-    Saving,
-    Drafts,
-    Repeating,
-    Appending,
-    Updating,
-    Reading,
+    Verbs,
+    Functions,
     Listing,
-    Notes,
-    Deleting,
-    Redacting,
-    Branching,
-    Forking,
-    StoreHistory,
-    Pruning,
     Upkeep,
-    BadInput,
-    SyncAsync,
     Comfort,
     BackendPromises,
+    Threads,
+    Leasing,
+    Watching,
+    BadInput,
+    SyncAsync,
 ):
-    """Every chapter that needs one thread only."""
-
-
-class Suite(Sequential, Threads, Leasing, Watching):
     """Every chapter. Derive a class named `Test…` from it and say how to open your engine."""

@@ -94,3 +94,22 @@ STRANGE_IDS: Final[tuple[str, ...]] = (
     *("x" * 511, "é" * 512, "\U0001f980" * 512, "X" * 512, "a" * 200, "a" * 201, "é" * 100),
 )
 """Ids that must stay apart and stay inside, also on a file system that ignores case."""
+
+# The last code point, and the one before the surrogates, have no ordinary successor: an engine
+# that turns a prefix into a range must know where such a range ends.
+AWKWARD_PREFIXES: Final = (
+    "a%",
+    "a_",
+    "a[b]*",
+    "a?",
+    "a\U0010ffff",
+    "a\ud7ff",
+    "\U0010ffff",
+    "a'",
+    "a\\",
+)
+AWKWARD_SESSIONS: Final = (
+    *("a", "ab", "abc", "axb", "A%", "b", "a\ue000", "\U0010fffe"),
+    *(prefix + end for prefix in AWKWARD_PREFIXES for end in ("", "x", "\U0010ffff")),
+)
+"""Sessions inside and outside of these, though an engine that takes them for patterns is misled."""

@@ -28,7 +28,7 @@ from limpet.protocol import (
     SessionAge,
     Stamp,
 )
-from limpet.testing.conformance._kit import Kit, names
+from limpet.testing.kit import Kit, names
 
 SCOPE = ScopeKey("chat-42", "planner")
 _REVISION = re.compile(r"[0-9a-f]+\.[0-9a-f]+\.[0-9a-f]{16}")

@@ -4,13 +4,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from functools import partial
-from typing import Any, Final, TypeAlias
+from reprlib import repr as short_repr
+from typing import Any, Final
 
 import pytest
 
 from limpet import (
     AlreadyExists,
-    Conflict,
     InvalidInput,
     LimpetError,
     NotFound,
@@ -21,38 +21,14 @@ from limpet import (
     SnapshotRef,
     Store,
 )
-from limpet.testing.conformance._apis import Api
-from limpet.testing.conformance._kit import Kit, Stores, case, nested, present, refused, unchanged
 from limpet.testing.conformance._values import NOT_JSON
-
-# Of a store and a scope. Their types are left out, because the arguments are wrong on purpose.
-Attempt: TypeAlias = Callable[[Any, Any], object]
+from limpet.testing.kit import Kit, Stores, case, nested, present, refused, unchanged
 
 
 def _circular() -> dict[str, Any]:
     state: dict[str, Any] = {"list": []}
     state["list"].append(state)
     return state
-
-
-def _saves(**options: Any) -> Attempt:
-    """An attempt to save something new, with these options."""
-    return lambda store, scope: scope.save({"new": 1}, **{"id": "new", **options})
-
-
-def _updates(change: Callable[[Any], Any]) -> Attempt:
-    return lambda store, scope: scope.update("a", change)
-
-
-def _forks(**options: Any) -> Attempt:
-    return lambda store, scope: scope.fork("a", **options)
-
-
-def _goes_on_behind(revision: str) -> Attempt:
-    """An attempt to go on with a history behind a cursor that was never given out."""
-    return lambda store, scope: list(
-        scope.history(after=replace(present(scope.info("a")), revision=revision))
-    )
 
 
 def _info_of(snapshot: Snapshot) -> SnapshotInfo:
@@ -96,138 +72,169 @@ _BAD_KINDS: Final[tuple[Any, ...]] = (
     *("a\0", 7, None),
 )
 
-_INVALID: Final[dict[str, Attempt]] = {
-    "own parent": _saves(parent="new"),
-    "own parent, overwriting": _saves(id="a", parent="a", overwrite=True),
-    "parent of another type": _saves(parent=7),
-    "neither kept nor head": _saves(keep=False, head=False),
-    "keep as a text": _saves(keep="no"),
-    "expect a number": _saves(expect=1),
-    "expect False": _saves(expect=False),
-    "expect an info": lambda store, scope: scope.save(1, expect=scope.info("a")),
-    "expect an info in append": lambda store, scope: scope.append("m", [], expect=scope.info("a")),
-    "expect an info in delete": lambda store, scope: scope.delete(expect=scope.info("a")),
-    "expect a note": lambda store, scope: scope.set_note("n", 1, expect=scope.note("n")),
-    "naive created_at": _saves(created_at=datetime(2000, 1, 1)),
-    "created_at as text": _saves(created_at="2000-01-01T00:00:00Z"),
-    # Aware and legal as datetimes, but in UTC before the year 1 and after the year 9999.
-    "created_at too early": _saves(
-        created_at=datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=14)))
+_NAN: Final = float("nan")
+_DAY: Final = timedelta(days=1)
+_BAD_LABELS: Final[tuple[Any, ...]] = (
+    *({str(n): "" for n in range(65)}, {"a": "x" * 257}, {"x" * 257: ""}, {"": "x"}, {"a": "\0"}),
+    *({"\0": "a"}, {"a": "\udfff"}, {"a": 1}, {"a": _NAN}, {"a": None}, {1: "a"}, ["a"], "a"),
+)
+_BAD_METADATA: Final[tuple[Any, ...]] = (
+    *({"m": "x" * 65_536}, {"strands": {"a": 1}, "m": "x" * 65_536}, {"m": nested(200)}),
+    *({"m": _NAN}, [1], "text"),
+)
+_BAD_TEXTS: Final[tuple[Any, ...]] = (7, "a\0", "\ud800", "x" * 257, None)
+_BAD_LIMITS: Final[tuple[Any, ...]] = (-1, "1", True, 1.0)
+
+# What each verb is called with, next to arguments that are right. Every one of them is refused.
+_BAD_OPTIONS: Final[dict[str, tuple[Callable[[Any, Any, Any], object], list[dict[str, Any]]]]] = {
+    "save": (
+        lambda store, scope, bad: scope.save({"new": 1}, **{"id": "new", **bad}),
+        [
+            {"parent": "new"},
+            {"parent": "a", "id": "a", "overwrite": True},
+            {"parent": 7},
+            {"keep": False, "head": False},
+            {"keep": "no"},
+            *({"expect": each} for each in (1, False, "a")),
+            *({"status": each} for each in _BAD_TEXTS),
+            *({"labels": each} for each in _BAD_LABELS),
+            *({"metadata": each} for each in _BAD_METADATA),
+            {"created_at": datetime(2000, 1, 1)},
+            {"created_at": "2000-01-01T00:00:00Z"},
+            # Aware and legal as datetimes, but in UTC before the year 1 and after the year 9999.
+            {"created_at": datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=14)))},
+            {"created_at": datetime(9999, 12, 31, 23, tzinfo=timezone(timedelta(hours=-14)))},
+            {"forked_from": "a"},
+            {"forked_from": SnapshotRef(ScopeKey("s", "m", "Bad Kind"), "a")},
+        ],
     ),
-    "created_at too late": _saves(
-        created_at=datetime(9999, 12, 31, 23, tzinfo=timezone(-timedelta(hours=14)))
+    "fork": (
+        lambda store, scope, bad: scope.fork("a", **bad),
+        [
+            *({"patch": each} for each in ([("n", 1)], "n", 0, {"n": _NAN}, {1: "a"}, {"n": b"x"})),
+            {"patch": {"n": b"x"}, "to": "new"},
+            {"patch": lambda state: {"n": {1, 2}}},
+            *({"labels": each} for each in _BAD_LABELS),
+            *({"metadata": each} for each in _BAD_METADATA),
+        ],
     ),
-    "forked_from as text": _saves(forked_from="a"),
-    "forked_from of a bad kind": _saves(
-        forked_from=SnapshotRef(ScopeKey("s", "m", "Bad Kind"), "a")
+    "restore": (
+        lambda store, scope, bad: scope.restore("a", **bad),
+        [{"labels": {"a": 1}}, {"metadata": [1]}, {"expect": "a"}],
     ),
-    "status too long": _saves(status="x" * 257),
-    "status with NUL": _saves(status="a\0"),
-    "status with a surrogate": _saves(status="\ud800"),
-    "status None": _saves(status=None),
-    "too many labels": _saves(labels={str(n): "" for n in range(65)}),
-    "label too long": _saves(labels={"a": "x" * 257}),
-    "label name too long": _saves(labels={"x" * 257: ""}),
-    "label name empty": _saves(labels={"": "x"}),
-    "label with NUL": _saves(labels={"a": "\0"}),
-    "label name with NUL": _saves(labels={"\0": "a"}),
-    "label with a surrogate": _saves(labels={"a": "\udfff"}),
-    "label as number": _saves(labels={"a": 1}),
-    "label as NaN": _saves(labels={"a": float("nan")}),
-    "label as None": _saves(labels={"a": None}),
-    "label name as number": _saves(labels={1: "a"}),
-    "labels as list": _saves(labels=["a"]),
-    "labels as text": _saves(labels="a"),
-    "metadata too large": _saves(metadata={"m": "x" * 65_536}),
-    "metadata too large next to a facade's": _saves(
-        metadata={"strands": {"a": 1}, "m": "x" * 65_536}
+    "state": (
+        lambda store, scope, bad: (scope.save(**bad), scope.set_note("n", bad["state"])),
+        [{"state": each} for each in (nested(201), nested(5_000), {"a": nested(200)}, _circular())],
     ),
-    "metadata too deep": _saves(metadata={"m": nested(200)}),
-    "metadata as list": _saves(metadata=[1]),
-    "metadata as text": _saves(metadata="text"),
-    "too deep": lambda store, scope: scope.save(nested(201)),
-    "too deep in objects": lambda store, scope: scope.save({"a": nested(200)}),
-    "much too deep": lambda store, scope: scope.save(nested(5_000)),
-    "circular": lambda store, scope: scope.save(_circular()),
-    "circular note": lambda store, scope: scope.set_note("n", _circular()),
-    "note too deep": lambda store, scope: scope.set_note("n", nested(201)),
-    "append a text": lambda store, scope: scope.append("m", "text"),
-    "append an object": lambda store, scope: scope.append("m", {"a": 1}),
-    "append to a number": lambda store, scope: scope.append(1, []),
-    "append to a surrogate": lambda store, scope: scope.append("\ud800", [1]),
-    "update without a function": lambda store, scope: scope.update("a", {"n": 1}),
-    "update returns a state": _updates(lambda s: s.state),
-    "update returns True": _updates(lambda s: True),
-    "update returns an info": _updates(_info_of),
-    "update changes the id": _updates(lambda s: replace(s, id="other")),
-    "update changes the parent": _updates(lambda s: replace(s, parent_id="p")),
-    "update changes the scope": _updates(lambda s: replace(s, scope=ScopeKey("other"))),
-    "update changes created_at": _updates(
-        lambda s: replace(s, created_at=datetime(2000, 1, 1, tzinfo=UTC))
+    "note": (
+        lambda store, scope, bad: scope.set_note("n", **bad),
+        [
+            {"value_or_fn": _circular()},
+            {"value_or_fn": nested(201)},
+            {"value_or_fn": 1, "expect": "a"},
+        ],
     ),
-    "update changes forked_from": _updates(
-        lambda s: replace(s, forked_from=SnapshotRef(ScopeKey("s"), "x"))
+    "append": (
+        lambda store, scope, bad: scope.append(**{"key": "m", "items": [1], **bad}),
+        [
+            *({"items": each} for each in ("text", {"a": 1}, [nested(199)])),
+            *({"key": each} for each in (1, "\ud800")),
+            {"expect": "a"},
+        ],
     ),
-    "update to a bad status": _updates(lambda s: s.with_(status="\0")),
-    "update to bad labels": _updates(lambda s: s.with_(labels={"a": 1})),
-    "update to bad metadata": _updates(lambda s: s.with_(metadata={"m": "x" * 65_536})),
-    "negative limit": lambda store, scope: scope.history(limit=-1),
-    "limit as text": lambda store, scope: scope.history(limit="1"),
-    "limit as a truth": lambda store, scope: scope.ids(limit=True),
-    "status filter with NUL": lambda store, scope: scope.history(status="\0"),
-    "cursor of another scope": lambda store, scope: scope.history(
-        after=store.scope("other").info()
+    "delete": (lambda store, scope, bad: scope.delete(**bad), [{"expect": "a"}]),
+    "update": (
+        lambda store, scope, bad: scope.update("a", **bad),
+        [
+            {"fn": {"n": 1}},
+            {"fn": lambda s: s.state},
+            {"fn": lambda s: True},
+            {"fn": _info_of},
+            {"fn": lambda s: replace(s, id="other")},
+            {"fn": lambda s: replace(s, parent_id="p")},
+            {"fn": lambda s: replace(s, scope=ScopeKey("other"))},
+            {"fn": lambda s: replace(s, created_at=datetime(2000, 1, 1, tzinfo=UTC))},
+            {"fn": lambda s: replace(s, forked_from=SnapshotRef(ScopeKey("s"), "x"))},
+            {"fn": lambda s: s.with_(status="\0")},
+            {"fn": lambda s: s.with_(labels={"a": 1})},
+            {"fn": lambda s: s.with_(metadata={"m": "x" * 65_536})},
+        ],
     ),
-    "made-up cursor": _goes_on_behind("nonsense"),
-    "cursor beyond every store": _goes_on_behind("f" * 25 + ".0." + "0" * 16),
-    "prefix with NUL": lambda store, scope: store.sessions(prefix="\0"),
-    "ids as one text": lambda store, scope: scope.load_many("ab"),
-    "ids as a number": lambda store, scope: scope.load_many(5),
-    "notes on a number": lambda store, scope: scope.notes(on=5),
-    "fork with a patch as a list": _forks(patch=[("n", 1)]),
-    "fork with a patch as text": _forks(patch="n"),
-    "fork with a patch as a number": _forks(patch=0),
-    "fork with NaN": _forks(patch={"n": float("nan")}),
-    "fork with a number as key": _forks(patch={1: "a"}),
-    "fork with bytes": _forks(patch={"n": b"x"}),
-    "fork with bytes to another session": _forks(patch={"n": b"x"}, to="new"),
-    "fork to what is not JSON": _forks(patch=lambda state: {"n": {1, 2}}),
-    "fork with labels as list": _forks(labels=["a"]),
-    "fork with a label as number": _forks(labels={"a": 1}),
-    "fork with too many labels": _forks(labels={str(n): "" for n in range(65)}),
-    "fork with metadata as list": _forks(metadata=[1]),
-    "fork with NaN in metadata": _forks(metadata={"m": float("nan")}),
-    "fork with metadata too large": _forks(metadata={"m": "x" * 65_536}),
-}
-_BAD_CALLS: Final[dict[str, tuple[type[LimpetError], Attempt]]] = {
-    **{name: (InvalidInput, attempt) for name, attempt in _INVALID.items()},
-    "another body": (AlreadyExists, _saves(id="a")),
-    "stale expect": (Conflict, _saves(expect="0.0.0000000000000000")),
-    "expect an id": (InvalidInput, _saves(expect="a")),
-    "expect no head": (Conflict, _saves(expect=None)),
-    "append with a stale expect": (
-        Conflict,
-        lambda store, scope: scope.append("m", [1], expect="0.0.0000000000000000"),
+    "prune": (
+        lambda store, scope, bad: scope.prune(**bad),
+        [
+            {},
+            {"dry_run": True},
+            *({"keep_last": each} for each in _BAD_LIMITS),
+            *({"older_than": each} for each in (-_DAY, 7, datetime.now(UTC))),
+            {"keep_last": -1, "older_than": _DAY},
+            {"keep_last": 1, "older_than": -_DAY},
+            {"keep_last": 0, "dry_run": 1},
+        ],
     ),
-    "append with an id as expect": (
-        InvalidInput,
-        lambda store, scope: scope.append("m", [1], expect="a"),
+    "redact": (
+        lambda store, scope, bad: scope.redact(**bad),
+        [
+            {"what": "a"},
+            {"what": 3},
+            {"what": lambda *_: "yes"},
+            {"what": "/a", "replacement": _NAN},
+        ],
     ),
-    "delete with an id as expect": (InvalidInput, lambda store, scope: scope.delete(expect="a")),
-    "note with an id as expect": (
-        InvalidInput,
-        lambda store, scope: scope.set_note("n", 1, expect="a"),
+    "claim": (
+        lambda store, scope, bad: scope.claim(**{"owner": "a", **bad}),
+        [
+            *({"owner": each} for each in ("", 7)),
+            *({"ttl_s": each} for each in (0, -1, _NAN, True, "1")),
+            *({"wait_s": each} for each in (-1, float("inf"), None)),
+        ],
     ),
-    "delete with a stale expect": (
-        Conflict,
-        lambda store, scope: scope.delete(expect="0.0.0000000000000000"),
+    "watch": (
+        lambda store, scope, bad: scope.watch(**bad),
+        [*({"id": each} for each in ("", 7)), *({"timeout_s": each} for each in (-1, _NAN, "1"))],
     ),
-    "note with a stale expect": (
-        Conflict,
-        lambda store, scope: scope.set_note("n", 1, expect="0.0000000000000000"),
+    "store.watch": (
+        lambda store, scope, bad: store.watch(**bad),
+        [
+            {"session_id": ""},
+            {"snapshot_id": "a\0"},
+            {"session_id": "s", "snapshot_id": "a"},
+            {"prefix": 7},
+        ],
     ),
-    "update of nothing": (NotFound, lambda store, scope: scope.update("no", lambda s: s)),
-    "unknown cursor": (NotFound, lambda store, scope: list(scope.history(after="no"))),
+    "history": (
+        lambda store, scope, bad: scope.history(**bad),
+        [
+            *({"limit": each} for each in _BAD_LIMITS),
+            *({"status": each} for each in _BAD_TEXTS[:3]),
+            *({"labels": each} for each in ({"a": 1}, {"": "a"}, ["a"])),
+        ],
+    ),
+    "store.history": (
+        lambda store, scope, bad: store.history(**bad),
+        [
+            *({"after": each} for each in ("a", 7, ("s", "main", "agent"))),
+            *({"limit": each} for each in _BAD_LIMITS),
+            *({"status": each} for each in _BAD_TEXTS[:3]),
+            *({"labels": each} for each in ({"a": 1}, {"": "a"}, ["a"])),
+            *({"prefix": each} for each in (None, "a\0", "\ud800")),
+        ],
+    ),
+    "ids": (lambda store, scope, bad: scope.ids(**bad), [{"limit": each} for each in _BAD_LIMITS]),
+    "load_many": (lambda store, scope, bad: scope.load_many(**bad), [{"ids": "ab"}, {"ids": 5}]),
+    "notes": (lambda store, scope, bad: scope.notes(**bad), [{"on": 5}]),
+    "sessions": (
+        lambda store, scope, bad: store.sessions(**bad),
+        [{"limit": -1}, *({"prefix": each} for each in (5, "\0"))],
+    ),
+    "scopes": (
+        lambda store, scope, bad: store.scopes(**bad),
+        [{"session_id": ""}, {"kind": "Bad Kind"}],
+    ),
+    "kind": (
+        lambda store, scope, bad: store.scope("s", **bad),
+        [{"kind": each} for each in _BAD_KINDS],
+    ),
 }
 
 
@@ -250,11 +257,32 @@ class BadInput(Kit):
         with unchanged(store, on=["new"]):
             return refused(error, attempts)
 
-    def test_bad_calls_are_refused(self, store: Store, furnished: Scope) -> None:
+    def test_bad_options_are_refused(self, store: Store, furnished: Scope) -> None:
+        """At the call: a listing need not be iterated for it."""
         with unchanged(store, on=["new"]):
-            for name, (error, attempt) in _BAD_CALLS.items():
-                with case(name):
-                    refused(error, [partial(attempt, store, furnished)])
+            for verb, (call, options) in _BAD_OPTIONS.items():
+                for bad in options:
+                    with case(f"{verb} {short_repr(bad)}"):
+                        refused(InvalidInput, [partial(call, store, furnished, bad)])
+
+    def test_what_is_no_revision_and_no_cursor_is_refused(
+        self, store: Store, furnished: Scope
+    ) -> None:
+        info, note = present(furnished.info("a")), present(furnished.note("n"))
+        other: Any = present(store.scope("other").info())
+        made_up = [
+            replace(info, revision=each) for each in ("nonsense", f"{'f' * 25}.0.{'0' * 16}")
+        ]
+        wrong: Any = info
+        attempts: list[Callable[[], object]] = [
+            lambda: furnished.save(1, expect=wrong),
+            lambda: furnished.append("m", [], expect=wrong),
+            lambda: furnished.delete(expect=wrong),
+            lambda: furnished.set_note("n", 1, expect=note),  # type: ignore[arg-type]
+            lambda: furnished.history(after=other),
+            *(lambda each=each: list(furnished.history(after=each)) for each in made_up),
+        ]
+        self._refused(InvalidInput, store, attempts)
 
     def test_what_is_not_json_is_refused(self, store: Store, furnished: Scope) -> None:
         """In a state, metadata, items, a note or an update; with the path of the bad value."""
@@ -288,13 +316,20 @@ class BadInput(Kit):
                         InvalidInput, [partial(call, store, furnished, bad) for bad in _BAD_IDS]
                     )
 
-    def test_a_bad_kind_is_refused(self, store: Store, furnished: Scope) -> None:
-        """Kinds are `[a-z0-9_-]{1,64}`, or exactly `multiAgent`."""
-        self._refused(
-            InvalidInput, store, [partial(store.scope, "s", "main", kind) for kind in _BAD_KINDS]
-        )
-
-    def test_good_kinds_are_taken(self, store: Store) -> None:
+    def test_the_limits_themselves_are_fine(self, store: Store, scope: Scope) -> None:
+        """What a facade keeps under its own key may exceed that of metadata."""
+        labels = {f"{n:03}".ljust(256, "k"): "v" * 256 for n in range(64)}
+        large = {"text": "é\0" * 100_000}
+        by_facades = [{key: "x" * 100_000, "n": 1} for key in ("strands", "genkit", "agentos")]
+        most: list[dict[str, Any]] = [{"m": "x" * (64 * 1024 - len('{"m":""}'))}, *by_facades]
+        for metadata in most:
+            scope.save(nested(200), labels=labels, metadata=metadata, status="ü" * 256)
+            found = present(scope.load())
+            assert (found.state, found.status) == (nested(200), "ü" * 256)
+            assert (found.labels, found.metadata) == (labels, metadata)
+        scope.set_note("manifest", large)
+        assert present(scope.note("manifest")).value == large
+        assert store.scope("deep").append("list", [nested(198)]).kept
         for kind in ("agent", "multiAgent", "graph", "run", "thread", "conversation", "0_-z" * 16):
             assert store.scope("s", kind=kind).save(1).scope.kind == kind
 
@@ -320,26 +355,6 @@ class BadInput(Kit):
                 lambda: scope.fork("a", metadata={"strands": "x" * 65_536}),
             ],
         )
-
-    def test_an_async_function_needs_the_async_api(
-        self, api: Api, store: Store, furnished: Scope
-    ) -> None:
-        async def change(snapshot: Snapshot) -> Snapshot:
-            return snapshot.with_(state="changed")
-
-        async def count(value: Any) -> Any:
-            return {"v": value["v"] + 1}
-
-        update: Callable[[], object] = lambda: furnished.update("a", change)  # type: ignore  # noqa: E731
-        note: Callable[[], object] = lambda: furnished.set_note("n", count)  # noqa: E731
-        if api == "sync":
-            messages = self._refused(InvalidInput, store, [update, note])
-            assert all("store.aio" in message for message in messages)
-        else:
-            update()
-            note()
-            assert present(furnished.load("a")).state == "changed"
-            assert present(furnished.note("n")).value == {"v": 2}
 
     def test_a_message_holds_no_state(self, store: Store, furnished: Scope) -> None:
         """An error may be logged anywhere, so it shows no value of the caller's state."""

@@ -19,8 +19,8 @@ from limpet import (
     Store,
 )
 from limpet.protocol import Backend
-from limpet.testing.conformance._apis import Api
-from limpet.testing.conformance._kit import (
+from limpet.testing.kit import (
+    Api,
     Kit,
     Stores,
     case,

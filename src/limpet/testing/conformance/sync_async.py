@@ -20,8 +20,17 @@ from limpet import (
 )
 from limpet.opening import store_over
 from limpet.protocol import Backend
-from limpet.testing.conformance._kit import Kit, Stores, case, dump, is_durable, names, present
-from limpet.testing.conformance._layers import ClosedMeanwhile, Gated
+from limpet.testing.kit import (
+    ClosedMeanwhile,
+    Gated,
+    Kit,
+    Stores,
+    case,
+    dump,
+    is_durable,
+    names,
+    present,
+)
 
 _VERBS: dict[str, Callable[[Store, Scope], object]] = {
     "save": lambda store, scope: scope.save(1),

@@ -10,13 +10,12 @@ from limpet import (
     InvalidInput,
     LimpetError,
     Scope,
-    Snapshot,
     SnapshotInfo,
     Store,
 )
 from limpet.model import Expect
 from limpet.protocol import Backend
-from limpet.testing.conformance._kit import (
+from limpet.testing.kit import (
     Kit,
     is_durable,
     names,
@@ -46,42 +45,12 @@ def _attempt(
 class Threads(Kit):
     """What several threads do at the same time has one outcome."""
 
-    def test_concurrent_updates_are_exact(self, scope: Scope) -> None:
-        scope.save({"n": 0}, id="a")
-
-        def add(snapshot: Snapshot) -> Snapshot:
-            return snapshot.with_(state={"n": snapshot.state["n"] + 1})
-
-        together([_repeat(ROUNDS, lambda: scope.update("a", add))] * THREADS)
-
-        assert present(scope.load()).state == {"n": THREADS * ROUNDS}
-        assert names(scope.history()) == ["a"]
-
-    def test_concurrent_updates_of_a_draft_and_a_kept_snapshot(self, scope: Scope) -> None:
-        scope.save(0, id="kept")
-        scope.save(0, id="draft", keep=False)
-
-        def add(snapshot: Snapshot) -> Snapshot:
-            return snapshot.with_(state=snapshot.state + 1)
-
-        together(
-            [
-                _repeat(ROUNDS, lambda: scope.update("kept", add)),
-                _repeat(ROUNDS, lambda: scope.update("draft", add)),
-            ]
-            * 2
-        )
-
-        assert present(scope.load("kept")).state == 2 * ROUNDS
-        assert present(scope.load("draft")).state == 2 * ROUNDS
-        assert present(scope.info()).id == "draft"
-
     def test_one_winner_each_round(self, scope: Scope) -> None:
-        winner = scope.save("start")
+        winner: SnapshotInfo | None = None
         for n in range(ROUNDS):
+            expect = None if winner is None else winner.revision
             answers = together(
-                _attempt(scope, {"round": n, "who": who}, expect=winner.revision)
-                for who in range(THREADS)
+                _attempt(scope, {"round": n, "who": who}, expect=expect) for who in range(THREADS)
             )
             won = [
                 (who, info) for who, info in enumerate(answers) if isinstance(info, SnapshotInfo)
@@ -91,16 +60,7 @@ class Threads(Kit):
             who, winner = won[0]
             assert scope.info() == winner
             assert present(scope.load()).state == {"round": n, "who": who}
-            assert len(list(scope.history())) == n + 2
-
-    def test_one_first_save(self, store: Store) -> None:
-        for n in range(ROUNDS):
-            scope = store.scope(f"new-{n}", "x")
-            answers = together(_attempt(scope, who, expect=None) for who in range(2))
-            won = [info for info in answers if isinstance(info, SnapshotInfo)]
-            assert len(won) == 1
-            assert sum(isinstance(answer, Conflict) for answer in answers) == 1
-            assert list(scope.history()) == won
+            assert len(list(scope.history())) == n + 1
 
     def test_one_body_for_one_id(self, scope: Scope) -> None:
         for n in range(ROUNDS):
@@ -110,36 +70,28 @@ class Threads(Kit):
             assert all(info == won[0] for info in won)
         assert len(list(scope.history())) == ROUNDS
 
-    def test_concurrent_saves_are_all_kept(self, scope: Scope) -> None:
-        together([_repeat(ROUNDS, lambda: scope.save("x" * 100))] * THREADS)
+    def test_concurrent_writes_all_take_effect(self, store: Store, scope: Scope) -> None:
+        """Saves, appends and notes. Each is there once; those of one thread stay in its order."""
+        saved = store.scope("saved")
 
-        ids = names(scope.history())
-        assert len(set(ids)) == THREADS * ROUNDS
-        assert ids == sorted(ids, reverse=True)
-
-    def test_concurrent_appends_all_take_effect(self, scope: Scope) -> None:
-        """Every item is there once; those of one thread stay in its order. Drafts too."""
-
-        def append(who: int) -> Callable[[], None]:
+        def write(who: int) -> Callable[[], None]:
             def run() -> None:
                 for n in range(ROUNDS):
+                    saved.save("x" * 100)
                     scope.append("items", [[who, n]], keep=n % 2 == 0)
+                    scope.set_note("n", lambda value: (value or 0) + 1, on="a")
 
             return run
 
-        together([append(who) for who in range(THREADS)])
+        together([write(who) for who in range(THREADS)])
 
+        ids = names(saved.history())
+        assert len(set(ids)) == THREADS * ROUNDS
+        assert ids == sorted(ids, reverse=True)
         items = present(scope.load()).state["items"]
         assert sorted(items) == [[who, n] for who in range(THREADS) for n in range(ROUNDS)]
         for who in range(THREADS):
             assert [n for by, n in items if by == who] == list(range(ROUNDS))
-
-    def test_concurrent_notes_are_exact(self, scope: Scope) -> None:
-        def add(value: JSON) -> JSON:
-            return (value or 0) + 1
-
-        together([_repeat(ROUNDS, lambda: scope.set_note("n", add, on="a"))] * THREADS)
-
         assert present(scope.note("n", on="a")).value == THREADS * ROUNDS
 
     def test_readers_see_whole_lists(self, store: Store, scope: Scope) -> None:

@@ -4,10 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from limpet import Scope, Stats, Store
+from limpet import Scope, Store
 from limpet.protocol import Backend
-from limpet.testing.conformance._kit import Kit, Stores, dump, is_durable, unchanged
-from limpet.testing.conformance._layers import Watched
+from limpet.testing.kit import Kit, Stores, Watched, dump, is_durable, names, unchanged
 
 
 class Upkeep(Kit):
@@ -26,48 +25,6 @@ class Upkeep(Kit):
         store.scope("other").save(1, id="a")
         store.scope("only-a-note").set_note("n", 1, on="later")
         return scope
-
-    def test_stats_count_what_the_store_holds(self, store: Store) -> None:
-        assert store.stats() == Stats(0, 0, 0, 0, 0, ())
-        sizes = [
-            store.scope("s").save("x" * 10, id="a").size,
-            store.scope("s").save("x" * 20, id="b", head=False).size,
-            store.scope("s", "main", "graph").save("x" * 30, keep=False).size,
-            store.scope("t").save(None).size,
-        ]
-        store.scope("u").set_note("n", "not a state")
-
-        found = store.stats()
-        assert (found.sessions, found.scopes, found.snapshots) == (3, 4, 4)
-        assert found.logical_bytes == sum(sizes) == 12 + 22 + 32 + 4
-        assert found.stored_bytes >= 0
-        assert all(type(each) is int for each in (found.stored_bytes, found.logical_bytes))
-
-    def test_stats_of_a_session(self, store: Store) -> None:
-        store.scope("s").save("x" * 10, id="a")
-        store.scope("s", "b").save("x" * 20, id="b")
-        store.scope("s1").save("x" * 30)
-        store.scope("s/1").save("x" * 40)
-
-        found = store.stats("s")
-        assert (found.sessions, found.scopes, found.snapshots) == (1, 2, 2)
-        assert found.logical_bytes == 12 + 22
-        assert store.stats("nowhere") == Stats(0, 0, 0, 0, 0, ())
-        assert store.stats().logical_bytes == 12 + 22 + 32 + 42
-
-    def test_stats_follow_what_goes(self, store: Store, furnished: Scope) -> None:
-        furnished.save("x", keep=False)
-        furnished.save("xx", id="a", overwrite=True)
-        furnished.prune(keep_last=0)
-        store.delete_session("other")
-        store.scope(furnished.session_id, "forked").delete()
-
-        assert store.stats().snapshots == 1
-        assert store.stats().logical_bytes == store.stats(furnished.session_id).logical_bytes == 3
-        assert store.stats().sessions == 2
-        furnished.delete()
-        store.scope("only-a-note").delete_note("n", on="later")
-        assert store.stats() == Stats(0, 0, 0, 0, 0, ())
 
     def test_stats_name_the_largest_sessions(self, store: Store) -> None:
         for n in range(15):
@@ -142,18 +99,32 @@ class Upkeep(Kit):
             assert list(store.repair()) == []
         assert list(store.check()) == []
 
-    def test_a_missing_parent_is_nothing_wrong(self, store: Store, scope: Scope) -> None:
-        """A parent that was deleted or pruned is not reported: its child still names it."""
-        for n in range(6):
-            scope.save(n, id=f"{n}", parent="to-come" if n == 1 else None)
-            scope.save(n, id=f"child-{n}", parent=f"{n}", head=False)
-        scope.delete_snapshot("2")
-        scope.prune(keep_last=5)
-        with unchanged(store):
-            for findings in (store.check(), store.repair()):
-                assert list(findings) == []
+    def test_an_undamaged_note_is_not_reported(self, backend: Backend, scope: Scope) -> None:
+        for id in ("a", "b" * 300):
+            scope.save({"n": id}, id=id)
+            scope.set_note("n", 1, on=id)
+        scope.set_note("manifest", {"v": 1})
+        scope.delete_snapshot("a")
+        scope.save(1, keep=False)
 
-    def test_an_empty_store_has_no_findings(self, store: Store) -> None:
-        assert list(store.check()) == list(store.repair()) == []
-        assert store.compact() >= 0
-        assert list(store.sessions()) == []
+        assert backend.list_damage(scope.key) == []
+        assert backend.list_damage(scope.key._replace(scope_id="none")) == []
+        assert backend.list_unlisted() == []
+
+    def test_long_histories_are_pruned_in_pages(
+        self, backend: Backend, stores: Stores, small_pages: int
+    ) -> None:
+        watched = Watched(backend)
+        store = stores(watched.backend)
+        for keep_last in range(small_pages * 4 + 1):
+            scope = store.scope(f"{keep_last}")
+            for n in range(small_pages * 4):
+                scope.save(n, id=f"{n:02}")
+            expected = small_pages * 4 - max(keep_last, 1)
+            for dry_run in (True, False):
+                assert scope.prune(keep_last=keep_last, dry_run=dry_run).count == expected
+            assert names(scope.history()) == [
+                f"{n:02}" for n in range(small_pages * 4 - 1, expected - 1, -1)
+            ]
+        assert max(watched.asked) <= small_pages
+        assert max(watched.answered) <= small_pages

@@ -1,20 +1,38 @@
-"""Fixtures and helpers that all chapters use."""
+"""Fixtures and helpers that all chapters use.
 
+The sync and the async API are behind one signature here, so that each test is written once. The
+async API runs in an event loop of the calling thread: each call returns when it is done.
+"""
+
+import asyncio
+import inspect
 import threading
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Final, Literal, TypeAlias, TypeVar, cast
 
 import pytest
 
-from limpet import LimpetError, Scope, Snapshot, SnapshotInfo, Store, Unsupported
+from limpet import (
+    AsyncScope,
+    AsyncStore,
+    LimpetError,
+    Scope,
+    ScopeKey,
+    Snapshot,
+    SnapshotInfo,
+    Store,
+    Unsupported,
+)
 from limpet.core import limits
 from limpet.opening import store_over
-from limpet.protocol import Backend
-from limpet.testing.conformance._apis import APIS, Api, close_loop, through
+from limpet.protocol import Backend, Commit, Found
 
 T = TypeVar("T")
+
+Api: TypeAlias = Literal["sync", "async"]
+APIS: Final[tuple[Api, ...]] = ("sync", "async")
 
 _THREAD_WAIT_S_MAX = 60.0
 
@@ -59,12 +77,22 @@ class Kit:
                 path.write_bytes(stored.replace(text, text[:-1] + b"!"))
         return found
 
+    text_order = True
+    """False if the engine documents another order of listings than that of code points."""
+
     def folder_order(self, name: str) -> str:
         """Return what sessions and scopes are sorted by in listings: themselves, by code points.
 
-        Override it for an engine that documents another order.
+        Override it, and `text_order`, for an engine that documents another order.
         """
         return name
+
+    def open_program(self, place: Path) -> Backend:
+        """Open the engine for a program in lockstep; override it to open it with other settings."""
+        return self.open_backend(place)
+
+    def clear(self) -> None:
+        """Remove everything that is not in the folder of the test: called before each program."""
 
     @pytest.fixture
     def place(self, tmp_path: Path) -> Path:
@@ -261,3 +289,198 @@ def nested(levels: int) -> Any:
     for _ in range(levels - 1):
         value = [value]
     return value
+
+
+# Both APIs behind one signature
+
+_local = threading.local()
+_DONE: Final = object()
+
+
+def through(api: Api, store: Store) -> Store:
+    """Return a store that is called like a sync one and uses the given API."""
+    return store if api == "sync" else cast(Store, _Driven(store.aio))
+
+
+def close_loop() -> None:
+    """Close the event loop of this thread, if any. Every thread that uses `through` calls it."""
+    runner: asyncio.Runner | None = getattr(_local, "runner", None)
+    if runner is not None:
+        del _local.runner
+        runner.close()
+
+
+def _runner() -> asyncio.Runner:
+    runner: asyncio.Runner | None = getattr(_local, "runner", None)
+    if runner is None:
+        # With a factory the runner leaves the thread's current event loop, which others may have
+        # set, alone.
+        runner = _local.runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
+    return runner
+
+
+def _run(awaitable: Awaitable[T]) -> T:
+    async def whole() -> T:
+        return await awaitable
+
+    return _runner().run(whole())
+
+
+class _Driven:
+    """An `AsyncStore` or an `AsyncScope` whose members answer as those of its twin do."""
+
+    def __init__(self, target: AsyncStore | AsyncScope) -> None:
+        self._target = target
+
+    def __getattr__(self, name: str) -> Any:
+        member = getattr(self._target, name)
+        return _called(member) if inspect.ismethod(member) else member
+
+    def __enter__(self) -> "_Driven":
+        _run(cast(AsyncStore, self._target).__aenter__())
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        _run(cast(AsyncStore, self._target).__aexit__(*error))
+
+
+def _called(method: Callable[..., Any]) -> Callable[..., Any]:
+    def call(*args: Any, **options: Any) -> Any:
+        answer = method(*args, **options)
+        if inspect.isawaitable(answer):
+            answer = _run(answer)
+        if isinstance(answer, AsyncIterator):
+            return _each(answer)
+        if isinstance(answer, AbstractAsyncContextManager):
+            return _within(answer)
+        return _Driven(answer) if isinstance(answer, AsyncScope) else answer
+
+    return call
+
+
+@contextmanager
+def _within(answer: AbstractAsyncContextManager[AsyncScope]) -> Iterator[_Driven]:
+    with ExitStack() as stack:
+        inside = _run(answer.__aenter__())
+        stack.push(lambda *error: _run(answer.__aexit__(*error)))
+        yield _Driven(inside)
+
+
+def _each(answers: AsyncIterator[T]) -> Iterator[T]:
+    async def following() -> T | object:
+        return await anext(answers, _DONE)
+
+    runner = _runner()
+    try:
+        while (answer := runner.run(following())) is not _DONE:
+            yield cast(T, answer)
+    finally:
+        # A loop that is left early lets go at once; one that outlives its event loop was ended
+        # when that was closed.
+        if runner is getattr(_local, "runner", None) and inspect.isasyncgen(answers):
+            runner.run(_ended(answers.aclose()))
+
+
+async def _ended(closing: Awaitable[None]) -> None:
+    await closing
+
+
+# Engines wrapped so that a test can set the clock, watch the calls, or get in between
+
+
+class Layer:
+    """Passes everything on to the engine below."""
+
+    def __init__(self, below: Backend) -> None:
+        self._below = below
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._below, name)
+
+    @property
+    def backend(self) -> Backend:
+        return cast(Backend, self)
+
+
+class Clocked(Layer):
+    """Gives each commit the next of the times it was made with."""
+
+    def __init__(self, below: Backend, times: Iterable[int]) -> None:
+        super().__init__(below)
+        self._times = iter(times)
+
+    def commit(self, commit: Commit) -> SnapshotInfo:
+        stamp = commit.stamp._replace(now=next(self._times))
+        return self._below.commit(commit._replace(stamp=stamp))
+
+
+class Watched(Layer):
+    """Writes down how many items each call asked for and how many it got."""
+
+    def __init__(self, below: Backend) -> None:
+        super().__init__(below)
+        self.asked: list[int] = []
+        self.answered: list[int] = []
+
+    def __getattr__(self, name: str) -> Any:
+        member = getattr(self._below, name)
+        if not name.startswith("list_"):
+            return member
+
+        def call(*args: Any, limit: int, **options: Any) -> Any:
+            return self._seen(limit, member(*args, limit=limit, **options))
+
+        return call
+
+    def read_snapshots(self, scope: ScopeKey, ids: Sequence[str | None]) -> list[Found]:
+        found: list[Found] = self._seen(len(ids), self._below.read_snapshots(scope, ids))
+        return found
+
+    def _seen(self, asked: int, page: Any) -> Any:
+        self.asked.append(asked)
+        self.answered.append(len(page))
+        return page
+
+
+class Spoiled(Layer):
+    """Reads one snapshot as bytes that are not the ones stored."""
+
+    def __init__(self, below: Backend, snapshot_id: str) -> None:
+        super().__init__(below)
+        self._bad_id = snapshot_id
+
+    def read_snapshots(self, scope: ScopeKey, ids: Sequence[str | None]) -> list[Found]:
+        found = self._below.read_snapshots(scope, ids)
+        return [(i, body[:-1] if i.id == self._bad_id else body) for i, body in found]
+
+
+class Gated(Layer):
+    """Holds every commit, once it has begun, until it is let through."""
+
+    blocking = True
+
+    def __init__(self, below: Backend) -> None:
+        super().__init__(below)
+        self.begun = threading.Event()
+        self.gate = threading.Event()
+        self.ended = threading.Event()
+
+    def commit(self, commit: Commit) -> SnapshotInfo:
+        self.begun.set()
+        assert self.gate.wait(30)
+        try:
+            return self._below.commit(commit)
+        finally:
+            self.ended.set()
+
+
+class ClosedMeanwhile(Layer):
+    """Closes the store between the check that it is open and the call of the engine."""
+
+    close_in_between: Callable[[], None] | None = None
+
+    @property
+    def blocking(self) -> bool:
+        if self.close_in_between is not None:
+            self.close_in_between()
+        return True
