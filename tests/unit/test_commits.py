@@ -269,8 +269,6 @@ TIMES = [(0, 5_000_000), (5_000_000, 5_000_000), (6_000_000, 6_000_000)]
 
 
 @for_each("next_saved_at, saved_at", TIMES)
-    "next_saved_at, saved_at", [(0, 5_000_000), (5_000_000, 5_000_000), (6_000_000, 6_000_000)]
-)
 def test_commit_time_never_steps_back(next_saved_at: int, saved_at: int) -> None:
     row = new_row(COMMIT, LINE._replace(next_saved_at=next_saved_at), size=1, newest_kept=never)
     assert (row.saved_at, row.updated_at, row.created_at) == (saved_at, 5_000_000, 5_000_000)
