@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from limpet.api.opened import JsonModel, Tools
 from limpet.api.verbs import Ask, Encode, Steps, Walk, Work, contend, load, missing, pages, save
 from limpet.core import codec, ids, limits, prepare
+from limpet.core.diff import diff
 from limpet.errors import AlreadyExists, InvalidInput
 from limpet.model import (
     HEAD,
@@ -127,8 +128,6 @@ def difference(scope: ScopeKey, a: SnapshotLike, b: SnapshotLike) -> Work[Diff]:
     refs = [prepare.address(each, scope) for each in (a, b)]
 
     def work(backend: Backend) -> Diff:
-        from limpet.core.diff import diff  # most programs need none
-
         states = []
         for ref in refs:
             found = load(*ref)(backend)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, get_args
 
 from limpet.api.opened import Opened, Tools
 from limpet.api.verbs import Ask, Encode, Pause, Step, Steps, Walk, Work, streamed
+from limpet.api.watching import Dispatcher, Subscription
 from limpet.core import codec, limits
 from limpet.errors import CLOSED, InvalidInput, LimpetError, Unsupported
 from limpet.model import SnapshotInfo
@@ -98,8 +99,6 @@ class Driver:
         return self._changes(topic, timeout_s)
 
     def _changes(self, topic: Topic, timeout_s: float | None) -> Iterator[SnapshotInfo]:
-        from limpet.api.watching import Dispatcher, Subscription
-
         dispatcher = self.opened.service(Dispatcher)
         notified = threading.Event()
         subscription = Subscription(topic, notified.set)
@@ -193,8 +192,6 @@ class AsyncDriver:
     ) -> AsyncIterator[list[SnapshotInfo]]:
         """Yield what is new in a topic until it is deleted; [] after `timeout_s` of silence."""
         import asyncio
-
-        from limpet.api.watching import Dispatcher, Subscription
 
         dispatcher = self.opened.service(Dispatcher)
         loop, notified = running_loop(), asyncio.Event()
