@@ -40,7 +40,7 @@ RULES = (
         "core/commits.py",
         "        same = _same_facts(commit, existing) and same_body()\n",
         "        same = _same_facts(commit, existing)\n",
-        (f"{MEMORY} -k another_state",),
+        (f"{MEMORY} -k the_same_id_again",),
     ),
     Defect(
         "a lease that is held is given to another",
@@ -134,7 +134,7 @@ ENGINE = (
         "engine/rolling.py",
         "for row in reversed(rows)], older)",
         "for row in reversed(rows[1:])], older)",
-        (f"{MEMORY} -k appends",),
+        (MEMORY,),
     ),
     Defect(
         "a roll is written though states changed since",
@@ -298,7 +298,7 @@ SQL = (
         "backends/sqlite/sql/queries.sql",
         "g.last_seq >= :value",
         "g.last_seq > :value",
-        (f"{SQLITE} -k appends",),
+        ("tests/unit/test_format.py -k reads_every_state",),
     ),
     Defect(
         "SQLite: a deleted session takes along those that begin with its name",
@@ -340,7 +340,7 @@ SQL = (
         "backends/sql/storage.py",
         "            if labels := label_values(row, cipher):\n",
         "            if not change.replace and (labels := label_values(row, cipher)):\n",
-        (f"{SQLITE} -k labels",),
+        ("tests/forgetting -k asks_about_everything",),
     ),
     Defect(
         "a parent that is saved again is not known to have a child",
