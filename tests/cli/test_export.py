@@ -221,21 +221,19 @@ def test_a_store_is_not_overwritten_by_its_own_export(command: Command, tmp_path
     assert (tmp_path / "new.jsonl").stat().st_mode & 0o777 == 0o600
 
 
-@for_each("words", [["export"], ["copy"], ["grep", "text", "--history"]])
 def test_much_damage_is_counted_and_its_first_few_are_named(
-    command: Command, tmp_path: Path, words: list[str]
+    command: Command, tmp_path: Path
 ) -> None:
-    if not (tmp_path / "agents.db").exists():
-        with limpet.open(f"{tmp_path}/agents.db", synchronous="off") as store:
-            for number in range(300):
-                store.scope("s").save({"text": noise(number)[:200]})
+    with limpet.open(f"{tmp_path}/agents.db", synchronous="off") as store:
+        for number in range(300):
+            store.scope("s").save({"text": noise(number)[:200]})
     with closing(sqlite3.connect(tmp_path / "agents.db", isolation_level=None)) as db:
         db.execute("UPDATE tails SET checksum = 0")
         db.execute("UPDATE segments SET checksum = 0")
-    where = ["agents.db", "target.db"] if words == ["copy"] else ["--url", "agents.db"]
-    done = command(*words, *where)
-    assert done.returncode == 5
-    lines = done.stderr.splitlines()
-    assert len(lines) == 6
-    assert sum("300 snapshots" in line for line in lines) == 1
-    assert sum("docs/check.md#salvage" in line for line in lines) == 5
+    for words in ("export --url", "copy agents.db", "grep text --history --url"):
+        done = command(*words.split(), "target.db" if "copy" in words else "agents.db")
+        assert done.returncode == 5, words
+        lines = done.stderr.splitlines()
+        assert len(lines) == 6, words
+        assert sum("300 snapshots" in line for line in lines) == 1, words
+        assert sum("docs/check.md#salvage" in line for line in lines) == 5, words

@@ -107,16 +107,16 @@ READING = ["ls", "show demo-trigger", "show @", "log demo-trigger", "grep hello"
 READING += ["stats", "check", "export", "tail demo-trigger", "runs"]
 
 
-@for_each("verb", READING)
 def test_a_folder_of_the_strands_sdk_is_named_with_the_way_to_import_it(
-    command: Command, tmp_path: Path, verb: str
+    command: Command, tmp_path: Path
 ) -> None:
-    shutil.copytree(STRANDS, tmp_path / "agents", dirs_exist_ok=True)
-    done = command(*verb.split(), "--url", "./agents")
-    assert done.returncode not in (0, 1)
-    (line,) = done.stderr.splitlines()
-    assert line.startswith("limpet: this is no store but sessions of the Strands SDK")
-    assert "`limpet import strands <this folder or URL> --url <store>`" in line
+    shutil.copytree(STRANDS, tmp_path / "agents")
+    for verb in READING:
+        done = command(*verb.split(), "--url", "./agents")
+        assert done.returncode not in (0, 1), verb
+        (line,) = done.stderr.splitlines()
+        assert line.startswith("limpet: this is no store but sessions of the Strands SDK"), verb
+        assert "`limpet import strands <this folder or URL> --url <store>`" in line, verb
 
 
 def test_and_so_it_is_imported(command: Command, tmp_path: Path) -> None:
@@ -125,7 +125,7 @@ def test_and_so_it_is_imported(command: Command, tmp_path: Path) -> None:
     assert "demo-trigger" in command("ls", "--url", "sqlite:///a.db").stdout
 
 
-@for_each("verb", ["ui", "serve"])
+@pytest.mark.parametrize("verb", ["ui", "serve"])
 def test_a_verb_that_takes_the_store_as_an_argument_takes_url_too(
     command: Command, tmp_path: Path, verb: str
 ) -> None:

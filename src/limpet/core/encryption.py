@@ -63,6 +63,10 @@ class Cipher:
             raise WrongKeys(f"{KEYS_MISSING}. key=`{key_id(stored)}`")
         return stored
 
+    def plain(self, stored: bytes) -> bytes:
+        """Return what is stored as it is; WrongKeys if it is encrypted, or has to be."""
+        return self.decrypt(stored, b"")
+
     def is_current(self, stored: bytes) -> bool:
         """Return whether it is encrypted with the key that `encrypt` uses."""
         return not stored.startswith(MARK)

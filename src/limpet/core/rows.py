@@ -99,7 +99,7 @@ def encrypted(row: Row, scope: Place, cipher: Cipher) -> Row:
 def decrypted(row: Row, scope: Place, cipher: Cipher) -> Row:
     """Return a row that was read and verified, or raise Corrupt."""
     if not is_encrypted(row.metadata):
-        cipher.decrypt(row.metadata, b"")  # raises if it has to be encrypted
+        cipher.plain(row.metadata)
         return row if cipher is PLAIN else row._replace(state_nonce=PLAIN_NONCE)
     data = cipher.decrypt(row.metadata, _about(row, scope))
     status_bytes, labels_bytes, state_nonce, rest = data.split(b":", 3)

@@ -93,7 +93,7 @@ class Checking(Mending):
             return
         try:
             head = self.files.parsed(stored, path)
-        except LimpetError as error:
+        except (Corrupt, Unsupported) as error:
             yield from self.lost(folder, stored, error, repair)
             return
         try:

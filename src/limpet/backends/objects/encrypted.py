@@ -91,7 +91,7 @@ class EncryptedBucket:
         """Decrypt an object; with `is_whole` raise Corrupt if its rest cannot be."""
         raw = stored.data
         if not is_encrypted(raw):
-            self._cipher(key).decrypt(raw, b"")
+            self._cipher(key).plain(raw)
             return stored
         length = int.from_bytes(raw[_ID_END:_LENGTH_END])
         end = length + _FIRST_BYTES

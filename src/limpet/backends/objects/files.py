@@ -164,7 +164,7 @@ class Files:
     def _listed_head(self, path: str, stored: Stored | None) -> Head | LimpetError | None:
         try:
             return None if stored is None else self.parsed(stored, path)
-        except LimpetError as error:
+        except (Corrupt, Unsupported) as error:
             return error
 
     # A head that is missing

@@ -6,7 +6,7 @@ from typing import Final
 from limpet.backends.objects import keys
 from limpet.backends.objects.checking import Checking
 from limpet.backends.objects.reader import read_moment
-from limpet.errors import InvalidInput, LimpetError
+from limpet.errors import Corrupt, InvalidInput, Unsupported
 
 _LABELS: Final = "labels:"  # before the cursor of the second part
 
@@ -36,7 +36,7 @@ class Rekeying(Checking):
         for scope, group in groupby(pointed, key=lambda each: each.scope):
             try:
                 current = read_moment(self.files, scope, self.pointers)
-            except LimpetError:
+            except (Corrupt, Unsupported):
                 continue  # what cannot be read is left alone
             old = [each for each in group if current.get(each.key) != each.key]
             moved = [each.key for each in old if each.key in current]

@@ -70,7 +70,7 @@ def read_scope(columns: Any, cipher: Cipher | None) -> ScopeRecord:
         raise Corrupt(f"the row of a scope fails its checksum. pk=`{pk}`")
     if cipher is PLAIN:
         if offsets is not None and offsets[:1] == MARK:
-            cipher.decrypt(offsets, b"")  # raises: there is no key
+            cipher.plain(offsets)  # raises WrongKeys
     elif cipher is not None:
         offsets = cipher.decrypt(offsets or b"", b"scope " + facts) or None
     return _new(ScopeRecord, (key, pk, *columns[4:15], offsets, trail, epoch))
@@ -146,12 +146,12 @@ def read_tail(columns: Any, pk: int, key: ScopeKey, cipher: Cipher) -> TailRow:
         return TailRow(seq, base, DAMAGED, b"")
     if cipher is PLAIN and encoding != SHARED:
         if body[:1] == MARK:
-            cipher.decrypt(body, b"")  # raises: there is no key
+            cipher.plain(body)  # raises WrongKeys
         return _new(TailRow, (seq, base, encoding, body, "", ""))
     at = NAME_BYTES if encoding == SHARED else 0
     name, rest = body[:at], body[at:]
     if cipher is PLAIN or not is_encrypted(rest):
-        cipher.decrypt(rest, b"")  # raises if it has to be encrypted, or is and there is no key
+        cipher.plain(rest)
         nonce = "" if cipher is PLAIN else PLAIN_NONCE
         return TailRow(seq, base, encoding, body, nonce, nonce)
     data = cipher.decrypt(rest, _about("tail", key, pk, seq, base, name.hex() or encoding))
@@ -181,9 +181,9 @@ def read_segment(columns: Any, pk: int, key: ScopeKey, cipher: Cipher) -> Segmen
     if not _is_sound(checksum, _segment_sum, pk, first, last, body):
         raise Corrupt(f"a segment fails its checksum. last=`{last}`")
     if cipher is PLAIN:
-        return SegmentRow(first, last, cipher.decrypt(body, b""))
+        return SegmentRow(first, last, cipher.plain(body))
     if not is_encrypted(body):
-        plain = cipher.decrypt(body, b"")  # raises if it has to be encrypted
+        plain = cipher.plain(body)
         return SegmentRow(first, last, plain, dict.fromkeys(Segment.parse(plain).seqs, PLAIN_NONCE))
     data = cipher.decrypt(body, _about("segment", key, pk, first, last))
     step, at = _SEQ_BYTES + _NONCE_BYTES, 4
