@@ -59,6 +59,8 @@ def test_a_sabotaged_engine_is_caught(name: str) -> None:
         ("F", "crash", 260),  # notes were missing from a listing while their page was written again
         ("S", "both", 1040),  # a roll beside an interrupted deletion made it look like damage
         ("T", "delayed", 10000),  # a fork was refused, and stored later
+        ("S", "lost", 413),  # a deletion removed the head of a line begun meanwhile, not its signs
+        ("D", "lost", 20050),  # a first save left its sign behind in a scope deleted meanwhile
         ("H", "lost", 511),  # a check took a source that did not answer for a damaged head
         ("C", "none", 10010),  # a check beside writers reported a head that had moved
     ],

@@ -246,12 +246,19 @@ class ObjectStorage(Rekeying, Watching):
                 ) from error
 
     def _start(self, key: ScopeKey, line: str) -> None:
-        """From now on the loss of the head can be told from a write that never came."""
+        """From now on the loss of the head can be told from a write that never came.
+
+        A sign is better missing than left behind by a deletion that was interrupted.
+        """
         started = keys.started_key(key, line)
         with suppress(Unavailable):
             self.index.write(key, [started])
-            if self.files.bucket.get([keys.head_key(key)]) == [None]:
-                self.index.remove([started])  # it was deleted in between
+        try:
+            is_there = self.files.bucket.get([keys.head_key(key)]) != [None]
+        except Unavailable:
+            is_there = False
+        if not is_there:
+            self.index.remove([started])  # it was deleted in between, or may have been
 
     def _settle(self, held: Held) -> bool:
         """Finish a fork; return False if its source was deleted, and the fork with it."""
@@ -321,13 +328,16 @@ class ObjectStorage(Rekeying, Watching):
         """Delete some objects of a session; return the number of snapshots.
 
         First the signs that lines were begun, so that what has no head any more is known as the
-        rest of a deletion and not as damage; then the heads.
+        rest of a deletion and not as damage; then the heads. One that was not there is not removed:
+        if it comes now, it begins a line whose signs stay, and names nothing of this page.
         """
         found = [key for each in page if (key := keys.parse(each.key)) is not None]
-        heads = list(dict.fromkeys(f"{key.folder}head" for key in found))
+        paths = list(dict.fromkeys(f"{key.folder}head" for key in found))
+        read = self.files.list_heads(paths)
+        heads = [path for path, head in zip(paths, read, strict=True) if head is not None]
         lines = {(key.scope, key.line) for key in found if key.line and key.scope}
         pointers, count = set[str](), 0
-        for head in self.files.list_heads(heads):
+        for head in read:
             if isinstance(head, LimpetError):  # it is deleted all the same
                 pointers |= self._pointers_below(prefix)
             if not isinstance(head, Head):
@@ -340,7 +350,7 @@ class ObjectStorage(Rekeying, Watching):
             with suppress(Corrupt):
                 pointers |= self._pointers_of(ObjectReader(self.files, head.key, head, parts))
         started = {keys.started_key(*line) for line in lines}
-        rest = {each.key for each in page if each.key not in heads}
+        rest = {each.key for each in page if each.key not in paths}
         rest |= started | {keys.line_key(*line) for line in lines}
         # What was begun is found by its pointer until its head is gone.
         for some in (sorted(started), heads, sorted(rest)):
