@@ -546,7 +546,7 @@ class Backend(Protocol):
         ...
 
 
-OPERATIONS = [
+METHODS = [
     name
     for name, member in vars(Backend).items()
     if not name.startswith("_") and callable(member) and name not in ("listen", "close")

@@ -26,7 +26,7 @@ import limpet
 from limpet import Conflict, InvalidInput, Store
 from limpet.engine import Engine
 from limpet.opening import open_backend, store_over
-from limpet.protocol import OPERATIONS, Backend, Commit
+from limpet.protocol import METHODS, Backend, Commit
 from limpet.testing.kit import APIS, Api, close_loop, through
 from tests.cases import for_each
 from tests.memory import Memory
@@ -106,7 +106,7 @@ def test_every_verb_is_reported_and_nothing_that_is_stored(
 
     timed = {each["attributes"]["db.operation.name"] for each in reported.points(DURATION)}
     logged = [each for each in caplog.records if each.name == "limpet"]
-    assert timed == {each.__dict__["operation"] for each in logged} == set(OPERATIONS)
+    assert timed == {each.__dict__["operation"] for each in logged} == set(METHODS)
     spans = {each.name.removeprefix("limpet.") for each in reported.spans}
     assert spans == timed - BACKGROUND
 

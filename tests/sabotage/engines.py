@@ -298,7 +298,7 @@ SQL = (
         "backends/sqlite/sql/queries.sql",
         "g.last_seq >= :value",
         "g.last_seq > :value",
-        ("tests/unit/test_format.py -k reads_every_state",),
+        (SQLITE,),
     ),
     Defect(
         "SQLite: a deleted session takes along those that begin with its name",

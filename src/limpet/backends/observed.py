@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from limpet.backends.support import logs
-from limpet.protocol import OPERATIONS, Backend, Clock, Listener, Topic
+from limpet.protocol import METHODS, Backend, Clock, Listener, Topic
 
 
 class Observed:
@@ -20,7 +20,7 @@ class Observed:
 
     def __init_subclass__(cls, *, operation: Callable[[str], Callable[..., Any]]) -> None:
         """Give the layer a method for each operation: `operation` makes one of its name."""
-        for name in OPERATIONS:
+        for name in METHODS:
             setattr(cls, name, operation(name))
 
     @property

@@ -15,7 +15,7 @@ from opentelemetry.trace import INVALID_SPAN, Span, SpanKind, StatusCode, set_sp
 from limpet.backends.observed import Observed
 from limpet.errors import Conflict
 from limpet.model import Pruned, SnapshotInfo
-from limpet.protocol import OPERATIONS, Backend, Clock
+from limpet.protocol import METHODS, Backend, Clock
 
 # Those of the conventions, and two below: a save to a file takes less than a millisecond.
 _BOUNDARIES_S = (0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10)
@@ -89,7 +89,7 @@ class Traced(Observed, operation=_traced):
     def __init__(self, below: Backend, engine: str, clock: Clock) -> None:
         super().__init__(below, engine, clock)
         self.attributes = {
-            name: {"db.system.name": engine, "db.operation.name": name} for name in OPERATIONS
+            name: {"db.system.name": engine, "db.operation.name": name} for name in METHODS
         }
         self.start_span = trace.get_tracer("limpet").start_span
         meter = metrics.get_meter("limpet")

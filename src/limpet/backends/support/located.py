@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from limpet.core.encryption import WrongKeys
 from limpet.errors import Corrupt, LimpetError
 from limpet.model import ScopeKey
-from limpet.protocol import OPERATIONS, Commit, Copy, Target
+from limpet.protocol import METHODS, Commit, Copy, Target
 
 E = TypeVar("E", bound=type[Any])
 
@@ -23,7 +23,7 @@ def located(engine: E) -> E:
 
     An engine that knows more of a scope than it has stored has a method `distrust` to forget it.
     """
-    for name in OPERATIONS:
+    for name in METHODS:
         setattr(engine, name, _located(getattr(engine, name)))
     return engine
 
