@@ -20,21 +20,7 @@ from limpet.backends.layers import observer
 from limpet.backends.support.located import explained
 from limpet.core import limits
 from limpet.core.encryption import NO_KEYS, Ciphers, Keys, KeyText
-from limpet.core.options import (
-    COMMON,
-    OpenOptions,
-    Options,
-    checked,
-    flag,
-    interval,
-    nearest,
-    no_option,
-    one_of,
-    positive_int,
-    schema,
-    seconds,
-    text,
-)
+from limpet.core.options import COMMON, KEYS, OpenOptions, checked, nearest, no_option
 from limpet.errors import Corrupt, InvalidInput, Unavailable, Unsupported
 from limpet.protocol import Backend, Clock, Stamp
 
@@ -116,7 +102,7 @@ def open_bucket(bucket: str, *, prefix: str = "", **options: Any) -> "Bucket":
             raise InvalidInput(f"the {name} must be text. type=`{type(value).__name__}`")
     if "/" in bucket:
         raise InvalidInput(f"the name of the bucket is not acceptable. bucket=`{bucket!a}`")
-    _, known = _split(_SCHEMES["s3"].options, _OBJECTS)
+    known = set(_SCHEMES["s3"].options).difference(_OBJECTS)
     return _S3(f"//{bucket}/{prefix}", checked(options, known))()
 
 
@@ -144,7 +130,7 @@ def open_files(url: str, **options: Any) -> "Bucket":
     scheme, address, given = _read_url(url)
     if scheme.bucket is None:
         raise InvalidInput("files of other tools are in a folder or in an object store")
-    _, known = _split(scheme.options, _OBJECTS)
+    known = set(scheme.options).difference(_OBJECTS)
     return scheme.bucket(address, checked(_merged(given, options), known))()
 
 
@@ -269,7 +255,7 @@ def _opened(url: str | None, options: Mapping[str, Any]) -> Opened:
     found = checked(common, COMMON)
     observe = observer(found, _name_of(scheme), CLOCK)
     with _ours():
-        ciphers = _ciphers(**_split(found, _KEYS)[0])
+        ciphers = _ciphers(**_split(found, KEYS)[0])
         opener = scheme.opener(address, checked(own, scheme.options), ciphers)
 
     def engine() -> Backend:
@@ -516,64 +502,37 @@ _Opener: TypeAlias = Callable[[str, Mapping[str, Any], Ciphers], Callable[[], Ba
 
 class _Scheme(NamedTuple):
     opener: _Opener
-    options: Options
+    options: tuple[str, ...]
     blocks: bool = True  # False: it is opened at once, also for the async API
     path: Callable[[str], str] | None = None  # from an address to a file or folder
     shares_query: bool = False  # with options of the driver
     bucket: _BucketOpener | None = None  # what the object engine is over
 
 
-_OBJECTS: Options = {
-    "poll_s": interval,
-    "compress": one_of("zstd", "none"),
-}
-_REMOTE: Options = {
-    **_OBJECTS,
-    "timeout_s": seconds,
-    "retry_s": seconds,
-    "parallel": positive_int,
-}
+_OBJECTS = ("poll_s", "compress")
+_REMOTE = (*_OBJECTS, "timeout_s", "retry_s", "parallel")
 _POSTGRES = _Scheme(
     _open_postgres,
-    {
-        "schema": schema,
-        "setup": flag,
-        "connections": positive_int,
-        "lock_wait_s": seconds,
-        "retry_s": seconds,
-        "pooler": flag,
-        "advisory_locks": flag,
-        "notify": flag,
-        "poll_s": interval,
-        "cache_bytes_max": positive_int,
-    },
+    (
+        *("schema", "setup", "connections", "lock_wait_s", "retry_s", "pooler", "advisory_locks"),
+        *("notify", "poll_s", "cache_bytes_max"),
+    ),
     shares_query=True,
 )
-_KEYS = ("keys", "keys_file", "allow_plaintext")
-_TOKENS: Options = {"token": text, "token_file": text}
-_HTTP: Options = {
-    **_TOKENS,
-    "timeout_s": interval,
-    "retry_s": seconds,
-    "connections": positive_int,
-    "ca_file": text,
-}
+_TOKENS = ("token", "token_file")
+_HTTP = (*_TOKENS, "timeout_s", "retry_s", "connections", "ca_file")
+_CREDENTIALS = ("access_key_id", "secret_access_key", "session_token", "profile")
 _S3, _GS, _AZ = map(_remote_bucket, ("s3", "gs", "az"))
 _SCHEMES: Mapping[str, _Scheme] = {
-    "memory": _Scheme(_open_memory, {}, blocks=False),
+    "memory": _Scheme(_open_memory, (), blocks=False),
     "sqlite": _Scheme(
         _open_sqlite,
-        {
-            "lock_wait_s": seconds,
-            "synchronous": one_of("full", "normal", "off"),
-            "cache_bytes_max": positive_int,
-            "mode": one_of("rw", "ro"),
-        },
+        ("lock_wait_s", "synchronous", "cache_bytes_max", "mode"),
         path=_sqlite_path,
     ),
     "file": _Scheme(
         _over(_directory_bucket, compress="none"),
-        {**_OBJECTS, "sync": flag, "lock_wait_s": seconds},
+        (*_OBJECTS, "sync", "lock_wait_s"),
         path=_directory_path,
         bucket=_directory_bucket,
     ),
@@ -583,18 +542,9 @@ _SCHEMES: Mapping[str, _Scheme] = {
     "https": _Scheme(_open_http("https"), _HTTP),
     "s3": _Scheme(
         _over(_S3, compress="zstd"),
-        {
-            **_REMOTE,
-            "endpoint_url": text,
-            "region": text,
-            "access_key_id": text,
-            "secret_access_key": text,
-            "session_token": text,
-            "profile": text,
-            "path_style": flag,
-        },
+        (*_REMOTE, *_CREDENTIALS, "endpoint_url", "region", "path_style"),
         bucket=_S3,
     ),
     "gs": _Scheme(_over(_GS, compress="zstd"), _REMOTE, bucket=_GS),
-    "az": _Scheme(_over(_AZ, compress="zstd"), {**_REMOTE, "account": text}, bucket=_AZ),
+    "az": _Scheme(_over(_AZ, compress="zstd"), (*_REMOTE, "account"), bucket=_AZ),
 }
