@@ -224,7 +224,7 @@ class NoteQuery(NamedTuple):
     def covers(self, scope: ScopeKey) -> bool:
         """Return whether notes of this scope are asked for."""
         below = not self.under or f"{scope.session_id}/".startswith(f"{self.under}/")
-        return below and scope[1:] == self[:2]
+        return below and (scope.scope_id, scope.kind) == (self.scope_id, self.kind)
 
 
 class Claim(NamedTuple):

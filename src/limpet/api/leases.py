@@ -10,15 +10,10 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import (
-    AbstractAsyncContextManager,
-    AbstractContextManager,
-    contextmanager,
-    suppress,
-)
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from math import ceil
-from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from limpet.api.driver import Driver
 from limpet.api.opened import JsonModel, Opened, Tools, start_thread
@@ -32,7 +27,6 @@ from limpet.model import ScopeKey
 from limpet.protocol import Claim, Hold
 
 T = TypeVar("T")
-L = TypeVar("L")
 
 _TTL_S_MIN = 0.05  # less could not be renewed in time
 _PAUSE_S_MIN = 0.01
@@ -178,44 +172,33 @@ class LeaseProperties:
         return times.from_us(self._term.until)
 
 
-class _NotEntered(Generic[T]):
+class Claimed:
     """What `claim` returns: it becomes a lease in a `with` block, and says so before."""
 
-    _with: ClassVar[str]
-
-    def __init__(self, holding: T, lease: type) -> None:
+    def __init__(self, holding: Any, lease: type, block: str) -> None:
         self._holding = holding
         self._lease = lease
+        self._block = block
 
     def __getattr__(self, name: str) -> Any:
         if not name.startswith("_") and hasattr(self._lease, name):
-            advice = f"write `{self._with} scope.claim(owner=…) as lease:`"
+            advice = f"write `{self._block} scope.claim(owner=…) as lease:`"
             raise InvalidInput(f"claim is used without a block: {advice}")
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
-
-class Claimed(_NotEntered[AbstractContextManager[L]]):
-    """A claim for a `with` block."""
-
-    _with = "with"
-
-    def __enter__(self) -> L:
+    def __enter__(self) -> Any:
         return self._holding.__enter__()
 
     def __exit__(self, *error: Any) -> bool | None:
-        return self._holding.__exit__(*error)
+        is_handled: bool | None = self._holding.__exit__(*error)
+        return is_handled
 
-
-class AsyncClaimed(_NotEntered[AbstractAsyncContextManager[L]]):
-    """A claim for an `async with` block."""
-
-    _with = "async with"
-
-    async def __aenter__(self) -> L:
+    async def __aenter__(self) -> Any:
         return await self._holding.__aenter__()
 
     async def __aexit__(self, *error: Any) -> bool | None:
-        return await self._holding.__aexit__(*error)
+        is_handled: bool | None = await self._holding.__aexit__(*error)
+        return is_handled
 
 
 class _Abandoned(Term):

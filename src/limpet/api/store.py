@@ -1,7 +1,6 @@
 """`Store` and `AsyncStore`. The methods are documented on `Store`."""
 
 from collections.abc import Callable, Iterator, Mapping
-from types import TracebackType
 from typing import Any, TypeVar
 
 from limpet.api import upkeep, verbs
@@ -47,12 +46,7 @@ class Store:
         self.driver.opened.open()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     @property
@@ -278,12 +272,7 @@ class AsyncStore:
         await self.driver.offload(self.driver.opened.open)
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         await self.close()
 
     @property

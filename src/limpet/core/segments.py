@@ -22,8 +22,7 @@ import orjson
 
 from limpet.core import codec
 from limpet.core.deltas import delta
-from limpet.core.deltas.delta import Delta, Draft
-from limpet.core.deltas.splices import Splices, flatten
+from limpet.core.deltas.delta import Delta, Draft, Splices, flatten
 from limpet.core.limits import KIB, STORED_BYTES_MAX
 from limpet.errors import Corrupt
 

@@ -3,7 +3,7 @@
 `engine.py` has the methods of `limpet.protocol.Backend`. A method that writes is a pure function
 from what a `Reader` shows to a `Change`: `saving.py` for commits, `editing.py` for what replaces or
 removes stored states, `noting.py` for notes and leases, `rolling.py` for the step that moves the
-tail into a segment, which `background.py` does in a thread. `states.py` reads states and chooses
+tail into a segment, also in a thread. `states.py` reads states and chooses
 how they are stored.
 """
 

@@ -18,9 +18,8 @@ from limpet.core.commits import claimed, renewed
 from limpet.core.notes import NoteRow, found_note, note_of
 from limpet.core.rows import Row, info_of
 from limpet.engine import editing, noting, rolling, saving
-from limpet.engine.background import Roller
-from limpet.engine.lost_answers import in_doubt_of, is_stored, may_be_stored
-from limpet.engine.records import head_of
+from limpet.engine.records import head_of, in_doubt_of, is_stored, may_be_stored
+from limpet.engine.rolling import Roller
 from limpet.engine.saving import Known, Saved, known_of
 from limpet.engine.states import SegmentCache, States, checked, compare, payload_of
 from limpet.errors import (
@@ -110,7 +109,7 @@ class Engine:
         self._known: Recent[ScopeKey, Known] = Recent(cache_bytes_max, attrgetter("cost"))
         self._segments: SegmentCache = Recent(_SEGMENT_BYTES_MAX, attrgetter("cost"))
         self._put_off: Recent[ScopeKey, int] = Recent(_PUT_OFF_MAX)  # until a tail has these bytes
-        self._closed = False
+        self.closed = False
         self._roller = Roller(self._roll) if rolls == "background" else None
         self._locks = _locks()
         renew_after_fork(self)
@@ -184,7 +183,6 @@ class Engine:
 
     def _edit(self, key: ScopeKey, decide: Decide[T]) -> T:
         """Change stored snapshots; what is known of the scope is forgotten."""
-        self._check_open()
         with self._first(key):
             self.distrust(key)
             return self._transact(key, self._draw(), decide)[1]
@@ -200,7 +198,6 @@ class Engine:
 
         `continued` makes the change without reading, of the record that this process wrote last.
         """
-        self._check_open()
         with self._first(key):
             known = self._known.get(key)
             sent = continued(known.record) if continued and known else None
@@ -245,8 +242,6 @@ class Engine:
     # Snapshots
 
     def commit(self, commit: Commit) -> SnapshotInfo:
-        if self._closed:
-            raise InvalidInput(CLOSED)
         key = commit.scope
         at = hash(key) % _LOCKS
         lock = self._locks[at]
@@ -316,7 +311,6 @@ class Engine:
         return self._drop(session_id)
 
     def _drop(self, session_id: str, key: ScopeKey | None = None) -> int:
-        self._check_open()
         if key is None:
             self._known.drop(lambda each: each.session_id == session_id)
         else:
@@ -351,8 +345,6 @@ class Engine:
     # Reading
 
     def read_snapshots(self, scope: ScopeKey, ids: Sequence[str | None]) -> list[Found]:
-        if self._closed:
-            raise InvalidInput(CLOSED)
         if len(ids) == 1 and ids[0] is None:
             return self._read_head(scope)
 
@@ -401,8 +393,6 @@ class Engine:
         return [(info_of(key, row), state)]
 
     def read_info(self, scope: ScopeKey, snapshot_id: str | None) -> SnapshotInfo | None:
-        self._check_open()
-
         def use(reader: Reader) -> Row | None:
             if snapshot_id is None:
                 return head_of(reader)
@@ -412,29 +402,23 @@ class Engine:
         return None if row is None else info_of(scope, row)
 
     def read_revisions(self, targets: Sequence[Target]) -> list[str | None]:
-        self._check_open()
         return self.storage.revisions(targets)
 
     # Listings
 
     def list_snapshots(self, query: Query, *, limit: int) -> list[SnapshotInfo]:
-        self._check_open()
         return [info_of(key, row) for key, row in self.storage.list_rows(query, limit)]
 
     def list_ids(self, scope: ScopeKey, *, after: str, limit: int) -> list[str]:
-        self._check_open()
         return self.storage.list_ids(scope, after, limit)
 
     def find_refs(self, id_prefix: str, *, limit: int) -> list[SnapshotRef]:
-        self._check_open()
         return self.storage.find_refs(id_prefix, limit)
 
     def list_sessions(self, *, prefix: str, after: str, limit: int) -> list[str]:
-        self._check_open()
         return self.storage.list_sessions(prefix, after, limit)
 
     def list_newest(self, *, prefix: str, after: SessionAge | None, limit: int) -> list[SessionAge]:
-        self._check_open()
         return self.storage.list_newest(prefix, after, limit)
 
     def list_scopes(
@@ -446,7 +430,6 @@ class Engine:
         after: ScopeKey | None,
         limit: int,
     ) -> list[ScopeInfo]:
-        self._check_open()
         found = self.storage.list_scopes(
             session_id=session_id, kind=kind, prefix=prefix, after=after, limit=limit
         )
@@ -456,13 +439,11 @@ class Engine:
         ]
 
     def list_largest_heads(self, session_id: str, *, limit: int) -> list[SnapshotInfo]:
-        self._check_open()
         scopes = self.storage.list_scopes(session_id=session_id)
         heads = [info_of(record.key, head) for record, head in scopes if head is not None]
         return heapq.nlargest(limit, heads, key=lambda head: head.size)
 
     def read_stats(self, session_id: str | None, *, limit: int) -> Stats:
-        self._check_open()
         found, sizes = self.storage.sizes(session_id), Counter[str]()
         for name, _, size in found:
             sizes[name] += size
@@ -486,19 +467,16 @@ class Engine:
         after: str,
         limit: int,
     ) -> list[Note]:
-        self._check_open()
         asked = [each or "" for each in on]
         use = partial(noting.page, on=asked, name=name, after=after, limit=limit)
         return [note_of(row) for row in self.storage.read(scope, use)]
 
     def read_notes(self, scope: ScopeKey, names: Sequence[str]) -> list[FoundNote]:
-        self._check_open()
         rows = self.storage.read(scope, lambda reader: reader.notes([""], names))
         found = {row.name: row for row in rows}
         return [found_note(scope, found[name]) for name in names if name in found]
 
     def find_notes(self, query: NoteQuery, *, limit: int) -> list[FoundNote]:
-        self._check_open()
         is_match = None if query.where is None else matching.matcher(query.where)
 
         def take(key: ScopeKey, row: NoteRow) -> FoundNote | None:
@@ -508,7 +486,6 @@ class Engine:
         return self.storage.find_notes(query, limit, take)
 
     def list_noted(self, scope: ScopeKey, *, after: str, limit: int) -> list[str]:
-        self._check_open()
         return self.storage.read(scope, lambda reader: reader.noted(after, limit))
 
     def write_note(self, write: NoteWrite) -> Note:
@@ -547,8 +524,6 @@ class Engine:
         self._touch(claim.scope, claim.stamp, lambda r, stamp: noting.release(r, claim, stamp))
 
     def read_lease(self, scope: ScopeKey, *, now: int) -> Hold | None:
-        self._check_open()
-
         def use(reader: Reader) -> Hold | None:
             lease = noting.lease_of(reader.record)
             return None if lease is None else lease.hold(reader.now(now, hint=True))
@@ -558,40 +533,32 @@ class Engine:
     # The store
 
     def listen(self) -> Listener[Topic]:
-        self._check_open()
+        if self.closed:
+            raise InvalidInput(CLOSED)
         return self.storage.listen()
 
     def list_damage(self, scope: ScopeKey) -> list[Finding]:
-        self._check_open()
         return self.storage.list_damage(scope)
 
     def list_unlisted(self) -> list[Finding]:
-        self._check_open()
         return self.storage.list_damage(None)
 
     def compact(self) -> int:
-        self._check_open()
         return self.storage.compact()
 
     def check(self, after: str, *, repair: bool, limit: int) -> tuple[list[Finding], str | None]:
-        self._check_open()
         return self.storage.check(after, repair=repair, limit=limit)
 
     def rekey(self, after: str, *, limit: int) -> tuple[int, str | None]:
-        self._check_open()
         return self.storage.rekey(after, limit=limit)
 
     def close(self) -> None:
-        self._closed = True
+        self.closed = True
         if self._roller is not None:
             self._roller.close()
         self._known.clear()
         self._segments.clear()
         self.storage.close()
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise InvalidInput(CLOSED)
 
 
 def _locks() -> list[threading.RLock]:

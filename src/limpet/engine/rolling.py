@@ -5,13 +5,17 @@ stored state went or changed since, so saves that came in between do not stop it
 it does not happen.
 """
 
-from collections.abc import Mapping
+import threading
+import weakref
+from collections.abc import Callable, Mapping
+from queue import SimpleQueue
 from typing import Final, NamedTuple
 
+from limpet.backends.support import logs
 from limpet.core import segments
 from limpet.core.deltas import delta
 from limpet.core.deltas.delta import Delta
-from limpet.core.limits import KIB
+from limpet.core.limits import KIB, RETRY_S_MAX
 from limpet.core.segments import SMALL_BYTES, Segment
 from limpet.engine.editing import drafts_of, shared_by
 from limpet.engine.records import changed
@@ -24,12 +28,14 @@ from limpet.engine.states import (
     payload_of,
     tail_row,
 )
+from limpet.model import ScopeKey
 from limpet.protocol import Stamp
 from limpet.storage import DAMAGED, WHOLE, Change, Reader, ScopeRecord, SegmentRow, TailRow
 
 _SEGMENT_COUNT_MAX: Final = 1024
 _SEGMENT_DELTA_BYTES: Final = 32 * KIB
 _PACKED_BYTES: Final = 16 * KIB
+_WAITING_MAX: Final = 1024  # scopes
 
 
 class Limits(NamedTuple):
@@ -221,3 +227,60 @@ def _steps(
             state = State(row.seq, row.nonce, data)
             moved.append(row)
     return moved, steps, state
+
+
+class Roller:
+    """Rolls one scope after the other in a daemon thread, which the first request starts.
+
+    A scope waits once at most. What is not rolled is asked for again by the next save, so requests
+    may be dropped: beyond a limit, at the end, and in a forked child, which has no such thread.
+    """
+
+    def __init__(self, roll: Callable[[ScopeKey], None]) -> None:
+        self._roll = weakref.WeakMethod(roll)
+        self._queue: SimpleQueue[ScopeKey | None] = SimpleQueue()
+        self._waiting: set[ScopeKey] = set()
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._stop = weakref.finalize(self, self._queue.put, None)
+
+    def ask(self, key: ScopeKey) -> None:
+        if key in self._waiting or len(self._waiting) >= _WAITING_MAX:
+            return
+        with self._lock:
+            if self._thread is None:
+                given = (self._queue, self._waiting, self._roll)
+                thread = threading.Thread(
+                    target=_work, args=given, name="limpet-rolls", daemon=True
+                )
+                try:
+                    thread.start()
+                except RuntimeError:
+                    return  # the system allows no more, or the interpreter ends: asked again later
+                self._thread = thread
+        self._waiting.add(key)
+        self._queue.put(key)
+
+    def close(self) -> None:
+        """Wait for the roll under way, and drop the others."""
+        self._waiting.clear()
+        self._stop()
+        thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(RETRY_S_MAX)
+
+
+def _work(
+    queue: "SimpleQueue[ScopeKey | None]",
+    waiting: set[ScopeKey],
+    method: "weakref.WeakMethod[Callable[[ScopeKey], None]]",
+) -> None:
+    while (key := queue.get()) is not None:
+        roll = method()
+        if roll is not None and key in waiting:
+            waiting.discard(key)  # before it is read: a save from now on asks again
+            try:
+                roll(key)
+            except Exception as cause:
+                logs.warning("a roll failed: the states stay in the tail", error=repr(type(cause)))
+        del roll  # an engine that nobody uses may go

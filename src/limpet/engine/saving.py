@@ -5,7 +5,7 @@ the head that this process wrote last: everything is known then, and nothing is 
 """
 
 from contextlib import nullcontext
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -47,6 +47,8 @@ from limpet.storage import (
 
 _STEPS_MAX = 64
 _NONE = ((),) * 5  # what a save does not change
+_FIELDS = ScopeRecord._fields
+_LEASE_AND_NOTES: Any = slice(_FIELDS.index("fence"), _FIELDS.index("tail_count"))
 _new = tuple.__new__  # the same as Row(…), without a call of Python code
 _KNOWN_BYTES = 2000  # what a record and a row take, about
 _STEP_BYTES = 200
@@ -126,7 +128,7 @@ def continued(commit: Commit, known: Known, *, wholes: bool = True) -> tuple[Cha
             int.from_bytes(version, signed=True),
             *(seq, seq, seq),
             floor,
-            *record[7:11],  # the lease, and how many notes there are
+            *record[_LEASE_AND_NOTES],
             *tail,
             dump_offsets(offsets),
             (version + record.trail)[:TRAIL_BYTES_MAX],

@@ -9,6 +9,7 @@ from contextlib import (
     contextmanager,
     suppress,
 )
+from typing import Any
 
 from limpet.api import leases
 from limpet.api.aio_scope import AsyncLease
@@ -74,7 +75,11 @@ class _Waiting:
 class _RunHandle:
     """What `Run` and `AsyncRun` share."""
 
-    def __init__(self, attempt: Attempt, lease: Lease | AsyncLease, watch: _AbortWatch) -> None:
+    def __init__(
+        self, driver: Any, attempt: Attempt, lease: Lease | AsyncLease, watch: _AbortWatch
+    ) -> None:
+        """Made by `start` and `adopt`."""
+        self.driver = driver
         self._attempt = attempt
         self._lease = lease
         self._watch = watch
@@ -143,11 +148,6 @@ class Run(_RunHandle):
             run.step(run.state)
     """
 
-    def __init__(self, store: Store, attempt: Attempt, lease: Lease, watch: _AbortWatch) -> None:
-        """Made by `start` and `adopt`."""
-        super().__init__(attempt, lease, watch)
-        self.driver = store.driver
-
     def step(
         self,
         state: JSON,
@@ -175,18 +175,12 @@ class Run(_RunHandle):
             InvalidInput: an argument is not acceptable. Nothing was saved.
         """
         verb = self._attempt.step(state, keep=keep, labels=labels, metadata=metadata)
-        return self.driver.drive(verb)
+        saved: SnapshotInfo = self.driver.drive(verb)
+        return saved
 
 
 class AsyncRun(_RunHandle):
     """Async twin of `Run`."""
-
-    def __init__(
-        self, store: AsyncStore, attempt: Attempt, lease: AsyncLease, watch: _AbortWatch
-    ) -> None:
-        """Made by `start` and `adopt`."""
-        super().__init__(attempt, lease, watch)
-        self.driver = store.driver
 
     step = awaited(Run.step)
 
@@ -223,7 +217,7 @@ def _held(
         store.driver.drive(attempt.begin())
         with _AbortWatch(opened, plan, attempt) as watch:
             try:
-                yield Run(store, attempt, lease, watch)
+                yield Run(store.driver, attempt, lease, watch)
             except BaseException as error:
                 if not sys.is_finalizing():  # see `hold` in api/leases.py
                     store.driver.drive(attempt.fail(error))
@@ -249,7 +243,7 @@ async def _held_async(
         await store.driver.drive(attempt.begin())
         with _AbortWatch(opened, plan, attempt) as watch:
             try:
-                yield AsyncRun(store, attempt, lease, watch)
+                yield AsyncRun(store.driver, attempt, lease, watch)
             except BaseException as error:
                 await store.driver.drive(attempt.fail(error))
                 raise

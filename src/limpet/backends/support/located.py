@@ -1,4 +1,4 @@
-"""A Corrupt that leaves an engine says which scope and snapshot it is about, and what to do."""
+"""What each operation of an engine does alike: it needs an open one, and a Corrupt says where."""
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -8,7 +8,7 @@ from inspect import signature, unwrap
 from typing import Any, TypeVar
 
 from limpet.core.encryption import WrongKeys
-from limpet.errors import Corrupt, LimpetError
+from limpet.errors import CLOSED, Corrupt, InvalidInput, LimpetError
 from limpet.model import ScopeKey
 from limpet.protocol import METHODS, Commit, Copy, Target
 
@@ -19,7 +19,7 @@ _ADVICE = f"run `limpet check`, and see {SALVAGE}"
 
 
 def located(engine: E) -> E:
-    """Decorate an engine: a Corrupt of any of its operations is `explained`.
+    """Decorate an engine: no operation works once it is `closed`, and a Corrupt is `explained`.
 
     An engine that knows more of a scope than it has stored has a method `distrust` to forget it.
     """
@@ -49,6 +49,8 @@ def explained(error: Corrupt, about: Target | None = None) -> Corrupt:
 def _located(operation: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(operation)
     def call(self: Any, *args: Any, **options: Any) -> Any:
+        if self.closed:
+            raise InvalidInput(CLOSED)
         try:
             return operation(self, *args, **options)
         except Corrupt as error:
