@@ -1,6 +1,6 @@
 """Selections of chapters: what runs on which engine.
 
-Every chapter runs with both APIs on memory and on SQLite. The async API of the other engines hands
+Every chapter runs with both APIs on memory. The async API of the other engines hands
 the same calls to the same threads; the programs use both APIs on every engine.
 """
 
@@ -19,7 +19,6 @@ from limpet.testing.conformance.programs import Programs, Verbs
 from limpet.testing.conformance.promises import Promises
 from limpet.testing.conformance.sync_async import SyncAsync
 from limpet.testing.conformance.threads import Threads
-from limpet.testing.conformance.upkeep import Upkeep
 from limpet.testing.conformance.watching import Watching
 
 
@@ -47,7 +46,6 @@ class Stored(
     Verbs,
     Functions,
     Listing,
-    Upkeep,
     Comfort,
     BackendPromises,
     Threads,
@@ -61,8 +59,8 @@ class AboveEngine(BadInput, SyncAsync):
     """The chapters about code above the engine: refused arguments, and how the two APIs relate."""
 
 
-class InBoth(Promises, Comfort, Threads, Leasing, Watching):
-    """The chapters about more than one caller, and those that every API must be seen to keep."""
+class InBoth(Threads, Leasing, Watching):
+    """The chapters about more than one caller."""
 
 
 def some(examples: int, steps: int = 30) -> settings:

@@ -8,8 +8,6 @@ from limpet.errors import Unsupported
 from limpet.model import SnapshotInfo, SnapshotRef
 from limpet.protocol import Backend, Query
 from limpet.testing import conformance
-from limpet.testing.conformance.functions import Functions
-from limpet.testing.conformance.listing import Listing
 from limpet.testing.conformance.programs import Programs, Verbs
 from limpet.testing.conformance.promises import Promises
 from limpet.testing.conformance.watching import Watching
@@ -36,7 +34,7 @@ class OnNoIndex(conformance.Kit):
         return NoIndex()
 
 
-class TestNoIndex(Sync, OnNoIndex, Promises, Programs, Verbs, Functions, Listing, Watching):
+class TestNoIndex(Sync, OnNoIndex, Promises, Programs, Verbs, Watching):
     """The chapters that use an index."""
 
     programs = some(5)

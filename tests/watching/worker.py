@@ -6,17 +6,13 @@ Some tasks say more than one line, and some listen to further ones.
 import asyncio
 import json
 import os
-import random
-import select
 import sys
-import time
 from collections.abc import Callable
-from contextlib import suppress
-from datetime import timedelta
 from typing import Any
 
 import limpet
-from limpet import AsyncStore, Conflict, Lease, Snapshot, SnapshotInfo, Store
+from limpet import AsyncStore, Conflict, SnapshotInfo, Store
+from limpet.testing.conformance.leasing import WRITES
 
 WAIT_S_MAX = 60.0
 
@@ -30,78 +26,16 @@ def hear() -> Any:
     return json.loads(sys.stdin.readline())
 
 
-def is_told() -> bool:
-    """Tell whether there is another line."""
-    return bool(select.select([sys.stdin], [], [], 0)[0])
-
-
 # Leases
-
-
-def contend(store: Store, name: str, rounds: int) -> int:
-    """Raise a counter under a lease, again and again, in two steps that would show a rival."""
-    scope = store.scope("s")
-    for _ in range(rounds):
-        with scope.claim(owner=name, ttl_s=20, wait_s=WAIT_S_MAX) as lease:
-            begun = begin(lease.load(), name)
-            lease.save(begun, keep=False)
-            lease.save(end(lease.load(), begun), keep=False)
-    return rounds
-
-
-def contend_async(store: Store, name: str, rounds: int) -> int:
-    """The same by the async API."""
-
-    async def work() -> None:
-        scope = store.aio.scope("s")
-        for _ in range(rounds):
-            async with scope.claim(owner=name, ttl_s=20, wait_s=WAIT_S_MAX) as lease:
-                begun = begin(await lease.load(), name)
-                await lease.save(begun, keep=False)
-                await lease.save(end(await lease.load(), begun), keep=False)
-
-    asyncio.run(work())
-    return rounds
-
-
-def begin(head: Snapshot | None, name: str) -> dict[str, Any]:
-    state: Any = {"count": 0, "log": []} if head is None else head.state
-    return {**state, "log": [*state["log"], [name, "begin"]]}
-
-
-def end(head: Snapshot | None, begun: dict[str, Any]) -> dict[str, Any]:
-    assert head is not None
-    assert head.state == begun, f"not alone: {head.state}"
-    name = begun["log"][-1][0]
-    return {"count": begun["count"] + 1, "log": [*begun["log"], [name, "end"]]}
-
-
-WRITES: dict[str, Callable[[Lease], object]] = {
-    "save": lambda lease: lease.save({"by": "woken"}),
-    "draft": lambda lease: lease.save({"by": "woken"}, keep=False),
-    "aside": lambda lease: lease.save({"by": "woken"}, head=False),
-    "again": lambda lease: lease.save({"by": "woken"}, id="first", overwrite=True),
-    "append": lambda lease: lease.append("items", ["woken"]),
-    "update": lambda lease: lease.update("first", lambda s: s.with_(state={"by": "woken"})),
-    "set_note": lambda lease: lease.set_note("note", "woken"),
-    "set_note_on": lambda lease: lease.set_note("note", "woken", on="first"),
-    "add_note": lambda lease: lease.set_note("other", "woken"),
-    "change_note": lambda lease: lease.set_note("note", lambda _: "woken"),
-    "delete_note": lambda lease: lease.delete_note("note"),
-    "delete_snapshot": lambda lease: lease.delete_snapshot("first"),
-    "prune": lambda lease: lease.prune(keep_last=1),
-    "prune_old": lambda lease: lease.prune(older_than=timedelta(0)),
-    "delete": lambda lease: lease.delete(),
-}
 
 
 def hold(store: Store, name: str, ttl_s: float) -> str:
     """Hold a lease; write under it when told, and say what came of it; then give it back."""
     with store.scope("s").claim(owner=name, ttl_s=ttl_s, wait_s=WAIT_S_MAX) as lease:
-        lease.save({"by": name}, id="first")
-        lease.save({"by": name, "items": []}, id="second")
-        lease.set_note("note", name)
-        lease.set_note("note", name, on="first")
+        lease.save({"by": name}, id="a")
+        lease.save({"by": name, "m": []}, id="b")
+        lease.set_note("n", name)
+        lease.set_note("n", name, on="a")
         say(lease.token)
         hear()
         answers = {}
@@ -113,23 +47,6 @@ def hold(store: Store, name: str, ttl_s: float) -> str:
         say(answers)
         hear()
     return "released"
-
-
-def save_on(store: Store, name: str, asked: dict[str, Any]) -> Any:
-    """Save under a lease until that is Conflict, or until told; say what was acknowledged."""
-    scope = store.scope(asked["session"])
-    saved: list[str] = []
-    chance = random.Random(name)
-    with suppress(Conflict):
-        with scope.claim(owner=name, ttl_s=asked["ttl_s"], wait_s=WAIT_S_MAX) as lease:
-            while not is_told():
-                saved.append(lease.save({"n": len(saved), "text": "x" * 2000}).id)
-                if len(saved) == 1:
-                    say("begun")
-                time.sleep(chance.choice((0, 0.005)))  # or it would always be inside a save
-        hear()
-        return ["told", saved]
-    return ["Conflict", saved]
 
 
 def report(store: Store, name: str, ttl_s: float) -> None:
@@ -177,7 +94,7 @@ def burst(store: Store, name: str, asked: dict[str, Any]) -> str:
 
 
 TASKS: dict[str, Callable[[Store, str, Any], Any]] = {
-    task.__name__: task for task in (contend, contend_async, hold, save_on, report, watch, burst)
+    task.__name__: task for task in (hold, report, watch, burst)
 }
 
 

@@ -98,7 +98,7 @@ class Twins:
     ) -> None:
         self._opener = opener
         self._text_order = text_order
-        self._model = Model()
+        self.model = Model()
         self._plain = Pair(Plain(), Plain())
         self._outdated: list[Store] = []
         self._ids = {ABSENT, *ids}
@@ -109,7 +109,7 @@ class Twins:
 
     def _open(self) -> None:
         told = _Told(self._opener())
-        told.stored = self._model.stored
+        told.stored = self.model.stored
         self.durable = "durable" in told.capabilities
         self._indexed = "index" in told.capabilities
         tools = Tools(
@@ -138,6 +138,12 @@ class Twins:
                 self._outdated.pop().close()
         self._open()
 
+    def turn(self) -> None:
+        """Go on with a store that was opened before: what it remembers may have changed since."""
+        if self._outdated:
+            self._outdated.append(self.tested)
+            self.tested = self._outdated.pop(0)
+
     def set_clock(self, by_us: int) -> None:
         self._now_us += by_us
 
@@ -149,13 +155,13 @@ class Twins:
         self._step += 1
         self._drawn = 0
         self._now_us += _STEP_US
-        self._model.now_us = self._now_us
-        self._model.stored.clear()
+        self.model.now_us = self._now_us
+        self.model.stored.clear()
         tested = through(APIS[self._step % 2], self.tested)
         answer = outcome(lambda: _drained(call(tested, lambda pair: pair.tested)))
         if needs_index and not self._indexed and isinstance(answer, Unsupported):
             return Pair(answer, answer)
-        pair = Pair(answer, outcome(lambda: call(self._model, lambda pair: pair.model)))
+        pair = Pair(answer, outcome(lambda: call(self.model, lambda pair: pair.model)))
         differs = differences(self._plain.tested(pair.tested), self._plain.model(pair.model))
         assert not differs, "the answers differ: " + "\n".join(differs)
         return pair
@@ -172,7 +178,7 @@ class Twins:
     def id_of(self, key: ScopeKey, which: int | str) -> str:
         """Return the id of a snapshot by its number from the newest on; a text is its own id."""
         if isinstance(which, int):
-            scope = self._model.scope(*key)
+            scope = self.model.scope(*key)
             head = scope.info()
             draft = [] if head is None or head.kept else [head.id]
             found = [*draft, *(info.id for info in scope.history())]
@@ -187,13 +193,20 @@ class Twins:
         tested = through(APIS[self._step % 8 == 1], self.tested)
         views = [
             read_view(store, keys, self._ids, indexed=self._indexed)
-            for store in (tested, self._model)
+            for store in (tested, self.model)
         ]
         if not self._text_order:
             views = [_in_text_order(view) for view in views]
         self.snapshots = views[1]["stats"].snapshots
         differs = differences(self._plain.tested(views[0]), self._plain.model(views[1]))
         assert not differs, "what they show differs: " + "\n".join(differs)
+
+    def compare_reopened(self) -> None:
+        """The same, and again once it is re-opened; what is not durable would begin empty."""
+        self.compare()
+        if self.durable:
+            self.reopen(closing=False)
+            self.compare()
 
 
 def revision_of(scope: Scope, expect: Any, its: Its) -> Any:
@@ -229,6 +242,7 @@ def read_view(store: Any, keys: Iterable[ScopeKey], ids: Iterable[str], *, index
             "leaves": leaves,
             "lines": [[info.id for info in scope.ancestors(leaf.id)] for leaf in leaves],
             "notes": [*scope.notes(), *scope.notes(on=ids)],
+            "noted": list(scope.noted_ids()),
         }
     return seen
 
@@ -250,6 +264,7 @@ def _in_text_order(view: View) -> View:
             ordered[name] = {
                 **shown,
                 "ids": sorted(shown["ids"]),
+                "noted": sorted(shown["noted"]),
                 "notes": sorted(shown["notes"], key=lambda n: (n.snapshot_id or "", n.name)),
             }
     return ordered

@@ -334,7 +334,7 @@ class _Driven:
 
     def __getattr__(self, name: str) -> Any:
         member = getattr(self._target, name)
-        return _called(member) if inspect.ismethod(member) else member
+        return driven(member) if inspect.ismethod(member) else member
 
     def __enter__(self) -> "_Driven":
         _run(cast(AsyncStore, self._target).__aenter__())
@@ -344,7 +344,9 @@ class _Driven:
         _run(cast(AsyncStore, self._target).__aexit__(*error))
 
 
-def _called(method: Callable[..., Any]) -> Callable[..., Any]:
+def driven(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Return an async function or method as one that answers as its sync twin does."""
+
     def call(*args: Any, **options: Any) -> Any:
         answer = method(*args, **options)
         if inspect.isawaitable(answer):

@@ -39,7 +39,9 @@ from limpet import (
 from limpet.core.diff import diff as compare
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_SUFFIX: Final = re.compile(r"(?<=.)~[a-z0-9]{8}\Z")  # of a fork whose name was generated
+_SUFFIX: Final = re.compile(
+    r"(?<=.)~[a-z0-9]{8}\Z", re.DOTALL
+)  # of a fork whose name was generated
 
 
 class Line:
@@ -320,7 +322,7 @@ class ModelScope:
         if scope_id is None and session == self.key.session_id:
             told = self._model.stored[-1:]
             name = told[0].scope.scope_id if told else "generated"
-            assert _SUFFIX.sub("", name) == _SUFFIX.sub("", self.key.scope_id) != name
+            assert _SUFFIX.sub("", name) == _SUFFIX.sub("", self.key.scope_id)[:503] != name
         fork = self._model.scope(session, name, self.key.kind)
         if fork._line.holds_anything():
             raise AlreadyExists("the scope exists already")
@@ -430,6 +432,10 @@ class ModelScope:
         owners = [on] if on is None or isinstance(on, str) else dict.fromkeys(on)
         found = sorted(self._line.notes.items(), key=lambda each: each[0][1])
         return [note for owner in owners for at, note in found if at[0] == owner]
+
+    def noted_ids(self, *, after: str | None = None, limit: int | None = None) -> list[str]:
+        owners = sorted({owner for owner, _ in self._line.notes if owner is not None})
+        return [each for each in owners if after is None or each > after][:limit]
 
     def set_note(
         self, name: str, value_or_fn: Any, *, on: str | None = None, expect: Any = ANY

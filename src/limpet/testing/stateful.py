@@ -157,6 +157,11 @@ class Lockstep(RuleBasedStateMachine):
     def reopen(self, closing: bool) -> None:
         self._twins.reopen(closing=closing)
 
+    @rule()
+    def turn(self) -> None:
+        """Another process goes on."""
+        self._twins.turn()
+
     # Writing
 
     @rule(target=snapshots, key=some_scope, state=states, count=st.integers(1, 6), facts=facts)
@@ -369,6 +374,7 @@ class Lockstep(RuleBasedStateMachine):
         if not self.text_order:
             return
         self._twins.at(key, lambda scope, its: scope.ids(after=a, limit=limit))
+        self._twins.at(key, lambda scope, its: scope.noted_ids(after=a, limit=limit))
         self._twins.do(lambda store, its: store.sessions(after="s", prefix="s", limit=limit))
         self._twins.do(lambda store, its: store.scopes(session, kind="graph", prefix="s"))
         self._twins.do(lambda store, its: store.find(a, prefix=session), needs_index=True)

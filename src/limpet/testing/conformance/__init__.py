@@ -24,7 +24,6 @@ from limpet.testing.conformance.programs import Programs, Verbs
 from limpet.testing.conformance.promises import PROMISES, Promises
 from limpet.testing.conformance.sync_async import SyncAsync
 from limpet.testing.conformance.threads import Threads
-from limpet.testing.conformance.upkeep import Upkeep
 from limpet.testing.conformance.watching import Watching
 from limpet.testing.kit import Api, Kit
 
@@ -37,7 +36,6 @@ class Suite(
     Verbs,
     Functions,
     Listing,
-    Upkeep,
     Comfort,
     BackendPromises,
     Threads,

@@ -1,7 +1,6 @@
 """Chapter: the engine itself. What `Backend` promises, called directly."""
 
 import re
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -128,32 +127,6 @@ class BackendPromises(Kit):
         assert second.id > first.id
         assert len(backend.list_snapshots(Query(SCOPE), limit=10)) == 2
 
-    def test_a_fence_that_the_scope_does_not_carry_is_a_conflict(self, backend: Backend) -> None:
-        """A write under a lease that has passed changes nothing."""
-        backend.commit(_commit(1, id="a"))
-        before = (
-            backend.list_scopes(session_id=None, kind=None, prefix="", after=None, limit=10),
-            backend.read_snapshots(SCOPE, ["a"]),
-        )
-
-        with pytest.raises(Conflict):
-            backend.commit(_commit(2, fence="lost"))
-        with pytest.raises(Conflict):
-            backend.commit(_commit(2, id="a", overwrite=True, fence="lost"))
-        revision = before[1][0][0].revision
-        with pytest.raises(Conflict):
-            backend.commit(_commit(2, id="a", replaces=revision, fence="lost"))
-        with pytest.raises(Conflict):
-            backend.commit(_commit(2, scope=ScopeKey("new"), fence="lost"))
-        with pytest.raises(Conflict):
-            backend.delete_snapshots(SCOPE, ["a"], fence="lost")
-        with pytest.raises(Conflict):
-            backend.delete_scope(SCOPE, fence="lost")
-        assert before == (
-            backend.list_scopes(session_id=None, kind=None, prefix="", after=None, limit=10),
-            backend.read_snapshots(SCOPE, ["a"]),
-        )
-
     def test_replaces_compares_the_snapshots_own_revision(self, backend: Backend) -> None:
         """Another revision is Conflict, no such snapshot NotFound; nothing is stored."""
         first = backend.commit(_commit(1, id="a"))
@@ -182,20 +155,6 @@ class BackendPromises(Kit):
         written = [int(i.revision.split(".")[1], 16) for i in (first, updated)]
         assert written[0] < written[1]
         assert updated.revision.endswith(f".{2:016x}")
-
-    def test_times_are_those_of_the_stamp(self, backend: Backend) -> None:
-        """An engine has no clock: a commit is made when its stamp says, as are notes."""
-        first = backend.commit(_commit(1, id="a"))
-        second = backend.commit(_commit(2, id="a", replaces=first.revision))
-        third = backend.commit(_commit(3, id="a", overwrite=True))
-        stamp = Stamp(1_000_004, f"{4:016x}", 4)
-        note = backend.write_note(NoteWrite(SCOPE, "n", None, b"1", stamp, ANY))
-
-        start = datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)
-        assert [each.created_at.microsecond for each in (first, second, third)] == [1, 1, 1]
-        assert [each.updated_at - start for each in (first, second, third, note)] == [
-            timedelta(microseconds=number) for number in (1, 2, 3, 4)
-        ]
 
     def test_pages_are_no_longer_than_asked(self, backend: Backend) -> None:
         for number in range(5):

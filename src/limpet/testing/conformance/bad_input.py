@@ -22,6 +22,7 @@ from limpet import (
     Store,
 )
 from limpet.testing.conformance._values import NOT_JSON
+from limpet.testing.conformance.comfort import ONLY_IN_ITS_SCOPE
 from limpet.testing.kit import Kit, Stores, case, nested, present, refused, unchanged
 
 
@@ -35,29 +36,26 @@ def _info_of(snapshot: Snapshot) -> SnapshotInfo:
     return SnapshotInfo(*(getattr(snapshot, name) for name in SnapshotInfo.__slots__))
 
 
+def _of_a_scope(call: Callable[[Any, Any], object]) -> Callable[[Any, Any, Any], object]:
+    return lambda store, scope, bad: call(scope, bad)
+
+
 _BAD_IDS: Final[tuple[Any, ...]] = ("", "x" * 513, "a\0b", "a\ud800", 7, b"a")
 _TAKES_AN_ID: Final[dict[str, Callable[[Any, Any, Any], object]]] = {
+    **{
+        verb: _of_a_scope(call)
+        for verb, call in ONLY_IN_ITS_SCOPE.items()
+        if verb not in ("ids", "noted_ids")  # which take any text
+    },
     "session": lambda store, scope, bad: store.scope(bad),
     "scope": lambda store, scope, bad: store.scope("s", bad),
     "save": lambda store, scope, bad: scope.save(1, id=bad),
-    "parent": lambda store, scope, bad: scope.save(1, parent=bad),
-    "load": lambda store, scope, bad: scope.load(bad),
-    "load_many": lambda store, scope, bad: list(scope.load_many(["a", bad])),
-    "info": lambda store, scope, bad: scope.info(bad),
-    "after": lambda store, scope, bad: scope.history(after=bad),
-    "update": lambda store, scope, bad: scope.update(bad, lambda s: s),
-    "delete_snapshot": lambda store, scope, bad: scope.delete_snapshot(bad),
-    "note": lambda store, scope, bad: scope.note(bad),
-    "note on": lambda store, scope, bad: scope.note("n", on=bad),
-    "notes": lambda store, scope, bad: scope.notes(on=[bad]),
-    "set_note": lambda store, scope, bad: scope.set_note(bad, 1),
-    "set_note on": lambda store, scope, bad: scope.set_note("n", 1, on=bad),
-    "delete_note": lambda store, scope, bad: scope.delete_note(bad),
+    "note of a name": lambda store, scope, bad: scope.note(bad),
+    "set_note of a name": lambda store, scope, bad: scope.set_note(bad, 1),
+    "delete_note of a name": lambda store, scope, bad: scope.delete_note(bad),
     "find": lambda store, scope, bad: store.find(bad),
     "scopes": lambda store, scope, bad: store.scopes(bad),
     "delete_session": lambda store, scope, bad: store.delete_session(bad),
-    "ancestors": lambda store, scope, bad: scope.ancestors(bad),
-    "fork": lambda store, scope, bad: scope.fork(bad),
     "fork to": lambda store, scope, bad: scope.fork("a", to=bad),
     "fork to a scope": lambda store, scope, bad: scope.fork("a", scope_id=bad),
     "diff from": lambda store, scope, bad: scope.diff(bad, "a"),

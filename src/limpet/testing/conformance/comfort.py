@@ -32,7 +32,7 @@ from limpet.testing.kit import (
 )
 
 # What each verb answers for a snapshot, however that is given. Those that write undo it.
-_TAKES_A_SNAPSHOT: Final[dict[str, Callable[[Any, Any], Any]]] = {
+TAKES_A_SNAPSHOT: Final[dict[str, Callable[[Any, Any], Any]]] = {
     "load": lambda scope, one: scope.load(one).state,
     "load_many": lambda scope, one: states(scope.load_many([one, "first"])),
     "info": lambda scope, one: scope.info(one),
@@ -52,8 +52,8 @@ _TAKES_A_SNAPSHOT: Final[dict[str, Callable[[Any, Any], Any]]] = {
     "watch": lambda scope, one: next(scope.watch(one, timeout_s=5)).id,
     "fork": lambda scope, one: scope.fork(one, to="away").delete(),
 }
-_ONLY_IN_ITS_SCOPE: Final[dict[str, Callable[[Any, Any], Any]]] = {
-    **{name: call for name, call in _TAKES_A_SNAPSHOT.items() if name != "diff"},
+ONLY_IN_ITS_SCOPE: Final[dict[str, Callable[[Any, Any], Any]]] = {
+    **{name: call for name, call in TAKES_A_SNAPSHOT.items() if name != "diff"},
     "restore": lambda scope, one: scope.restore(one),
     "delete_snapshot": lambda scope, one: scope.delete_snapshot(one),
     "parent": lambda scope, one: scope.save(1, parent=one),
@@ -78,7 +78,7 @@ class Comfort(Kit):
         info = self._furnished(scope)
 
         with unchanged(store):
-            for verb, call in _TAKES_A_SNAPSHOT.items():
+            for verb, call in TAKES_A_SNAPSHOT.items():
                 expected = call(scope, info.id)
                 for given in _ways(info, scope):
                     with case(f"{verb} of a {type(given).__name__}"):
@@ -96,7 +96,7 @@ class Comfort(Kit):
         info = self._furnished(elsewhere)
 
         with unchanged(store):
-            for verb, call in _ONLY_IN_ITS_SCOPE.items():
+            for verb, call in ONLY_IN_ITS_SCOPE.items():
                 for given in _ways(info, elsewhere):
                     with case(f"{verb} of a {type(given).__name__}"):
                         refused(InvalidInput, [lambda: call(scope, given)])  # noqa: B023

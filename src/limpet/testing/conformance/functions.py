@@ -217,14 +217,6 @@ class Functions(Kit):
             return _is_secret(path, value)
 
         assert scope.redact(is_secret) == Redacted(2, 2)
-
-        kept = present(scope.load("a"))
-        assert (kept.state, kept.status) == ({"a": [None], "secret": 1}, "")
-        assert (kept.labels, kept.metadata) == ({"x": "", "y": "fine"}, {"m": {"of": None}})
-        head = present(scope.load())
-        assert (head.state, head.kept) == ({"draft": None}, False)
-        assert present(scope.note("n/n")).value == {"by": None}
-        assert present(scope.note("p", on="never saved")).value is None
         assert_labelled(backend, scope, {"x": "secret"}, [])
         assert_labelled(backend, scope, {"y": "fine"}, ["a"])
         assert {"", "/a", "/a/0", "/secret", "/draft", "status", "labels/x"} <= set(asked)

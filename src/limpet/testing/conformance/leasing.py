@@ -8,15 +8,15 @@ from typing import Final
 
 import pytest
 
-from limpet import Conflict, Lease, Note, Redacted, Scope, ScopeKey, Store
-from limpet.protocol import Backend, Claim, NoteWrite, Stamp
+from limpet import Conflict, Lease, Redacted, Scope, ScopeKey, Store
+from limpet.protocol import Backend, Claim, Stamp
 from limpet.testing.kit import Kit, case, names, present, together, unchanged
 
 _SHORT_S: Final = 0.3
 _WAIT_S_MAX: Final = 20.0
 SCOPE = ScopeKey("chat-42", "planner")
 
-_WRITES: Final[dict[str, Callable[[Lease], object]]] = {
+WRITES: Final[dict[str, Callable[[Lease], object]]] = {
     "save": lambda lease: lease.save({"late": 1}),
     "save a draft": lambda lease: lease.save({"late": 1}, keep=False),
     "save aside": lambda lease: lease.save({"late": 1}, id="late", head=False),
@@ -146,7 +146,7 @@ class Leasing(Kit):
         with scope.claim(owner="slow") as lease:
             lease.save({"m": [2]}, id="b")
             with _take(scope, lease, plain):
-                for name, write in _WRITES.items():
+                for name, write in WRITES.items():
                     with case(name), unchanged(plain, on=["late"]), pytest.raises(Conflict):
                         write(lease)
 
@@ -245,14 +245,3 @@ class Leasing(Kit):
         with pytest.raises(Conflict):
             backend.renew(_claim(1))
         assert backend.read_lease(SCOPE, now=0) is None
-
-    def test_a_note_carries_the_fence(self, backend: Backend) -> None:
-        """Also when the engine is called directly."""
-        write = NoteWrite(SCOPE, "n", None, b"1", Stamp(1, "0" * 16, 1), fence="key-1")
-        with pytest.raises(Conflict):
-            backend.write_note(write)
-        backend.claim(_claim(1))
-        assert isinstance(backend.write_note(write), Note)
-        with pytest.raises(Conflict):
-            backend.delete_note(SCOPE, "n", on=None, fence="key-2")
-        assert backend.delete_note(SCOPE, "n", on=None, fence="key-1") == 1

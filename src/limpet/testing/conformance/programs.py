@@ -22,7 +22,7 @@ from limpet.testing.stateful import Lockstep
 
 _DAY = timedelta(days=1)
 _START = datetime.fromtimestamp(START_US // 1_000_000, UTC)
-_READS = ("ancestors", "history", "ids", "load", "load_many", "notes")
+_READS = ("ancestors", "history", "ids", "load", "load_many", "noted_ids", "notes")
 _LONG = [f"turn {n} " * 12 for n in range(60)]  # beyond what is always stored whole
 
 
@@ -57,6 +57,24 @@ class Both:
         return call
 
 
+class Paired(Kit):
+    """The engine and the model, for directed programs."""
+
+    @pytest.fixture
+    def twins(self, place: Path, small_pages: int) -> Iterator[Twins]:
+        twins = Twins(
+            lambda: self.open_program(place),
+            ("a", "b", "c", "d", "gone"),
+            text_order=self.text_order,
+        )
+        yield twins
+        twins.close()
+
+    @pytest.fixture
+    def both(self, twins: Twins) -> Both:
+        return Both(twins, ScopeKey("chat-42", "planner"))
+
+
 class Programs(Kit):
     """The random programs."""
 
@@ -86,22 +104,8 @@ class Programs(Kit):
         run_state_machine_as_test(Machine, settings=self.programs)
 
 
-class Verbs(Kit):
+class Verbs(Paired):
     """The directed programs: each verb, with all that is asked of it."""
-
-    @pytest.fixture
-    def twins(self, place: Path, small_pages: int) -> Iterator[Twins]:
-        twins = Twins(
-            lambda: self.open_program(place),
-            ("a", "b", "c", "d", "gone"),
-            text_order=self.text_order,
-        )
-        yield twins
-        twins.close()
-
-    @pytest.fixture
-    def both(self, twins: Twins) -> Both:
-        return Both(twins, ScopeKey("chat-42", "planner"))
 
     @pytest.fixture
     def other(self, twins: Twins) -> Both:
@@ -269,6 +273,9 @@ class Verbs(Kit):
             for name in ("n", "A", "é", "\U0001f980"):
                 both.set_note(name, {"on": on, "x": 1.0}, on=on)
         both.notes(on=["gone", "nothing", "a", "gone"])
+        both.set_note("n", 1, on="x" * 400)
+        for after in ("", "a", "ax", "zz"):
+            both.noted_ids(after=after, limit=2)
         first = both.set_note("n", None)
         both.set_note("n", 2, expect=None)
         both.set_note("n", 2, expect=head)
@@ -361,6 +368,23 @@ class Verbs(Kit):
         both.restore("draft")
         both.restore("draft")
 
+    def test_long_branches(self, both: Both, twins: Twins) -> None:
+        """Lines and circles of several pages; also parents that were saved after their children."""
+        line = [f"{n}" for n in range(10)]
+        orders = (line, line[::-1], [*line[::2], *reversed(line[1::2])])
+        for at, order in enumerate(orders):
+            for each in order:
+                parent = f"{at}/{int(each) + 1}" if each != line[-1] else None
+                twins.save(both.key, each, id=f"{at}/{each}", parent=parent)
+            both.ancestors(f"{at}/0")
+        for length in (2, 3, 4, 10):
+            circle = [f"{length}-{n}" for n in range(length)]
+            for at, each in enumerate(circle):
+                twins.save(both.key, at, id=each, parent=circle[at - 1])
+            twins.save(both.key, "tail", id=f"{length}-tail", parent=circle[length // 2])
+            for each in (*circle, f"{length}-tail"):
+                both.ancestors(each)
+
     def test_forks(self, both: Both, twins: Twins) -> None:
         """They begin with a copy, under a name that is free, and live on their own."""
         both.save({"z": 1, "deep": {"x": 1}, "a": 3}, id="a", status="paused", labels={"l": "1"})
@@ -395,6 +419,16 @@ class Verbs(Kit):
         both.delete()
         twins.do(lambda store, its: store.delete_session("chat-42"))
         twins.do(lambda store, its: store.compact() >= 0)
+        twins.compare()
+
+    def test_forks_get_names(self, twins: Twins) -> None:
+        """A suffix is replaced, and a long name makes room for one."""
+        for name in ("n" * 512, "~abcdefgh", "x~toolongname", "x~ABCDEFGH", "x~abcdefg\n"):
+            key = ScopeKey("s", name, "graph")
+            twins.save(key, 1, id="a")
+            for to in ("s", "t"):
+                made = twins.at(key, lambda scope, its, to=to: scope.fork("a", to=to).key)  # type: ignore[misc]
+                twins.at(made.model, lambda scope, its: scope.fork(scope.info().id).key)
         twins.compare()
 
     def test_prunes(self, twins: Twins) -> None:
@@ -445,5 +479,6 @@ class Verbs(Kit):
         for what in ("/said/1/a~1b", "metadata/m/of", "labels/y", "status", "notes/n~1n/by", "/no"):
             both.redact(what, replacement="gone")
         fork.redact(lambda path, value: value == "secret", replacement={"why": [1]})
+        both.redact(lambda path, value: isinstance(value, dict) and "m" in value, replacement=[1])
         both.append("m", ["secret"])
         both.redact("")

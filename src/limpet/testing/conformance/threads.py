@@ -28,14 +28,6 @@ THREADS = 4
 ROUNDS = 6
 
 
-def _repeat(times: int, action: Callable[[], object]) -> Callable[[], None]:
-    def run() -> None:
-        for _ in range(times):
-            action()
-
-    return run
-
-
 def _attempt(
     scope: Scope, state: JSON, *, id: str | None = None, expect: Expect = ANY
 ) -> Callable[[], SnapshotInfo | LimpetError]:
