@@ -2,10 +2,12 @@
 
 import random
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import Any
 
+import zstandard
+
 from limpet import JSON, Scope, Store
-from tests.property.trees import decompressed
 
 REPLACEMENT = "(removed)"
 _PIECE = 12  # bytes of it that are taken for a trace, since deltas cut texts into pieces
@@ -105,6 +107,16 @@ def traces(canary: str, stored: Iterable[tuple[str, bytes]]) -> Iterator[str]:
     for name, data in stored:
         if any(piece in found for found in decompressed(data) for piece in pieces):
             yield name
+
+
+def decompressed(stored: bytes) -> Iterator[bytes]:
+    """Yield bytes as they are, and what the frames of zstd among them hold."""
+    yield stored
+    at = stored.find(zstandard.FRAME_HEADER)
+    while at >= 0:
+        with suppress(zstandard.ZstdError):
+            yield zstandard.ZstdDecompressor().decompressobj().decompress(stored[at:])
+        at = stored.find(zstandard.FRAME_HEADER, at + 1)
 
 
 def held(
