@@ -28,19 +28,18 @@ def place_of(engine: str, request: pytest.FixtureRequest) -> Place:
     return Place(url, {**service.options, "poll_s": 0.2})
 
 
-SLOWLY = [pytest.param(each, marks=pytest.mark.slow) for each in ("s3",)]
-
-
+# What an engine must do for runs is in the conformance suite, which all of them pass.
+SLOWLY = [pytest.param(each, marks=pytest.mark.slow) for each in ("directory", "postgres", "s3")]
 ASYNC = ("memory", "file")  # the schemes of the stores that are used by the async API
 
 
-@pytest.fixture(params=["memory", "sqlite", "directory", "postgres", *SLOWLY])
+@pytest.fixture(params=["memory", "sqlite", *SLOWLY])
 def place(request: pytest.FixtureRequest) -> Place:
     """An empty store of each engine."""
     return place_of(request.param, request)
 
 
-@pytest.fixture(params=["sqlite", "directory", "postgres", *SLOWLY])
+@pytest.fixture(params=["sqlite", *SLOWLY])
 def shared(request: pytest.FixtureRequest) -> Place:
     """An empty store of each engine that several processes can open."""
     return place_of(request.param, request)
@@ -53,11 +52,11 @@ def store(place: Place) -> Iterator[Store]:
 
 
 @pytest.fixture
-def face(place: Place) -> Api:
+def api(place: Place) -> Api:
     return "async" if place.scheme in ASYNC else "sync"
 
 
 @pytest.fixture
-def hands(face: Api, store: Store) -> Iterator[Hands]:
-    with Hands(face, store) as hands:
+def hands(api: Api, store: Store) -> Iterator[Hands]:
+    with Hands(api, store) as hands:
         yield hands

@@ -1,22 +1,21 @@
-"""Runs through either face, behind one signature, so that a test is written once."""
+"""Runs through either API, behind one signature, so that a test is written once."""
 
-import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar, cast
+from functools import partial
+from typing import Any
 
 import pytest
 
 import limpet
 from limpet import JSON, Store, runs
 from limpet.core import codec
-from limpet.runs import Run, RunInfo
+from limpet.runs import RunInfo
 from limpet.runs.attempt import Attempt, Plan
 from limpet.runs.verbs import scope_of
 from limpet.testing.conformance import Api
-
-T = TypeVar("T")
+from limpet.testing.kit import close_loop, driven
 
 
 @dataclass(frozen=True)
@@ -35,89 +34,29 @@ class Place:
 
 
 class Hands:
-    """The verbs of runs through one face of a store. The async one is driven in this thread."""
+    """The verbs of runs through one API of a store."""
 
-    def __init__(self, face: Api, store: Store) -> None:
+    def __init__(self, api: Api, store: Store) -> None:
         self.store = store
-        self._aio = face == "async"
-        self._runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
+        self._given = store.aio if api == "async" else store
 
     def __enter__(self) -> "Hands":
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._runner.close()
+        close_loop()
 
-    def start(self, run_id: str, **options: Any) -> AbstractContextManager[Run]:
-        return self._held(runs.start, run_id, **options)
-
-    def adopt(self, run_id: str, **options: Any) -> AbstractContextManager[Run]:
-        return self._held(runs.adopt, run_id, **options)
-
-    def abort(self, run_id: str) -> RunInfo:
-        return self._wait(runs.abort(self.store.aio, run_id)) if self._aio else self._now(run_id)
-
-    def get(self, run_id: str) -> RunInfo | None:
-        if self._aio:
-            return self._wait(runs.get(self.store.aio, run_id))
-        return runs.get(self.store, run_id)
+    def __getattr__(self, verb: str) -> Any:
+        return partial(driven(getattr(runs, verb)), self._given)
 
     def list(self, **options: Any) -> "list[RunInfo]":
-        if not self._aio:
-            return [*runs.list(self.store, **options)]
-        found = runs.list(self.store.aio, **options)
-
-        async def whole() -> "list[RunInfo]":
-            return [each async for each in found]
-
-        return self._wait(whole())
+        return [*driven(runs.list)(self._given, **options)]
 
     def found(self, run_id: str) -> RunInfo:
         """Return a run that must be there."""
-        info = self.get(run_id)
+        info: RunInfo | None = self.get(run_id)
         assert info is not None
         return info
-
-    def _now(self, run_id: str) -> RunInfo:
-        return runs.abort(self.store, run_id)
-
-    def _held(
-        self, verb: Callable[..., Any], run_id: str, **options: Any
-    ) -> AbstractContextManager[Run]:
-        if not self._aio:
-            return cast(AbstractContextManager[Run], verb(self.store, run_id, **options))
-        return self._driven(verb(self.store.aio, run_id, **options))
-
-    @contextmanager
-    def _driven(self, manager: Any) -> Iterator[Run]:
-        run = self._wait(manager.__aenter__())
-        try:
-            yield cast(Run, _Driven(run, self._wait))
-        except BaseException as error:
-            if not self._wait(manager.__aexit__(type(error), error, error.__traceback__)):
-                raise
-        else:
-            self._wait(manager.__aexit__(None, None, None))
-
-    def _wait(self, awaitable: Awaitable[T]) -> T:
-        async def whole() -> T:
-            return await awaitable
-
-        return self._runner.run(whole())
-
-
-class _Driven:
-    """An `AsyncRun` whose step is awaited to its end."""
-
-    def __init__(self, run: runs.AsyncRun, wait: Callable[[Awaitable[Any]], Any]) -> None:
-        self._run = run
-        self._wait = wait
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._run, name)
-
-    def step(self, state: JSON, **options: Any) -> Any:
-        return self._wait(self._run.step(state, **options))
 
 
 @contextmanager

@@ -1,6 +1,5 @@
 """A run that has completed stays, and is not done again unless that is asked for."""
 
-import json
 import threading
 from typing import Any
 
@@ -9,8 +8,7 @@ import pytest
 from limpet import Conflict, runs
 from limpet.runs import RunError
 from tests.cases import for_each
-from tests.concurrency.crew import Worker
-from tests.runs.hands import Hands, Place, ends_with
+from tests.runs.hands import Hands, ends_with
 from tests.runs.hearing import heard_when_it_waits
 
 WAIT_S_MAX = 20.0
@@ -103,21 +101,3 @@ def test_who_waited_for_it_does_not_do_it_again(hands: Hands, on_success: str) -
     # Of a run that was deleted nothing is known later: it begins.
     with hands.start(on_success) as run:
         assert run.completed == (on_success == "keep")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("on_success", ["keep", "delete"])
-def test_of_three_starters_one_does_it(shared: Place, on_success: str) -> None:
-    workers = [
-        Worker("tests.runs.worker", shared.url, json.dumps(dict(shared.options))) for _ in range(3)
-    ]
-    workers[0].tell(["once", on_success, 30])
-    assert workers[0].hear() == ["works", None]
-    for other in workers[1:]:
-        assert other.ask(["once", on_success, 30]) == "waits"
-    workers[0].tell("go on")
-    state = "done" if on_success == "keep" else None
-    assert [each.hear() for each in workers[1:]] == [["completed", state]] * 2
-    for each in workers:
-        each.end()
-        assert each.process.returncode == 0

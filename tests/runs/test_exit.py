@@ -8,9 +8,6 @@ import sys
 
 import pytest
 
-import limpet
-from limpet import Conflict, runs
-from tests.cases import for_each
 from tests.runs.conftest import place_of
 
 PROGRAM = """
@@ -58,23 +55,3 @@ def test_a_process_that_ends_inside(engine: str, how: str, request: pytest.Fixtu
     command = [sys.executable, "-c", PROGRAM, place_of(engine, request).url, how]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "ending\n", "")
-
-
-@for_each("on_success", ["delete", "keep"])
-def test_a_step_after_the_end_says_that_the_run_has_ended(
-    on_success: runs.OnSuccess,
-) -> None:
-    with limpet.open("memory:") as store:
-        with runs.start(store, "run", on_success=on_success) as run:
-            run.step({"n": 1})
-        for late in (lambda: run.step({"n": 2}), run.check):
-            with pytest.raises(Conflict, match="the run has ended"):
-                late()
-
-
-def test_a_step_after_a_failure_says_that_the_run_has_ended() -> None:
-    with limpet.open("memory:") as store:
-        with pytest.raises(ZeroDivisionError), runs.start(store, "run") as run:
-            raise ZeroDivisionError
-        with pytest.raises(Conflict, match="the run has ended"):
-            run.step({})

@@ -58,13 +58,6 @@ def test_a_killed_workers_run_is_adopted(shared: Place) -> None:
         assert [*store.check()] == []
 
 
-def test_a_killed_workers_run_resumes_in_a_new_process(shared: Place) -> None:
-    last = kill_in_the_middle(shared, "r")
-    with shared.open() as store, runs.start(store, "r") as run:
-        assert run.resumed
-        assert run.state in (last, last + 1)
-
-
 def test_an_abort_is_seen_in_another_process(shared: Place) -> None:
     with shared.open() as store, worker(shared) as other:
         assert other.ask(["idle", "r", 30]) == "ready"

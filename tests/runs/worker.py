@@ -3,12 +3,10 @@
 import json
 import sys
 import time
-from threading import Event
 from typing import Any
 
 import limpet
 from limpet import Store, runs
-from tests.runs.hearing import heard_when_it_waits
 
 
 def say(message: Any) -> None:
@@ -52,32 +50,7 @@ def doze(store: Store, run_id: str, ttl_s: float) -> None:
         say(type(error).__name__)
 
 
-def once(store: Store, run_id: str, ttl_s: float) -> None:
-    """Do the run unless it is done, and say it the first time that another one is found at it.
-
-    The name of the run says what becomes of it.
-    """
-    ending: Any = run_id
-    waits = Event()
-
-    def tell() -> None:
-        if not waits.is_set():
-            say("waits")
-        waits.set()
-
-    with (
-        heard_when_it_waits(tell),
-        runs.start(store, run_id, ttl_s=ttl_s, wait_s=60, on_success=ending) as run,
-    ):
-        if run.completed:
-            say(["completed", run.state])
-            return
-        say(["works", run.state])
-        sys.stdin.readline()
-        run.step("done")
-
-
-VERBS = {"count": count, "idle": idle, "doze": doze, "once": once}
+VERBS = {"count": count, "idle": idle, "doze": doze}
 
 
 def main(url: str, options: str) -> None:

@@ -1,4 +1,4 @@
-"""The two faces of a run are twins, and neither leaves anything behind."""
+"""The two APIs of a run are twins, and neither leaves anything behind."""
 
 import inspect
 import threading
@@ -37,9 +37,9 @@ def test_every_verb_explains_its_arguments_and_has_an_example(verb: Any) -> None
         assert name == "self" or f"\n    {name}: " in text
 
 
-def test_nothing_is_left_behind(place: Place, face: str) -> None:
+def test_nothing_is_left_behind(place: Place, api: str) -> None:
     before = threading.active_count()
-    with place.open() as store, Hands(face, store) as hands:  # type: ignore[arg-type]
+    with place.open() as store, Hands(api, store) as hands:  # type: ignore[arg-type]
         for number in range(3):
             with hands.start(f"good-{number}") as run:
                 run.step(number)
