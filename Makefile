@@ -34,12 +34,11 @@ $(COMPILED): $(READY)
 demo: $(READY) ## an agent is killed in mid-run and resumes; a fork, a diff, the tree (20 s)
 	@$(BIN)/limpet demo
 
-docs: $(READY) ## write docs/cli.md, the pictures, docs/openapi.json, the requests of clients/js and docs/_made/first_hour.txt from the code
+docs: $(READY) ## write docs/cli.md, the pictures, docs/openapi.json and the requests of clients/js from the code
 	$(BIN)/python -m docs._make.pictures
 	$(BIN)/python -m docs._make.cli
 	$(BIN)/python -m docs._make.openapi
 	$(BIN)/python -m docs._make.screens
-	$(BIN)/python -m tests.first_hour.play
 
 lint: $(READY) ## style, types and import contracts
 	$(BIN)/ruff check .

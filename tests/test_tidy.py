@@ -12,7 +12,6 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 import limpet
 from limpet import AsyncLease, AsyncScope, AsyncStore, Lease, Scope, Store
-from limpet.protocol import Backend
 
 ROOT = Path(__file__).resolve().parent.parent
 SRC = ROOT / "src" / "limpet"
@@ -164,19 +163,6 @@ def test_the_search_for_time_and_chance_finds_every_spelling() -> None:
     assert [each for each in sources if len(offences(ast.parse(each))) != 1] == []
 
 
-def test_the_search_for_time_and_chance_lets_pass() -> None:
-    harmless = (
-        "import os\nfrom datetime import datetime\nfrom uuid import UUID\n"
-        "os.getpid(); datetime.fromtimestamp(0); UUID(int=1)"
-    )
-    assert offences(ast.parse(harmless)) == []
-    kit = "import time, uuid\nfrom uuid import UUID\nuuid.UUID(int=1); time.sleep(1)"
-    assert offences(ast.parse(kit), testing=True) == []
-    assert offences(ast.parse(kit)) == ["time", "uuid"]
-    for source in ("import random", "import uuid; uuid.uuid4()", "from uuid import uuid1"):
-        assert len(offences(ast.parse(source), testing=True)) == 1
-
-
 def test_sql_has_no_clock_and_no_chance() -> None:
     ambient = re.compile(
         r"\b(current_(timestamp|time|date)|now\(|random\(|randomblob\(|unixepoch\()|'now'", re.I
@@ -271,43 +257,7 @@ def test_an_async_twin_points_to_its_sync_twin() -> None:
     assert offenders == []
 
 
-# Docstrings.
-
-
-def public_classes() -> list[type]:
-    return [each for each in vars(limpet).values() if inspect.isclass(each)]
-
-
-def test_every_public_name_has_a_docstring() -> None:
-    offenders = [name for name, module in modules().items() if ast.get_docstring(module) is None]
-    for cls in [*public_classes(), Backend]:
-        members = {cls.__name__: cls, **{f"{cls.__name__}.{n}": m for n, m in public(cls).items()}}
-        offenders += [
-            name
-            for name, member in members.items()
-            if (
-                inspect.isfunction(member)
-                or inspect.isclass(member)
-                or isinstance(member, property)
-            )
-            and not member.__doc__
-        ]
-    assert offenders == []
-
-
 # Leftovers.
-
-
-def test_nothing_prints() -> None:
-    offenders = [
-        f"{name}:{node.lineno}"
-        for name, module in modules().items()
-        for node in ast.walk(module)
-        if isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Name)
-        and node.func.id in {"print", "breakpoint"}
-    ]
-    assert offenders == []
 
 
 def lines_with(pattern: str) -> list[str]:

@@ -147,61 +147,7 @@ class OwnHash(str):
         return self is other
 
 
-# Round trips.
-
-EXACT: list[Any] = [
-    None,
-    True,
-    False,
-    0,
-    1,
-    1.0,
-    -1,
-    0.0,
-    -0.0,
-    0.1,
-    1e16,
-    1e22,
-    1e-7,
-    5e-324,
-    2.2250738585072014e-308,
-    1.7976931348623157e308,
-    2**53 + 1,
-    2**63 - 1,
-    2**63,
-    2**64 - 1,
-    2**64,
-    -(2**63),
-    -(2**63) - 1,
-    10**100,
-    -(10**100),
-    10**INTEGER_DIGITS_MAX - 1,
-    1 - 10**INTEGER_DIGITS_MAX,
-    "",
-    "\0",
-    "a\0b",
-    "\x7f\x80\xff",
-    "\u2028\u2029\ufeff\ufffe\uffff",
-    "😀 \U0010ffff",
-    '"\\/\b\f\n\r\t',
-    "é vs e\u0301",
-    "</script>",
-    [],
-    {},
-    [[], {}, ""],
-    {"": {}, "a": [], "\0": None, "😀": 1},
-    [1, 1.0, True, 0, 0.0, -0.0, False, None],
-    {"b": 1, "a": 2, "ä": 3, "A": 4, "10": 5, "9": 6},
-    [2**64, 1, 1.0, True, None, "\0", "😀", -0.0, 1e16, {"b": [], "a": {}}],
-]
-
-
-@for_each("value", EXACT)
-def test_comes_back_as_it_was(value: Any) -> None:
-    """`repr` tells 1, 1.0 and True apart, and -0.0, the kinds of containers and key order too."""
-    assert repr(round_trip(value)) == repr(value)
-    assert repr(round_trip({"k": [value, value]})) == repr({"k": [value, value]})
-    assert repr(json.loads(encode(value))) == repr(value), "for any parser"
+# What comes back.
 
 
 @for_each(
@@ -232,22 +178,6 @@ def test_subclasses_come_back_as_json_s_own_types(value: Any, plain: Any) -> Non
     assert encode(value) == encode(plain)
     assert encode([value, {"k": value}]) == encode([plain, {"k": plain}])
     assert repr(round_trip(value)) == repr(plain)
-
-
-def test_what_a_caller_does_later_changes_nothing() -> None:
-    inner = [1]
-    state = {"a": inner}
-    encoded = encode(state)
-    inner.append(2)
-    first, second = decode(encoded), decode(encoded)
-    first["a"].append(3)
-    assert second == {"a": [1]}
-
-
-def test_shared_parts_encode_like_separate_ones() -> None:
-    shared = [1.5, "text", 2**40]
-    separate = [[1.5, "text", 2**40] for _ in range(2)]
-    assert encode([shared, shared]) == encode(separate)
 
 
 # Depth.
@@ -349,57 +279,23 @@ def test_json_of_other_tools_is_read_exactly(value: Any) -> None:
 
 # Refusals.
 
-NOT_JSON: list[tuple[str, Any]] = [
-    ("nan", NAN),
-    ("inf", INF),
-    ("-inf", -INF),
-    ("nan of a subclass", Real("nan")),
-    ("inf of a subclass", Real("-inf")),
-    ("nan with its own equality", OwnEquality("nan")),
-    ("inf with its own equality", OwnEquality("inf")),
-    ("UUID", uuid.UUID(int=7)),
-    ("datetime", datetime.datetime(2024, 1, 1, tzinfo=datetime.UTC)),
-    ("date", datetime.date(2024, 1, 1)),
-    ("time", datetime.time(1, 2)),
-    ("timedelta", datetime.timedelta(1)),
-    ("Decimal", decimal.Decimal("1.5")),
-    ("bytes", b"bytes"),
-    ("bytearray", bytearray(b"bytes")),
-    ("memoryview", memoryview(b"bytes")),
-    ("array", array.array("d", [1.0, 2.0])),
-    ("ctypes", (ctypes.c_double * 2)(1.0, 2.0)),
-    ("set", {1}),
-    ("frozenset", frozenset({1})),
-    ("range", range(2)),
-    ("generator", (x for x in "ab")),
-    ("dict view", {}.keys()),
-    ("complex", 1j),
-    ("dataclass", Record()),
-    ("dataclass that is a buffer", BufferRecord()),
-    ("plain Enum", Plain.RED),
-    ("class", int),
-    ("function", len),
-    ("code", compile("1", "x", "eval")),
-    ("Ellipsis", ...),
-    ("StopIteration", StopIteration),
-    ("NotImplemented", NotImplemented),
-    ("object", object()),
-    ("orjson.Fragment", orjson.Fragment(b'{"a":1}')),
-    ("lone high surrogate", "a\ud800"),
-    ("lone low surrogate", "\udfffa"),
-    ("a pair of surrogates", "\ud83d\ude00"),
-    ("lone surrogate of a subclass", Text("\ud800")),
-    ("lone surrogate with its own encode", OwnEncode("\ud800")),
-    ("too many digits", 10**INTEGER_DIGITS_MAX),
-    ("too many digits below zero", -(10**INTEGER_DIGITS_MAX)),
-    ("far too many digits", 1 << 100_000),
-    ("too many digits of a subclass", Whole(10**INTEGER_DIGITS_MAX)),
+NOT_JSON: list[Any] = [
+    *(NAN, INF, -INF, Real("nan"), Real("-inf"), OwnEquality("nan"), OwnEquality("inf")),
+    *(uuid.UUID(int=7), decimal.Decimal("1.5"), datetime.datetime(2024, 1, 1, tzinfo=datetime.UTC)),
+    *(datetime.date(2024, 1, 1), datetime.time(1, 2), datetime.timedelta(1)),
+    *(b"bytes", bytearray(b"bytes"), memoryview(b"bytes"), array.array("d", [1.0, 2.0])),
+    *((ctypes.c_double * 2)(1.0, 2.0), {1}, frozenset({1}), range(2), (x for x in "ab"), {}.keys()),
+    *(1j, Record(), BufferRecord(), Plain.RED, int, len, compile("1", "x", "eval"), ...),
+    *(StopIteration, NotImplemented, object(), orjson.Fragment(b'{"a":1}')),
+    *("a\ud800", "\udfffa", "\ud83d\ude00", Text("\ud800"), OwnEncode("\ud800")),
+    *(10**INTEGER_DIGITS_MAX, -(10**INTEGER_DIGITS_MAX), 1 << 100_000),
+    Whole(10**INTEGER_DIGITS_MAX),
 ]
-BAD = for_each("name, bad", NOT_JSON)
+BAD = for_each("bad", NOT_JSON)
 
 
 @BAD
-def test_what_is_not_json_is_refused_with_its_path(name: str, bad: Any) -> None:
+def test_what_is_not_json_is_refused_with_its_path(bad: Any) -> None:
     assert refused_at(bad) == ""
     assert refused_at([bad]) == "/0"
     assert refused_at((1, bad)) == "/1"
@@ -410,7 +306,7 @@ def test_what_is_not_json_is_refused_with_its_path(name: str, bad: Any) -> None:
 
 
 @BAD
-def test_what_is_not_json_is_found_among_thousands(name: str, bad: Any) -> None:
+def test_what_is_not_json_is_found_among_thousands(bad: Any) -> None:
     """Neither many nulls nor many texts nor many containers can hide it."""
     fillers: list[Any] = [None, 1.5, "text", [], {}]
     for filler in fillers:
@@ -475,7 +371,7 @@ def test_the_caller_names_what_is_refused() -> None:
 
 
 @BAD
-def test_no_message_holds_the_text_of_a_state(name: str, bad: Any) -> None:
+def test_no_message_holds_the_text_of_a_state(bad: Any) -> None:
     secret = "-".join(("my", "pass", "word"))
     state = [secret, {"a": secret, "b": [bad, secret]}, (secret, 2**70)]
     for value in (state, [secret + "\ud800"], {"a": {secret: secret}, "b": bad}):

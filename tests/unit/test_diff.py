@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from limpet.core.diff import diff
-from limpet.model import Change, Diff
+from limpet.model import Diff
 from tests.cases import for_each
 
 TEXT = "a text long enough not to be repeated in a patch, " * 2
@@ -36,23 +36,10 @@ CASES: dict[str, tuple[Any, Any, list[tuple[str, str, Any, Any]]]] = {
         {"messages": [user("hi"), assistant("hello")]},
         [("added", "/messages/1", None, assistant("hello"))],
     ),
-    "the same message is appended once more": (
-        [user("go on")],
-        [user("go on"), user("go on")],
-        [("added", "/1", None, user("go on"))],
-    ),
     "a message is edited": (
         {"messages": [user("hi"), assistant("it is 4"), user("thanks")]},
         {"messages": [user("hi"), assistant("it is 5"), user("thanks")]},
         [("changed", "/messages/1/content", "it is 4", "it is 5")],
-    ),
-    "a message is edited and another put before it": (
-        [user("a"), user("the quick fox"), user("z")],
-        [user("a"), user("something else"), user("the quick red fox"), user("z")],
-        [
-            ("added", "/1", None, user("something else")),
-            ("changed", "/2/content", "the quick fox", "the quick red fox"),
-        ],
     ),
     "a message is replaced by one that has nothing in common": (
         [user("hi"), user("no")],
@@ -72,15 +59,6 @@ CASES: dict[str, tuple[Any, Any, list[tuple[str, str, Any, Any]]]] = {
             ("moved", "/0", "/3", "/0"),
             ("added", "/3", None, user("e")),
             ("added", "/4", None, assistant("f")),
-        ],
-    ),
-    "the window slides": (
-        [user("a"), assistant("b"), user("c"), assistant("d")],
-        [user("c"), assistant("d"), user("e")],
-        [
-            ("removed", "/0", user("a"), None),
-            ("removed", "/1", assistant("b"), None),
-            ("added", "/2", None, user("e")),
         ],
     ),
     "a tool call is edited beyond recognition": (
@@ -157,49 +135,13 @@ CASES: dict[str, tuple[Any, Any, list[tuple[str, str, Any, Any]]]] = {
             ("changed", "/f", "1", 1),
         ],
     ),
-    "a type in a list": ([1, "x"], [1.0, "x"], [("changed", "/0", 1, 1.0)]),
     "the root": ({"a": 1}, [1], [("changed", "", {"a": 1}, [1])]),
-    "a root of text": ("a", "b", [("changed", "", "a", "b")]),
-    "empty containers fill": (
-        {"l": [], "o": {}},
-        {"l": [[]], "o": {"k": {}}},
-        [("added", "/l/0", None, []), ("added", "/o/k", None, {})],
-    ),
-    "containers are emptied": (
-        {"l": [0], "o": {"k": 0}},
-        {"l": [], "o": {}},
-        [("removed", "/l/0", 0, None), ("removed", "/o/k", 0, None)],
-    ),
     "the empty key": ({"": {"": 1}}, {"": {"": 2}}, [("changed", "//", 1, 2)]),
-    "keys that look like pointers": (
-        {"a/b": 0, "~1": 0, "m~n": 0},
-        {"a/b": 1, "~1": 1, "m~n": 1},
-        [("changed", "/a~1b", 0, 1), ("changed", "/~01", 0, 1), ("changed", "/m~0n", 0, 1)],
-    ),
-    "unicode": (
-        {"é": ["😀", "日本"]},
-        {"é": ["😀", "日本語"]},
-        [("changed", "/é/1", "日本", "日本語")],
-    ),
-    "composed and decomposed letters differ": (
-        {"é": 1},
-        {"e\u0301": 1},
-        [
-            ("removed", "/é", 1, None),
-            ("added", "/e\u0301", None, 1),
-        ],
-    ),
     "the order of keys": (
         {"a": 1, "b": 2, "c": 3},
         {"c": 3, "a": 1, "b": 2},
         [("moved", "/c", "/c", "/c")],
     ),
-    "the order of keys with equal values": (
-        [{"a": 0, "b": 0}],
-        [{"b": 0, "a": 0}],
-        [("moved", "/0/b", "/0/b", "/0/b")],
-    ),
-    "a key put first moves no other": ({"a": 1}, {"n": 0, "a": 1}, [("added", "/n", None, 0)]),
 }
 
 
@@ -261,22 +203,6 @@ def test_as_text_it_has_a_short_line_for_each_change() -> None:
     assert str(diff(1, 1)) == ""
 
 
-def test_records_compare_but_are_not_hashable_or_changed() -> None:
-    found = diff([1], [2])
-    assert found == diff([1], [2]) != diff([1], [3])
-    assert found.changes == (Change("/0", "changed", 1, 2),)
-    for record in (found, found.changes[0]):
-        with pytest.raises(TypeError):
-            hash(record)
-    with pytest.raises(AttributeError):
-        found.changes = ()  # type: ignore[misc]
-    found.to_json_patch()[0]["op"] = "spoilt"
-    found.to_json_patch().clear()
-    assert found.to_json_patch() == [{"op": "replace", "path": "/0", "value": 2}]
-    assert "_patch" not in repr(found)
-    assert not Diff(())
-
-
 def nested(levels: int, core: Any) -> Any:
     for level in range(levels):
         core = [level, core] if level % 2 else {"inner": core, "level": level}
@@ -301,13 +227,7 @@ MESSAGES = [user(f"message {n} of many") for n in range(COUNT)]
 
 HEAVY: dict[str, Callable[[], tuple[Any, Any]]] = {
     "all different": lambda: (MESSAGES, [assistant(f"{n}") for n in range(COUNT)]),
-    "all edited": lambda: (MESSAGES, [user(f"message {n} of several") for n in range(COUNT)]),
-    "one edited": lambda: (MESSAGES, [*MESSAGES[:5000], user("other"), *MESSAGES[5001:]]),
     "reversed": lambda: (MESSAGES, MESSAGES[::-1]),
-    "few values": lambda: (
-        [n * n % 7 for n in range(COUNT)],
-        [n * n % 11 % 7 for n in range(COUNT)],
-    ),
     "ids reversed and edited": lambda: (
         [{"id": n, "v": 0} for n in range(COUNT)],
         [{"id": n, "v": 1} for n in reversed(range(COUNT))],

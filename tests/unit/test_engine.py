@@ -324,12 +324,10 @@ class SlowStorage(MemoryStorage):
 
     def __init__(self) -> None:
         super().__init__()
-        self.gate, self.waits, self.asked = threading.Event(), threading.Event(), list[ScopeKey]()
+        self.gate = threading.Event()
 
     def read(self, key: ScopeKey, use: Callable[[Reader], T], seen: ScopeRecord | None = None) -> T:
         if threading.current_thread().name == "limpet-rolls":
-            self.asked.append(key)
-            self.waits.set()
             self.gate.wait()
         return super().read(key, use, seen)
 
@@ -344,27 +342,6 @@ def test_a_writer_that_outruns_the_rolls_rolls_itself() -> None:
     engine.close()
 
 
-def test_a_scope_waits_once_and_what_waits_is_dropped_at_the_end() -> None:
-    storage = SlowStorage()
-    engine = engine_of(storage, tails=Limits(snapshots=4), rolls="background")
-    other = ScopeKey("s", "other")
-    for number in range(10):
-        save(engine, KEY, text_of(number))
-    storage.waits.wait()
-    for number in range(10):
-        save(engine, other, text_of(number))
-    roller = engine._roller
-    assert roller is not None
-    assert roller._queue.qsize() <= 2
-    closing = threading.Thread(target=engine.close)
-    closing.start()
-    while roller._waiting:
-        pass
-    storage.gate.set()
-    closing.join()
-    assert storage.asked == [KEY]
-
-
 def test_a_forked_child_rolls_without_the_thread() -> None:
     engine = engine_of(MemoryStorage(), tails=Limits(snapshots=4), rolls="background")
     save(engine, KEY, text_of(0))
@@ -373,16 +350,6 @@ def test_a_forked_child_rolls_without_the_thread() -> None:
             save(engine, KEY, text_of(number))
         os._exit(0 if engine.storage.at(KEY).segments else 1)  # type: ignore[attr-defined]
     assert os.waitpid(child, 0)[1] == 0
-
-
-def test_parsed_segments_are_kept_up_to_a_limit() -> None:
-    engine = engine_of(MemoryStorage(), tails=Limits(snapshots=4))
-    for number, id in enumerate(IDS):
-        save(engine, KEY, text_of(number), id=id)
-    for _ in range(2):
-        assert engine.read_snapshots(KEY, [IDS[0]])[0][1] == text_of(0)
-    assert len(engine._segments._values) == 1
-    assert engine._segments.cost_held > len(text_of(0))  # what was decompressed counts
 
 
 def test_states_of_two_branches_build_on_their_own() -> None:

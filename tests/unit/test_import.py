@@ -4,7 +4,6 @@ import json
 import subprocess
 import sys
 
-import limpet
 from tests.cases import for_each
 
 LIBRARIES = {"limpet", "orjson", "xxhash", "zstandard"}
@@ -36,15 +35,3 @@ def test_importing_pulls_in_three_libraries_only(module: str) -> None:
 def test_importing_opens_no_engine() -> None:
     """An engine that is not used costs nothing, not even the import of its driver."""
     assert "sqlite3" not in pulled_in("limpet")
-
-
-def test_every_public_name_is_there() -> None:
-    assert len(set(limpet.__all__)) == len(limpet.__all__)
-    for name in limpet.__all__:
-        assert getattr(limpet, name) is not None
-
-
-def test_star_gives_the_public_names() -> None:
-    found: dict[str, object] = {}
-    exec("from limpet import *", found)
-    assert set(limpet.__all__) <= found.keys()

@@ -141,16 +141,3 @@ def test_default_is_called_once_for_a_shared_value() -> None:
     shared = object()
     assert codec.encode([shared] * 5, default=default) == b"[[1],[1],[1],[1],[1]]"
     assert asked == [shared]
-
-
-def test_a_cycle_is_called_a_cycle() -> None:
-    loop: dict[str, Any] = {"a": [1]}
-    loop["a"].append(loop)
-    point = Point(1, set())
-    point.inner = {"again": point}
-    for value, path in ((loop, "/a/1"), ({"p": point}, "/p/inner/again")):
-        with pytest.raises(limpet.InvalidInput, match="a cycle") as caught:
-            codec.encode(value, default=limpet.jsonable)
-        assert caught.value.path == path
-    twice = {"a": [1]}
-    assert codec.encode([twice, twice, Color.RED], default=limpet.jsonable).endswith(b'"red"]')

@@ -92,13 +92,6 @@ def test_a_limit_gives_the_first_of_all_and_the_total() -> None:
                 assert names(found) == every[:limit], (limit, sort)
 
 
-def test_a_prefix_counts_only_those(store: Store) -> None:
-    fill(store)
-    found = overview.sessions(store, prefix="b")
-    assert (found.total, names(found)) == (1, ["b"])
-    assert overview.sessions(store, prefix="nobody").total == 0
-
-
 def test_a_session_has_its_counts_and_its_newest_head(store: Store) -> None:
     fill(store)
     found = only(store, "c")
@@ -213,14 +206,6 @@ def test_a_session_that_goes_meanwhile_is_left_out(store: Store) -> None:
     found = overview.sessions(store)
     store.delete_session("b")
     assert names(found) == ["c", "a"]
-
-
-def test_the_first_snapshot_is_the_first_saved(store: Store) -> None:
-    """Whatever its `created_at` says."""
-    source = store.scope("s").save({"n": 0})
-    side = store.scope("s").fork(source.id, scope_id="side")
-    side.save({"n": 1}, created_at=at(-100))
-    assert scope_of(store, "s", "side").forked_from == SnapshotRef(source.scope, source.id)
 
 
 def test_counting_ends_when_it_has_taken_too_long(store: Store) -> None:

@@ -1,6 +1,5 @@
 """Typed state: `store.scope(..., model=…)` saves and loads objects of a class."""
 
-import asyncio
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -18,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, computed_field, field_validat
 
 import limpet
 from limpet import InvalidInput, Snapshot, Store
+from limpet.testing.kit import APIS, close_loop, through
 from tests.cases import for_each
 
 
@@ -85,10 +85,11 @@ def kind(request: pytest.FixtureRequest) -> Kind:
     return found
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
+@pytest.fixture(params=APIS)
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     with limpet.open(f"sqlite:///{tmp_path}/typed.db") as opened:
-        yield opened
+        yield through(request.param, opened)
+        close_loop()
 
 
 def loaded(found: Snapshot[Any] | None) -> Any:
@@ -152,43 +153,6 @@ def loaded_id(scope: limpet.Scope[Any]) -> str:
     found = scope.info()
     assert found is not None
     return found.id
-
-
-def test_the_async_api_does_the_same(store: Store, kind: Kind) -> None:
-    async def main() -> None:
-        scope = store.aio.scope("chat", model=kind.model)
-        first = await scope.save(kind.chat("first", "one"))
-        await scope.append("messages", [kind.message(role="user", content="two")])
-        assert loaded(await scope.load()) == kind.chat("first", "one", "two")
-        many = [each.state async for each in scope.load_many([first.id])]
-        assert many == [kind.chat("first", "one")]
-
-        async def change(found: Snapshot[Any]) -> Snapshot[Any]:
-            return found.with_(state=retitled(found.state, "changed"))
-
-        async def patch(state: Any) -> Any:
-            return retitled(state, "patched")
-
-        await scope.update(first.id, change)
-        assert loaded(await scope.load(first.id)) == kind.chat("changed", "one")
-        assert loaded(await (await scope.fork(first.id, patch=patch)).load()) == (
-            kind.chat("patched", "one")
-        )
-        fork = await scope.fork(first.id, patch={"title": "fork"})
-        assert loaded(await fork.load()) == kind.chat("fork", "one")
-        async with scope.claim(owner="worker") as lease:
-            await lease.save(kind.chat("leased"))
-        assert loaded(await scope.load()) == kind.chat("leased")
-        with pytest.raises(InvalidInput, match="not of the scope's model"):
-            await scope.save(5)
-        with pytest.raises(InvalidInput, match="no such field"):
-            await scope.append("mesages", [])
-        await store.aio.scope("old").save({"messages": []})
-        with pytest.raises(InvalidInput, match="path=`/title`"):
-            await store.aio.scope("old", model=kind.model).load()
-        assert [each async for each in store.aio.scope("old").load_many(["no-such-id"])] == []
-
-    asyncio.run(main())
 
 
 def test_a_state_that_does_not_fit_names_the_snapshot_and_the_field(

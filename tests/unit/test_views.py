@@ -9,11 +9,7 @@ from hypothesis import strategies as st
 from limpet.model import ScopeKey, SnapshotInfo, SnapshotRef
 from limpet.views.diff import brief, dotted
 from limpet.views.format import (
-    bar,
-    clipped,
-    count_text,
     masked_url,
-    ratio,
     short_id,
     size_text,
     visible,
@@ -38,20 +34,6 @@ def test_sizes() -> None:
         (-2048, "-2.0 KiB"),
     ]:
         assert size_text(size) == text, (size, text)
-
-
-def test_counts_and_ratios() -> None:
-    assert count_text(1, "scope") == "1 scope"
-    assert count_text(1204, "scope") == "1,204 scopes"
-    assert count_text(2, "body", "bodies") == "2 bodies"
-    assert ratio(1, 2) == 0.5
-    assert ratio(0, 0) is None
-
-
-def test_bars() -> None:
-    shown = {0: "", 1: "████", 0.5: "██", 0.375: "█▌", 0.0001: "▏", 7: "████", -1: ""}
-    for share, blocks in shown.items():
-        assert bar(share, 4) == blocks, (share, blocks)
 
 
 # Names.
@@ -91,12 +73,6 @@ def test_marks_stand_on_a_character_and_are_few() -> None:
     assert [visible(name) for name in names] == names
     assert visible("a" + "\u0301" * 7) == "a" + "\u0301" * 5 + "\\u0301" * 2
     assert visible("\u0338\u0338a") == "\\u0338\\u0338a"  # would strike out what is before it
-
-
-def test_clipped_text_fits() -> None:
-    assert clipped("abcdef", 6) == "abcdef"
-    assert clipped("abc def", 5) == "abc…"
-    assert clipped("abc", 1) == "…"
 
 
 def test_urls_are_shown_without_secrets() -> None:
@@ -153,14 +129,6 @@ def info(
 
 def ids(forest: list[Node]) -> list[str]:
     return [node.info.id for node in walk(forest)]
-
-
-def test_a_line() -> None:
-    forest = build_forest(
-        [info("a"), info("b", "a"), info("c", "b")], heads=[SnapshotRef(MAIN, "c")]
-    )
-    assert ids(forest) == ["a", "b", "c"]
-    assert [node.is_head for node in walk(forest)] == [False, False, True]
 
 
 def test_branches_and_forks_hang_below_what_they_left() -> None:

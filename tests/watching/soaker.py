@@ -13,18 +13,16 @@ import select
 import signal
 import sys
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import limpet
-from limpet import JSON, AsyncStore, Conflict, NotFound, Scope, Snapshot, Store, runs
+from limpet import JSON, AsyncStore, Conflict, NotFound, Scope, Snapshot, Store
 
 SESSION = "soak"
 DOOMED = "doomed"  # a session that everybody saves in and deletes
 SHARED = ("shared-0", "shared-1")
 COUNTERS = ("counter-0", "counter-1")
 TALLY = "tally"
-KEPT_RUN, DELETED_RUN = "run-kept", "run-deleted"  # what becomes of them when they succeed
 TTL_S = 0.6
 OWN_MAX = 12
 
@@ -39,10 +37,6 @@ def own_scope(number: int) -> str:
 
 def plus(token: str) -> Callable[[Snapshot], Snapshot]:
     return lambda before: before.with_(state={"ops": [*before.state["ops"], token]})
-
-
-class Broken(Exception):
-    """Lets a run fail."""
 
 
 class Soaker:
@@ -60,7 +54,7 @@ class Soaker:
         verbs = {
             self.save: 8, self.append: 4, self.tally: 4, self.note: 2, self.count: 8, self.own: 10,
             self.forget: 0.3, self.doom: 4, self.watch: 3, self.watch_async: 1, self.grab: 1,
-            self.read: 4, self.run: 6, self.abort: 6,
+            self.read: 4,
         }  # fmt: skip
         while not select.select([sys.stdin], [], [], 0)[0]:
             (verb,) = self._chance.choices(list(verbs), list(verbs.values()))
@@ -161,44 +155,6 @@ class Soaker:
         self._say("forget")
         self._own.delete()
         self._say("forgot")
-
-    def run(self) -> None:
-        """Some steps of a run that others begin, adopt and abort as well."""
-        name = self._chance.choice((KEPT_RUN, DELETED_RUN))
-        adopts = self._chance.random() < 0.2
-        verb: Any = runs.adopt if adopts else partial(runs.start, again=True)
-        ending: runs.OnSuccess = "keep" if name == KEPT_RUN else "delete"
-        try:
-            with verb(self._store, name, owner=self._name, ttl_s=TTL_S, on_success=ending) as run:
-                facts: Any = run.info.metadata["run"]
-                attempt = (name, facts["started_at"], facts["attempt"])
-                self._say("began", *attempt, adopts)
-                self._work(run, attempt)
-                self._say("close", *attempt)
-            self._say("closed", *attempt)
-        except (Broken, Conflict, NotFound):
-            pass
-
-    def _work(self, run: runs.Run, attempt: tuple[Any, ...]) -> None:
-        ops = [] if run.state is None else run.state["ops"]
-        steps = self._chance.randint(1, 5)
-        for left in reversed(range(steps)):
-            ops = [*ops, self._token()]
-            self._say("step", *attempt, ops[-1])
-            # The last one is kept: so what a run did is still known when another has begun.
-            run.step({"ops": ops}, keep=left == 0 or self._chance.random() < 0.2)
-            self._say("stepped", *attempt, ops[-1])
-            if self._chance.random() < 0.1:
-                raise Broken
-        select.select([], [], [], self._chance.choice((0, 0.05)))  # it may be aborted meanwhile
-
-    def abort(self) -> None:
-        try:
-            found = runs.abort(self._store, self._chance.choice((KEPT_RUN, DELETED_RUN)))
-        except NotFound:
-            return
-        if found.status == "aborted":
-            self._say("aborted", found.run_id, found.started_at.isoformat(), found.attempt)
 
     # What is in the way
 

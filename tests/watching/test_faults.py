@@ -1,10 +1,8 @@
 """Watching while reads fail, heads are damaged, watchers join, and readers are slow."""
 
-import asyncio
 import sqlite3
 import sys
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -137,36 +135,3 @@ def test_a_slow_reader_never_sees_one_snapshot_twice_in_a_row() -> None:
         until(lambda: subscription.take()[0] == [third])
         scope.delete_snapshot(third.id)
         until(lambda: subscription.take()[0] == [first])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("exist", [True, False])
-def test_idle_watchers_of_ids_in_a_folder_cost_little(tmp_path: Path, exist: bool) -> None:
-    pytest.importorskip("watchfiles")
-
-    async def follow(store: limpet.AsyncStore, number: int) -> None:
-        async for info in store.watch(snapshot_id=f"id-{number}"):
-            seen.append(info)  # noqa: PERF401
-
-    async def main() -> float:
-        async with limpet.open_async(f"{tmp_path}/a") as store:
-            for number in range(100 if exist else 0):
-                await store.scope(f"s{number}").save({}, id=f"id-{number}")
-            tasks = [asyncio.create_task(follow(store, number)) for number in range(100)]
-            await asyncio.sleep(8)
-            begun_s = time.process_time()
-            await asyncio.sleep(10)
-            took_s = time.process_time() - begun_s
-            # A change of one of them is still seen at once.
-            await store.scope("s7").save({"n": 1}, id="id-7", overwrite=True)
-            begun, before = time.monotonic(), len(seen)
-            while len(seen) == before and time.monotonic() < begun + 4:
-                await asyncio.sleep(0.01)
-            assert seen[-1].id == "id-7"
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-            return took_s
-
-    seen: list[limpet.SnapshotInfo] = []
-    assert asyncio.run(main()) < 0.4  # of ten seconds

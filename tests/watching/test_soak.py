@@ -19,16 +19,14 @@ from typing import Any
 import pytest
 
 import limpet
-from limpet import InvalidInput, ScopeKey, Snapshot, Store
+from limpet import InvalidInput, ScopeKey, Store
 from tests.concurrency import pg_tools
 from tests.concurrency.crew import SIZE, Worker
 from tests.servers.postgres import with_option
 from tests.waiting import until
 from tests.watching.soaker import (
     COUNTERS,
-    DELETED_RUN,
     DOOMED,
-    KEPT_RUN,
     SESSION,
     SHARED,
     TALLY,
@@ -156,60 +154,6 @@ class Soak:
                 yield number, [json.loads(line) for line in file if line.endswith("\n")]
 
 
-class ExpectedRuns:
-    """What the journals say about runs. Each was begun many times; its time tells which it is."""
-
-    def __init__(self) -> None:
-        # By the name and the time; the numbers are those of the attempts.
-        self._attempts: dict[str, dict[tuple[str, str], set[int]]] = {
-            what: defaultdict(set) for what in ("began", "close", "closed", "aborted")
-        }
-        self._tokens: dict[str, dict[tuple[str, str], set[str]]] = {
-            what: defaultdict(set) for what in ("step", "stepped")
-        }
-
-    def read(self, what: str, facts: list[Any]) -> None:
-        if what in self._attempts:
-            self._attempts[what][facts[0], facts[1]].add(facts[2])
-        elif what in self._tokens:
-            self._tokens[what][facts[0], facts[1]].add(facts[3])
-
-    def check(self, store: Store) -> None:
-        shown = {**self._shown(store, KEPT_RUN), **self._shown(store, DELETED_RUN)}
-        for run in {*shown, *self._attempts["began"]}:
-            aborted, closing = self._attempts["aborted"][run], self._attempts["close"][run]
-            assert not aborted & self._attempts["closed"][run]
-            if run in shown:
-                self._check_shown(run, shown[run])
-            else:  # it was removed, by an attempt later than all that were aborted
-                assert run[0] == DELETED_RUN
-                assert max(closing) > max(aborted, default=0)
-
-    def _shown(self, store: Store, name: str) -> dict[tuple[str, str], Snapshot]:
-        """Return the last that there is of each beginning of a run."""
-        scope = store.scope(name, "main", "run")
-        kept = list(scope.load_many(info.id for info in scope.history()))
-        head = scope.load()
-        shown: dict[tuple[str, str], Snapshot] = {}
-        for each in kept if head is None else [head, *kept]:
-            shown.setdefault((name, _facts(each)["started_at"]), each)
-        assert {each.status for each in list(shown.values())[1:]} <= {"completed"}
-        return shown
-
-    def _check_shown(self, run: tuple[str, str], found: Snapshot) -> None:
-        attempt, aborted = _facts(found)["attempt"], self._attempts["aborted"][run]
-        assert attempt >= max(aborted, default=0)
-        assert attempt not in aborted or found.status == "aborted"
-        assert found.status != "completed" or attempt in self._attempts["close"][run]
-        ops = found.state["ops"] if _facts(found)["steps"] else []
-        assert len(set(ops)) == len(ops)
-        assert self._tokens["stepped"][run] <= set(ops) <= self._tokens["step"][run]
-
-
-def _facts(of: Snapshot) -> Any:
-    return of.metadata["run"]
-
-
 class Expected:
     """What the journals say that must be there, must not, and may."""
 
@@ -219,13 +163,11 @@ class Expected:
         self.refused: set[tuple[str, str]] = set()
         self.appended: list[tuple[str, str, str]] = []
         self.own: dict[int, dict[str, set[str | None]]] = {}
-        self.runs = ExpectedRuns()
         self.verbs: Counter[str] = Counter()
         for number, lines in soak.journals():
             self.own[number] = self._read_own(lines)
             for what, *facts in lines:
                 self.verbs[what] += 1
-                self.runs.read(what, facts)
                 if what == "save":
                     self.saves[facts[0], facts[1]] = facts[2]
                 elif what == "count":
@@ -254,7 +196,6 @@ class Expected:
 
     def check(self, store: Store) -> None:
         self._check_shared(store)
-        self.runs.check(store)
         for name in COUNTERS:
             head = store.scope(SESSION, name).load()
             self._check_ops(name, [] if head is None else head.state["ops"])

@@ -8,7 +8,6 @@ import pytest
 
 from limpet import Store
 from tests.concurrency.crew import Worker
-from tests.waiting import until
 from tests.watching.tools import APIS, Remote, Watching, on, place
 
 SCOPE = ["s", "main"]
@@ -105,43 +104,6 @@ def test_every_change_is_seen_until_the_end(stack: ExitStack, url: str, store: S
 
 
 @on()
-def test_one_snapshot_before_it_exists(stack: ExitStack, url: str, store: Store) -> None:
-    """By its scope and id, and by its id alone; others beside it are not heard of."""
-    known = Crowd(stack, store, url, {"scope": SCOPE, "id": "wanted"})
-    sought = Crowd(stack, store, url, {"snapshot_id": "wanted"})
-    scope = store.scope(*SCOPE)
-    scope.save({"n": 0}, id="another")
-    first = scope.save({"n": 1}, id="wanted")
-    scope.save({"n": 2}, id="above")
-    for crowd in (known, sought):
-        crowd.wait_for(first.revision)
-    second = scope.update("wanted", lambda s: s.with_(status="seen"))
-    assert second is not None
-    for crowd in (known, sought):
-        crowd.wait_for(second.revision)
-        for each in crowd.all:
-            assert set(each.revisions) <= {first.revision, second.revision}
-    scope.delete_snapshot("wanted")
-    for crowd in (known, sought):
-        crowd.wait_for_end()
-
-
-@on()
-def test_a_session(stack: ExitStack, url: str, store: Store) -> None:
-    """All of its scopes, also those that come later, and nothing of a session named alike."""
-    crowd = Crowd(stack, store, url, {"session_id": "s"})
-    saved = [store.scope("s", f"scope-{number}").save({"n": number}) for number in range(3)]
-    store.scope("s1").save({"n": "another"})
-    wanted = {info.revision for info in saved}
-    for each in crowd.all:
-        until(lambda each=each: set(each.revisions) == wanted)  # type: ignore[misc]
-    later = store.scope("s", "scope-1").save({"n": 4}, keep=False)
-    crowd.wait_for(later.revision)
-    store.delete_session("s")
-    crowd.wait_for_end()
-
-
-@on()
 def test_a_session_whose_last_head_went_before_it(url: str, store: Store) -> None:
     """It has ended when the session is gone, whatever was left of that meanwhile."""
     scope = store.scope("s")
@@ -154,14 +116,3 @@ def test_a_session_whose_last_head_went_before_it(url: str, store: Store) -> Non
     beside.wait_for(store.scope("beside").save({"n": 2}).revision)  # so it has been looked at
     store.delete_session("s")
     watching.wait_for_end()
-
-
-@on("sqlite", "postgres")
-def test_it_ends_when_nothing_has_changed_for_a_while(
-    stack: ExitStack, url: str, store: Store
-) -> None:
-    saved = store.scope(*SCOPE).save({"n": 1})
-    crowd = Crowd(stack, store, url, {"scope": SCOPE, "timeout_s": 0.6})
-    crowd.wait_for(saved.revision)
-    crowd.wait_for_end()
-    assert [each.revisions for each in crowd.all] == [[saved.revision]] * 4
