@@ -32,37 +32,11 @@ def command(title: str, text: str, *says: str) -> Mistake:
     return Mistake(title, text, says, is_command=True)
 
 
-OPENING = [
-    opening("a scheme with a typing error", 'limpet.open("sqllite:///agents.db")', "sqlite:"),
-    opening("two slashes instead of three", 'limpet.open("sqlite://agents.db")', "sqlite:///"),
+OPENING = [  # others are in tests/unit/test_opening.py
     opening(
         "a folder that does not exist", 'limpet.open("sqlite:///no/such/agents.db")', "no/such"
     ),
     opening("a file that is no database", 'limpet.open("notes.db")', "notes.db"),
-    opening(
-        "an option with a typing error",
-        'limpet.open("agents.db", synchronus="off")',
-        "synchronous",
-    ),
-    opening(
-        "a value that an option does not take",
-        'limpet.open("agents.db", synchronous="maybe")',
-        "full",
-    ),
-    opening("a URL that is no text", "limpet.open(42)", "text"),
-    opening(
-        "PostgreSQL without its extra",
-        'limpet.open("postgresql://localhost/agents")',
-        "pip install 'limpet[postgres]'",
-    ),
-    opening(
-        "S3 without its extra", 'limpet.open("s3://bucket/agents")', "pip install 'limpet[s3]'"
-    ),
-    opening(
-        "LangGraph without its extra",
-        "from limpet.compat.langgraph import LimpetSaver",
-        "pip install 'limpet[langgraph]'",
-    ),
 ]
 
 SAVING = [

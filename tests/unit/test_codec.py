@@ -416,12 +416,6 @@ def test_parts_that_are_shared_are_written_out(inner: Any) -> None:
     assert encode(value, bytes_max=size) == encode(value)
 
 
-@for_each("value", [1, "ab", [], {}, [[]], {"a": 1}, [1, 2], ["a", {"b": None}]])
-def test_nothing_is_refused_that_fits(value: Any) -> None:
-    encoded = encode(value)
-    assert encode(value, bytes_max=len(encoded)) == encoded
-
-
 @for_each("wrap", [list, tuple, Items])
 def test_a_list_that_holds_itself_twice_is_refused_at_once(wrap: Callable[[Any], Any]) -> None:
     value: list[Any] = []

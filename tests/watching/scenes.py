@@ -1,4 +1,4 @@
-"""Scenes of a watch in a process of its own: an interrupt, and forks."""
+"""Scenes of a watch in a process of its own that forks."""
 
 import os
 import signal
@@ -10,8 +10,6 @@ from collections.abc import Iterator
 import limpet
 from limpet import SnapshotInfo, Store
 from tests.concurrency.forker import fork, join
-from tests.waiting import until
-from tests.watching.tools import watchers
 
 WAIT_S_MAX = 20.0
 
@@ -22,31 +20,6 @@ def hears(watch: Iterator[SnapshotInfo], revision: str) -> None:
         if info.revision == revision:
             return
     raise AssertionError("the watch ended")
-
-
-def interrupt(store: Store) -> None:
-    """Ctrl-C ends a loop that waits, at once, and the store can be used as before."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have it ignored
-    scope = store.scope("s")
-    first = scope.save({"n": 1})
-    for number in range(5):
-        watch = scope.watch()
-        hears(watch, first.revision)
-        # Long enough that it waits by then, whatever it does if not.
-        later = threading.Timer(0.05 * number, os.kill, [os.getpid(), signal.SIGINT])
-        begun = time.monotonic()
-        try:
-            later.start()
-            next(watch)
-            raise AssertionError("nothing was saved")
-        except KeyboardInterrupt:
-            assert time.monotonic() - begun < WAIT_S_MAX / 2
-        later.join()
-        del watch  # it may not have begun to wait
-        until(lambda: watchers(store) == 0)
-    again = scope.watch()
-    hears(again, first.revision)
-    hears(again, scope.save({"n": 2}).revision)
 
 
 def fork_in_a_loop(store: Store) -> None:
@@ -110,7 +83,7 @@ def fork_beside_watchers(store: Store) -> None:
     assert len(list(store.scope("c").history())) == 5
 
 
-SCENES = {scene.__name__: scene for scene in (interrupt, fork_in_a_loop, fork_beside_watchers)}
+SCENES = {scene.__name__: scene for scene in (fork_in_a_loop, fork_beside_watchers)}
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A watch that is interrupted by Ctrl-C, and one in a process that forks."""
+"""A watch in a process that forks."""
 
 import subprocess
 import sys

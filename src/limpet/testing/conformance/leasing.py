@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from datetime import UTC, datetime
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -16,7 +16,7 @@ _SHORT_S: Final = 0.3
 _WAIT_S_MAX: Final = 20.0
 SCOPE = ScopeKey("chat-42", "planner")
 
-WRITES: Final[dict[str, Callable[[Lease], object]]] = {
+WRITES: Final[dict[str, Callable[[Any], object]]] = {
     "save": lambda lease: lease.save({"late": 1}),
     "save a draft": lambda lease: lease.save({"late": 1}, keep=False),
     "save aside": lambda lease: lease.save({"late": 1}, id="late", head=False),

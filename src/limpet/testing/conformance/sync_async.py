@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -20,6 +21,8 @@ from limpet import (
 )
 from limpet.opening import store_over
 from limpet.protocol import Backend
+from limpet.testing.conformance.comfort import ONLY_IN_ITS_SCOPE
+from limpet.testing.conformance.leasing import WRITES
 from limpet.testing.kit import (
     ClosedMeanwhile,
     Gated,
@@ -32,41 +35,19 @@ from limpet.testing.kit import (
     present,
 )
 
-_VERBS: dict[str, Callable[[Store, Scope], object]] = {
-    "save": lambda store, scope: scope.save(1),
-    "save a repetition": lambda store, scope: scope.save(1, id="a"),
-    "append": lambda store, scope: scope.append("m", [1]),
-    "load": lambda store, scope: scope.load(),
-    "load_many": lambda store, scope: list(scope.load_many(["a"])),
-    "info": lambda store, scope: scope.info(),
-    "history": lambda store, scope: list(scope.history()),
-    "ids": lambda store, scope: list(scope.ids()),
-    "update": lambda store, scope: scope.update("a", lambda s: s),
-    "ancestors": lambda store, scope: list(scope.ancestors("a")),
-    "leaves": lambda store, scope: list(scope.leaves()),
-    "diff": lambda store, scope: scope.diff("a", "a"),
-    "restore": lambda store, scope: scope.restore("a"),
-    "fork": lambda store, scope: scope.fork("a"),
-    "fork with a function": lambda store, scope: scope.fork("a", patch=lambda state: 2),
-    "prune": lambda store, scope: scope.prune(keep_last=0),
-    "delete_snapshot": lambda store, scope: scope.delete_snapshot("a"),
-    "delete": lambda store, scope: scope.delete(),
-    "note": lambda store, scope: scope.note("n"),
-    "notes": lambda store, scope: list(scope.notes()),
-    "noted_ids": lambda store, scope: list(scope.noted_ids()),
-    "set_note": lambda store, scope: scope.set_note("n", 1),
-    "set_note with a function": lambda store, scope: scope.set_note("n", lambda v: 1),
-    "delete_note": lambda store, scope: scope.delete_note("n"),
-    "find": lambda store, scope: store.find("a"),
-    "sessions": lambda store, scope: list(store.sessions()),
-    "scopes": lambda store, scope: list(store.scopes()),
-    "history of all": lambda store, scope: list(store.history()),
-    "compact": lambda store, scope: store.compact(),
-    "stats": lambda store, scope: store.stats(),
-    "stats of a session": lambda store, scope: store.stats("s"),
-    "check": lambda store, scope: list(store.check()),
-    "repair": lambda store, scope: list(store.repair()),
-    "delete_session": lambda store, scope: store.delete_session("s"),
+_OF_A_STORE: dict[str, Callable[[Store], object]] = {
+    "find": lambda store: store.find("a"),
+    "sessions": lambda store: list(store.sessions()),
+    "scopes": lambda store: list(store.scopes()),
+    "history of all": lambda store: list(store.history()),
+    "compact": lambda store: store.compact(),
+    "stats": lambda store: store.stats(),
+    "stats of a session": lambda store: store.stats("s"),
+    "check": lambda store: list(store.check()),
+    "repair": lambda store: list(store.repair()),
+    "delete_session": lambda store: store.delete_session("s"),
+    "leaves": lambda store: list(store.scope("s").leaves()),
+    "save a repetition": lambda store: store.scope("s").save(1, id="a"),
 }
 
 
@@ -228,9 +209,14 @@ class SyncAsync(Kit):
         before = dump(store)
         store.close()
 
-        for name, verb in _VERBS.items():
+        verbs: dict[str, Callable[[], object]] = {
+            **{name: partial(call, scope, "a") for name, call in ONLY_IN_ITS_SCOPE.items()},
+            **{name: partial(write, scope) for name, write in WRITES.items()},
+            **{name: partial(call, store) for name, call in _OF_A_STORE.items()},
+        }
+        for name, verb in verbs.items():
             with case(name), pytest.raises(InvalidInput):
-                verb(store, scope)
+                verb()
         if is_durable(backend):
             assert dump(reopen()) == before
 
