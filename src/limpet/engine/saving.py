@@ -48,7 +48,7 @@ from limpet.storage import (
 _STEPS_MAX = 64
 _NONE = ((),) * 5  # what a save does not change
 _FIELDS = ScopeRecord._fields
-_LEASE_AND_NOTES: Any = slice(_FIELDS.index("fence"), _FIELDS.index("tail_count"))
+_LEASE_AND_NOTES = slice(_FIELDS.index("fence"), _FIELDS.index("tail_count"))
 _new = tuple.__new__  # the same as Row(…), without a call of Python code
 _KNOWN_BYTES = 2000  # what a record and a row take, about
 _STEP_BYTES = 200
@@ -120,6 +120,7 @@ def continued(commit: Commit, known: Known, *, wholes: bool = True) -> tuple[Cha
     row = _new(Row, (seq, id, 0, nonce, True, parent_id, None, *facts, ""))
     version = bytes.fromhex(nonce)
     tail = (record.tail_count + 1, record.tail_bytes + len(entry.body))
+    lease_and_notes: Any = record[_LEASE_AND_NOTES]
     after = _new(
         ScopeRecord,
         (
@@ -128,7 +129,7 @@ def continued(commit: Commit, known: Known, *, wholes: bool = True) -> tuple[Cha
             int.from_bytes(version, signed=True),
             *(seq, seq, seq),
             floor,
-            *record[_LEASE_AND_NOTES],
+            *lease_and_notes,
             *tail,
             dump_offsets(offsets),
             (version + record.trail)[:TRAIL_BYTES_MAX],
