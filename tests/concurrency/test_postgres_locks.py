@@ -14,7 +14,7 @@ import pytest
 import limpet
 from limpet import NotFound, Scope, Store
 from tests.concurrency.gates import gate, pausing, wait_until, waiting
-from tests.servers.postgres import Connection, Schemas, with_option
+from tests.servers.postgres import HERE, Connection, Schemas, with_option
 
 # Modes that keep nobody from writing to a table.
 HARMLESS = {"AccessShareLock", "RowShareLock", "RowExclusiveLock"}
@@ -112,10 +112,11 @@ def test_a_save_blocks_no_other_caller(
 
 def locks_on_tables(conn: Connection) -> set[str]:
     """Return the modes in which those who stand at a gate have locked tables."""
-    query = """
+    query = f"""
         SELECT DISTINCT l.mode FROM pg_locks AS l
          WHERE l.locktype = 'relation' AND l.granted AND l.pid IN
                (SELECT w.pid FROM pg_locks AS w WHERE w.locktype = 'advisory' AND NOT w.granted)
+           AND l.{HERE}
     """
     found = {mode for (mode,) in conn.execute(query).fetchall()}
     assert found

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import pytest
 
@@ -38,7 +38,7 @@ def test_a_service_file(
 ) -> None:
     """What it says counts, unless the URL says otherwise: before what we would choose."""
     file = tmp_path / "services.conf"
-    where = f"host=127.0.0.1\nport={postgres.port}\nuser=postgres\ndbname=postgres\n"
+    where = f"host=127.0.0.1\nport={postgres.port}\nuser=postgres\ndbname={urlsplit(postgres.url).path[1:]}\n"
     file.write_text(f"[agents]\n{where}application_name=from-the-file\n[nothing]\nport=1\n")
     monkeypatch.setenv("PGSERVICEFILE", str(file))
     with limpet.open(f"postgresql:///?service=agents&schema={schemas.name()}") as store:
@@ -59,7 +59,7 @@ def test_the_environment(
     monkeypatch.setenv("PGHOST", "127.0.0.1")
     monkeypatch.setenv("PGPORT", str(postgres.port))
     monkeypatch.setenv("PGUSER", "postgres")
-    monkeypatch.setenv("PGDATABASE", "postgres")
+    monkeypatch.setenv("PGDATABASE", urlsplit(postgres.url).path[1:])
     with limpet.open(f"postgresql://?schema={schemas.name()}") as store:
         store.scope("s").save(1)
         assert setting(store, "application_name") == "limpet"
@@ -115,7 +115,7 @@ def test_several_hosts(postgres: Postgres, schemas: Schemas) -> None:
     """The next one is taken where one does not answer, also in mid-run."""
     with PgProxy(postgres.url) as first, PgProxy(postgres.url) as second:
         hosts = f"127.0.0.1:1,127.0.0.1:{first.port},127.0.0.1:{second.port}"
-        url = f"postgresql://postgres@{hosts}/postgres?schema={schemas.name()}"
+        url = f"postgresql://postgres@{hosts}{urlsplit(postgres.url).path}?schema={schemas.name()}"
         with opened(postgres, url) as store:
             store.scope("s").append("n", [1])
             assert (first.connections(), second.connections()) == (1, 0)

@@ -27,7 +27,7 @@ from tests.conformance.parts import Sync
 from tests.servers.pg_proxy import PgProxy
 from tests.servers.pgbouncer import PgBouncer
 from tests.servers.pooler import Pooler
-from tests.servers.postgres import Postgres, Schemas, one
+from tests.servers.postgres import HERE, Postgres, Schemas, one
 
 POOLERS = [Pooler, pytest.param(PgBouncer, marks=pytest.mark.slow)]
 SAYS = "t"  # is in SELECT, INSERT, UPDATE, DELETE and COMMIT, and not where nothing is said
@@ -180,6 +180,7 @@ def test_the_server_behind_the_pooler_loses_its_connections(
     query = (
         "SELECT pg_terminate_backend(l.pid) FROM pg_stat_activity AS l"
         " WHERE (l.query LIKE %s OR l.query = 'COMMIT') AND l.pid <> pg_backend_pid()"
+        f" AND l.{HERE}"
     )
     with opened(postgres, url, pooler=True) as store, postgres.connect() as conn:
         fill(store.scope("s"))

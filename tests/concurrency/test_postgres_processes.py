@@ -13,7 +13,7 @@ from limpet import InvalidInput, Store
 from tests.concurrency.crew import Worker
 from tests.concurrency.forker import check, save
 from tests.concurrency.pg_tools import Background, opened, run_script, waiters
-from tests.servers.postgres import Connection, Postgres, Schemas
+from tests.servers.postgres import HERE, Connection, Postgres, Schemas
 from tests.waiting import until
 
 FORKER = Path(__file__).with_name("forker.py")
@@ -143,7 +143,7 @@ def test_a_child_keeps_no_lock_of_a_parent_that_was_killed(
 def sessions_of(conn: Connection) -> int:
     """Return how many sessions there are that listen."""
     query = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%pg_advisory_lock_shared%'"
-    query += " AND pid <> pg_backend_pid()"
+    query += f" AND pid <> pg_backend_pid() AND {HERE}"
     found = conn.execute(query).fetchone()
     assert found is not None
     return int(found[0])

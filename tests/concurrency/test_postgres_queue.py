@@ -13,7 +13,7 @@ import pytest
 import limpet
 from limpet import Scope, Unavailable
 from tests.servers.pg_proxy import PgProxy
-from tests.servers.postgres import Connection, Schemas
+from tests.servers.postgres import HERE, Connection, Schemas
 from tests.waiting import until
 
 THREADS = 4
@@ -54,7 +54,8 @@ def test_saves_and_notes_of_threads_are_not_in_vain(postgres_url: str) -> None:
 
 def waits(conn: Connection) -> bool:
     """Tell whether someone waits for a row."""
-    return conn.execute("SELECT 1 FROM pg_locks WHERE NOT granted").fetchone() is not None
+    query = f"SELECT 1 FROM pg_locks WHERE NOT granted AND {HERE}"
+    return conn.execute(query).fetchone() is not None
 
 
 @contextmanager

@@ -13,7 +13,7 @@ import limpet
 from limpet import AsyncStore, Store
 from limpet.backends.sql import transaction
 from tests.concurrency.crew import SIZE, Crew
-from tests.servers.postgres import Connection, Schemas, with_option
+from tests.servers.postgres import HERE, Connection, Schemas, with_option
 
 SESSIONS = 1_000
 TASKS = 32
@@ -31,7 +31,7 @@ class Watch:
         self.most = 0
 
     def _run(self) -> None:
-        query = "SELECT count(*) FROM pg_stat_activity WHERE application_name = %s"
+        query = f"SELECT count(*) FROM pg_stat_activity WHERE application_name = %s AND {HERE}"
         while not self._end.wait(0.02):
             ((count,),) = self._conn.execute(query, (self._name,)).fetchall()
             self.most = max(self.most, count)
@@ -263,7 +263,7 @@ def test_an_open_walk_holds_nothing(crew: Crew, conn: Connection, postgres_url: 
         history = scope.history()
         first = next(history)
 
-        query = "SELECT state FROM pg_stat_activity WHERE application_name = %s"
+        query = f"SELECT state FROM pg_stat_activity WHERE application_name = %s AND {HERE}"
         states = conn.execute(query, (NAME,)).fetchall()
         assert states
         assert {state for (state,) in states} == {"idle"}

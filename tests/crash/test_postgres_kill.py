@@ -19,7 +19,7 @@ from tests.crash.mortal_chat import predict as predict_edit
 from tests.crash.test_chat_kill import check_order, check_states, kill, moments
 from tests.crash.test_kill import kill_after
 from tests.effort import times
-from tests.servers.postgres import Connection, Postgres, Schemas, with_option
+from tests.servers.postgres import HERE, Connection, Postgres, Schemas, with_option
 
 MORTAL = "mortal"  # the name of the connections of those who are killed
 WAIT_S_MAX = 20.0
@@ -38,7 +38,7 @@ def mortal(url: str) -> str:
 
 def bury(conn: Connection) -> None:
     """Wait until the server has ended what the dead had begun: until then it may still happen."""
-    query = "SELECT count(*) FROM pg_stat_activity WHERE application_name = %s"
+    query = f"SELECT count(*) FROM pg_stat_activity WHERE application_name = %s AND {HERE}"
     deadline = time.monotonic() + WAIT_S_MAX
     while conn.execute(query, (MORTAL,)).fetchall() != [(0,)]:
         assert time.monotonic() < deadline, "the server did not notice that a client is dead"
