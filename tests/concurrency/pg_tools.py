@@ -14,7 +14,7 @@ import pytest
 
 import limpet
 from limpet import Scope, Store, Unavailable
-from tests.servers.postgres import HERE, Postgres, with_option
+from tests.servers.postgres import HERE, LOCKED_HERE, Postgres, with_option
 from tests.waiting import WAIT_S_MAX, until
 
 # A connection that is idle holds nothing. Locks of relations are looked for in the whole schema, as
@@ -26,9 +26,9 @@ _BUSY = f"""
      UNION ALL
     SELECT l.mode, c.relname FROM pg_locks AS l JOIN pg_class AS c ON c.oid = l.relation
      WHERE c.relnamespace = to_regnamespace(%(schema)s) AND l.pid <> pg_backend_pid()
-       AND l.{HERE}
+       AND l.{LOCKED_HERE}
      UNION ALL
-    SELECT l.mode, 'advisory' FROM pg_locks AS l WHERE l.locktype = 'advisory' AND l.{HERE}
+    SELECT l.mode, 'advisory' FROM pg_locks AS l WHERE l.locktype = 'advisory' AND l.{LOCKED_HERE}
 """
 _OPEN = "SELECT state, query FROM pg_stat_activity WHERE application_name = %(name)s"
 

@@ -5,7 +5,6 @@ without a permission. Each gives an error that says so, changes nothing, and is 
 is.
 """
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -54,30 +53,6 @@ def holding(server: PrivatePostgres, url: str) -> Iterator[None]:
     with server.connect() as conn, conn.transaction():
         conn.execute(f"SELECT * FROM {schema}.scopes FOR UPDATE")
         yield
-
-
-BLOCKED = [
-    pytest.param(verb, marks=[] if verb in ("save", "update", "delete") else pytest.mark.slow)
-    for verb in WRITES
-    if verb != "first save"
-]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("verb", BLOCKED)
-def test_a_scope_that_others_hold_for_too_long(
-    server: PrivatePostgres, url: str, verb: str
-) -> None:
-    """It is waited for once; reads go on meanwhile."""
-    with opened(server, url, lock_wait_s=1.5) as store:
-        fill(store.scope("s"))
-        with holding(server, url):
-            begin = time.monotonic()
-            with pytest.raises(Unavailable, match="55P03"):
-                WRITES[verb](store.scope("s"))
-            assert time.monotonic() - begin < 2 * 1.5
-            assert "55P03" in str(outage(WRITES[verb], store))
-        WRITES[verb](store.scope("s"))
 
 
 @pytest.mark.parametrize("verb", ["save", "update", "delete_session"])

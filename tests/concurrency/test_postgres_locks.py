@@ -14,7 +14,7 @@ import pytest
 import limpet
 from limpet import NotFound, Scope, Store
 from tests.concurrency.gates import gate, pausing, wait_until, waiting
-from tests.servers.postgres import HERE, Connection, Schemas, with_option
+from tests.servers.postgres import LOCKED_HERE, Connection, Schemas, with_option
 
 # Modes that keep nobody from writing to a table.
 HARMLESS = {"AccessShareLock", "RowShareLock", "RowExclusiveLock"}
@@ -116,7 +116,7 @@ def locks_on_tables(conn: Connection) -> set[str]:
         SELECT DISTINCT l.mode FROM pg_locks AS l
          WHERE l.locktype = 'relation' AND l.granted AND l.pid IN
                (SELECT w.pid FROM pg_locks AS w WHERE w.locktype = 'advisory' AND NOT w.granted)
-           AND l.{HERE}
+           AND l.{LOCKED_HERE}
     """
     found = {mode for (mode,) in conn.execute(query).fetchall()}
     assert found
@@ -125,18 +125,6 @@ def locks_on_tables(conn: Connection) -> set[str]:
 
 def complaints_beside_gates(store: Store) -> list[str]:
     return [code for code in complaints(store) if code != "foreign_object"]
-
-
-def test_a_plain_lock_of_one_scope_stops_nothing_else(
-    conn: Connection, schema: str, one: Store
-) -> None:
-    """The same with the lock alone, held by somebody who does nothing."""
-    one.scope("s", "a").save({})
-    with conn.transaction():
-        conn.execute(f"SELECT 1 FROM {schema}.scopes FOR UPDATE")
-        use_everything(one, "s", "b")
-        use_everything(one, "t", "a")
-        assert state_of(one.scope("s", "a")) == {}
 
 
 def test_a_save_in_a_fork_does_not_wait_for_its_origin(
@@ -160,22 +148,6 @@ def test_a_save_in_a_fork_does_not_wait_for_its_origin(
 
 
 # Interleavings
-
-
-def test_a_scope_that_is_added_while_the_session_is_deleted(
-    conn: Connection, schema: str, one: Store, two: Store
-) -> None:
-    """It goes with the session, or comes after it: nothing stays that nobody can reach."""
-    one.scope("s", "a").save({})
-    with gate(conn, schema, "scopes", "INSERT") as closed:
-        saving = closed.begin(lambda: two.scope("s", "b").save({"n": 1}))
-        deleting = closed.meanwhile(lambda: one.delete_session("s"))
-        closed.open()
-        saving.result()
-        deleting.result()
-    count = len(list(one.scope("s", "b").history()))
-    assert deleting.result() + count == 2
-    assert complaints(one) == []
 
 
 def test_a_session_that_is_deleted_while_a_scope_is_added(
@@ -255,39 +227,6 @@ CHANGED: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", REMOVING)
-@pytest.mark.parametrize("table", ["tails", "snapshots"])
-def test_saves_all_over_a_family_while_a_state_is_removed(
-    conn: Connection, schema: str, one: Store, two: Store, name: str, table: str
-) -> None:
-    """One stands still in the middle of a removal; the others come before it or after it."""
-    family_of_three(one)
-    event = "DELETE OR INSERT OR UPDATE"
-    with gate(conn, schema, table, event) as closed:
-        removing = closed.begin(lambda: REMOVING[name](two))
-        saves = [
-            closed.meanwhile(lambda at=at: one.scope("s", at).save(near(1, 999), id="new"))  # type: ignore[misc]
-            for at in "abc"
-        ]
-        forks = [
-            closed.meanwhile(
-                lambda at=at: one.scope("s", at[0]).fork(at, scope_id=f"fork-{at}")  # type: ignore[misc]
-            )
-            for at in ("a11", "b10", "c04")
-        ]
-        closed.open()
-        removing.result()
-        for each in saves:
-            each.result()
-        for fork in forks:
-            with suppress(NotFound):
-                assert state_of(fork.result()) is not None
-    for at in "abc":
-        assert state_of(one.scope("s", at), "new") == near(1, 999)
-    check_family(one, CHANGED[name])
-
-
 @pytest.mark.parametrize("name", REMOVING)
 def test_a_state_is_removed_while_forks_and_saves_stand_still(
     conn: Connection, schema: str, one: Store, two: Store, name: str
@@ -347,20 +286,6 @@ def test_a_repair_while_a_save_is_stopped(
     for at in "ab":
         assert [info.id for info in one.scope("s", at).history()] == ["2", "1"]
     assert complaints(one) == []
-
-
-def test_a_fork_that_is_waited_for_goes_with_its_session(
-    conn: Connection, schema: str, one: Store, two: Store
-) -> None:
-    one.scope("s", "a").save({}, id="1")
-    with gate(conn, schema, "scopes", "INSERT") as closed:
-        forking = closed.begin(lambda: two.scope("s", "a").fork("1", scope_id="b"))
-        deleting = closed.meanwhile(lambda: one.delete_session("s"))
-        assert not deleting.done()
-        closed.open()
-        forking.result()
-        assert deleting.result() == 2
-    assert list(one.scopes()) == []
 
 
 @pytest.mark.parametrize("goes", ["last user", "while it stays"])

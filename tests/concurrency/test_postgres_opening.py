@@ -1,11 +1,10 @@
 """Opening a store on PostgreSQL: addresses as libpq reads them, rights, many who open at once."""
 
-import json
 import socket
 import subprocess
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,6 @@ import limpet
 from limpet import InvalidInput, LimpetError, Store, Unavailable, Unsupported
 from tests.concurrency.pg_tools import WRITES, Background, everything, fill, opened, outage
 from tests.servers.pg_proxy import PgProxy
-from tests.servers.pooler import Pooler
 from tests.servers.postgres import Connection, Postgres, PrivatePostgres, Schemas, one, with_option
 
 SECRET = "p@ss'w\\or%d-7c1f"
@@ -38,7 +36,8 @@ def test_a_service_file(
 ) -> None:
     """What it says counts, unless the URL says otherwise: before what we would choose."""
     file = tmp_path / "services.conf"
-    where = f"host=127.0.0.1\nport={postgres.port}\nuser=postgres\ndbname={urlsplit(postgres.url).path[1:]}\n"
+    database = urlsplit(postgres.url).path[1:]
+    where = f"host=127.0.0.1\nport={postgres.port}\nuser=postgres\ndbname={database}\n"
     file.write_text(f"[agents]\n{where}application_name=from-the-file\n[nothing]\nport=1\n")
     monkeypatch.setenv("PGSERVICEFILE", str(file))
     with limpet.open(f"postgresql:///?service=agents&schema={schemas.name()}") as store:
@@ -368,46 +367,6 @@ def test_tables_of_an_older_format(postgres: Postgres, schemas: Schemas, postgre
 
 
 # Many at once
-
-
-@pytest.mark.parametrize("way", ["advisory locks", "no advisory locks", "pooler"])
-def test_ten_processes_open_a_new_store_at_once(
-    postgres: Postgres, schemas: Schemas, pooler: Pooler, way: str
-) -> None:
-    """Each finds the tables made, once, and none fails."""
-    options: dict[str, object] = {"advisory_locks": way != "no advisory locks"}
-    url = schemas.url()
-    if way == "pooler":
-        url, options["pooler"] = schemas.url(server_url=pooler.url), True
-    command = [sys.executable, "-W", "error", str(OPENERS), url, "10", json.dumps(options)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
-    with opened(postgres, schemas.url()) as store:
-        assert list(store.sessions()) == [*(f"s{n}" for n in range(10)), "shared"]
-        note = store.scope("shared").note("count")
-        assert note is not None
-        assert note.value == 10
-        assert list(store.check()) == []
-
-
-def test_two_stores_in_one_process(postgres: Postgres, schemas: Schemas) -> None:
-    """Schemas know nothing of each other, also when the same connections could serve both."""
-    with (
-        opened(postgres, schemas.url("a")) as one_store,
-        opened(postgres, schemas.url("b")) as other,
-    ):
-        work: list[Callable[[], object]] = [
-            lambda: [one_store.scope("s").append("n", [1]) for _ in range(20)],
-            lambda: [other.scope("s").append("n", [2]) for _ in range(20)],
-        ]
-        for each in [Background(each) for each in work]:
-            each.result()
-        for store, number in ((one_store, 1), (other, 2)):
-            found = store.scope("s").load()
-            assert found is not None
-            assert found.state == {"n": [number] * 20}
-        assert one_store.delete_session("s") == 20
-        assert len(list(other.scope("s").history())) == 20
 
 
 def test_a_url_that_is_none_of_postgresql() -> None:

@@ -13,7 +13,7 @@ import pytest
 import limpet
 from limpet import Scope, Unavailable
 from tests.servers.pg_proxy import PgProxy
-from tests.servers.postgres import HERE, Connection, Schemas
+from tests.servers.postgres import LOCKED_HERE, Connection, Schemas
 from tests.waiting import until
 
 THREADS = 4
@@ -54,7 +54,7 @@ def test_saves_and_notes_of_threads_are_not_in_vain(postgres_url: str) -> None:
 
 def waits(conn: Connection) -> bool:
     """Tell whether someone waits for a row."""
-    query = f"SELECT 1 FROM pg_locks WHERE NOT granted AND {HERE}"
+    query = f"SELECT 1 FROM pg_locks WHERE NOT granted AND {LOCKED_HERE}"
     return conn.execute(query).fetchone() is not None
 
 
@@ -80,13 +80,6 @@ def test_who_changes_another_scope_does_not_queue(
             store.scope("s", "other").save({"n": 2})
             assert not waiting.done()
         waiting.result(timeout=20)
-
-
-def test_a_caller_that_does_not_wait_may_still_write(postgres_url: str) -> None:
-    with limpet.open(postgres_url, lock_wait_s=0, retry_s=0) as store:
-        for number in range(5):
-            store.scope("s").save({"n": number})
-            store.scope("s").set_note("name", number)
 
 
 def test_notes_of_many_places_are_those_of_each(postgres_url: str) -> None:

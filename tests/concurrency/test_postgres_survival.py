@@ -130,26 +130,6 @@ def test_what_a_crash_lost_is_not_acknowledged(
             assert note.value == "mine"
 
 
-def test_connections_that_died_while_idle_are_not_noticed(
-    server: PrivatePostgres, url: str
-) -> None:
-    with opened(server, url, retry_s=5) as store:
-        begin = threading.Barrier(4)
-
-        def use(number: int) -> None:
-            begin.wait()
-            store.scope(f"s{number}").save(number)
-
-        for each in [Background(lambda n=n: use(n)) for n in range(4)]:  # type: ignore[misc]
-            each.result()
-        server.kill_connections()
-        for number in range(4):
-            found = store.scope(f"s{number}").load()
-            assert found is not None
-            assert found.state == number
-            store.scope(f"s{number}").save(number)
-
-
 # Outages
 
 
@@ -175,20 +155,6 @@ def test_a_server_that_is_away(server: PrivatePostgres, url: str) -> None:
             server.start()
         assert everything(store) == before
         store.scope("s").save({})
-
-
-@pytest.mark.slow
-def test_a_long_outage_is_over_when_it_is_over(server: PrivatePostgres, url: str) -> None:
-    """However long others have tried in vain."""
-    with opened(server, url, retry_s=0.3) as store:
-        store.scope("s").save(0)
-        server.stop()
-        end = time.monotonic() + 10
-        while time.monotonic() < end:
-            with pytest.raises(Unavailable):
-                store.scope("s").load()
-        server.start()
-        store.scope("s").load()
 
 
 def test_a_database_that_was_dropped(server: PrivatePostgres) -> None:

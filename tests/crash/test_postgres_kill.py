@@ -11,7 +11,7 @@ import pytest
 
 import limpet
 from limpet import Store
-from tests.concurrency import family, storm
+from tests.concurrency import storm
 from tests.concurrency.crew import Worker
 from tests.crash.mortal import observe, predict
 from tests.crash.mortal_chat import SESSION, name_of, save, state_of
@@ -176,7 +176,7 @@ def killed_in_a_storm(conn: Connection, url: str, *, rounds: int, wait_s: float)
     with limpet.open(url) as store:
         for number in range(rounds):
             workers = [
-                Worker(family.__name__, mortal(url), each, 10_000, 2)
+                Worker(storm.__name__, "write", mortal(url), each, 10_000)
                 for each in range(10 * number, 10 * number + 3)
             ]
             for worker in workers:

@@ -15,7 +15,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,11 +42,15 @@ SETTINGS = {
 }
 
 
-# Of what a server shows, that of the own database: other workers have theirs in the same server.
-HERE = "pid IN (SELECT pid FROM pg_stat_activity WHERE datname = current_database())"
+# Of the locks and sessions that a server shows, those in the own database: other workers have
+# theirs in the same server. (In a transaction, `pg_stat_activity` shows no more than it did first.)
+LOCKED_HERE = (
+    "pid IN (SELECT pid FROM pg_locks"
+    " WHERE database = (SELECT oid FROM pg_database WHERE datname = current_database()))"
+)
+HERE = "datname = current_database()"
 
 Connection = psycopg.Connection[tuple[Any, ...]]
-Connect = Callable[..., Connection]
 
 
 def one(connection: Connection, query: str, *parameters: object) -> Any:

@@ -26,7 +26,7 @@ from limpet.core.encryption import PLAIN
 from limpet.errors import Corrupt
 from limpet.model import Finding, ScopeKey
 from limpet.opening import draw, store_over
-from limpet.protocol import Backend, Commit, NoteWrite, Query
+from limpet.protocol import Backend, Commit, NoteWrite
 from limpet.storage import WHOLE, ZSTD, TailRow
 
 
@@ -532,17 +532,6 @@ class Repairs:
         ((floor,),) = tables.run("SELECT floor FROM scopes WHERE session_id = 's'")
         assert floor == max(minted)
         assert save(backend, S, None) > floor
-
-    def test_a_writer_that_remembers_the_head_sees_the_repaired_one(
-        self, backend: Backend, tables: Tables
-    ) -> None:
-        first = save(backend, S, None)
-        damage(tables, CASES["head of nothing"])
-        inspect(backend, repair=True)
-        second = save(backend, S, None)
-
-        assert [info.id for info in backend.list_snapshots(Query(S), limit=2)] == [second, first]
-        assert inspect(backend) == []
 
 
 CURSORS = ["x", "rows:1:rw", "scopes:x:rw", "scopes:1:x", "scopes:1", "scopes:1:rw:1"]

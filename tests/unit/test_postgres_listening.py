@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import limpet
-from limpet import InvalidInput, Store, Unavailable
+from limpet import Store, Unavailable
 from limpet.backends.postgres import listen as listening
 from limpet.backends.postgres.listen import PostgresListener, poller
 from limpet.backends.postgres.pool import channel_of
@@ -124,16 +124,6 @@ def test_only_what_is_shown_is_notified(
 
 
 @pytest.mark.usefixtures("_never_looks")
-def test_a_save_in_one_statement_notifies_as_well(
-    listener: PostgresListener, postgres_url: str
-) -> None:
-    with limpet.open(postgres_url) as store:
-        for number in range(5):
-            store.scope("s").save(number)
-            assert wait(listener) == frozenset({"s"})
-
-
-@pytest.mark.usefixtures("_never_looks")
 def test_a_writer_behind_a_pooler_notifies_as_well(
     listener: PostgresListener, schemas: Schemas, pooler: Pooler
 ) -> None:
@@ -143,15 +133,6 @@ def test_a_writer_behind_a_pooler_notifies_as_well(
             assert wait(listener) == frozenset({"s"})
         store.scope("s").delete()
         assert wait(listener) == frozenset({"s"})
-
-
-@pytest.mark.usefixtures("_never_looks")
-def test_many_changes_are_noticed_at_once(listener: PostgresListener, postgres_url: str) -> None:
-    names = {f"s{number}" for number in range(20)}
-    with limpet.open(postgres_url, connections=1) as store:
-        for name in names:
-            store.scope(name).save(1)
-        assert heard(listener, store) == names
 
 
 @pytest.mark.usefixtures("_never_looks")
@@ -208,15 +189,6 @@ def test_stores_do_not_notify_each_other(
         assert heard(listener, store) == {"s"}
         their_own.close()
     assert len({channel_of(f"s{number}") for number in range(100)}) == 100
-
-
-def test_the_name_of_a_channel_fits() -> None:
-    for schema in ("a", "x" * 54, "x" * 55, "x" * 63):
-        name, key = channel_of(schema)
-        assert name.startswith("limpet_")
-        assert len(name.encode()) <= 63
-        assert -(2**63) <= key < 2**63
-    assert channel_of("x" * 63) != channel_of("x" * 62)
 
 
 # What it costs
@@ -283,26 +255,6 @@ def test_no_caller_waits_for_notifications(
         listener.close()
         until(lambda: told(pg_proxy) >= count)
     assert statistics.median(took_s) < 1.7 * 2 * delay_s  # to wait for it would be twice that
-
-
-def test_no_more_connections_than_allowed(
-    postgres: Postgres, schemas: Schemas, backend: Engine, pg_proxy: PgProxy
-) -> None:
-    listener = backend.listen()
-    with limpet.open(schemas.url(server_url=pg_proxy.url), connections=3) as store:
-
-        def work(name: str) -> None:
-            for number in range(40):
-                store.scope(name).append("n", [number])
-                assert pg_proxy.connections() <= 3
-
-        for each in [Background(lambda n=n: work(f"s{n}")) for n in range(6)]:  # type: ignore[misc]
-            each.result()
-        for number in range(6):
-            found = store.scope(f"s{number}").load()
-            assert found is not None
-            assert found.state == {"n": list(range(40))}
-    listener.close()
 
 
 # What goes wrong
@@ -381,22 +333,6 @@ def test_a_lost_connection_is_reported_and_replaced(
             pass
     again.close()
     backend.close()
-
-
-def test_a_server_that_is_away_is_reported_soon(schemas: Schemas, pg_proxy: PgProxy) -> None:
-    backend = open_backend(pg_proxy.url, schemas)
-    pg_proxy.close()
-    begin = time.monotonic()
-    with pytest.raises(Unavailable):
-        backend.listen()
-    assert time.monotonic() - begin < SOON_S
-    backend.close()
-
-
-def test_a_store_that_is_closed(backend: Engine) -> None:
-    backend.close()
-    with pytest.raises(InvalidInput):
-        backend.listen()
 
 
 # Waiting

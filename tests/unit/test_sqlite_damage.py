@@ -11,7 +11,6 @@ import pytest
 
 import limpet
 from limpet import Corrupt, Scope, ScopeKey, Store
-from limpet.core import limits
 from tests.cases import for_each
 
 IDS = ["id-0", "id-1", "id-2", "id-3"]
@@ -132,23 +131,6 @@ def test_damage_to_the_head(store: Store, path: Path, name: str) -> None:
     assert ids_of(scope) == IDS[-2::-1]
     assert list(scope.notes(on=HEAD)) == []
     assert scope.save({"new": 1}, id=HEAD).parent_id == IDS[-2]
-    assert everything(store, "other") == other
-
-
-@for_each("name", EVERYTHING, path=path_in, store=opened)
-def test_damage_below_the_head(store: Store, path: Path, name: str) -> None:
-    """It is contained, and can be deleted with its session, and with its scope."""
-    check_contained(store, path, name, IDS[1])
-    other = everything(store, "other")
-    assert store.delete_session("s") == len(IDS)
-    assert list(store.sessions()) == ["other"]
-
-    saved = [store.scope("s").save(state_of(id), id=id, labels=LABELS) for id in IDS]
-    assert saved[0].parent_id is None
-    damage(path, EVERYTHING[name])
-    assert store.scope("s").delete() == len(IDS)
-    assert list(store.sessions()) == ["other"]
-    assert store.scope("s").save({"new": 1}).parent_id is None
     assert everything(store, "other") == other
 
 
@@ -273,60 +255,6 @@ def test_a_head_that_points_nowhere(store: Store, path: Path, where: str) -> Non
     assert scope.save({"new": 1}).parent_id is None
 
 
-NAMES = {
-    "session": f"UPDATE scopes SET session_id = {BAD_TEXT} WHERE pk = :pk",
-    "scope": f"UPDATE scopes SET scope_id = {BAD_TEXT} WHERE pk = :pk",
-    "kind": f"UPDATE scopes SET kind = {BAD_TEXT} WHERE pk = :pk",
-    "id": f"UPDATE snapshots SET id = {BAD_TEXT} WHERE seq = :seq",
-    "label": f"UPDATE labels SET value = {BAD_TEXT} WHERE seq = :seq",
-    "label name": f"UPDATE labels SET name = {BAD_TEXT} WHERE seq = :seq",
-    "note name": f"UPDATE notes SET name = {BAD_TEXT} WHERE scope_pk = :pk AND name = 'a'",
-    "note on": f"UPDATE notes SET on_id = {BAD_TEXT} WHERE scope_pk = :pk AND name = 'a'",
-}
-
-
-@for_each("name", NAMES, path=path_in, store=opened)
-def test_names_that_are_no_text_break_no_listing(store: Store, path: Path, name: str) -> None:
-    """No list gives out an id that no verb would take, and none fails."""
-    other = everything(store, "other")
-    damage(path, NAMES[name], IDS[1])
-
-    scopes = [info.key for info in store.scopes()]
-    listed = [*store.sessions(), *(part for key in scopes for part in key)]
-    for session in ("s", "other"):
-        scope = store.scope(session)
-        listed += [*ids_of(scope), *scope.ids(), *ids_of(scope, labels=LABELS)]
-        listed += [note.name for note in [*scope.notes(), *scope.notes(on=IDS)]]
-    for text in listed:
-        text.encode()
-    assert everything(store, "other") == other
-    assert store.scope("other").save({"new": 1}).parent_id == HEAD
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("table", ["sessions", "scopes", "snapshots"])
-def test_a_name_that_is_no_text_ends_no_listing(store: Store, path: Path, table: str) -> None:
-    """What comes on later pages is still listed when it is the last name of a page that is bad."""
-    many = [f"n-{number:03}" for number in range(2 * limits.PAGE_ITEMS_MAX + 10)]
-    for name in many:
-        store.scope(name).save({})
-        store.scope("many", name).save({})
-        store.scope("s").save({}, id=name)
-    last = many[limits.PAGE_ITEMS_MAX - 1]
-    column = {"sessions": "session_id", "scopes": "scope_id", "snapshots": "id"}[table]
-    bad = f"CAST('{last}' || x'ff' AS TEXT) WHERE {column} = '{last}' AND :seq AND :pk"
-    where = "snapshots" if table == "snapshots" else "scopes"
-    damage(path, f"UPDATE {where} SET {column} = {bad}")
-
-    good = [name for name in many if name != last]
-    listed = {
-        "sessions": list(store.sessions(prefix="n-")),
-        "scopes": [info.key.scope_id for info in store.scopes("many")],
-        "snapshots": list(store.scope("s").ids(after="n")),
-    }
-    assert listed == {name: good if name == table else many for name in listed}
-
-
 # Notes.
 
 NOTES = {
@@ -362,30 +290,7 @@ def test_a_damaged_note(store: Store, path: Path, name: str) -> None:
     assert scope.set_note("a", 5) is not None
 
 
-def test_a_note_of_another_scope(store: Store, path: Path) -> None:
-    store.scope("new").set_note("b", 2)
-    damage(
-        path,
-        "UPDATE notes SET scope_pk = (SELECT pk FROM scopes WHERE session_id = 'new')"
-        " WHERE scope_pk = :pk AND name = 'a' AND :seq",
-    )
-    assert [note.name for note in store.scope("new").notes()] == ["b"]
-    with pytest.raises(Corrupt):
-        store.scope("new").note("a")
-    assert store.scope("s").note("a") is None
-
-
 # The index of labels.
-
-
-def test_a_label_that_a_snapshot_does_not_have(store: Store, path: Path) -> None:
-    """The index only helps to find: what is listed by a label carries it."""
-    damage(path, "UPDATE labels SET value = 'y' WHERE seq = :seq AND :pk")
-
-    for walk in (store.scope("s").history(labels={"kind": "y"}), store.scope("s").history()):
-        for info in walk:
-            assert info.labels == LABELS
-    assert ids_of(store.scope("s"), labels={"kind": "y"}) == []
 
 
 def test_list_damage_names_what_lists_leave_out(tmp_path: Path) -> None:
@@ -428,11 +333,3 @@ def test_the_body_of_a_head_is_verified_also_if_its_state_is_known(path: Path) -
         damage(path, f"UPDATE tails SET body = {flipped('body')} WHERE seq = :seq", "id-2")
         with pytest.raises(Corrupt):
             store.scope("s").load()
-
-
-def test_a_draft_that_seems_to_be_kept_is_not_listed(store: Store, path: Path) -> None:
-    """Only a head can be a draft, and its row fails its checksum then."""
-    store.scope("s").save({"n": 1}, id="draft", keep=False)
-    damage(path, "UPDATE snapshots SET kept = 1 WHERE seq = :seq", "draft")
-    assert list(store.scope("s").ids()) == IDS
-    assert list(store.scope("s").ids(limit=1)) == IDS[:1]

@@ -6,8 +6,7 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -15,7 +14,7 @@ from urllib.parse import quote
 import pytest
 
 import limpet
-from limpet import Corrupt, InvalidInput, LimpetError, Unavailable, Unsupported
+from limpet import Corrupt, InvalidInput, Unavailable, Unsupported
 from limpet.backends.sqlite import in_place
 from limpet.backends.sqlite.errors import APPLICATION_ID
 from limpet.backends.sqlite.in_place import Connection
@@ -101,13 +100,6 @@ def test_a_file_that_is_no_database_is_left_alone(path: Path, content: bytes) ->
     assert folder_of(path) == {path.name: content}
 
 
-def test_a_folder_is_not_a_file(path: Path) -> None:
-    path.mkdir()
-    with pytest.raises((InvalidInput, Unavailable)):
-        limpet.open(url_of(path))
-    assert folder_of(path) == {path.name: None}
-
-
 def test_a_missing_folder_is_not_made(path: Path) -> None:
     with pytest.raises(InvalidInput, match="folder"):
         limpet.open(url_of(path / "below" / "store.db"))
@@ -185,22 +177,6 @@ def test_a_truncated_file_raises_or_is_answered_rightly(path: Path, part: float)
     assert path.read_bytes() == before
 
 
-@for_each("page", range(2, 30, 3), path=path_in)
-def test_a_page_of_noise_raises_or_is_answered_rightly(path: Path, page: int) -> None:
-    """Promise 10 again: one damaged page, wherever, leaks no error and invents nothing."""
-    fill(path)
-    truth = dict(read_all(url_of(path)))
-    with path.open("r+b") as file:
-        file.seek((page - 1) * 4096)
-        file.write(os.urandom(4096))
-
-    with suppress(LimpetError):
-        for id, state in read_all(url_of(path)):
-            assert truth[id] == state
-    with suppress(LimpetError), limpet.open(url_of(path)) as store:
-        store.scope("s-0").save({"n": -1})
-
-
 # New files.
 
 
@@ -248,13 +224,6 @@ def test_a_name_may_hold_anything(tmp_path: Path, name: str) -> None:
     assert [file.name for file in tmp_path.iterdir()] == [name]
     with limpet.open(url) as store:
         assert list(store.sessions()) == ["s"]
-
-
-@for_each("name", ["a b.db", "a#b.db", "grüße-日本.db"])
-def test_a_name_need_not_be_escaped(tmp_path: Path, name: str) -> None:
-    with limpet.open(url_of(tmp_path / name), lock_wait_s=1) as store:
-        store.scope("s").save({"a": 1})
-    assert [file.name for file in tmp_path.iterdir()] == [name]
 
 
 def test_a_relative_path_stays_where_it_was(
@@ -378,19 +347,6 @@ def test_nothing_is_saved_into_a_file_that_is_gone(path: Path, how: str) -> None
                 verb()
 
 
-def test_what_is_in_a_removed_log_is_kept_by_closing_the_store(path: Path) -> None:
-    with limpet.open(url_of(path)) as store:
-        store.scope("s").save({"n": 1})
-        lose(path, "log removed")
-        with pytest.raises(Unavailable, match="close the store"):
-            store.scope("s").save({"n": 2})
-    with limpet.open(url_of(path)) as store:
-        head = store.scope("s").load()
-        assert head is not None
-        assert head.state == {"n": 1}
-        assert list(store.check()) == []
-
-
 def test_a_file_that_others_make_smaller_is_not_truncated(path: Path) -> None:
     """Another process gives pages back, and what is added after that is only in its log."""
     with limpet.open(url_of(path)) as store, limpet.open(url_of(path)) as other:
@@ -428,20 +384,6 @@ def test_a_file_that_grows_while_its_log_is_read_is_not_truncated(
         monkeypatch.setattr(in_place, "_read_log", while_others_write)
         assert store.scope("s").load()
         assert store.scope("s").save({"n": 2})
-
-
-@for_each("how", ["removed", "replaced"], path=path_in)
-def test_no_new_connection_reads_another_file(
-    path: Path, how: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Nor is one made: it would empty the log that ours is reading, which may end the process."""
-    with limpet.open(url_of(path)) as store:
-        store.scope("s").save({"n": 1})
-        lose(path, how)
-        monkeypatch.delattr(sqlite3, "connect")
-        with ThreadPoolExecutor(4) as threads:
-            loads = [threads.submit(store.scope("s").load) for _ in range(40)]
-            assert {type(each.exception()) for each in loads} == {Unavailable}
 
 
 def test_a_link_may_be_moved_with_its_file(path: Path) -> None:

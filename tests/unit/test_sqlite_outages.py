@@ -107,18 +107,6 @@ def test_a_full_database(store: Store, path: Path, write: Callable[[Scope], obje
         assert conn.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
 
 
-def test_a_full_database_can_be_read_and_emptied(store: Store) -> None:
-    fill(store.scope("s"))
-    fill(store.scope("t"))
-    set_pages_max(store, 1)
-
-    outage(WRITES["save"], store)
-    found = store.scope("s").load("id-1")
-    assert found is not None
-    assert store.scope("s").delete() == 3
-    assert [info.key.session_id for info in store.scopes()] == ["t"]
-
-
 ALL = {**WRITES, **DELETES}
 
 
@@ -148,35 +136,6 @@ def run(script: str, *arguments: object) -> None:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stderr == ""
-
-
-def test_a_lock_of_another_process(path: Path, store: Store) -> None:
-    """The holder is a process, which is killed: its lock goes with it."""
-    fill(store.scope("s"))
-    script = """
-        import sqlite3, sys
-        conn = sqlite3.connect(sys.argv[1], isolation_level=None)
-        conn.execute("BEGIN IMMEDIATE")
-        conn.execute("DELETE FROM snapshots")
-        print("held", flush=True)
-        sys.stdin.read()
-    """
-    with subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(script), str(path)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    ) as holder:
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == b"held\n"
-        assert outage(WRITES["save"], store).outcome_known
-        # One that opens the store now waits for nobody, as long as it only reads.
-        with limpet.open(f"sqlite:///{path}", lock_wait_s=0) as another:
-            assert everything(another) == everything(store)
-        holder.kill()
-    before = store.scope("s").info()
-    saved = store.scope("s").save({"n": 4})
-    assert before is not None
-    assert saved.parent_id == before.id == "id-2"
 
 
 def test_a_disk_that_is_full(path: Path, store: Store) -> None:
@@ -286,22 +245,3 @@ def test_a_file_that_cannot_be_written(folder: Path, folder_too: bool, in_use: b
     with limpet.open(f"sqlite:///{path}") as store:
         assert everything(store) == before
         store.scope("s").save({"a": 1})
-
-
-def test_a_file_that_cannot_be_read(folder: Path) -> None:
-    path = folder / "store.db"
-    with limpet.open(f"sqlite:///{path}") as store:
-        fill(store.scope("s"))
-    path.chmod(0)
-    script = """
-        if os.getuid() == 0:
-            os.setgid(65534)
-            os.setuid(65534)
-        try:
-            limpet.open("sqlite:///" + sys.argv[1])
-        except limpet.Unavailable as error:
-            assert error.outcome_known
-        else:
-            raise AssertionError("it was opened")
-    """
-    run(script, path)

@@ -1,6 +1,5 @@
 """The connections of one SQLite store: how they are set up, how many there are, how they end."""
 
-import gc
 import os
 import sqlite3
 import sys
@@ -19,10 +18,7 @@ from limpet.backends.sqlite.file import SqliteFile
 from limpet.backends.sqlite.in_place import Connection
 from limpet.backends.sqlite.transaction import READ, WRITE
 from limpet.engine import Engine
-from limpet.errors import CLOSED
 from tests.cases import for_each
-
-SAVES_MIN = 5
 
 
 def path_in(folder: Path) -> Path:
@@ -152,40 +148,6 @@ def test_after_close_nothing_works_and_nothing_is_left(store: Store, path: Path)
     assert [file.name for file in path.parent.iterdir()] == ["store.db"]
     with limpet.open(f"sqlite:///{path}") as again:
         assert [info.id for info in again.scope("s").history()] == saved[::-1]
-
-
-@pytest.mark.slow
-@for_each("attempt", range(5), path=path_in)
-def test_close_while_threads_are_writing(path: Path, attempt: int) -> None:
-    """Calls under way end as they would have, later ones are refused, and no file stays open."""
-    store = limpet.open(f"sqlite:///{path}")
-    acknowledged: dict[int, list[str]] = {number: [] for number in range(12)}
-    warm = threading.Barrier(len(acknowledged) + 1)
-
-    def work(number: int) -> str:
-        scope = store.scope("s", f"line-{number}")
-        while True:
-            try:
-                acknowledged[number].append(scope.save({"n": number}).id)
-                assert scope.load() is not None
-            except InvalidInput as error:
-                return str(error)
-            if len(acknowledged[number]) == SAVES_MIN:
-                warm.wait()
-
-    with ThreadPoolExecutor(len(acknowledged)) as pool:
-        ends = [pool.submit(work, number) for number in acknowledged]
-        warm.wait()
-        store.close()
-        assert [end.result() for end in ends] == [CLOSED] * len(acknowledged)
-
-    gc.collect()
-    assert descriptors(path) == 0
-    with limpet.open(f"sqlite:///{path}") as again:
-        for number, ids in acknowledged.items():
-            found = [info.id for info in again.scope("s", f"line-{number}").history()]
-            assert found == ids[::-1]
-            assert len(ids) >= SAVES_MIN
 
 
 def test_close_does_not_end_a_call_that_waits(path: Path) -> None:

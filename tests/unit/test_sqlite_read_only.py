@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 
 import limpet
-from limpet import Corrupt, ScopeKey, Unavailable, Unsupported
+from limpet import Corrupt, Unavailable, Unsupported
 from limpet.backends.sqlite.transaction import READ
-from limpet.storage import Reader
 from tests.cases import for_each
 from tests.unit.test_sqlite_files import folder_of
 from tests.unit.test_sqlite_outages import folder, run
@@ -108,21 +107,6 @@ def test_a_change_during_a_read_is_noticed(path: Path) -> None:
         head = reader.scope("s").load()
         assert head is not None
         assert head.state == {"n": 9}
-
-
-def test_a_file_that_is_changed_is_read_again(path: Path) -> None:
-    changes = iter(range(3))
-    with limpet.open(read_only(path)) as reader:
-        backend = reader.driver.opened.backend
-
-        def read(scope: Reader) -> int:
-            if next(changes, None) is not None:
-                with limpet.open(f"sqlite:///{path}") as writer:
-                    writer.scope("s").save({"n": 10})
-            return scope.count()
-
-        assert backend.storage.read(ScopeKey("s"), read) > 0  # type: ignore[attr-defined]
-    assert next(changes, None) is None
 
 
 def read_halves(change: Callable[[], None]) -> None:
