@@ -253,3 +253,28 @@ def test_no_row_can_take_the_place_of_another(tmp_path: Path) -> None:
                 attacker = Attacker(original, tmp_path / "copy.db")
                 attacker.write(table, into[KEYS[table]], values)
                 assert not is_unseen(attacker.path, before), (table, into, other)
+
+
+def test_what_was_true_once_is_believed(tmp_path: Path) -> None:
+    """Not seen: rows that were changed in place, all put back as they were before."""
+    original = stored(tmp_path)
+    now = tmp_path / "now.db"
+    shutil.copy(original, now)
+    with limpet.open(str(now), keys=ONE) as store:
+        chat = store.scope("s1", "chat")
+        before = chat.load()
+        chat.set_note("title", "new")
+        chat.save({"messages": [2]}, id="last", overwrite=True)
+    attacker = Attacker(now, tmp_path / "copy.db")
+    for table in ("snapshots", "tails", "notes"):
+        old = {row[KEYS[table]]: row for row in rows_of(original, table)}
+        for row in rows_of(now, table):
+            attacker.write(table, row[KEYS[table]], old[row[KEYS[table]]])
+    with limpet.open(str(attacker.path), keys=ONE) as store:
+        chat = store.scope("s1", "chat")
+        head, note = chat.load(), chat.note("title")
+    assert before
+    assert head
+    assert note
+    assert (head.state, head.status) == (before.state, before.status)
+    assert note.value == "s1 chat"
