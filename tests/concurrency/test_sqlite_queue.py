@@ -14,9 +14,9 @@ import pytest
 
 import limpet
 from limpet import AlreadyExists, Conflict, InvalidInput, Scope, SnapshotInfo, Store, Unavailable
+from limpet.backends.sqlite import joined
 from limpet.backends.sqlite.file import SqliteFile
 from limpet.backends.sqlite.transaction import WRITE
-from limpet.backends.support import queue
 from limpet.storage import LostAnswer
 from tests.waiting import until
 
@@ -46,7 +46,7 @@ def file_of(store: Store) -> SqliteFile:
 @pytest.fixture
 def patient(path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
     """A store whose threads wait as long as it takes."""
-    monkeypatch.setattr(queue, "_WAIT_S_MAX", SLOW_S)
+    monkeypatch.setattr(joined, "_QUEUE_S_MAX", SLOW_S)
     with limpet.open(f"sqlite:///{path}", lock_wait_s=SLOW_S) as store:
         yield store
 
@@ -104,7 +104,7 @@ def test_a_thread_that_takes_long_is_waited_for_as_others_are(store: Store) -> N
 
 
 def test_a_lock_that_an_interrupt_left_behind_is_forgotten(store: Store) -> None:
-    threads = file_of(store).joined.queue
+    threads = file_of(store).joined
     left = threads.lock
     left.acquire()
     with ThreadPoolExecutor(1) as pool:

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import orjson
 
 from limpet.backends.sql import checking, rekeying
+from limpet.backends.sql.checking import Position
 from limpet.backends.sql.columns import (
     ROW_COLUMNS,
     label_values,
@@ -27,7 +28,6 @@ from limpet.backends.sql.columns import (
 )
 from limpet.backends.sql.reader import Head, SqlReader, head_of, is_text, name_of, record_of
 from limpet.backends.sql.transaction import Transaction
-from limpet.backends.sql.walking import Position
 from limpet.core.codec import decode
 from limpet.core.encryption import Ciphers
 from limpet.core.ids import SEQ_MAX, prefix_end, revision

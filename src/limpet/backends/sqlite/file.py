@@ -94,7 +94,7 @@ class SqliteFile:
         lock = None
         if deadline_s is None:
             if begin == WRITE:
-                lock = self.joined.queue.lock
+                lock = self.joined.lock
                 if self.joined.waiting or not lock.acquire(blocking=False):
                     return self.joined.run(action, argument)
             elif self._closed:
