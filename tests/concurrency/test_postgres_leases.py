@@ -73,20 +73,6 @@ def test_a_holder_that_was_asleep_changes_nothing(pair: list[Engine]) -> None:
     assert hold[:2] == ("b", "owner of b")
 
 
-def test_after_a_renewal_a_save_is_still_one_statement(pair: list[Engine]) -> None:
-    holder, _ = pair
-    holder.claim(claim_of("a"))
-    for number in range(2):
-        holder.commit(commit_of(number, "a"))
-    holder.renew(claim_of("a"))
-    server = cast(PostgresStorage, holder.storage)._server
-    said: list[str] = []
-    once = server.once
-    server.once = lambda *said_of: said.append(said_of[0]) or once(*said_of)  # type: ignore[method-assign,func-returns-value]
-    holder.commit(commit_of(3, "a"))
-    assert said == ["save"]
-
-
 def test_the_clock_is_the_servers(pair: list[Engine], conn: Connection) -> None:
     """Two hosts whose clocks are a year apart agree on when a lease ends."""
     one, two = pair

@@ -127,26 +127,6 @@ def complaints_beside_gates(store: Store) -> list[str]:
     return [code for code in complaints(store) if code != "foreign_object"]
 
 
-def test_a_save_in_a_fork_does_not_wait_for_its_origin(
-    conn: Connection, schema: str, one: Store, two: Store
-) -> None:
-    """Nor does a removal: after the fork they have nothing in common that changes."""
-    origin = one.scope("s", "a")
-    first = origin.save(text(1))
-    fork = origin.fork(first.id, scope_id="b")
-    with gate(conn, schema, "snapshots", "INSERT") as closed:
-        saving = closed.begin(lambda: two.scope("s", "a").save(near(1, 1)))
-        for number in range(80):
-            fork.save(near(1, number), id=f"{number:02}")
-        assert fork.delete_snapshot("40") == 1
-        assert not saving.done()
-        closed.open()
-        saving.result()
-    for number in {*range(80)} - {40}:
-        assert state_of(fork, f"{number:02}") == near(1, number)
-    assert complaints(one) == []
-
-
 # Interleavings
 
 
@@ -242,30 +222,6 @@ def test_a_state_is_removed_while_forks_and_saves_stand_still(
         removing.result()
     assert state_of(one.scope("s", "d")) == near(1, 10)
     check_family(one, CHANGED[name])
-
-
-def test_a_first_fork_while_a_state_is_removed(
-    conn: Connection, schema: str, postgres_url: str, one: Store, two: Store
-) -> None:
-    """A scope that was alone when its remover began to wait is not, when it gets the lock."""
-    three = limpet.open(postgres_url)
-    scope = one.scope("s", "a")
-    for number in range(10):
-        scope.save(near(1, number), id=f"{number}")
-    with gate(conn, schema, "tails", "INSERT") as closed:
-        forking = closed.begin(lambda: two.scope("s", "a").fork("5", scope_id="b"))
-        removing = closed.meanwhile(lambda: scope.delete_snapshot("5"))
-        changing = closed.meanwhile(
-            lambda: three.scope("s", "a").save(text(2), id="4", overwrite=True)
-        )
-        closed.open()
-        forking.result()
-        assert removing.result() == 1
-        changing.result()
-    three.close()
-    assert state_of(one.scope("s", "b")) == near(1, 5)
-    assert [state_of(scope, "4"), state_of(scope, "6")] == [text(2), near(1, 6)]
-    assert complaints(one) == []
 
 
 @pytest.mark.parametrize("table", ["snapshots", "scopes"])

@@ -182,38 +182,6 @@ def test_others_move_on_before_it_is_asked_what_became(
     raise AssertionError("there is no end to it")
 
 
-def test_a_rival_with_the_same_jitter_is_not_taken_for_me(
-    pg_proxy: PgProxy, postgres: Postgres, schemas: Schemas
-) -> None:
-    """What identifies a write has nothing to do with the pauses between attempts.
-
-    Processes may share a seed, or a test clock: then a rival's write must not pass for mine, which
-    never arrived.
-    """
-    mine, theirs, times_done = WORK["counter"]
-    same = Clock(time.monotonic, time.sleep, lambda: 0.5)
-    with (
-        store_over(
-            open_engine(PostgresStorage, postgres.url, clock=same, draw=draw, schema=schemas.name())
-        ) as direct,
-        pausing(pg_proxy, schemas, same.jitter) as (store, pauses),
-    ):
-        for at in range(1, 30):
-            scope, rival = store.scope(f"s{at}"), direct.scope(f"s{at}")
-            prepare(scope)
-            pg_proxy.drop_request(text=SAYS, nth=at)
-            pauses.meanwhile = lambda rival=rival: theirs(rival)
-            mine(scope)
-            left = pg_proxy.faults_left()
-            pg_proxy.forget()
-            pauses.meanwhile = None
-            assert times_done(rival) == 1, f"batch {at}"
-            if left:
-                assert at > 1
-                return
-    raise AssertionError("there is no end to it")
-
-
 MINE_GOES: dict[str, Callable[[Scope], object]] = {
     "delete_snapshot": lambda scope: scope.delete_snapshot("b"),
     "delete": lambda scope: scope.delete(),

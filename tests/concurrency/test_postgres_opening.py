@@ -19,9 +19,6 @@ from tests.servers.pg_proxy import PgProxy
 from tests.servers.postgres import Connection, Postgres, PrivatePostgres, Schemas, one, with_option
 
 SECRET = "p@ss'w\\or%d-7c1f"
-OPENERS = Path(__file__).with_name("pg_openers.py")
-
-
 # Addresses
 
 
@@ -312,16 +309,6 @@ def test_a_role_that_may_not_create_tables(
     for setup in (False, True):  # nothing is left to be set up
         with opened(postgres, as_role, setup=setup) as store:
             fill(store.scope(f"s{setup}"))
-
-
-def test_a_role_that_owns_its_schema(
-    postgres: Postgres, schemas: Schemas, as_role: str, role: str
-) -> None:
-    """It may create tables there, though no schemas: somebody else made it."""
-    with postgres.connect() as conn:
-        conn.execute(f"CREATE SCHEMA {schemas.name()} AUTHORIZATION {role}")
-    with opened(postgres, as_role) as store:
-        fill(store.scope("s"))
 
 
 def test_without_setup_nothing_is_made(

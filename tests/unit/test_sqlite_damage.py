@@ -1,8 +1,9 @@
 """Promise 10 on SQLite: damage to one row stays there, whichever column it hits."""
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -96,7 +97,6 @@ STATES = {
          WHERE seq = :seq""",
     "body gone": "DELETE FROM tails WHERE seq = :seq",
 }
-EVERYTHING = {**ROWS, **STATES}
 
 
 def everything(store: Store, session: str) -> list[Any]:
@@ -108,88 +108,17 @@ def everything(store: Store, session: str) -> list[Any]:
             states.append(scope.load(id))
         except Corrupt:
             states.append("corrupt")
-    notes = [*scope.notes(), *scope.notes(on=IDS)]
-    return [list(scope.history()), list(scope.ids()), states, notes]
+    return [list(scope.history()), list(scope.ids()), states, *scope.notes(), *scope.notes(on=IDS)]
 
 
 def ids_of(scope: Scope, **which: Any) -> list[str]:
     return [info.id for info in scope.history(**which)]
 
 
-@for_each("name", EVERYTHING, path=path_in, store=opened)
-def test_damage_to_the_head(store: Store, path: Path, name: str) -> None:
-    """It is contained, never overwritten silently, and can be deleted by its id."""
-    check_contained(store, path, name, HEAD)
-    check_refused(path, name)
-    other = everything(store, "other")
-    scope = store.scope("s")
-
-    assert scope.delete_snapshot(HEAD) == 1
-    head = scope.load()
-    assert head is not None
-    assert head.state == state_of(IDS[-2])
-    assert ids_of(scope) == IDS[-2::-1]
-    assert list(scope.notes(on=HEAD)) == []
-    assert scope.save({"new": 1}, id=HEAD).parent_id == IDS[-2]
-    assert everything(store, "other") == other
-
-
-def check_contained(store: Store, path: Path, name: str, id: str) -> None:
-    """Damage is left out of lists, Corrupt by its id, and neither seen nor spread elsewhere."""
-    before, other = everything(store, "s"), everything(store, "other")
-    damage(path, EVERYTHING[name], id)
-    scope = store.scope("s")
-
-    with pytest.raises(Corrupt):
-        scope.load(id)
-    with pytest.raises(Corrupt):
-        list(scope.load_many(IDS))
-    good = [each for each in IDS if each != id]
-    assert [found.id for found in scope.load_many(good)] == good
-    if name in ROWS:
+def refused(*calls: Callable[[], object]) -> None:
+    for call in calls:
         with pytest.raises(Corrupt):
-            scope.info(id)
-        assert ids_of(scope) == good[::-1]
-        assert [info for info in before[0] if info.id != id] == list(scope.history())
-        assert ids_of(scope, labels=LABELS) == good[::-1]
-        assert ids_of(scope, status="good") == good[::-1]
-    else:  # its facts are whole, and no list reads states
-        assert list(scope.history()) == before[0]
-    if id == HEAD:
-        with pytest.raises(Corrupt):
-            scope.load()
-    assert [info.key for info in store.scopes()] == [ScopeKey("other"), ScopeKey("s")]
-    assert list(store.sessions()) == ["other", "s"]
-    found = store.find(good[0], prefix="s")
-    assert found is not None
-    assert everything(store, "other") == other
-
-
-def check_refused(path: Path, name: str) -> None:
-    """Whatever would build on a damaged head or replace it is refused, and changes nothing.
-
-    In another process: the one that saved it last does not read it again.
-    """
-    before = dump(path)
-    with limpet.open(f"sqlite:///{path}") as other:
-        check_refused_by(other.scope("s"), name)
-    assert dump(path) == before
-
-
-def check_refused_by(scope: Scope, name: str) -> None:
-    with pytest.raises(Corrupt):
-        scope.append("items", [1])
-    with pytest.raises(Corrupt):
-        scope.update(HEAD, lambda found: found)
-    if name in ROWS:
-        for options in ({}, {"keep": False}, {"head": False}, {"expect": None}):
-            with pytest.raises(Corrupt):
-                scope.save({"new": 1}, **options)
-        for overwrite in (False, True):
-            with pytest.raises(Corrupt):
-                scope.save({"new": 1}, id=HEAD, overwrite=overwrite)
-        with pytest.raises(Corrupt):
-            scope.delete(expect="0.0.x")
+            call()
 
 
 def dump(path: Path) -> list[Any]:
@@ -200,29 +129,65 @@ def dump(path: Path) -> list[Any]:
         return [conn.execute(f"SELECT * FROM {table}").fetchall() for table in tables]
 
 
-# Damage to references between rows.
+@for_each("name", {**ROWS, **STATES}, path=path_in, store=opened)
+def test_damage_to_the_head(store: Store, path: Path, name: str) -> None:
+    """It is contained, never overwritten silently, and can be deleted by its id."""
+    scope, good = store.scope("s"), IDS[:-1]
+    before, other = everything(store, "s"), everything(store, "other")
+    damage(path, {**ROWS, **STATES}[name])
+    refused(scope.load, lambda: scope.load(HEAD), lambda: list(scope.load_many(IDS)))
+    assert [found.id for found in scope.load_many(good)] == good
+    if name in ROWS:
+        refused(lambda: scope.info(HEAD))
+        assert list(scope.history()) == [info for info in before[0] if info.id != HEAD]
+        assert ids_of(scope, labels=LABELS) == ids_of(scope, status="good") == good[::-1]
+    else:  # its facts are whole, and no list reads states
+        assert list(scope.history()) == before[0]
+    assert [info.key for info in store.scopes()] == [ScopeKey("other"), ScopeKey("s")]
+    assert list(store.sessions()) == ["other", "s"]
+    assert store.find(good[0], prefix="s") is not None
+
+    # What would build on it or replace it changes nothing; in another process, as the one that
+    # saved it last does not read it again.
+    damaged = dump(path)
+    with limpet.open(f"sqlite:///{path}") as another:
+        check_refused(another.scope("s"), name)
+    assert dump(path) == damaged
+
+    assert scope.delete_snapshot(HEAD) == 1
+    head = scope.load()
+    assert head is not None
+    assert head.state == state_of(good[-1])
+    assert ids_of(scope) == good[::-1]
+    assert list(scope.notes(on=HEAD)) == []
+    assert scope.save({"new": 1}, id=HEAD).parent_id == good[-1]
+    assert everything(store, "other") == other
+
+
+def check_refused(scope: Scope, name: str) -> None:
+    refused(lambda: scope.append("items", [1]), lambda: scope.update(HEAD, lambda found: found))
+    if name in ROWS:
+        for options in ({}, {"keep": False}, {"head": False}, {"expect": None}):
+            refused(partial(scope.save, {"new": 1}, **options))
+        for overwrite in (False, True):
+            refused(partial(scope.save, {"new": 1}, id=HEAD, overwrite=overwrite))
+        refused(lambda: scope.delete(expect="0.0.x"))
 
 
 def test_a_snapshot_in_the_wrong_scope(store: Store, path: Path) -> None:
     """It belongs neither to that scope nor to its own."""
-    store.scope("new").save({"a": 1}, id="a")
-    damage(
-        path,
-        "UPDATE snapshots SET scope_pk = (SELECT pk FROM scopes WHERE session_id = 'new')"
-        " WHERE seq = :seq",
-    )
-
-    assert ids_of(store.scope("new")) == ["a"]
-    with pytest.raises(Corrupt):
-        store.scope("new").load(HEAD)
-    assert store.scope("s").load(HEAD) is None
-    with pytest.raises(Corrupt):
-        store.scope("s").load()
-    with limpet.open(f"sqlite:///{path}") as other, pytest.raises(Corrupt):
-        other.scope("s").save({"new": 1})
-    assert store.scope("new").delete_snapshot(HEAD) == 1
-    assert store.scope("s").delete() == len(IDS) - 1
-    assert store.scope("s").save({"new": 1}).parent_id is None
+    scope, new = store.scope("s"), store.scope("new")
+    new.save({"a": 1}, id="a")
+    other = "(SELECT pk FROM scopes WHERE session_id = 'new')"
+    damage(path, f"UPDATE snapshots SET scope_pk = {other} WHERE seq = :seq")
+    assert ids_of(new) == ["a"]
+    assert scope.load(HEAD) is None
+    refused(lambda: new.load(HEAD), scope.load)
+    with limpet.open(f"sqlite:///{path}") as another:
+        refused(lambda: another.scope("s").save({"new": 1}))
+    assert new.delete_snapshot(HEAD) == 1
+    assert scope.delete() == len(IDS) - 1
+    assert scope.save({"new": 1}).parent_id is None
 
 
 @for_each(
@@ -234,44 +199,25 @@ def test_a_snapshot_in_the_wrong_scope(store: Store, path: Path) -> None:
 def test_a_head_that_points_nowhere(store: Store, path: Path, where: str) -> None:
     """Or to a snapshot of another scope, or an older one: the row fails its checksum."""
     damage(path, f"UPDATE scopes SET head = {where} WHERE pk = :pk AND :seq")
-    before = dump(path)
-    scope = store.scope("s")
-
-    with pytest.raises(Corrupt):
-        scope.load()
-    with pytest.raises(Corrupt):
-        scope.info()
-    with pytest.raises(Corrupt):
-        scope.save({"new": 1})
-    with pytest.raises(Corrupt):
-        scope.append("items", [1])
-    with pytest.raises(Corrupt):
-        ids_of(scope)
-    with pytest.raises(Corrupt):
-        scope.load(HEAD)
+    before, scope = dump(path), store.scope("s")
+    refused(scope.load, scope.info, lambda: ids_of(scope), lambda: scope.load(HEAD))
+    refused(lambda: scope.save({"new": 1}), lambda: scope.append("items", [1]))
     assert dump(path) == before
     assert list(store.scopes("s")) == []
     assert scope.delete() == len(IDS)
     assert scope.save({"new": 1}).parent_id is None
 
 
-# Notes.
-
-NOTES = {
-    "value": "value = CAST('7' AS BLOB)",
-    "value gone": "value = x''",
-    "time": "updated_at = 0",
-    "checksum": "checksum = checksum + 1",
-}
-
-
-@for_each("name", NOTES, path=path_in, store=opened)
-def test_a_damaged_note(store: Store, path: Path, name: str) -> None:
+@for_each(
+    "column",
+    ["value = CAST('7' AS BLOB)", "value = x''", "updated_at = 0", "checksum = checksum + 1"],
+    path=path_in,
+    store=opened,
+)
+def test_a_damaged_note(store: Store, path: Path, column: str) -> None:
     other = everything(store, "other")
-    damage(path, f"UPDATE notes SET {NOTES[name]} WHERE scope_pk = :pk AND name = 'a' AND :seq")
-    before = dump(path)
-    scope = store.scope("s")
-
+    damage(path, f"UPDATE notes SET {column} WHERE scope_pk = :pk AND name = 'a' AND :seq")
+    before, scope = dump(path), store.scope("s")
     assert [note.name for note in scope.notes()] == ["b"]
     with pytest.raises(Corrupt) as caught:
         scope.note("a")
@@ -280,17 +226,12 @@ def test_a_damaged_note(store: Store, path: Path, name: str) -> None:
     with closing(sqlite3.connect(path)) as conn:
         assert conn.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone() == (0, 0, 0)
     assert caught.value.__traceback__ is not None
-    for value in (5, lambda _: 5):
-        with pytest.raises(Corrupt):
-            scope.set_note("a", value)
+    refused(lambda: scope.set_note("a", 5), lambda: scope.set_note("a", lambda _: 5))
     assert dump(path) == before
     assert scope.load() is not None
     assert everything(store, "other") == other
     assert scope.delete_note("a") == 1
     assert scope.set_note("a", 5) is not None
-
-
-# The index of labels.
 
 
 def test_list_damage_names_what_lists_leave_out(tmp_path: Path) -> None:

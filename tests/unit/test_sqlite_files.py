@@ -14,8 +14,7 @@ from urllib.parse import quote
 import pytest
 
 import limpet
-from limpet import Corrupt, InvalidInput, Unavailable, Unsupported
-from limpet.backends.sqlite import in_place
+from limpet import Corrupt, InvalidInput, LimpetError, Unavailable, Unsupported
 from limpet.backends.sqlite.errors import APPLICATION_ID
 from limpet.backends.sqlite.in_place import Connection
 from limpet.backends.sqlite.schema import MIGRATIONS, NEWEST
@@ -59,45 +58,51 @@ def execute(path: Path, *statements: str) -> None:
 
 # Files of others.
 
+OURS = "CREATE TABLE a (b)"
+REFUSED: list[tuple[list[str] | bytes, type[LimpetError], str]] = [
+    (["CREATE TABLE snapshots (a)"], InvalidInput, "another program"),
+    ([OURS, "PRAGMA journal_mode = WAL"], InvalidInput, "another program"),
+    (["PRAGMA application_id = 7"], InvalidInput, "another program"),
+    (["PRAGMA user_version = 1"], InvalidInput, "another program"),
+    ([OURS, f"PRAGMA user_version = {2**31 - 1}"], InvalidInput, "another program"),
+    (["filled", "PRAGMA application_id = 1"], InvalidInput, "another program"),
+    (
+        ["filled", f"PRAGMA user_version = {NEWEST + 1}"],
+        Unsupported,
+        f"found=`{NEWEST + 1}` known=`{NEWEST}`",
+    ),
+    (["filled", "PRAGMA user_version = 3"], Unsupported, "before the first release"),
+    *(
+        (content, LimpetError, "")
+        for content in (
+            b"Dear diary,\n" * 100,
+            b"x",
+            b"SQLite format 3",
+            b"SQLite format 3\0" + b"\xff" * 2000,
+            b"\0" * 5000,
+            os.urandom(10_000),
+        )
+    ),
+]
 
-@for_each(
-    "statements",
-    [
-        pytest.param(["CREATE TABLE snapshots (a)"], id="tables"),
-        pytest.param(["CREATE TABLE a (b)", "PRAGMA journal_mode = WAL"], id="wal"),
-        pytest.param(["PRAGMA application_id = 7"], id="empty but marked"),
-        pytest.param(["PRAGMA user_version = 1"], id="empty but versioned"),
-        pytest.param(["CREATE TABLE a (b)", f"PRAGMA user_version = {2**31 - 1}"], id="version"),
-    ],
-    path=path_in,
-)
-def test_a_database_of_another_program_is_left_alone(path: Path, statements: list[str]) -> None:
-    execute(path, *statements)
+
+@for_each("content, error, message", REFUSED, path=path_in)
+def test_what_is_not_ours_is_left_alone(
+    path: Path, content: list[str] | bytes, error: type[LimpetError], message: str
+) -> None:
+    """A database of another program, of another version of ours, or a file that is none."""
+    if isinstance(content, bytes):
+        path.write_bytes(content)
+    else:
+        if content[0] == "filled":
+            fill(path)
+        execute(path, *(each for each in content if each != "filled"))
     before = folder_of(path)
-
-    with pytest.raises(InvalidInput, match="another program"):
-        limpet.open(url_of(path))
+    for url in (url_of(path), f"{url_of(path)}?mode=ro"):
+        with pytest.raises(error, match=message) as refused:
+            limpet.open(url).close()
+        assert "\n" not in str(refused.value)
     assert folder_of(path) == before
-
-
-@for_each(
-    "content",
-    [
-        b"Dear diary,\n" * 100,
-        b"x",
-        b"SQLite format 3",
-        b"SQLite format 3\0" + b"\xff" * 2000,
-        b"\0" * 5000,
-        os.urandom(10_000),
-    ],
-    path=path_in,
-)
-def test_a_file_that_is_no_database_is_left_alone(path: Path, content: bytes) -> None:
-    path.write_bytes(content)
-
-    with pytest.raises((InvalidInput, Corrupt)):
-        limpet.open(url_of(path))
-    assert folder_of(path) == {path.name: content}
 
 
 def test_a_missing_folder_is_not_made(path: Path) -> None:
@@ -107,41 +112,6 @@ def test_a_missing_folder_is_not_made(path: Path) -> None:
     with pytest.raises(InvalidInput, match="folder"):
         limpet.open(url_of(path / "store.db"))
     assert folder_of(path) == {path.name: b""}
-
-
-def test_another_application_id_is_another_program(path: Path) -> None:
-    fill(path)
-    execute(path, "PRAGMA application_id = 1")
-    before = folder_of(path)
-
-    with pytest.raises(InvalidInput, match="another program"):
-        limpet.open(url_of(path))
-    assert folder_of(path) == before
-
-
-def test_a_newer_version_is_not_touched(path: Path) -> None:
-    fill(path)
-    execute(path, f"PRAGMA user_version = {NEWEST + 1}")
-    before = folder_of(path)
-
-    with pytest.raises(Unsupported, match=f"found=`{NEWEST + 1}` known=`{NEWEST}`"):
-        limpet.open(url_of(path))
-    assert folder_of(path) == before
-    execute(path, f"PRAGMA user_version = {NEWEST}")
-    with limpet.open(url_of(path)) as store:
-        assert len(list(store.sessions())) == 4
-
-
-def test_a_file_of_an_older_format_is_refused(path: Path) -> None:
-    fill(path)
-    before = path.read_bytes()
-    execute(path, "PRAGMA user_version = 3")
-    for url in (url_of(path), f"{url_of(path)}?mode=ro"):
-        with pytest.raises(Unsupported, match="before the first release") as refused:
-            limpet.open(url).close()
-        assert "\n" not in str(refused.value)
-    execute(path, "PRAGMA user_version = 4")
-    assert len(path.read_bytes()) == len(before)
 
 
 # Damaged files.
@@ -359,29 +329,6 @@ def test_a_file_that_others_make_smaller_is_not_truncated(path: Path) -> None:
         other.compact()
         assert path.stat().st_size < before
         other.scope("more").save({"text": os.urandom(40_000).hex()})
-        assert store.scope("s").load()
-        assert store.scope("s").save({"n": 2})
-
-
-def test_a_file_that_grows_while_its_log_is_read_is_not_truncated(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with limpet.open(url_of(path)) as store, limpet.open(url_of(path)) as other:
-        other.scope("large").save({"text": os.urandom(400_000).hex()})
-        other.compact()
-        store.scope("s").save({"n": 1})  # the size is seen
-        other.delete_session("large")
-        other.compact()
-
-        def while_others_write(log: str) -> object:
-            monkeypatch.undo()
-            other.scope("more").save({"text": os.urandom(400_000).hex()})
-            other.compact()  # the pages are in the file, and the log is begun again
-            other.scope("more").save({"n": 1})
-            return read_log(log)
-
-        read_log = in_place._read_log
-        monkeypatch.setattr(in_place, "_read_log", while_others_write)
         assert store.scope("s").load()
         assert store.scope("s").save({"n": 2})
 
