@@ -5,7 +5,6 @@ import subprocess
 import sys
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -138,32 +137,24 @@ def test_encryption_that_a_server_does_not_have(postgres: Postgres, postgres_url
 # Secrets
 
 
-@contextmanager
-def asking_for_passwords(server: PrivatePostgres, role: str) -> Iterator[None]:
-    """Let a role log in by its password alone."""
+@pytest.fixture(scope="session")
+def secretive(server: PrivatePostgres) -> PrivatePostgres:
+    """A server at which the role `secretive` needs its password."""
     with server.connect() as conn:
-        conn.execute(f"CREATE ROLE {role} LOGIN SUPERUSER")
-        conn.execute(f"ALTER ROLE {role} PASSWORD '{SECRET.replace(chr(39), chr(39) * 2)}'")
+        conn.execute("CREATE ROLE secretive LOGIN SUPERUSER")
+        conn.execute(f"ALTER ROLE secretive PASSWORD '{SECRET.replace(chr(39), chr(39) * 2)}'")
         file = one(conn, "SHOW hba_file")
-        lines = f"host all {role} 127.0.0.1/32 scram-sha-256\nhost all all 127.0.0.1/32 trust"
-        for line in lines.split("\n"):
-            conn.execute("CREATE TABLE IF NOT EXISTS hba (line text)")
-            conn.execute("INSERT INTO hba VALUES (%s)", [line])
+        conn.execute("CREATE TABLE hba (line text)")
+        for line in ("secretive 127.0.0.1/32 scram-sha-256", "all 127.0.0.1/32 trust"):
+            conn.execute("INSERT INTO hba VALUES (%s)", [f"host all {line}"])
         conn.execute(f"COPY hba TO '{file}'")
         conn.execute("SELECT pg_reload_conf()")
-    yield
+    return server
 
 
 def shown(error: BaseException) -> str:
     """Return all that a log would show of an error."""
     return "".join(traceback.format_exception(error)) + repr(error) + str(vars(error))
-
-
-@pytest.fixture(scope="module")
-def secretive() -> Iterator[PrivatePostgres]:
-    """A server at which the role `secretive` needs its password."""
-    with PrivatePostgres() as server, asking_for_passwords(server, "secretive"):
-        yield server
 
 
 def test_a_password_is_never_shown(

@@ -73,7 +73,7 @@ REFUSED: list[tuple[list[str] | bytes, type[LimpetError], str]] = [
     ),
     (["filled", "PRAGMA user_version = 3"], Unsupported, "before the first release"),
     *(
-        (content, LimpetError, "")
+        (content, LimpetError, "path=")
         for content in (
             b"Dear diary,\n" * 100,
             b"x",

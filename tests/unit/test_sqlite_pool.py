@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import limpet
-from limpet import InvalidInput, Store
+from limpet import Store
 from limpet.backends.sqlite.file import SqliteFile
 from limpet.backends.sqlite.in_place import Connection
 from limpet.backends.sqlite.transaction import READ, WRITE
@@ -113,41 +113,6 @@ def test_connections_are_as_many_as_calls_at_once(store: Store, path: Path) -> N
     assert descriptors(path) <= 3 * 33
     store.close()
     assert descriptors(path) == 0
-
-
-def test_after_close_nothing_works_and_nothing_is_left(store: Store, path: Path) -> None:
-    scope = store.scope("s")
-    saved = [scope.save({"n": number}).id for number in range(300)]
-    walk = scope.history()
-    next(walk)
-    store.close()
-    store.close()
-
-    calls: list[Callable[[], Any]] = [
-        lambda: scope.save({"n": -1}),
-        lambda: scope.append("items", [1]),
-        scope.load,
-        lambda: scope.info(saved[0]),
-        lambda: list(scope.history()),
-        lambda: list(walk),
-        lambda: list(scope.ids()),
-        lambda: scope.update(saved[0], lambda found: found),
-        lambda: scope.set_note("name", 1),
-        lambda: scope.note("name"),
-        lambda: scope.delete_snapshot(saved[0]),
-        scope.delete,
-        lambda: store.delete_session("s"),
-        lambda: list(store.sessions()),
-        lambda: list(store.scopes()),
-        lambda: store.find(saved[0]),
-        store.__enter__,
-    ]
-    for call in calls:
-        with pytest.raises(InvalidInput, match="closed"):
-            call()
-    assert [file.name for file in path.parent.iterdir()] == ["store.db"]
-    with limpet.open(f"sqlite:///{path}") as again:
-        assert [info.id for info in again.scope("s").history()] == saved[::-1]
 
 
 def test_close_does_not_end_a_call_that_waits(path: Path) -> None:
