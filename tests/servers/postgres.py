@@ -19,7 +19,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any, NoReturn, Self
 from urllib.parse import urlsplit
 
@@ -236,12 +235,7 @@ class PrivatePostgres(Postgres):
             self._stack = stack.pop_all()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stack.close()
 
     # What a test says
