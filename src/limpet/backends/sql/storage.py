@@ -401,7 +401,8 @@ class SqlStorage:
                 rows = self._note_rows(transaction, {**asked, "limit": count})
                 found = [each for row in rows if (each := read(row)) is not None]
                 if len(found) >= limit or len(rows) < count:
-                    check_unique(rows)
+                    if len({(row[1], row[_NOTE_COLUMNS]) for row in rows}) < len(rows):
+                        raise Corrupt("the index of notes leads to some twice")
                     return found[:limit]
                 count *= _MORE
 
@@ -507,11 +508,6 @@ def check_order(keys: Sequence[Any], what: str) -> None:
     """Raise Corrupt unless each key is greater than the last: a damaged index repeats some."""
     if not all(one < following for one, following in pairwise(keys)):
         raise Corrupt(f"the index of {what} leads to others")
-
-
-def check_unique(rows: Sequence[Any]) -> None:
-    if len({(row[1], row[_NOTE_COLUMNS]) for row in rows}) < len(rows):
-        raise Corrupt("the index of notes leads to some twice")
 
 
 def _damaged_head(transaction: Transaction, reader: SqlReader) -> str | None:
