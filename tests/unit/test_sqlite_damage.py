@@ -135,7 +135,7 @@ def test_damage_to_the_head(store: Store, path: Path, name: str) -> None:
     scope, good = store.scope("s"), IDS[:-1]
     before, other = everything(store, "s"), everything(store, "other")
     damage(path, {**ROWS, **STATES}[name])
-    refused(scope.load, lambda: scope.load(HEAD), lambda: list(scope.load_many(IDS)))
+    refused(lambda: scope.load(HEAD), lambda: list(scope.load_many(IDS)), scope.load)
     assert [found.id for found in scope.load_many(good)] == good
     if name in ROWS:
         refused(lambda: scope.info(HEAD))
