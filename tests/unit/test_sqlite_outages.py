@@ -6,20 +6,18 @@ Each gives one clear error, changes nothing, and is over when its cause is.
 import os
 import random
 import sqlite3
-import subprocess
-import sys
 import tempfile
 import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import limpet
 from limpet import Scope, Store, Unavailable
 from tests.cases import for_each
+from tests.concurrency.pg_tools import everything, run_script
 
 
 def path_in(folder: Path) -> Path:
@@ -43,15 +41,6 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 def noise(count: int) -> str:
     return random.Random(count).randbytes(count).hex()
-
-
-def everything(store: Store) -> list[Any]:
-    """Return all that a store shows."""
-    return [
-        (info, list(scope.load_many(scope.ids())), list(scope.history()), list(scope.notes()))
-        for info in store.scopes()
-        for scope in [store.scope(*info.key)]
-    ]
 
 
 def fill(scope: Scope) -> None:
@@ -88,25 +77,6 @@ def outage(write: Callable[[Scope], object], store: Store) -> Unavailable:
     return caught.value
 
 
-def set_pages_max(store: Store, pages: int) -> None:
-    for conn in store.driver.opened.backend.storage._file._idle:  # type: ignore[attr-defined]
-        conn.execute(f"PRAGMA max_page_count = {pages}")
-
-
-@for_each("write", WRITES.values(), path=path_in, store=opened)
-def test_a_full_database(store: Store, path: Path, write: Callable[[Scope], object]) -> None:
-    fill(store.scope("s"))
-    set_pages_max(store, 1)  # SQLite makes that the present size
-
-    error = outage(write, store)
-    assert error.outcome_known
-    assert "full" in str(error)
-    set_pages_max(store, 2**30)
-    write(store.scope("s"))
-    with closing(sqlite3.connect(path)) as conn:
-        assert conn.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
-
-
 ALL = {**WRITES, **DELETES}
 
 
@@ -127,15 +97,7 @@ def run(script: str, *arguments: object) -> None:
     """Run a script in a process of its own, which may do to itself what a test must not."""
     # The engine is imported at once: another user may not have the right to read it.
     head = "import os, random, resource, signal, sys, limpet, limpet.backends.sqlite.storage\n"
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", head + textwrap.dedent(script), *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stderr == ""
+    run_script(head + textwrap.dedent(script), *arguments)
 
 
 def test_a_disk_that_is_full(path: Path, store: Store) -> None:

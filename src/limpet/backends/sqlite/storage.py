@@ -16,9 +16,8 @@ from limpet.backends.sql.storage import SqlStorage
 from limpet.backends.sql.transaction import Transaction
 from limpet.backends.sqlite.check import check_file
 from limpet.backends.sqlite.errors import is_full, is_no_text
-from limpet.backends.sqlite.file import SqliteFile
+from limpet.backends.sqlite.file import ReadOnlyFile, SqliteFile
 from limpet.backends.sqlite.in_place import Connection
-from limpet.backends.sqlite.read_only import ReadOnlyFile
 from limpet.backends.sqlite.transaction import (
     LENIENT_TEXT,
     READ,
