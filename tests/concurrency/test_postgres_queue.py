@@ -69,36 +69,6 @@ def locked(conn: Connection, schema: str) -> Iterator[None]:
         conn.execute("ROLLBACK")
 
 
-def test_who_changes_another_scope_does_not_queue(
-    conn: Connection, schema: str, postgres_url: str
-) -> None:
-    with limpet.open(postgres_url) as store, ThreadPoolExecutor(1) as pool:
-        store.scope("s").save({})
-        with locked(conn, schema):
-            waiting = pool.submit(store.scope("s").save, {"n": 1})
-            until(lambda: waits(conn))
-            store.scope("s", "other").save({"n": 2})
-            assert not waiting.done()
-        waiting.result(timeout=20)
-
-
-def test_notes_of_many_places_are_those_of_each(postgres_url: str) -> None:
-    """They are asked for some at a time."""
-    ids = [f"id-{number}" for number in range(600)]
-    with limpet.open(postgres_url) as store:
-        scope = store.scope("s")
-        for id in ids[::50]:
-            for name in ("b", "a"):
-                scope.set_note(name, id, on=id)
-        expected = [(id, name) for id in ids[::50] for name in ("a", "b")]
-        backend: Any = store.driver.opened.backend
-        for limit in (1, 3, 1000):
-            found = backend.list_notes(scope.key, on=ids, name=None, after="", limit=limit)
-            assert [(note.snapshot_id, note.name) for note in found] == expected[:limit]
-        found = backend.list_notes(scope.key, on=ids, name=None, after="a", limit=3)
-        assert [(note.snapshot_id, note.name) for note in found] == expected[1:4]
-
-
 def test_a_child_does_not_wait_for_a_thread_of_its_parent(
     conn: Connection, schema: str, postgres_url: str
 ) -> None:
