@@ -145,6 +145,7 @@ def prepare(scope: Scope) -> None:
 FAST = {
     *((work, "reply", 1) for work in WORK),
     *((work, "reply", REMEMBERED) for work in ("save", "counter")),
+    ("counter", "request", 1),
 }
 SLOW = pytest.mark.slow
 CASES = [
