@@ -1,11 +1,13 @@
 """What all tests share: the servers, and the choice of slow tests.
 
-A server is started when a test first asks for it; tests of one process share one of each kind.
+A server is started when a test first asks for it; tests of one process share one of each kind,
+and those of all processes one PostgreSQL.
 """
 
 import os
 import tempfile
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +18,7 @@ from tests import effort
 from tests.servers.moto import start_moto
 from tests.servers.pg_proxy import PgProxy
 from tests.servers.pooler import Pooler
-from tests.servers.postgres import Postgres, Schemas, start_postgres
+from tests.servers.postgres import Postgres, Schemas, sharing, start_postgres
 from tests.servers.seaweedfs import start_seaweedfs
 from tests.servers.service import Service
 
@@ -53,6 +55,10 @@ settings.load_profile("any machine")
 
 def pytest_configure(config: pytest.Config) -> None:
     effort.only_fast_tests = config.option.markexpr == "not slow"
+    if getattr(config.option, "numprocesses", None) and not hasattr(config, "workerinput"):
+        stack = ExitStack()
+        stack.enter_context(sharing())
+        config.add_cleanup(stack.close)
 
 
 def pytest_pycollect_makeitem(name: str, obj: object) -> list[pytest.Item] | None:

@@ -10,7 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from tests.servers.postgres import Connection, with_option
+from tests.servers.postgres import LOCKED_HERE, Connection, with_option
 
 T = TypeVar("T")
 
@@ -44,7 +44,7 @@ def wait_until(is_so: Callable[[], bool], what: str) -> None:
 
 def waiting(conn: Connection, kind: str) -> int:
     """Return how many wait for a lock: `advisory` at a gate; others for rows and transactions."""
-    query = "SELECT locktype FROM pg_locks WHERE NOT granted"
+    query = f"SELECT locktype FROM pg_locks WHERE NOT granted AND {LOCKED_HERE}"
     found = [locktype for (locktype,) in conn.execute(query).fetchall()]
     return found.count("advisory") if kind == "advisory" else len(found) - found.count("advisory")
 

@@ -14,20 +14,21 @@ import pytest
 
 import limpet
 from limpet import Scope, Store, Unavailable
-from tests.servers.postgres import Postgres, with_option
+from tests.servers.postgres import HERE, LOCKED_HERE, Postgres, with_option
 from tests.waiting import WAIT_S_MAX, until
 
 # A connection that is idle holds nothing. Locks of relations are looked for in the whole schema, as
 # behind a pooler a connection does not have the name that its client gave.
-_BUSY = """
+_BUSY = f"""
     SELECT a.state, a.query FROM pg_stat_activity AS a
      WHERE a.application_name = %(name)s
        AND (a.state <> 'idle' OR EXISTS (SELECT 1 FROM pg_locks AS l WHERE l.pid = a.pid))
      UNION ALL
     SELECT l.mode, c.relname FROM pg_locks AS l JOIN pg_class AS c ON c.oid = l.relation
      WHERE c.relnamespace = to_regnamespace(%(schema)s) AND l.pid <> pg_backend_pid()
+       AND l.{LOCKED_HERE}
      UNION ALL
-    SELECT l.mode, 'advisory' FROM pg_locks AS l WHERE l.locktype = 'advisory'
+    SELECT l.mode, 'advisory' FROM pg_locks AS l WHERE l.locktype = 'advisory' AND l.{LOCKED_HERE}
 """
 _OPEN = "SELECT state, query FROM pg_stat_activity WHERE application_name = %(name)s"
 
@@ -92,7 +93,7 @@ class Background(threading.Thread):
 
 def waiters(server: Postgres) -> int:
     """Return how many connections wait for a lock."""
-    query = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+    query = f"SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND {HERE}"
     with server.connect() as connection:
         (row,) = connection.execute(query).fetchall()
     return int(row[0])

@@ -1,5 +1,7 @@
 """What one process of a storm does: many kinds of writes to the same few scopes, or only reads.
 
+There are forks of forks, so that the states of all lines build on each other.
+
 Every state is saved with its digest in the metadata, so that whoever loads it can tell whether it
 is one that was saved under that id. Each writer changes and deletes only what it saved itself: at
 the end it knows exactly what must be there.
@@ -11,6 +13,7 @@ import json
 import random
 import sys
 from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeAlias
 
 import orjson
@@ -26,6 +29,8 @@ SHARED = ("chat", "log")
 WINDOW = 80  # messages of a state
 WORDS = ("to", "be", "or", "not", "that", "is", "the", "question", "whether", "nobler")
 PRUNED_TO = 5
+LINES_MAX = 4  # of one writer at a time
+THREADS = 2
 
 
 def digest(state: Any) -> str:
@@ -62,16 +67,19 @@ class Writer:
         self.own: Own = defaultdict(dict)
         self._chance = random.Random(number)
         self._saved = 0
+        self._lines: list[str] = []
+        self._forks = 0
 
     def run(self, count: int) -> Own:
         verbs = {
-            self.burst: 5, self.save: 8, self.append: 4, self.update: 6, self.overwrite: 4,
-            self.delete: 5, self.fork: 2, self.prune: 1, self.compact: 0.5,
+            self.burst: 4, self.save: 8, self.append: 4, self.update: 6, self.overwrite: 6,
+            self.delete: 6, self.fork: 8, self.prune: 3, self.compact: 2, self.delete_line: 3,
+            self.inspect: 0.5, self.cover: 6,
         }  # fmt: skip
         for _ in range(count):
             (verb,) = self._chance.choices(list(verbs), list(verbs.values()))
-            verb(self.store.scope(SESSION, self._chance.choice(SHARED)))
-        return self.own
+            verb(self.store.scope(SESSION, self._chance.choice([*SHARED, *self._lines])))
+        return {name: dict(digests) for name, digests in self.own.items()}
 
     def _put(self, scope: Scope, state: Any, id: str, **options: Any) -> None:
         # Known before it is written: a reader may load it before the answer is here.
@@ -150,32 +158,77 @@ class Writer:
             assert scope.delete_snapshot(id) == 1
 
     def fork(self, scope: Scope) -> None:
-        """A line of one's own from one's own snapshot, which others never change."""
+        """A fork of one's own snapshot, patched or not; a fork of a fork as often as not."""
         id = self._some(scope)
-        if id is None:
+        if id is None or len(self._lines) >= LINES_MAX:
             return
-        fork = scope.fork(id, scope_id=f"f{self.number}-{self._chance.random()}")
+        self._forks += 1
+        name = f"f{self.number}-{self._forks}"
+        if self._chance.random() < 0.5:
+            fork = scope.fork(id, scope_id=name)
+            expected = self.own[scope.scope_id][id]
+        else:
+            found = scope.load(id)
+            assert found is not None
+            check(found)
+            state = following(self._chance, found.state, found.state["id"])
+            expected = digest(state)
+            fork = scope.fork(
+                id, scope_id=name, patch=lambda _: state, metadata={"sum": digest(state)}
+            )
         first = fork.load()
         assert first is not None
         check(first)
-        assert digest(first.state) == self.own[scope.scope_id][id]
-        self.own[fork.scope_id][first.id] = digest(first.state)
-        for _ in range(self._chance.choice((0, 3, 36))):
+        assert digest(first.state) == expected
+        self._lines.append(name)
+        self.own[name][first.id] = expected
+        for _ in range(self._chance.choice((0, 2, 2, 36))):
             self.save(fork)
 
+    def cover(self, scope: Scope) -> None:
+        """Drafts that cover each other, like and unlike: most of their states build on nothing."""
+        for _ in range(self._chance.choice((2, 5))):
+            self._saved += 1
+            id = f"w{self.number}-{self._saved:04}"
+            head = scope.load() if self._chance.random() < 0.6 else None
+            state = following(self._chance, None if head is None else head.state, id)
+            self._put(scope, state, id, keep=False)
+
     def prune(self, scope: Scope) -> None:
-        """In a scope apart: of the others it is known at the end what must be there."""
+        """Only in a line of one's own, and in one that all share: there it is known what stays."""
         pruned = self.store.scope(SESSION, "pruned")
         for _ in range(12):
             self.save(pruned)
         pruned.prune(keep_last=PRUNED_TO)
+        if scope.scope_id not in self._lines:
+            return
+        kept = [info.id for info in scope.history(limit=PRUNED_TO)]
+        head = scope.info()
+        scope.prune(keep_last=PRUNED_TO)
+        own = self.own[scope.scope_id]
+        stays = {*kept, *([] if head is None else [head.id])}
+        self.own[scope.scope_id] = {id: own[id] for id in own if id in stays}
+
+    def delete_line(self, scope: Scope) -> None:
+        """The whole line, on which others may build; a draft counts as well."""
+        if scope.scope_id not in self._lines:
+            return
+        self._lines.remove(scope.scope_id)
+        own = self.own.pop(scope.scope_id)
+        assert scope.delete() - len(own) in (0, 1)
+
+    def inspect(self, scope: Scope) -> None:
+        assert [found for found in self.store.check() if found.severity != "info"] == []
 
     def compact(self, scope: Scope) -> None:
         self.store.compact()
 
 
-def write(store: Store, number: int, count: int) -> Own:
-    return Writer(store, number).run(count)
+def write(store: Store, number: int, count: int) -> list[Own]:
+    """Several writers in one process."""
+    with ThreadPoolExecutor(THREADS) as pool:
+        writers = [Writer(store, number * 10 + each) for each in range(THREADS)]
+        return list(pool.map(lambda writer: writer.run(count), writers))
 
 
 def read(store: Store, number: int, url: str) -> int:

@@ -1,8 +1,6 @@
 """An interrupt (Ctrl-C) at any moment of a call leaves nothing locked."""
 
-import subprocess
 import sys
-import textwrap
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -15,9 +13,11 @@ import pytest
 import limpet
 from limpet import Scope
 from limpet.backends.support.forks import opening_a_socket
+from tests.concurrency.crew import url_of
+from tests.concurrency.pg_tools import opened, run_script
+from tests.servers.postgres import Postgres, Schemas
 
-SCRIPT = textwrap.dedent(
-    """
+INTERRUPTED = """
     import os, random, signal, sys, threading
     import limpet
 
@@ -26,7 +26,8 @@ SCRIPT = textwrap.dedent(
 
     signal.signal(signal.SIGALRM, interrupt)
     chance = random.Random(7)
-    store = limpet.open(sys.argv[1], synchronous="off")
+    count = int(sys.argv[2])
+    store = limpet.open(sys.argv[1])
     scope = store.scope("s")
     scope.save({"n": 0}, id="kept")
     ended = threading.Event()
@@ -37,13 +38,15 @@ SCRIPT = textwrap.dedent(
 
     beside = threading.Thread(target=write_beside)
     interrupts = 0
-    while interrupts < 300:
-        if interrupts == 150 and not beside.is_alive():
+    while interrupts < count:
+        if interrupts == count // 2 and not beside.is_alive():
             beside.start()  # from here on, most of the time goes into waiting for it
         try:
-            signal.setitimer(signal.ITIMER_REAL, chance.uniform(20e-6, 900e-6), 0.5)
+            longest = 900e-6 if sys.argv[1].startswith("sqlite") else 4e-3
+            signal.setitimer(signal.ITIMER_REAL, chance.uniform(20e-6, longest), 0.5)
             while True:
                 scope.save({"n": interrupts}, keep=False)
+                scope.set_note("n", 1)
                 scope.load()
         except KeyboardInterrupt:
             interrupts += 1
@@ -53,11 +56,16 @@ SCRIPT = textwrap.dedent(
     ended.set()
     beside.join(20)
     assert not beside.is_alive(), "another thread waits for good"
-    saved = []
-    other = threading.Thread(target=lambda: saved.append(scope.save({"n": "after"})))
-    other.start()
-    other.join(20)
-    assert saved, "another thread cannot save any more"
+
+    def both():
+        begin.wait()
+        saved.append(scope.append("after", [1]))
+
+    saved, begin = [], threading.Barrier(2)
+    threads = [threading.Thread(target=both) for _ in range(2)]
+    for each in threads: each.start()
+    for each in threads: each.join(20)
+    assert len(saved) == 2, "other threads cannot save any more"
     child = os.fork()
     if not child:
         signal.alarm(20)
@@ -68,18 +76,21 @@ SCRIPT = textwrap.dedent(
     assert scope.load("kept").state == {"n": 0}
     store.close()
     print("done")
-    """
-)
+"""
 
 
 def test_an_interrupt_leaves_nothing_locked(tmp_path: Path) -> None:
-    ended = subprocess.run(
-        [sys.executable, "-W", "error", "-c", SCRIPT, f"sqlite:///{tmp_path}/x.db"],
-        capture_output=True,
-        text=True,
-        timeout=100,
-    )
-    assert (ended.stdout, ended.returncode) == ("done\n", 0), ended.stderr
+    url = f"{url_of(tmp_path / 'x.db')}?synchronous=off"
+    assert run_script(INTERRUPTED, url, 300) == "done\n"
+
+
+@pytest.mark.parametrize("count", [100, pytest.param(1000, marks=pytest.mark.slow)])
+def test_an_interrupt_leaves_no_transaction(
+    postgres: Postgres, postgres_url: str, count: int
+) -> None:
+    with opened(postgres, postgres_url) as store:
+        assert run_script(INTERRUPTED, f"{postgres_url}&connections=3", count) == "done\n"
+        store.scope("s").save({})
 
 
 def _open_a_socket(_: Scope) -> None:
@@ -118,3 +129,72 @@ def test_an_interrupt_inside_a_condition(work: Callable[[Scope], None]) -> None:
         finally:
             sys.settrace(None)
         pool.submit(work, scope).result(timeout=20)
+
+
+WAITING = """
+    import signal, sys, time
+    import limpet, psycopg
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGALRM, interrupt)
+    url, schema = sys.argv[1:]
+    with limpet.open(url, connections=1) as store, psycopg.connect(url.split("?")[0]) as other:
+        held, last = store.scope("s", "held"), store.scope("s", "last")
+        held.save("theirs", id="a")
+        with limpet.open(url) as another:  # so that the store has to read first
+            another.scope("s", "held").set_note("kept", 1)
+        for number in range(4):  # and here it does not
+            last.save({"n": number})
+            last.set_note(f"note {number}", number)
+            last.delete_note(f"note {number}")
+        last.set_note("kept", 1)
+        other.execute(f"SELECT 1 FROM {schema}.scopes FOR UPDATE")
+        for work in (
+            lambda: held.save({"mine": True}),
+            lambda: held.set_note("mine", True),
+            lambda: held.update("a", lambda s: s.with_(state="mine")),
+            lambda: held.delete(),
+            lambda: last.save({"mine": True}),
+            lambda: last.delete_note("kept"),
+        ):
+            signal.setitimer(signal.ITIMER_REAL, 0.3)
+            begin = time.monotonic()
+            try:
+                work()
+            except KeyboardInterrupt:
+                assert time.monotonic() - begin < 10
+            else:
+                raise AssertionError("it did not wait")
+            store.scope("s", "free").append("n", [1])
+        other.rollback()
+        for scope in (held, last):
+            print(scope.load().state, [each.name for each in scope.notes()])
+        last.save({"n": 4})
+        print(last.delete_note("kept"), store.scope("s", "free").load().state)
+"""
+
+
+def test_an_interrupt_of_one_that_waits(postgres_url: str, schemas: Schemas) -> None:
+    """It ends at once, its statement with it, and nothing of it happens later.
+
+    One statement is sent without a cursor, and waited for as a cursor does.
+    """
+    assert run_script(WAITING, postgres_url, schemas.name()).splitlines() == [
+        "theirs ['kept']",
+        "{'n': 3} ['kept']",
+        f"1 {{'n': {[1] * 6}}}",
+    ]
+
+
+def test_a_store_that_is_never_closed(postgres_url: str) -> None:
+    """An interpreter that ends without it ends well, and silently."""
+    script = """
+        import sys, limpet
+        store = limpet.open(sys.argv[1])
+        store.scope("s").save(1)
+    """
+    assert run_script(script, postgres_url) == ""
+    with limpet.open(postgres_url) as store:
+        assert store.scope("s").info() is not None

@@ -12,7 +12,6 @@ from limpet.backends.postgres.storage import PostgresStorage
 from limpet.engine import Engine, open_engine
 from limpet.opening import CLOCK, draw
 from limpet.protocol import Claim, Commit, NoteWrite
-from tests.concurrency.pg_tools import Background
 from tests.servers.pg_proxy import PgProxy
 from tests.servers.postgres import Postgres, Schemas
 from tests.waiting import until
@@ -74,46 +73,6 @@ def test_a_holder_that_was_asleep_changes_nothing(pair: list[Engine]) -> None:
     assert hold[:2] == ("b", "owner of b")
 
 
-def test_an_expired_lease_is_still_good_while_it_is_free(pair: list[Engine]) -> None:
-    sleeper, other = pair
-    sleeper.claim(claim_of("a", SHORT_US))
-    sleeper.commit(commit_of(0, "a"))
-    time.sleep(2 * SHORT_US / 1e6)
-    hold = other.read_lease(KEY, now=0)
-    assert hold is not None
-    assert hold.left_us < 0
-    sleeper.commit(commit_of(1, "a"))
-    assert sleeper.renew(claim_of("a")).left_us == LONG_US
-    assert other.claim(claim_of("b")).key == "a"
-    sleeper.release(claim_of("a"))
-    assert other.read_lease(KEY, now=0) is None
-    assert other.claim(claim_of("b")).key == "b"
-
-
-def test_after_a_renewal_a_save_is_still_one_statement(pair: list[Engine]) -> None:
-    holder, _ = pair
-    holder.claim(claim_of("a"))
-    for number in range(2):
-        holder.commit(commit_of(number, "a"))
-    holder.renew(claim_of("a"))
-    server = cast(PostgresStorage, holder.storage)._server
-    said: list[str] = []
-    once = server.once
-    server.once = lambda *said_of: said.append(said_of[0]) or once(*said_of)  # type: ignore[method-assign,func-returns-value]
-    holder.commit(commit_of(3, "a"))
-    assert said == ["save"]
-
-
-def test_a_plain_writer_does_not_end_a_lease(pair: list[Engine]) -> None:
-    holder, other = pair
-    holder.claim(claim_of("a"))
-    holder.commit(commit_of(0, "a"))
-    other.commit(commit_of(1, None))
-    holder.commit(commit_of(2, "a"))
-    other.commit(commit_of(3, None))
-    holder.commit(commit_of(4, "a"))
-
-
 def test_the_clock_is_the_servers(pair: list[Engine], conn: Connection) -> None:
     """Two hosts whose clocks are a year apart agree on when a lease ends."""
     one, two = pair
@@ -126,17 +85,6 @@ def test_the_clock_is_the_servers(pair: list[Engine], conn: Connection) -> None:
     hold = two.read_lease(KEY, now=0)
     assert hold is not None
     assert LONG_US - 10_000_000 < hold.left_us <= LONG_US
-
-
-def test_one_of_many_gets_it(pair: list[Engine]) -> None:
-    for round_number in range(10):
-        scope = ScopeKey(f"s{round_number}")
-        claims = [claim_of(f"k{number}", scope=scope) for number in range(8)]
-        asked = [
-            Background(lambda each=each, at=at: pair[at % 2].claim(each).key)  # type: ignore[misc]
-            for at, each in enumerate(claims)
-        ]
-        assert len({each.result() for each in asked}) == 1
 
 
 @pytest.mark.parametrize("verb", ["claim", "renew"])

@@ -14,7 +14,7 @@ import pytest
 import limpet
 from limpet import NotFound, Scope, Store
 from tests.concurrency.gates import gate, pausing, wait_until, waiting
-from tests.servers.postgres import Connection, Schemas, with_option
+from tests.servers.postgres import LOCKED_HERE, Connection, Schemas, with_option
 
 # Modes that keep nobody from writing to a table.
 HARMLESS = {"AccessShareLock", "RowShareLock", "RowExclusiveLock"}
@@ -112,10 +112,11 @@ def test_a_save_blocks_no_other_caller(
 
 def locks_on_tables(conn: Connection) -> set[str]:
     """Return the modes in which those who stand at a gate have locked tables."""
-    query = """
+    query = f"""
         SELECT DISTINCT l.mode FROM pg_locks AS l
          WHERE l.locktype = 'relation' AND l.granted AND l.pid IN
                (SELECT w.pid FROM pg_locks AS w WHERE w.locktype = 'advisory' AND NOT w.granted)
+           AND l.{LOCKED_HERE}
     """
     found = {mode for (mode,) in conn.execute(query).fetchall()}
     assert found
@@ -126,55 +127,7 @@ def complaints_beside_gates(store: Store) -> list[str]:
     return [code for code in complaints(store) if code != "foreign_object"]
 
 
-def test_a_plain_lock_of_one_scope_stops_nothing_else(
-    conn: Connection, schema: str, one: Store
-) -> None:
-    """The same with the lock alone, held by somebody who does nothing."""
-    one.scope("s", "a").save({})
-    with conn.transaction():
-        conn.execute(f"SELECT 1 FROM {schema}.scopes FOR UPDATE")
-        use_everything(one, "s", "b")
-        use_everything(one, "t", "a")
-        assert state_of(one.scope("s", "a")) == {}
-
-
-def test_a_save_in_a_fork_does_not_wait_for_its_origin(
-    conn: Connection, schema: str, one: Store, two: Store
-) -> None:
-    """Nor does a removal: after the fork they have nothing in common that changes."""
-    origin = one.scope("s", "a")
-    first = origin.save(text(1))
-    fork = origin.fork(first.id, scope_id="b")
-    with gate(conn, schema, "snapshots", "INSERT") as closed:
-        saving = closed.begin(lambda: two.scope("s", "a").save(near(1, 1)))
-        for number in range(80):
-            fork.save(near(1, number), id=f"{number:02}")
-        assert fork.delete_snapshot("40") == 1
-        assert not saving.done()
-        closed.open()
-        saving.result()
-    for number in {*range(80)} - {40}:
-        assert state_of(fork, f"{number:02}") == near(1, number)
-    assert complaints(one) == []
-
-
 # Interleavings
-
-
-def test_a_scope_that_is_added_while_the_session_is_deleted(
-    conn: Connection, schema: str, one: Store, two: Store
-) -> None:
-    """It goes with the session, or comes after it: nothing stays that nobody can reach."""
-    one.scope("s", "a").save({})
-    with gate(conn, schema, "scopes", "INSERT") as closed:
-        saving = closed.begin(lambda: two.scope("s", "b").save({"n": 1}))
-        deleting = closed.meanwhile(lambda: one.delete_session("s"))
-        closed.open()
-        saving.result()
-        deleting.result()
-    count = len(list(one.scope("s", "b").history()))
-    assert deleting.result() + count == 2
-    assert complaints(one) == []
 
 
 def test_a_session_that_is_deleted_while_a_scope_is_added(
@@ -254,39 +207,6 @@ CHANGED: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", REMOVING)
-@pytest.mark.parametrize("table", ["tails", "snapshots"])
-def test_saves_all_over_a_family_while_a_state_is_removed(
-    conn: Connection, schema: str, one: Store, two: Store, name: str, table: str
-) -> None:
-    """One stands still in the middle of a removal; the others come before it or after it."""
-    family_of_three(one)
-    event = "DELETE OR INSERT OR UPDATE"
-    with gate(conn, schema, table, event) as closed:
-        removing = closed.begin(lambda: REMOVING[name](two))
-        saves = [
-            closed.meanwhile(lambda at=at: one.scope("s", at).save(near(1, 999), id="new"))  # type: ignore[misc]
-            for at in "abc"
-        ]
-        forks = [
-            closed.meanwhile(
-                lambda at=at: one.scope("s", at[0]).fork(at, scope_id=f"fork-{at}")  # type: ignore[misc]
-            )
-            for at in ("a11", "b10", "c04")
-        ]
-        closed.open()
-        removing.result()
-        for each in saves:
-            each.result()
-        for fork in forks:
-            with suppress(NotFound):
-                assert state_of(fork.result()) is not None
-    for at in "abc":
-        assert state_of(one.scope("s", at), "new") == near(1, 999)
-    check_family(one, CHANGED[name])
-
-
 @pytest.mark.parametrize("name", REMOVING)
 def test_a_state_is_removed_while_forks_and_saves_stand_still(
     conn: Connection, schema: str, one: Store, two: Store, name: str
@@ -302,30 +222,6 @@ def test_a_state_is_removed_while_forks_and_saves_stand_still(
         removing.result()
     assert state_of(one.scope("s", "d")) == near(1, 10)
     check_family(one, CHANGED[name])
-
-
-def test_a_first_fork_while_a_state_is_removed(
-    conn: Connection, schema: str, postgres_url: str, one: Store, two: Store
-) -> None:
-    """A scope that was alone when its remover began to wait is not, when it gets the lock."""
-    three = limpet.open(postgres_url)
-    scope = one.scope("s", "a")
-    for number in range(10):
-        scope.save(near(1, number), id=f"{number}")
-    with gate(conn, schema, "tails", "INSERT") as closed:
-        forking = closed.begin(lambda: two.scope("s", "a").fork("5", scope_id="b"))
-        removing = closed.meanwhile(lambda: scope.delete_snapshot("5"))
-        changing = closed.meanwhile(
-            lambda: three.scope("s", "a").save(text(2), id="4", overwrite=True)
-        )
-        closed.open()
-        forking.result()
-        assert removing.result() == 1
-        changing.result()
-    three.close()
-    assert state_of(one.scope("s", "b")) == near(1, 5)
-    assert [state_of(scope, "4"), state_of(scope, "6")] == [text(2), near(1, 6)]
-    assert complaints(one) == []
 
 
 @pytest.mark.parametrize("table", ["snapshots", "scopes"])
@@ -346,20 +242,6 @@ def test_a_repair_while_a_save_is_stopped(
     for at in "ab":
         assert [info.id for info in one.scope("s", at).history()] == ["2", "1"]
     assert complaints(one) == []
-
-
-def test_a_fork_that_is_waited_for_goes_with_its_session(
-    conn: Connection, schema: str, one: Store, two: Store
-) -> None:
-    one.scope("s", "a").save({}, id="1")
-    with gate(conn, schema, "scopes", "INSERT") as closed:
-        forking = closed.begin(lambda: two.scope("s", "a").fork("1", scope_id="b"))
-        deleting = closed.meanwhile(lambda: one.delete_session("s"))
-        assert not deleting.done()
-        closed.open()
-        forking.result()
-        assert deleting.result() == 2
-    assert list(one.scopes()) == []
 
 
 @pytest.mark.parametrize("goes", ["last user", "while it stays"])

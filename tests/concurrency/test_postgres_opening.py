@@ -1,15 +1,13 @@
 """Opening a store on PostgreSQL: addresses as libpq reads them, rights, many who open at once."""
 
-import json
 import socket
 import subprocess
 import sys
 import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import pytest
 
@@ -17,13 +15,9 @@ import limpet
 from limpet import InvalidInput, LimpetError, Store, Unavailable, Unsupported
 from tests.concurrency.pg_tools import WRITES, Background, everything, fill, opened, outage
 from tests.servers.pg_proxy import PgProxy
-from tests.servers.pooler import Pooler
 from tests.servers.postgres import Connection, Postgres, PrivatePostgres, Schemas, one, with_option
 
 SECRET = "p@ss'w\\or%d-7c1f"
-OPENERS = Path(__file__).with_name("pg_openers.py")
-
-
 # Addresses
 
 
@@ -38,7 +32,8 @@ def test_a_service_file(
 ) -> None:
     """What it says counts, unless the URL says otherwise: before what we would choose."""
     file = tmp_path / "services.conf"
-    where = f"host=127.0.0.1\nport={postgres.port}\nuser=postgres\ndbname=postgres\n"
+    database = urlsplit(postgres.url).path[1:]
+    where = f"host=127.0.0.1\nport={postgres.port}\nuser=postgres\ndbname={database}\n"
     file.write_text(f"[agents]\n{where}application_name=from-the-file\n[nothing]\nport=1\n")
     monkeypatch.setenv("PGSERVICEFILE", str(file))
     with limpet.open(f"postgresql:///?service=agents&schema={schemas.name()}") as store:
@@ -59,7 +54,7 @@ def test_the_environment(
     monkeypatch.setenv("PGHOST", "127.0.0.1")
     monkeypatch.setenv("PGPORT", str(postgres.port))
     monkeypatch.setenv("PGUSER", "postgres")
-    monkeypatch.setenv("PGDATABASE", "postgres")
+    monkeypatch.setenv("PGDATABASE", urlsplit(postgres.url).path[1:])
     with limpet.open(f"postgresql://?schema={schemas.name()}") as store:
         store.scope("s").save(1)
         assert setting(store, "application_name") == "limpet"
@@ -115,7 +110,7 @@ def test_several_hosts(postgres: Postgres, schemas: Schemas) -> None:
     """The next one is taken where one does not answer, also in mid-run."""
     with PgProxy(postgres.url) as first, PgProxy(postgres.url) as second:
         hosts = f"127.0.0.1:1,127.0.0.1:{first.port},127.0.0.1:{second.port}"
-        url = f"postgresql://postgres@{hosts}/postgres?schema={schemas.name()}"
+        url = f"postgresql://postgres@{hosts}{urlsplit(postgres.url).path}?schema={schemas.name()}"
         with opened(postgres, url) as store:
             store.scope("s").append("n", [1])
             assert (first.connections(), second.connections()) == (1, 0)
@@ -142,20 +137,19 @@ def test_encryption_that_a_server_does_not_have(postgres: Postgres, postgres_url
 # Secrets
 
 
-@contextmanager
-def asking_for_passwords(server: PrivatePostgres, role: str) -> Iterator[None]:
-    """Let a role log in by its password alone."""
+@pytest.fixture(scope="session")
+def secretive(server: PrivatePostgres) -> PrivatePostgres:
+    """A server at which the role `secretive` needs its password."""
     with server.connect() as conn:
-        conn.execute(f"CREATE ROLE {role} LOGIN SUPERUSER")
-        conn.execute(f"ALTER ROLE {role} PASSWORD '{SECRET.replace(chr(39), chr(39) * 2)}'")
+        conn.execute("CREATE ROLE secretive LOGIN SUPERUSER")
+        conn.execute(f"ALTER ROLE secretive PASSWORD '{SECRET.replace(chr(39), chr(39) * 2)}'")
         file = one(conn, "SHOW hba_file")
-        lines = f"host all {role} 127.0.0.1/32 scram-sha-256\nhost all all 127.0.0.1/32 trust"
-        for line in lines.split("\n"):
-            conn.execute("CREATE TABLE IF NOT EXISTS hba (line text)")
-            conn.execute("INSERT INTO hba VALUES (%s)", [line])
+        conn.execute("CREATE TABLE hba (line text)")
+        for line in ("secretive 127.0.0.1/32 scram-sha-256", "all 127.0.0.1/32 trust"):
+            conn.execute("INSERT INTO hba VALUES (%s)", [f"host all {line}"])
         conn.execute(f"COPY hba TO '{file}'")
         conn.execute("SELECT pg_reload_conf()")
-    yield
+    return server
 
 
 def shown(error: BaseException) -> str:
@@ -163,16 +157,7 @@ def shown(error: BaseException) -> str:
     return "".join(traceback.format_exception(error)) + repr(error) + str(vars(error))
 
 
-@pytest.fixture(scope="module")
-def secretive() -> Iterator[PrivatePostgres]:
-    """A server at which the role `secretive` needs its password."""
-    with PrivatePostgres() as server, asking_for_passwords(server, "secretive"):
-        yield server
-
-
-def test_a_password_is_never_shown(
-    secretive: PrivatePostgres, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_password_is_never_shown(secretive: PrivatePostgres) -> None:
     server = secretive
     good = server.url.replace("postgres@", f"secretive:{quote(SECRET, safe='')}@")
     bad = server.url.replace("postgres@", f"secretive:{quote('x' + SECRET, safe='')}@")
@@ -198,14 +183,7 @@ def test_a_password_is_never_shown(
         store.scope("s").save(1)
         backend = store.driver.opened.backend
         server_side = backend.storage._server  # type: ignore[attr-defined]
-        for each in (
-            store,
-            store.aio,
-            store.driver.opened,
-            backend,
-            server_side,
-            server_side._pool,
-        ):
+        for each in (store, store.aio, store.driver.opened, backend, server_side):
             assert "7c1f" not in repr(each)
         server.stop()
         with pytest.raises(Unavailable) as gone:
@@ -215,42 +193,33 @@ def test_a_password_is_never_shown(
         store.scope("s").load()
 
 
-def said_on_opening(url: str) -> str:
-    """Return what is said of a store that cannot be opened."""
-    with pytest.raises(Unavailable) as caught:
-        limpet.open(url)
-    assert caught.value.outcome_known
-    return str(caught.value)
-
-
-def test_where_no_server_listens_host_and_port_are_named(
-    postgres: Postgres, tmp_path: Path
+def test_who_is_not_admitted_is_told_why_and_where(
+    secretive: PrivatePostgres, tmp_path: Path
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as closed_at_once:
         port = closed_at_once.getsockname()[1]
-    said = said_on_opening(postgres.url.replace(f":{postgres.port}/", f":{port}/"))
-    assert said.startswith("no server listens there: start it, or correct host and port of the URL")
-    assert said.endswith(f"host=`127.0.0.1` port=`{port}`")
-
-    said = said_on_opening(f"postgresql:///agents?user=me&host={tmp_path}&port=5432")
-    assert said.startswith("no server listens at this socket: start it, or name its host")
-    assert said.endswith(f"host=`{tmp_path}` port=`5432`")
-
-
-def test_who_is_not_admitted_is_told_why_and_where(secretive: PrivatePostgres) -> None:
-    url = secretive.url
-    for refused, fact in (
+    url, here = secretive.url, ("127.0.0.1", secretive.port)
+    for refused, fact, (host, at) in (
         (
-            url.replace("postgres@", "secretive:x@"),
-            "the server refuses the password: correct it in",
+            url.replace(f":{secretive.port}/", f":{port}/"),
+            "no server listens there: start it, or correct host and port of the URL",
+            ("127.0.0.1", port),
         ),
-        (url.replace("postgres@", "secretive@"), "a password is needed: put it in the URL"),
-        (url.rpartition("/")[0] + "/missing", "there is no such database: make it by CREATE DATA"),
-        (url.replace("postgres@", "nobody@"), "there is no such role: make it by CREATE ROLE"),
+        (
+            f"postgresql:///agents?user=me&host={tmp_path}&port=5432",
+            "no server listens at this socket: start it, or name its host",
+            (str(tmp_path), 5432),
+        ),
+        (url.replace("postgres@", "secretive:x@"), "the server refuses the password", here),
+        (url.replace("postgres@", "secretive@"), "a password is needed: put it in the URL", here),
+        (url.rpartition("/")[0] + "/missing", "there is no such database: make it by CRE", here),
+        (url.replace("postgres@", "nobody@"), "there is no such role: make it by CREATE", here),
     ):
-        said = said_on_opening(refused)
-        assert said.startswith(fact)
-        assert said.endswith(f"host=`127.0.0.1` port=`{secretive.port}`")
+        with pytest.raises(Unavailable) as caught:
+            limpet.open(refused)
+        assert caught.value.outcome_known
+        assert str(caught.value).startswith(fact)
+        assert str(caught.value).endswith(f"host=`{host}` port=`{at}`")
 
 
 # Rights
@@ -315,16 +284,6 @@ def test_a_role_that_may_not_create_tables(
             fill(store.scope(f"s{setup}"))
 
 
-def test_a_role_that_owns_its_schema(
-    postgres: Postgres, schemas: Schemas, as_role: str, role: str
-) -> None:
-    """It may create tables there, though no schemas: somebody else made it."""
-    with postgres.connect() as conn:
-        conn.execute(f"CREATE SCHEMA {schemas.name()} AUTHORIZATION {role}")
-    with opened(postgres, as_role) as store:
-        fill(store.scope("s"))
-
-
 def test_without_setup_nothing_is_made(
     postgres: Postgres, schemas: Schemas, postgres_url: str
 ) -> None:
@@ -348,66 +307,22 @@ def run_what_it_says(postgres: Postgres, message: str) -> None:
         conn.execute(printed.stdout)
 
 
-def test_tables_of_a_newer_version(postgres: Postgres, schemas: Schemas, postgres_url: str) -> None:
-    with opened(postgres, postgres_url), postgres.connect() as conn:
-        migrations = f"{schemas.name()}.schema_migrations"
-        conn.execute(f"INSERT INTO {migrations} VALUES (999, 'later')")
-    for setup in (True, False):
-        with pytest.raises(Unsupported, match="999"):
-            limpet.open(postgres_url, setup=setup)
-
-
-def test_tables_of_an_older_format(postgres: Postgres, schemas: Schemas, postgres_url: str) -> None:
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("INSERT INTO {} VALUES (999, 'later')", "999"),
+        ("UPDATE {} SET version = 3", "export it with that version.* found=`3`"),
+    ],
+)
+def test_tables_of_another_version(
+    postgres: Postgres, schemas: Schemas, postgres_url: str, change: str, message: str
+) -> None:
     """They are refused in one line, and not touched."""
     with opened(postgres, postgres_url), postgres.connect() as conn:
-        migrations = f"{schemas.name()}.schema_migrations"
-        conn.execute(f"UPDATE {migrations} SET version = 3")
+        conn.execute(change.format(f"{schemas.name()}.schema_migrations"))
     for setup in (True, False):
-        with pytest.raises(Unsupported, match=r"export it with that version.* found=`3`"):
+        with pytest.raises(Unsupported, match=message):
             limpet.open(postgres_url, setup=setup)
-
-
-# Many at once
-
-
-@pytest.mark.parametrize("way", ["advisory locks", "no advisory locks", "pooler"])
-def test_ten_processes_open_a_new_store_at_once(
-    postgres: Postgres, schemas: Schemas, pooler: Pooler, way: str
-) -> None:
-    """Each finds the tables made, once, and none fails."""
-    options: dict[str, object] = {"advisory_locks": way != "no advisory locks"}
-    url = schemas.url()
-    if way == "pooler":
-        url, options["pooler"] = schemas.url(server_url=pooler.url), True
-    command = [sys.executable, "-W", "error", str(OPENERS), url, "10", json.dumps(options)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
-    with opened(postgres, schemas.url()) as store:
-        assert list(store.sessions()) == [*(f"s{n}" for n in range(10)), "shared"]
-        note = store.scope("shared").note("count")
-        assert note is not None
-        assert note.value == 10
-        assert list(store.check()) == []
-
-
-def test_two_stores_in_one_process(postgres: Postgres, schemas: Schemas) -> None:
-    """Schemas know nothing of each other, also when the same connections could serve both."""
-    with (
-        opened(postgres, schemas.url("a")) as one_store,
-        opened(postgres, schemas.url("b")) as other,
-    ):
-        work: list[Callable[[], object]] = [
-            lambda: [one_store.scope("s").append("n", [1]) for _ in range(20)],
-            lambda: [other.scope("s").append("n", [2]) for _ in range(20)],
-        ]
-        for each in [Background(each) for each in work]:
-            each.result()
-        for store, number in ((one_store, 1), (other, 2)):
-            found = store.scope("s").load()
-            assert found is not None
-            assert found.state == {"n": [number] * 20}
-        assert one_store.delete_session("s") == 20
-        assert len(list(other.scope("s").history())) == 20
 
 
 def test_a_url_that_is_none_of_postgresql() -> None:

@@ -4,10 +4,7 @@ A connection of the server is had for one transaction only: nothing that is prep
 for a connection is there in the next one. The pooler is our own, and PgBouncer in the slow tests.
 """
 
-import itertools
-import threading
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 
 import psycopg
@@ -17,11 +14,8 @@ import limpet
 from limpet import opening
 from limpet.protocol import Backend
 from limpet.testing import conformance
-from limpet.testing.conformance.functions import Functions
-from limpet.testing.conformance.leasing import Leasing
-from limpet.testing.conformance.programs import Verbs
 from limpet.testing.conformance.threads import Threads
-from tests.concurrency.pg_tools import WRITES, Background, everything, fill, opened, outage
+from tests.concurrency.pg_tools import WRITES, fill, opened, outage
 from tests.concurrency.pg_verbs import VERBS, answer_of, expected, prepare, seen
 from tests.conformance.parts import Sync
 from tests.servers.pg_proxy import PgProxy
@@ -58,12 +52,6 @@ class TestPooled(Sync, Pooled, Threads):
     """The chapter in which most is asked of transactions."""
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("pooler", [PgBouncer], indirect=True)
-class TestPooledAtLength(Sync, Pooled, Verbs, Functions, Threads, Leasing):
-    pass
-
-
 @pytest.fixture
 def url(schemas: Schemas, pooler: Pooler | PgBouncer) -> str:
     return schemas.url(server_url=pooler.url)
@@ -83,26 +71,6 @@ def test_a_pooler_that_is_not_named_is_recognised(
             assert one(conn, "SHOW lock_timeout") == "0"
             there = "SELECT to_regnamespace(%s) IS NOT NULL"
             assert one(conn, there, schemas.name()) is is_made
-
-
-def test_many_threads_share_two_connections(
-    postgres: Postgres, pooler: Pooler | PgBouncer, url: str
-) -> None:
-    with opened(postgres, url, pooler=True) as store:
-        fill(store.scope("s"))
-
-        def work() -> None:
-            for _ in range(10):
-                store.scope("s").set_note("name", lambda n: n + 1)
-                store.scope("s").append("items", [1])
-                assert store.scope("s").load() is not None
-
-        for each in [Background(work) for _ in range(8)]:
-            each.result()
-        note = store.scope("s").note("name")
-        assert note is not None
-        assert note.value == 80
-        assert pooler.servers() == 2
 
 
 def test_nothing_is_left_set_for_others(
@@ -172,65 +140,3 @@ def test_the_pooler_loses_its_server(
                 assert at > 1
                 return
     raise AssertionError("there is no end to it")
-
-
-def test_the_server_behind_the_pooler_loses_its_connections(
-    postgres: Postgres, url: str, schemas: Schemas
-) -> None:
-    query = (
-        "SELECT pg_terminate_backend(l.pid) FROM pg_stat_activity AS l"
-        " WHERE (l.query LIKE %s OR l.query = 'COMMIT') AND l.pid <> pg_backend_pid()"
-    )
-    with opened(postgres, url, pooler=True) as store, postgres.connect() as conn:
-        fill(store.scope("s"))
-        before = everything(store)
-        for _ in range(3):
-            assert conn.execute(query, [f"%{schemas.name()}%"]).fetchall()
-            assert everything(store) == before
-
-
-@pytest.mark.slow
-def test_pgbouncer_is_killed_while_two_write(postgres: Postgres, schemas: Schemas) -> None:
-    """Each write is repeated until it is known to have happened: all are there, each once."""
-    count, numbers, done = 150, itertools.count(), threading.Event()
-    with PgBouncer(postgres.url) as bouncer:
-        url = schemas.url(server_url=bouncer.url)
-
-        def work(name: str) -> list[int]:
-            written = []
-            with limpet.open(url, pooler=True, connections=2) as store:
-                for _ in range(count):
-                    number = next(numbers)
-                    store.scope("s").append("items", [number])
-                    store.scope("s").set_note(name, lambda n: (n or 0) + 1)
-                    written.append(number)
-            return written
-
-        def kill() -> int:
-            kills = 0
-            while not done.wait(0.3):
-                bouncer.kill()
-                bouncer.start()
-                kills += 1
-            return kills
-
-        with limpet.open(url, pooler=True) as store:
-            store.scope("s").save({"items": []})
-        killer = Background(kill)
-        try:
-            written = [Background(partial(work, name)) for name in ("one", "two")]
-            lists = [each.result() for each in written]
-        finally:
-            done.set()
-        assert killer.result() > 1
-    with opened(postgres, schemas.url()) as store:
-        head = store.scope("s").load()
-        assert head is not None
-        assert sorted(head.state["items"]) == sorted(lists[0] + lists[1])
-        assert {note.name: note.value for note in store.scope("s").notes()} == {
-            "one": count,
-            "two": count,
-        }
-        for each in lists:  # in the order in which each wrote them
-            assert [number for number in head.state["items"] if number in set(each)] == each
-        assert list(store.check()) == []

@@ -13,7 +13,7 @@ import pytest
 import limpet
 from limpet import Scope, Unavailable
 from tests.servers.pg_proxy import PgProxy
-from tests.servers.postgres import Connection, Schemas
+from tests.servers.postgres import LOCKED_HERE, Connection, Schemas
 from tests.waiting import until
 
 THREADS = 4
@@ -54,7 +54,8 @@ def test_saves_and_notes_of_threads_are_not_in_vain(postgres_url: str) -> None:
 
 def waits(conn: Connection) -> bool:
     """Tell whether someone waits for a row."""
-    return conn.execute("SELECT 1 FROM pg_locks WHERE NOT granted").fetchone() is not None
+    query = f"SELECT 1 FROM pg_locks WHERE NOT granted AND {LOCKED_HERE}"
+    return conn.execute(query).fetchone() is not None
 
 
 @contextmanager
@@ -66,43 +67,6 @@ def locked(conn: Connection, schema: str) -> Iterator[None]:
         yield
     finally:
         conn.execute("ROLLBACK")
-
-
-def test_who_changes_another_scope_does_not_queue(
-    conn: Connection, schema: str, postgres_url: str
-) -> None:
-    with limpet.open(postgres_url) as store, ThreadPoolExecutor(1) as pool:
-        store.scope("s").save({})
-        with locked(conn, schema):
-            waiting = pool.submit(store.scope("s").save, {"n": 1})
-            until(lambda: waits(conn))
-            store.scope("s", "other").save({"n": 2})
-            assert not waiting.done()
-        waiting.result(timeout=20)
-
-
-def test_a_caller_that_does_not_wait_may_still_write(postgres_url: str) -> None:
-    with limpet.open(postgres_url, lock_wait_s=0, retry_s=0) as store:
-        for number in range(5):
-            store.scope("s").save({"n": number})
-            store.scope("s").set_note("name", number)
-
-
-def test_notes_of_many_places_are_those_of_each(postgres_url: str) -> None:
-    """They are asked for some at a time."""
-    ids = [f"id-{number}" for number in range(600)]
-    with limpet.open(postgres_url) as store:
-        scope = store.scope("s")
-        for id in ids[::50]:
-            for name in ("b", "a"):
-                scope.set_note(name, id, on=id)
-        expected = [(id, name) for id in ids[::50] for name in ("a", "b")]
-        backend: Any = store.driver.opened.backend
-        for limit in (1, 3, 1000):
-            found = backend.list_notes(scope.key, on=ids, name=None, after="", limit=limit)
-            assert [(note.snapshot_id, note.name) for note in found] == expected[:limit]
-        found = backend.list_notes(scope.key, on=ids, name=None, after="a", limit=3)
-        assert [(note.snapshot_id, note.name) for note in found] == expected[1:4]
 
 
 def test_a_child_does_not_wait_for_a_thread_of_its_parent(

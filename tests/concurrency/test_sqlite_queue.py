@@ -14,9 +14,9 @@ import pytest
 
 import limpet
 from limpet import AlreadyExists, Conflict, InvalidInput, Scope, SnapshotInfo, Store, Unavailable
+from limpet.backends.sqlite import joined
 from limpet.backends.sqlite.file import SqliteFile
 from limpet.backends.sqlite.transaction import WRITE
-from limpet.backends.support import queue
 from limpet.storage import LostAnswer
 from tests.waiting import until
 
@@ -46,7 +46,7 @@ def file_of(store: Store) -> SqliteFile:
 @pytest.fixture
 def patient(path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
     """A store whose threads wait as long as it takes."""
-    monkeypatch.setattr(queue, "_WAIT_S_MAX", SLOW_S)
+    monkeypatch.setattr(joined, "_QUEUE_S_MAX", SLOW_S)
     with limpet.open(f"sqlite:///{path}", lock_wait_s=SLOW_S) as store:
         yield store
 
@@ -92,19 +92,8 @@ def test_the_queue_does_not_add_up_the_waiting(store: Store, path: Path) -> None
     store.scope("s").save({})
 
 
-def test_a_thread_that_takes_long_is_waited_for_as_others_are(store: Store) -> None:
-    """As one in whose middle a signal handler asks another thread to save, and waits for it."""
-
-    def save_elsewhere(*_: Any) -> None:
-        with ThreadPoolExecutor(1) as pool, pytest.raises(Unavailable, match="other writers"):
-            pool.submit(store.scope("s").save, {}).result(timeout=20)
-
-    file_of(store).run(WRITE, save_elsewhere, None)
-    store.scope("s").save({})
-
-
 def test_a_lock_that_an_interrupt_left_behind_is_forgotten(store: Store) -> None:
-    threads = file_of(store).joined.queue
+    threads = file_of(store).joined
     left = threads.lock
     left.acquire()
     with ThreadPoolExecutor(1) as pool:
@@ -127,16 +116,6 @@ def test_a_write_inside_a_write_is_refused(store: Store) -> None:
     thread.join(20 * WAIT_S)
     assert ended == ["done"]
     store.scope("s").save({})
-
-
-def test_a_failed_write_lets_the_next_one_through(store: Store) -> None:
-    def interrupted(*_: Any) -> None:
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        file_of(store).run(WRITE, interrupted, None)
-    with ThreadPoolExecutor(1) as pool:
-        assert pool.submit(store.scope("s").save, {"n": 1}).result(timeout=10).id
 
 
 # Joined writes

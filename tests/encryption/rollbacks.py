@@ -5,7 +5,7 @@ Nothing here knows a format: a part is a row of any table that the schema names,
 
 import random
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
@@ -13,7 +13,6 @@ from typing import Any, Protocol
 import orjson
 
 from limpet import Corrupt, Scope, Snapshot, Store
-from tests.servers.postgres import Postgres
 
 Parts = dict[tuple[Any, ...], Any]
 """What is stored, by its place: a table and the primary key, or the name of a file."""
@@ -32,24 +31,33 @@ class Below(Protocol):
 
 
 class Rows:
-    """The tables of a database, by what it says of them itself."""
+    """The tables of a SQLite file, by what it says of them itself."""
 
-    def __init__(self, connect: Callable[[], Any]) -> None:
-        self._connect = connect
-        with connect() as conn:
-            self._keys = dict(self.tables(conn))  # where in a row its primary key is
-
-    def tables(self, conn: Any) -> Iterator[tuple[str, list[int]]]:
+    def __init__(self, path: Path) -> None:
+        self._path = path
         query = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
-        for (table,) in conn.execute(query).fetchall():
-            columns = conn.execute(f"SELECT cid FROM pragma_table_info('{table}') WHERE pk > 0")
-            yield table, [at for (at,) in columns]
+        with self._connect() as conn:
+            tables = [table for (table,) in conn.execute(query)]
+            self._keys = {  # where in a row its primary key is
+                table: [
+                    at
+                    for (at,) in conn.execute(
+                        f"SELECT cid FROM pragma_table_info('{table}') WHERE pk > 0"
+                    )
+                ]
+                for table in tables
+            }
+
+    @contextmanager
+    def _connect(self) -> Iterator[sqlite3.Connection]:
+        with closing(sqlite3.connect(self._path)) as conn, conn:
+            yield conn
 
     def parts(self) -> Parts:
         with self._connect() as conn:
             return {
-                (table, *(row[at] for at in places)): row
-                for table, places in self._keys.items()
+                (table, *(row[at] for at in keys)): row
+                for table, keys in self._keys.items()
                 for row in conn.execute(f"SELECT * FROM {table}").fetchall()
             }
 
@@ -63,52 +71,6 @@ class Rows:
         with self._connect() as conn:
             for table in self._keys:
                 conn.execute(f"DELETE FROM {table}")
-
-
-def sqlite_rows(path: Path) -> Rows:
-    @contextmanager
-    def connect() -> Iterator[Any]:
-        with closing(sqlite3.connect(path)) as conn, conn:
-            yield conn
-
-    return Rows(connect)
-
-
-class PostgresRows(Rows):
-    def __init__(self, postgres: Postgres, schema: str) -> None:
-        self._schema = schema
-        self._names: dict[str, list[str]] = {}  # of the columns of a primary key
-
-        @contextmanager
-        def connect() -> Iterator[Any]:
-            with postgres.connect() as conn:
-                # Without its foreign keys, as someone can who may write to the tables.
-                conn.execute("SET session_replication_role = replica")
-                yield conn
-
-        super().__init__(connect)
-
-    def tables(self, conn: Any) -> Iterator[tuple[str, list[int]]]:
-        query = """
-            SELECT table_name, array_agg(c.ordinal_position - 1), array_agg(column_name::text)
-              FROM information_schema.table_constraints AS t
-              JOIN information_schema.key_column_usage AS k
-             USING (constraint_schema, constraint_name, table_name)
-              JOIN information_schema.columns AS c USING (table_name, column_name)
-             WHERE t.constraint_type = 'PRIMARY KEY' AND c.table_schema = t.constraint_schema
-               AND t.constraint_schema = %s
-             GROUP BY table_name"""
-        for table, places, names in conn.execute(query, [self._schema]).fetchall():
-            self._names[f"{self._schema}.{table}"] = names
-            yield f"{self._schema}.{table}", places
-
-    def put(self, parts: Parts) -> None:
-        with self._connect() as conn, conn.pipeline():
-            for (table, *key), row in parts.items():
-                where = " AND ".join(f"{name} = %s" for name in self._names[table])
-                conn.execute(f"DELETE FROM {table} WHERE {where}", key)
-                marks = ", ".join(["%s"] * len(row))
-                conn.execute(f"INSERT INTO {table} VALUES ({marks}) ON CONFLICT DO NOTHING", row)
 
 
 class Files:

@@ -16,14 +16,13 @@ from tests.encryption.rollbacks import (
     Below,
     Files,
     Parts,
-    PostgresRows,
+    Rows,
     Trace,
     goes_on,
-    sqlite_rows,
     untrue,
 )
 
-ENGINES = ["sqlite", *(pytest.param(each, marks=pytest.mark.slow) for each in ("postgres", "file"))]
+ENGINES = ["sqlite", pytest.param("file", marks=pytest.mark.slow)]
 
 
 @pytest.fixture(params=ENGINES)
@@ -31,16 +30,12 @@ def engine(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-def opened(engine: str, tmp_path: Path, request: pytest.FixtureRequest) -> tuple[Any, Any]:
+def opened(engine: str, tmp_path: Path) -> tuple[Any, Any]:
     """Return the arguments of `limpet.open`, and how to see what is stored."""
-    if engine == "postgres":
-        schemas = request.getfixturevalue("schemas")
-        postgres = request.getfixturevalue("postgres")
-        return {"url": schemas.url()}, lambda: PostgresRows(postgres, schemas.name())
     if engine == "file":
         return {"url": f"file://{tmp_path}/folder", "sync": False}, lambda: Files(tmp_path)
     path = tmp_path / "limpet.db"
-    return {"url": f"sqlite:///{path}?synchronous=off"}, lambda: sqlite_rows(path)
+    return {"url": f"sqlite:///{path}?synchronous=off"}, lambda: Rows(path)
 
 
 @pytest.mark.parametrize(
@@ -51,10 +46,10 @@ def opened(engine: str, tmp_path: Path, request: pytest.FixtureRequest) -> tuple
     ],
 )
 def test_no_mixture_of_old_and_new_is_believed(
-    engine: str, seed: int, steps: int, rollbacks: int, tmp_path: Path, request: Any
+    engine: str, seed: int, steps: int, rollbacks: int, tmp_path: Path
 ) -> None:
     rng = random.Random(seed)
-    given, below_of = opened(engine, tmp_path, request)
+    given, below_of = opened(engine, tmp_path)
     moments: list[Parts] = []
     with limpet.open(keys=ONE, **given) as store:
         trace = Trace(store, rng)

@@ -104,20 +104,6 @@ def test_with_other_keys_nothing_is_read_and_nothing_is_changed(
         assert len(list(store.history(labels={"task": "tax"}))) == 3
 
 
-def test_damage_is_found_without_keys(path: Path) -> None:
-    rows = {"tails.body": "max", "snapshots.metadata": "min", "notes.value": "min"}
-    for name, which in rows.items():
-        table, _, column = name.partition(".")
-        with closing(sqlite3.connect(path)) as conn, conn:
-            conn.execute(
-                f"UPDATE {table} SET {column} = substr({column}, 1, 9)"
-                f" WHERE rowid = (SELECT {which}(rowid) FROM {table})"
-            )
-    with limpet.open(str(path)) as store:
-        found = {each.code for each in store.check()}
-    assert found == {"state_damaged", "snapshot_damaged", "note_damaged"}
-
-
 def test_what_is_not_encrypted_is_refused_until_it_is_allowed(tmp_path: Path) -> None:
     path = tmp_path / "limpet.db"
     with limpet.open(str(path)) as store:
@@ -169,20 +155,6 @@ def test_a_deleted_key_forgets_one_tenant_and_leaves_the_others(url: str) -> Non
             store.scope("new").set_note("title", 1)
 
 
-def test_the_same_keys_in_any_order_read_everything(url: str) -> None:
-    with limpet.open(url, keys=ONE) as store:
-        fill(store)
-        before = records(store)
-    with limpet.open(url, keys=f"{TWO}\n{ONE}") as store:
-        assert records(store) == before
-        chat = store.scope("user/1", "chat")
-        chat.save({"messages": []}, id="new", labels={"task": "tax"}, status="begun")
-        assert [each.id for each in chat.history(labels={"task": "tax"})][:2] == ["new", "last"]
-        assert len(list(store.history(labels={"task": "tax"}))) == 4
-        assert len(list(store.history(status="begun"))) == 43
-        assert not list(store.check())
-
-
 def test_what_repair_believes_is_signed_by_rekey(path: Path) -> None:
     with limpet.open(str(path), keys=ONE) as store:
         before = records(store)
@@ -208,14 +180,6 @@ def test_a_flipped_bit_of_a_scope_is_repaired_without_keys(path: Path, column: s
     with limpet.open(str(path)) as store:
         assert [each.code for each in store.repair() if each.repaired] == ["scope_damaged"]
     assert dump(path) == before
-
-
-def test_prefixes_may_share_a_key(url: str) -> None:
-    with limpet.open(url, keys=f"{ONE} alice/\n{ONE} bob/\n{TWO}") as store:
-        for session in ("alice/1", "bob/1", "other"):
-            store.scope(session).save({}, labels={"task": "tax"}, status="open")
-        assert len(list(store.history(labels={"task": "tax"}))) == 3
-        assert len(list(store.history(status="open"))) == 3
 
 
 def test_keys_that_cannot_be_read_again_stay_as_they_are(tmp_path: Path) -> None:

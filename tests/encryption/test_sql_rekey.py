@@ -20,7 +20,6 @@ from tests.encryption.keys import ONE, THREE, TWO, postgres_values, sqlite_value
 from tests.encryption.rollbacks import Trace, untrue
 from tests.encryption.test_sql_canary import CANARY, answers, fill
 from tests.servers.postgres import Postgres, Schemas
-from tests.waiting import until
 
 ENGINES = ["sqlite", pytest.param("postgres", marks=pytest.mark.slow)]
 
@@ -197,51 +196,6 @@ def test_it_is_killed_and_repeated(url: str) -> None:
     with limpet.open(url, keys=TWO) as store:
         assert records(store) == before
         assert not list(store.check())
-
-
-_WRITER = """
-import sys, threading, limpet
-
-is_over = threading.Event()
-threading.Thread(target=lambda: (sys.stdin.read(), is_over.set()), daemon=True).start()
-count = 0
-with limpet.open(sys.argv[1], keys_file=sys.argv[2]) as store:
-    while not is_over.is_set():
-        for name in ("one", "two"):
-            store.scope("user/1", name).append("messages", [count])
-        store.scope("user/1", "one").set_note("count", count)
-        count += 1
-        if count == 10:
-            print("running", flush=True)
-print(count, flush=True)
-"""
-
-
-@pytest.mark.slow
-def test_another_process_goes_on_through_a_rotation(url: str, tmp_path: Path) -> None:
-    """It was started with the old key alone, and has only the new one at the end."""
-    keys_file = tmp_path / "keys"
-    keys_file.write_text(ONE)
-    given = [sys.executable, "-c", _WRITER, url, str(keys_file)]
-    with subprocess.Popen(
-        given, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as writer:
-        assert writer.stdout
-        assert writer.stdout.readline() == "running\n"
-        keys_file.write_text(f"{TWO}\n{ONE}")
-        with limpet.open(url, keys_file=str(keys_file)) as store:
-            assert store.rekey() > 10
-            assert store.rekey() < 10  # the writer has met the new key
-            until(lambda: store.rekey() == 0)
-        keys_file.write_text(TWO)
-        out, _ = writer.communicate("")
-    assert writer.returncode == 0
-    with limpet.open(url, keys=TWO) as store:
-        assert not list(store.check())
-        for name in ("one", "two"):
-            found = store.scope("user/1", name).load()
-            assert found
-            assert found.state == {"messages": list(range(int(out)))}
 
 
 def test_labels_are_found_by_a_program_that_has_not_met_the_new_key(url: str) -> None:

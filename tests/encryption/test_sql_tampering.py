@@ -255,33 +255,6 @@ def test_no_row_can_take_the_place_of_another(tmp_path: Path) -> None:
                 assert not is_unseen(attacker.path, before), (table, into, other)
 
 
-def test_no_row_of_another_store_is_taken_for_one_of_another_name(tmp_path: Path) -> None:
-    original, other = stored(tmp_path), tmp_path / "other.db"
-    with limpet.open(str(other), keys=ONE, synchronous="off") as store:
-        fill(store, "t")
-    with limpet.open(str(original), keys=ONE) as store:
-        before = seen(store)
-    copy = tmp_path / "copy.db"
-    for table in ("snapshots", "tails", "notes"):
-        shutil.copy(original, copy)
-        with closing(sqlite3.connect(copy)) as conn:
-            conn.execute("ATTACH ? AS other", (str(other),))
-            count = 0
-            for into, row in zip(rows_of(copy, table), rows_of(other, table), strict=False):
-                count += 1
-                attacker_values = content(table, row)
-                names = ", ".join(f"{name} = ?" for name in attacker_values)
-                key = KEYS[table]
-                values = (*attacker_values.values(), into[key])
-                conn.execute(f"UPDATE {table} SET {names} WHERE {key} = ?", values)
-            conn.commit()
-        attacker = Attacker(copy, tmp_path / "summed.db")
-        for row in rows_of(copy, table):
-            attacker.write(table, row[KEYS[table]], {})
-        assert count
-        assert not is_unseen(attacker.path, before), table
-
-
 def test_what_was_true_once_is_believed(tmp_path: Path) -> None:
     """Not seen: rows that were changed in place, all put back as they were before."""
     original = stored(tmp_path)

@@ -93,17 +93,19 @@ def processes() -> dict[int, tuple[int, str]]:
     return found
 
 
-def watch(server: "subprocess.Popen[bytes]", folder: Path) -> "subprocess.Popen[bytes]":
+def watch(
+    server: "subprocess.Popen[bytes]", folder: Path, alive: Path = Path("/dev/stdin")
+) -> "subprocess.Popen[bytes]":
     """Start what ends a server and removes its folder if the tests are killed before they do."""
     script = """
-        read _  # nothing is ever said: this ends with the process of the tests
+        read _ < "$3"  # nothing is ever said: this ends with the process of the tests
         kill -INT "$1"
         n=0
         while kill -0 "$1" && [ $((n += 1)) -lt 100 ]; do sleep 0.1; done
         rm -rf "$2"
     """
     return subprocess.Popen(
-        ["sh", "-c", script, "sh", str(server.pid), str(folder)],
+        ["sh", "-c", script, "sh", str(server.pid), str(folder), str(alive)],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

@@ -1,10 +1,5 @@
 """PgBouncer, the real one, in transaction mode: from this machine, else from Debian's archive.
 
-    with PgBouncer(server.url, size=2) as bouncer:
-        connection = psycopg.connect(bouncer.url)
-        bouncer.kill()
-        bouncer.start()                         # on the same port
-
 It is used as `Pooler` is, which does the same in this process.
 """
 
@@ -17,7 +12,6 @@ import time
 from collections.abc import Iterable
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 from urllib.parse import urlsplit
 
@@ -27,7 +21,8 @@ import pytest
 from tests.servers.pg_programs import owner, watch
 from tests.servers.service import POLL_S, START_S_MAX, is_free
 
-PORTS = range(9_000, 10_000)  # below what the system hands out, so one is still free at a restart
+PORTS = range(9_000, 10_000)
+SIZE = 2  # connections to the server
 MISSING = "PgBouncer is missing: apt install pgbouncer"
 SETTINGS = """
 [databases]
@@ -38,7 +33,6 @@ listen_port = {listens}
 unix_socket_dir =
 auth_type = trust
 auth_file = {folder}/users
-admin_users = postgres
 pool_mode = transaction
 default_pool_size = {size}
 server_login_retry = 0.1
@@ -47,91 +41,60 @@ server_round_robin = 1
 
 
 class PgBouncer:
-    """Listens on loopback as long as its block runs; see above."""
+    """Listens on loopback as long as its block runs."""
 
-    def __init__(self, url: str, *, size: int = 2) -> None:
+    def __init__(self, url: str) -> None:
         self._parts = urlsplit(url)
-        self._size = size
-        self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
-        self._program, self._libraries = find_program()
+        program, libraries = find_program()
         port = next(filter(is_free, random.sample(PORTS, len(PORTS))))
         user = self._parts.netloc.rpartition("@")[0]
         self.url = self._parts._replace(netloc=f"{user}@127.0.0.1:{port}").geturl()
         with ExitStack() as stack:
             temporary = tempfile.TemporaryDirectory(prefix="limpet-pgbouncer-")
-            self._folder = Path(stack.enter_context(temporary))
-            self._folder.chmod(0o755)  # it may be another user who reads it
+            folder = Path(stack.enter_context(temporary))
+            folder.chmod(0o755)  # it may be another user who reads it
             host, server_port = self._parts.hostname or "127.0.0.1", self._parts.port or 5432
             settings = SETTINGS.format(
-                host=host, port=server_port, listens=port, folder=self._folder, size=self._size
+                host=host, port=server_port, listens=port, folder=folder, size=SIZE
             )
-            (self._folder / "pgbouncer.ini").write_text(settings)
-            (self._folder / "users").write_text(f'"{user}" ""\n')
-            stack.callback(self.kill)
-            self.start()
-            self._open_all()
+            (folder / "pgbouncer.ini").write_text(settings)
+            (folder / "users").write_text(f'"{user}" ""\n')
+            with (folder / "log").open("ab") as log:
+                process = subprocess.Popen(
+                    [program, str(folder / "pgbouncer.ini")],
+                    env={"LD_LIBRARY_PATH": libraries},
+                    cwd="/",
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    start_new_session=True,  # a key that interrupts the tests would end it first
+                    **owner(),
+                )
+            for each in (process, watch(process, folder)):
+                stack.callback(each.communicate)
+                stack.callback(each.kill)
+            deadline = time.monotonic() + START_S_MAX
+            while not self._is_open():
+                if process.poll() is not None or time.monotonic() > deadline:
+                    said = (folder / "log").read_text(errors="replace").strip()
+                    pytest.fail(f"PgBouncer does not start: {said[-200:]!r}", pytrace=False)
+                time.sleep(POLL_S / 10)
             self._stack = stack.pop_all()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stack.close()
 
-    def start(self) -> None:
-        with (self._folder / "log").open("ab") as log:
-            self._process = subprocess.Popen(
-                [self._program, str(self._folder / "pgbouncer.ini")],
-                env={"LD_LIBRARY_PATH": self._libraries},
-                cwd="/",
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,  # a key that interrupts the tests would end it first
-                **owner(),
-            )
-        self._watcher = watch(self._process, self._folder)
-        deadline = time.monotonic() + START_S_MAX
-        while self._process.poll() is None and time.monotonic() < deadline:
-            with suppress(psycopg.OperationalError), self._console():
-                return
-            time.sleep(POLL_S / 10)
-        log_text = (self._folder / "log").read_text(errors="replace").strip()
-        self.kill()
-        pytest.fail(f"PgBouncer does not start: {log_text.rpartition(chr(10))[2]}", pytrace=False)
-
-    def _open_all(self) -> None:
-        """Let it open all connections, which it then gives out in turn; else it uses one."""
-        with ExitStack() as stack:
-            for _ in range(self._size):
+    def _is_open(self) -> bool:
+        """Have it open all connections, which it then gives out in turn; else it uses one."""
+        with suppress(psycopg.OperationalError), ExitStack() as stack:
+            for _ in range(SIZE):
                 client = stack.enter_context(psycopg.connect(self.url, connect_timeout=10))
                 client.execute("SELECT 1")
-
-    def kill(self) -> None:
-        """End it at once, with all connections. May be repeated."""
-        if self._process is None:
-            return
-        for each in (self._process, self._watcher):
-            each.kill()
-            each.communicate()
-        self._process = None
-
-    def servers(self) -> int:
-        """Return how many connections to the server there are."""
-        with self._console() as console:
-            return len(console.execute("SHOW SERVERS").fetchall())
-
-    def _console(self) -> psycopg.Connection:
-        url = urlsplit(self.url)._replace(path="/pgbouncer").geturl()
-        # It knows the simple protocol only, and no transactions.
-        return psycopg.connect(
-            url, autocommit=True, connect_timeout=10, cursor_factory=psycopg.ClientCursor
-        )
+            return True
+        return False
 
 
 # The program

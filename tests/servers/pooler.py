@@ -1,6 +1,6 @@
 """A pooler in transaction mode, as PgBouncer is one: few connections to the server, many clients.
 
-    with Pooler(server.url, size=2) as pooler:
+    with Pooler(server.url) as pooler:
         connection = psycopg.connect(pooler.url)
 
 A client is given a connection of the server with its first message, and gives it back at the end of
@@ -17,7 +17,6 @@ import secrets
 import threading
 from collections import deque
 from contextlib import suppress
-from types import TracebackType
 from typing import Self
 from urllib.parse import urlsplit
 
@@ -38,6 +37,7 @@ from tests.servers.pg_wire import (
 
 CHUNK_BYTES = 65_536
 START_S_MAX = 10.0
+SIZE = 2
 AUTHENTICATION, KEY, PARAMETER, FAILED, END = b"R", b"K", b"S", b"E", b"X"
 FLUSH = b"H"
 ANSWERED_READY = {b"Q", b"S", b"F"}
@@ -63,10 +63,9 @@ class Refused(Exception):
 class Pooler:
     """Listens on loopback as long as its block runs; see above."""
 
-    def __init__(self, url: str, *, size: int = 2) -> None:
+    def __init__(self, url: str) -> None:
         self._parts = urlsplit(url)
         self.upstream = self._parts.hostname or "127.0.0.1", self._parts.port or 5432
-        self.size = size
         self.clients: dict[bytes, _Client] = {}
         self._pools: dict[tuple[str, str], _Pool] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -81,18 +80,9 @@ class Pooler:
         self.url = self._parts._replace(netloc=netloc).geturl()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join()
-
-    def servers(self) -> int:
-        """Return how many connections to the server there are."""
-        return sum(pool.count for pool in self._pools.values())
 
     async def _run(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -292,7 +282,7 @@ class _Pool:
         self._pooler = pooler
         self._parameters = parameters
         self._idle: deque[_Link] = deque()
-        self._room = asyncio.Semaphore(pooler.size)
+        self._room = asyncio.Semaphore(SIZE)
         self._links: set[_Link] = set()
         self._opening = 0
 
@@ -303,7 +293,7 @@ class _Pool:
     async def take(self) -> _Link:
         """Return a new link as long as there may be more, else the one that rested longest."""
         await self._room.acquire()
-        if self._idle and self.count >= self._pooler.size:
+        if self._idle and self.count >= SIZE:
             return self._idle.popleft()
         self._opening += 1
         try:

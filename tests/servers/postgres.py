@@ -1,23 +1,24 @@
 """PostgreSQL: a real server, from this machine's programs or from those inside a wheel.
 
 `LIMPET_TEST_POSTGRES` says which: the URL of a server that runs already, the folder of the
-programs `postgres` and `initdb`, or `wheel`.
+programs `postgres` and `initdb`, or `wheel`. The workers of a parallel run share one server.
 """
 
 import ctypes
+import fcntl
 import hashlib
 import os
 import random
 import secrets
+import shutil
 import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any, NoReturn, Self
 from urllib.parse import urlsplit
 
@@ -30,17 +31,25 @@ from tests.servers.service import POLL_S, START_S_MAX, START_TRIES_MAX, is_free
 
 PORTS = range(10_000, 12_000)  # below what the system hands out, so one is still free at a restart
 STOP_S_MAX = 20.0
+SHARED = "LIMPET_TEST_POSTGRES_SHARED"  # the folder of the server that workers share
 SETTINGS = {
     "listen_addresses": "127.0.0.1",
     "unix_socket_directories": "",
-    "max_connections": "200",
+    "max_connections": "400",
     # In a file below its own folder, as it would be left behind if the server is killed.
     "dynamic_shared_memory_type": "mmap",
 }
 
 
+# Of the locks and sessions that a server shows, those in the own database: other workers have
+# theirs in the same server. (In a transaction, `pg_stat_activity` shows no more than it did first.)
+LOCKED_HERE = (
+    "pid IN (SELECT pid FROM pg_locks"
+    " WHERE database = (SELECT oid FROM pg_database WHERE datname = current_database()))"
+)
+HERE = "datname = current_database()"
+
 Connection = psycopg.Connection[tuple[Any, ...]]
-Connect = Callable[..., Connection]
 
 
 def one(connection: Connection, query: str, *parameters: object) -> Any:
@@ -114,13 +123,52 @@ def with_option(url: str, name: str, value: str) -> str:
 
 @contextmanager
 def start_postgres() -> Iterator[Postgres]:
-    """Run a server of our own until the block ends, or yield the one that was asked for."""
-    choice = os.environ.get(CHOICE, "")
+    """Run a server of our own until the block ends, or yield the one that was asked for.
+
+    Where workers share one, each has a database of its own there.
+    """
+    choice, folder = os.environ.get(CHOICE, ""), os.environ.get(SHARED)
     if "://" in choice:
         yield Postgres(choice)
-        return
-    with PrivatePostgres(choice) as server:
-        yield server
+    elif folder:
+        with _shared(Path(folder), choice).database() as url:
+            yield Postgres(url)
+    else:
+        with PrivatePostgres(choice) as server:
+            yield server
+
+
+@contextmanager
+def sharing() -> Iterator[None]:
+    """Let the processes that are started in the block share a server, which ends with the block.
+
+    The first that asks starts it. It also ends if this process is killed: its end of a pipe is
+    closed then, to which the watcher of the server listens.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="limpet-postgres-"))
+    os.mkfifo(folder / "alive")
+    alive = os.open(folder / "alive", os.O_RDWR)
+    os.environ[SHARED] = str(folder)
+    try:
+        yield
+    finally:
+        del os.environ[SHARED]
+        os.close(alive)
+        if not (folder / "url").exists():  # else the watcher removes the folder
+            shutil.rmtree(folder)
+
+
+def _shared(folder: Path, choice: str) -> Postgres:
+    said = folder / "url"
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not said.exists():
+            _started.append(PrivatePostgres(choice, folder=folder).__enter__())
+            said.write_text(_started[-1].url)
+    return Postgres(said.read_text())
+
+
+_started: list["PrivatePostgres"] = []  # never left, as others use it
 
 
 # A server to be ill-treated
@@ -146,8 +194,12 @@ class PrivatePostgres(Postgres):
         *,
         settings: Mapping[str, str] | None = None,
         primary: "PrivatePostgres | None" = None,
+        folder: Path | None = None,
     ) -> None:
-        """`choice` is that of `find_programs`; None: what the environment says, but for a URL."""
+        """`choice` is that of `find_programs`; None: what the environment says, but for a URL.
+
+        In a `folder` that is given, the server runs until nobody writes to the pipe `alive` there.
+        """
         super().__init__("")
         if choice is None:
             asked = os.environ.get(CHOICE, "")
@@ -155,13 +207,17 @@ class PrivatePostgres(Postgres):
         self._choice = choice
         self._settings = {**SETTINGS, **(settings or {})}
         self._primary = primary
+        self._shared_folder = folder
         self._process: subprocess.Popen[bytes] | None = None
         self._watcher: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
-            temporary = tempfile.TemporaryDirectory(prefix="limpet-postgres-")
-            self._folder = Path(stack.enter_context(temporary))
+            if self._shared_folder is not None:
+                self._folder = self._shared_folder
+            else:
+                temporary = tempfile.TemporaryDirectory(prefix="limpet-postgres-")
+                self._folder = Path(stack.enter_context(temporary))
             self._owner = owner()
             if self._owner:
                 os.chown(self._folder, self._owner["user"], self._owner["group"])
@@ -179,12 +235,7 @@ class PrivatePostgres(Postgres):
             self._stack = stack.pop_all()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stack.close()
 
     # What a test says
@@ -300,7 +351,8 @@ class PrivatePostgres(Postgres):
             # In a session of its own, or a key that interrupts the tests would end it first.
             process = subprocess.Popen(**command, stdout=log, stderr=log, start_new_session=True)
         self._process = process
-        self._watcher = watch(process, self._folder)
+        alive = [self._folder / "alive"] if self._shared_folder else []
+        self._watcher = watch(process, self._folder, *alive)
         deadline = time.monotonic() + START_S_MAX
         while process.poll() is None and time.monotonic() < deadline:
             with suppress(FileNotFoundError):

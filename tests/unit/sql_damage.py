@@ -1,15 +1,13 @@
 """Damage to the tables of a SQL storage, and what check and repair must make of it.
 
 `CASES` is the damage that both engines can suffer; each engine adds its own. The body of every
-case is `check_damage`. `Repairs` holds the tests of repair that are the same on both engines.
+case is `check_damage`.
 """
 
 from collections.abc import Callable, Set
 from contextlib import suppress
 from random import Random
 from typing import Any, NamedTuple, Protocol
-
-import pytest
 
 from limpet.backends.sql.checking import SEVERITIES
 from limpet.backends.sql.columns import (
@@ -26,7 +24,7 @@ from limpet.core.encryption import PLAIN
 from limpet.errors import Corrupt
 from limpet.model import Finding, ScopeKey
 from limpet.opening import draw, store_over
-from limpet.protocol import Backend, Commit, NoteWrite, Query
+from limpet.protocol import Backend, Commit, NoteWrite
 from limpet.storage import WHOLE, ZSTD, TailRow
 
 
@@ -454,95 +452,3 @@ def check_column(backend: Backend, tables: Tables, table: str, column: str, befo
     wrong = {key for key, each in after.items() if before.get(key) != each}
     # What cannot be told any more: that an older snapshot was the head.
     assert wrong <= ({(S, "head")} if table == "scopes" else set())
-
-
-class Repairs:
-    """Needs the fixtures `backend` and `tables`."""
-
-    def test_a_healthy_store_has_no_findings(self, backend: Backend) -> None:
-        assert inspect(backend) == []
-        assert inspect(backend, repair=True) == []
-
-    @pytest.mark.parametrize("name", ["facts not JSON", "state gone", "label not indexed"])
-    def test_a_finding_has_the_address_of_its_snapshot(
-        self, backend: Backend, tables: Tables, name: str
-    ) -> None:
-        """What cannot be mended can be deleted, and then check no longer finds it."""
-        damage(tables, CASES[name])
-
-        found = [each for each in inspect(backend) if each.code != "scope_wrong"]
-        assert [(each.scope, each.id) for each in found] == [(S, "id-1")]
-        backend.delete_snapshots(S, ["id-1"])
-        assert codes(inspect(backend, repair=True)) in ([], ["scope_wrong"])
-        assert inspect(backend) == []
-
-    def test_a_lost_head_is_the_draft_if_there_is_one(
-        self, backend: Backend, tables: Tables
-    ) -> None:
-        for name in ("head of nothing, with a draft", "head of nothing"):
-            damage(tables, CASES[name])
-        inspect(backend, repair=True)
-
-        heads = [backend.read_info(scope, None) for scope in (DRAFTED, S)]
-        assert [head and head.id for head in heads] == ["draft", "first"]
-
-    def test_a_lost_scope_is_found_again(self, backend: Backend, tables: Tables) -> None:
-        """With all that belonged to it, under a name that says so."""
-        before = backend.read_snapshots(S, IDS)
-        notes = backend.list_notes(S, on=[None, *IDS], name=None, after="", limit=99)
-        minted = save(backend, S, None)
-        damage(tables, CASES["scope gone"])
-        (found,) = inspect(backend, repair=True)
-
-        key = found.scope
-        assert key is not None
-        assert key.session_id == "lost+found"
-        states = backend.read_snapshots(key, IDS)
-        assert [body for _, body in states] == [body for _, body in before]
-        assert [info.revision for info, _ in states] == [info.revision for info, _ in before]
-        assert backend.list_notes(key, on=[None, *IDS], name=None, after="", limit=99) == notes
-        head = backend.read_info(key, None)
-        assert head is not None
-        assert head.id == minted
-        assert save(backend, key, None) > minted
-        assert backend.delete_session("lost+found") == len(IDS) + 3
-        assert backend.delete_session("s") == 0
-        assert inspect(backend) == []
-
-    def test_a_name_that_is_taken_is_not_used_for_what_was_lost(
-        self, backend: Backend, tables: Tables
-    ) -> None:
-        ((pk, _),) = tables.run(WHERE_IT_HITS)
-        save(backend, ScopeKey("lost+found", f"scope-{pk}"), "theirs")
-        damage(tables, CASES["scope gone"])
-        before = tables.dump()
-
-        assert not any(each.repaired for each in inspect(backend, repair=True))
-        assert tables.dump() == before
-
-    def test_a_floor_is_the_greatest_id_that_can_have_been_minted(
-        self, backend: Backend, tables: Tables
-    ) -> None:
-        """Not an id that a caller gave: there may be no greater one."""
-        minted = [save(backend, S, None) for _ in range(3)]
-        save(backend, S, "ffffffff-ffff-7fff-bfff-ffffffffffff")
-        damage(tables, CASES["floor"])
-        inspect(backend, repair=True)
-
-        ((floor,),) = tables.run("SELECT floor FROM scopes WHERE session_id = 's'")
-        assert floor == max(minted)
-        assert save(backend, S, None) > floor
-
-    def test_a_writer_that_remembers_the_head_sees_the_repaired_one(
-        self, backend: Backend, tables: Tables
-    ) -> None:
-        first = save(backend, S, None)
-        damage(tables, CASES["head of nothing"])
-        inspect(backend, repair=True)
-        second = save(backend, S, None)
-
-        assert [info.id for info in backend.list_snapshots(Query(S), limit=2)] == [second, first]
-        assert inspect(backend) == []
-
-
-CURSORS = ["x", "rows:1:rw", "scopes:x:rw", "scopes:1:x", "scopes:1", "scopes:1:rw:1"]

@@ -16,13 +16,10 @@ from limpet.protocol import Backend
 from tests.servers.postgres import Connection, Postgres, Schemas
 from tests.unit import sql_damage
 from tests.unit.sql_damage import (
-    EVERY_COLUMN,
     HIT,
     ORPHAN,
     Case,
-    Repairs,
     S,
-    check_column,
     check_damage,
     codes,
     damage,
@@ -124,11 +121,6 @@ def test_every_code_is_a_case() -> None:
     assert named == SEVERITIES.keys() - ELSEWHERE
 
 
-@pytest.mark.slow
-class TestRepair(Repairs):
-    pass
-
-
 # What is inspected is the same code as on SQLite, where every case runs: here some of them do.
 _SLOWLY = [
     name if at % 7 == 0 else pytest.param(name, marks=pytest.mark.slow)
@@ -141,12 +133,6 @@ def test_damage(backend: Backend, tables: PostgresTables, name: str) -> None:
     before = readable(backend)
     damage(tables, CASES[name])
     check_damage(backend, CASES[name], tables, before)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("table", "column"), EVERY_COLUMN)
-def test_every_column(backend: Backend, tables: PostgresTables, table: str, column: str) -> None:
-    check_column(backend, tables, table, column, readable(backend))
 
 
 def test_nothing_else_is_checked_when_a_table_is_missing(

@@ -1,7 +1,6 @@
 """Hearing of changes on PostgreSQL: who is told what, at what cost, and what a loss does to it."""
 
 import os
-import statistics
 import threading
 import time
 from collections.abc import Iterator
@@ -10,15 +9,14 @@ from typing import Any
 import pytest
 
 import limpet
-from limpet import InvalidInput, Store, Unavailable
+from limpet import Store, Unavailable
 from limpet.backends.postgres import listen as listening
-from limpet.backends.postgres.listen import PostgresListener, poller
+from limpet.backends.postgres.listen import PostgresListener
 from limpet.backends.postgres.pool import channel_of
 from limpet.backends.postgres.storage import PostgresStorage
 from limpet.backends.support.polling import Poller
 from limpet.engine import Engine, open_engine
 from limpet.opening import CLOCK, draw
-from limpet.protocol import Clock
 from tests.cases import for_each
 from tests.concurrency.pg_tools import Background, opened, run_script
 from tests.concurrency.pg_verbs import VERBS, prepare
@@ -124,16 +122,6 @@ def test_only_what_is_shown_is_notified(
 
 
 @pytest.mark.usefixtures("_never_looks")
-def test_a_save_in_one_statement_notifies_as_well(
-    listener: PostgresListener, postgres_url: str
-) -> None:
-    with limpet.open(postgres_url) as store:
-        for number in range(5):
-            store.scope("s").save(number)
-            assert wait(listener) == frozenset({"s"})
-
-
-@pytest.mark.usefixtures("_never_looks")
 def test_a_writer_behind_a_pooler_notifies_as_well(
     listener: PostgresListener, schemas: Schemas, pooler: Pooler
 ) -> None:
@@ -143,15 +131,6 @@ def test_a_writer_behind_a_pooler_notifies_as_well(
             assert wait(listener) == frozenset({"s"})
         store.scope("s").delete()
         assert wait(listener) == frozenset({"s"})
-
-
-@pytest.mark.usefixtures("_never_looks")
-def test_many_changes_are_noticed_at_once(listener: PostgresListener, postgres_url: str) -> None:
-    names = {f"s{number}" for number in range(20)}
-    with limpet.open(postgres_url, connections=1) as store:
-        for name in names:
-            store.scope(name).save(1)
-        assert heard(listener, store) == names
 
 
 @pytest.mark.usefixtures("_never_looks")
@@ -207,16 +186,6 @@ def test_stores_do_not_notify_each_other(
         store.scope("s").save(1)
         assert heard(listener, store) == {"s"}
         their_own.close()
-    assert len({channel_of(f"s{number}") for number in range(100)}) == 100
-
-
-def test_the_name_of_a_channel_fits() -> None:
-    for schema in ("a", "x" * 54, "x" * 55, "x" * 63):
-        name, key = channel_of(schema)
-        assert name.startswith("limpet_")
-        assert len(name.encode()) <= 63
-        assert -(2**63) <= key < 2**63
-    assert channel_of("x" * 63) != channel_of("x" * 62)
 
 
 # What it costs
@@ -260,68 +229,21 @@ def test_who_does_not_tell_sends_nothing(
     listener.close()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("pooler", [False, True])
-def test_no_caller_waits_for_notifications(
-    backend: Engine, schemas: Schemas, pg_proxy: PgProxy, pooler: bool
-) -> None:
-    """On a slow line a save takes as long as with nobody to hear it."""
-    delay_s, count = 0.2, 7
-    with limpet.open(schemas.url(server_url=pg_proxy.url), pooler=pooler) as store:
-        scope = store.scope("s")
-        listener = backend.listen()
-        pg_proxy.delay(delay_s)
-        for number in range(8):
-            scope.save(number)  # it opens a second connection, and prepares what it says
-        pg_proxy.forget()
-        took_s = []
-        for number in range(count):
-            begin = time.monotonic()
-            scope.save(number)
-            took_s.append(time.monotonic() - begin)
-        pg_proxy.delay(0)
-        listener.close()
-        until(lambda: told(pg_proxy) >= count)
-    assert statistics.median(took_s) < 1.7 * 2 * delay_s  # to wait for it would be twice that
-
-
-def test_no_more_connections_than_allowed(
-    postgres: Postgres, schemas: Schemas, backend: Engine, pg_proxy: PgProxy
-) -> None:
-    listener = backend.listen()
-    with limpet.open(schemas.url(server_url=pg_proxy.url), connections=3) as store:
-
-        def work(name: str) -> None:
-            for number in range(40):
-                store.scope(name).append("n", [number])
-                assert pg_proxy.connections() <= 3
-
-        for each in [Background(lambda n=n: work(f"s{n}")) for n in range(6)]:  # type: ignore[misc]
-            each.result()
-        for number in range(6):
-            found = store.scope(f"s{number}").load()
-            assert found is not None
-            assert found.state == {"n": list(range(40))}
-    listener.close()
-
-
 # What goes wrong
 
 
 @pytest.mark.parametrize("kind", ["drop_reply", "drop_request", "silence"])
-@pytest.mark.parametrize("connections", [1, 4])
 def test_a_lost_notification_harms_no_watcher(
     backend: Engine,
     schemas: Schemas,
     pg_proxy: PgProxy,
     kind: str,
-    connections: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("limpet.backends.postgres.pool._ANSWER_S_MAX", 0.2)
     listener = backend.listen()
     url = schemas.url(server_url=pg_proxy.url)
-    with limpet.open(url, connections=connections) as store:
+    with limpet.open(url, connections=2) as store:
         saved = [store.scope("s").save(0).id]
         for number in range(4):
             getattr(pg_proxy, kind)(text=TOLD)
@@ -383,22 +305,6 @@ def test_a_lost_connection_is_reported_and_replaced(
     backend.close()
 
 
-def test_a_server_that_is_away_is_reported_soon(schemas: Schemas, pg_proxy: PgProxy) -> None:
-    backend = open_backend(pg_proxy.url, schemas)
-    pg_proxy.close()
-    begin = time.monotonic()
-    with pytest.raises(Unavailable):
-        backend.listen()
-    assert time.monotonic() - begin < SOON_S
-    backend.close()
-
-
-def test_a_store_that_is_closed(backend: Engine) -> None:
-    backend.close()
-    with pytest.raises(InvalidInput):
-        backend.listen()
-
-
 # Waiting
 
 
@@ -433,20 +339,6 @@ def test_listening_polls_as_well(
     for _ in range(3):
         assert listener.wait(active=False) is None
     assert 0.3 < time.monotonic() - begin < SOON_S
-
-
-def test_a_poller_polls_less_and_less(monkeypatch: pytest.MonkeyPatch) -> None:
-    looks = poller(Clock(lambda: 0.0, lambda _: None, lambda: 0.0), 8.0)
-    waited: list[float] = []
-
-    def wait(timeout: float) -> bool:
-        waited.append(timeout)
-        return False
-
-    monkeypatch.setattr(looks.notifier, "wait", wait)
-    for active in (False, True, False, False, False, False, True, True, False):
-        assert looks.wait(active=active) is None
-    assert waited == [1.0, 1.0, 2.0, 4.0, 8.0, 8.0, 1.0, 1.0, 2.0]
 
 
 @pytest.mark.parametrize("option", ["pooler", "notify", "advisory_locks"])

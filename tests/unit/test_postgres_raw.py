@@ -83,13 +83,6 @@ def test_several_are_one_round_trip(postgres: Postgres) -> None:
         assert len(run(conn, commands)) == 3
 
 
-def test_text_with_nul_is_refused(conn: Connection) -> None:
-    """libpq would end it there."""
-    for value in ("a\0b", ["a\0b"]):
-        with pytest.raises(psycopg.DataError):
-            ask(conn, "SELECT %(t)s::text", {"t": value})
-
-
 def test_what_is_prepared_outlives_a_refusal_and_is_prepared_again_if_lost(
     postgres: Postgres, schemas: Schemas
 ) -> None:
@@ -111,11 +104,6 @@ def test_what_is_prepared_outlives_a_refusal_and_is_prepared_again_if_lost(
         store.delete_session("s")
         assert scope.save({"n": 6}).parent_id is None
         assert [each.state for each in scope.load_many(scope.ids())] == [{"n": 6}]
-
-
-def test_no_row(conn: Connection) -> None:
-    text = "SELECT 1 WHERE %(n)s::int8 = 2"
-    assert [ask(conn, text, {"n": n}) for n in (1, 2, 3, 2)] == [[], [(1,)], [], [(1,)]]
 
 
 def test_errors_are_those_of_the_driver(conn: Connection, table: str, postgres: Postgres) -> None:

@@ -93,11 +93,6 @@ def test_the_views_show_what_was_saved(conn: Connection, schemas: Schemas, store
     assert heads == [("fork", copied, True), ("main", "draft", False)]
 
 
-def test_the_views_take_an_empty_store(conn: Connection, schemas: Schemas, store: Store) -> None:
-    for view in VIEWS:
-        assert rows(conn, f"SELECT * FROM {schemas.name()}.{view}") == []
-
-
 def test_the_views_show_no_encrypted_values(
     conn: Connection, schemas: Schemas, store: Store
 ) -> None:

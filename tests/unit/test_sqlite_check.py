@@ -12,21 +12,24 @@ import pytest
 
 from limpet.backends.sql.checking import SEVERITIES
 from limpet.errors import Corrupt, InvalidInput
+from limpet.model import ScopeKey
 from limpet.opening import open_backend
 from limpet.protocol import Backend
 from tests.cases import for_each
 from tests.unit import sql_damage
 from tests.unit.sql_damage import (
     ALL_OF_S,
-    CURSORS,
+    DRAFTED,
     EVERY_COLUMN,
     HIT,
+    IDS,
     ORPHAN,
+    WHERE_IT_HITS,
     Case,
-    Repairs,
     S,
     check_column,
     check_damage,
+    codes,
     damage,
     fill,
     inspect,
@@ -167,10 +170,6 @@ CASES = {
 }
 
 
-class TestRepair(Repairs):
-    pass
-
-
 @pytest.mark.timeout(300)
 @for_each("name", CASES)
 def test_damage(filled: Path, tmp_path: Path, name: str) -> None:
@@ -212,10 +211,91 @@ def test_text_that_is_no_text_hides_no_repair(backend: Backend, tables: SqliteTa
     assert left == {"snapshot_damaged": False, "scope_wrong": True, "index_wrong": True}
 
 
+# Repair
+
+
+def test_a_healthy_store_has_no_findings(backend: Backend) -> None:
+    assert inspect(backend) == []
+    assert inspect(backend, repair=True) == []
+
+
+@pytest.mark.parametrize("name", ["facts not JSON", "state gone", "label not indexed"])
+def test_a_finding_has_the_address_of_its_snapshot(
+    backend: Backend, tables: SqliteTables, name: str
+) -> None:
+    """What cannot be mended can be deleted, and then check no longer finds it."""
+    damage(tables, CASES[name])
+
+    found = [each for each in inspect(backend) if each.code != "scope_wrong"]
+    assert [(each.scope, each.id) for each in found] == [(S, "id-1")]
+    backend.delete_snapshots(S, ["id-1"])
+    assert codes(inspect(backend, repair=True)) in ([], ["scope_wrong"])
+    assert inspect(backend) == []
+
+
+def test_a_lost_head_is_the_draft_if_there_is_one(backend: Backend, tables: SqliteTables) -> None:
+    for name in ("head of nothing, with a draft", "head of nothing"):
+        damage(tables, CASES[name])
+    inspect(backend, repair=True)
+
+    heads = [backend.read_info(scope, None) for scope in (DRAFTED, S)]
+    assert [head and head.id for head in heads] == ["draft", "first"]
+
+
+def test_a_lost_scope_is_found_again(backend: Backend, tables: SqliteTables) -> None:
+    """With all that belonged to it, under a name that says so."""
+    before = backend.read_snapshots(S, IDS)
+    notes = backend.list_notes(S, on=[None, *IDS], name=None, after="", limit=99)
+    minted = save(backend, S, None)
+    damage(tables, CASES["scope gone"])
+    (found,) = inspect(backend, repair=True)
+
+    key = found.scope
+    assert key is not None
+    assert key.session_id == "lost+found"
+    states = backend.read_snapshots(key, IDS)
+    assert [body for _, body in states] == [body for _, body in before]
+    assert [info.revision for info, _ in states] == [info.revision for info, _ in before]
+    assert backend.list_notes(key, on=[None, *IDS], name=None, after="", limit=99) == notes
+    head = backend.read_info(key, None)
+    assert head is not None
+    assert head.id == minted
+    assert save(backend, key, None) > minted
+    assert backend.delete_session("lost+found") == len(IDS) + 3
+    assert backend.delete_session("s") == 0
+    assert inspect(backend) == []
+
+
+def test_a_name_that_is_taken_is_not_used_for_what_was_lost(
+    backend: Backend, tables: SqliteTables
+) -> None:
+    ((pk, _),) = tables.run(WHERE_IT_HITS)
+    save(backend, ScopeKey("lost+found", f"scope-{pk}"), "theirs")
+    damage(tables, CASES["scope gone"])
+    before = tables.dump()
+
+    assert not any(each.repaired for each in inspect(backend, repair=True))
+    assert tables.dump() == before
+
+
+def test_a_floor_is_the_greatest_id_that_can_have_been_minted(
+    backend: Backend, tables: SqliteTables
+) -> None:
+    """Not an id that a caller gave: there may be no greater one."""
+    minted = [save(backend, S, None) for _ in range(3)]
+    save(backend, S, "ffffffff-ffff-7fff-bfff-ffffffffffff")
+    damage(tables, CASES["floor"])
+    inspect(backend, repair=True)
+
+    ((floor,),) = tables.run("SELECT floor FROM scopes WHERE session_id = 's'")
+    assert floor == max(minted)
+    assert save(backend, S, None) > floor
+
+
 # Pages.
 
 
-@for_each("cursor", CURSORS)
+@for_each("cursor", ["x", "rows:1:rw", "scopes:x:rw", "scopes:1:x", "scopes:1", "scopes:1:rw:1"])
 def test_a_cursor_that_check_did_not_return(backend: Backend, cursor: str) -> None:
     with pytest.raises(InvalidInput):
         backend.check(cursor, repair=False, limit=10)

@@ -3,9 +3,6 @@
 import os
 import random
 import sqlite3
-import subprocess
-import sys
-import textwrap
 import threading
 from contextlib import closing, suppress
 from pathlib import Path
@@ -15,7 +12,6 @@ from typing import Any
 import pytest
 
 from limpet.backends.sqlite.transaction import SqliteTransaction
-from limpet.core import limits
 from limpet.errors import Corrupt, LimpetError
 from limpet.model import Finding, ScopeKey
 from limpet.opening import draw, open_backend
@@ -228,36 +224,3 @@ def test_a_page_ends_when_it_has_read_enough(path: Path, monkeypatch: Any) -> No
 
     assert found == []
     assert pages + 3 <= more <= pages + 5
-
-
-MEASURE = """
-    import resource, sys
-    from limpet.opening import open_backend
-
-    backend = open_backend(sys.argv[1])
-    def peak():
-        after = ""
-        while after is not None:
-            found, after = backend.check(after, repair=False, limit=100)
-            assert found == []
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    print(peak())
-"""
-
-
-def peak_kib(path: Path) -> int:
-    command = [sys.executable, "-c", textwrap.dedent(MEASURE), url_of(path)]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
-    unit = 1024 if sys.platform == "darwin" else 1
-    return int(done.stdout) // unit
-
-
-def test_memory_does_not_grow_with_history(tmp_path: Path) -> None:
-    """Promise 12: 10 MB of stored states are inspected in about as much memory as 1 MB."""
-    little, much = tmp_path / "little.db", tmp_path / "much.db"
-    state_bytes = limits.KIB * 15  # below what is compressed
-    fill(little, 70, state_bytes)
-    fill(much, 1400, state_bytes)
-    assert much.stat().st_size > 10 * limits.MIB
-
-    assert peak_kib(much) - peak_kib(little) < 5 * limits.KIB

@@ -6,8 +6,7 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -16,7 +15,6 @@ import pytest
 
 import limpet
 from limpet import Corrupt, InvalidInput, LimpetError, Unavailable, Unsupported
-from limpet.backends.sqlite import in_place
 from limpet.backends.sqlite.errors import APPLICATION_ID
 from limpet.backends.sqlite.in_place import Connection
 from limpet.backends.sqlite.schema import MIGRATIONS, NEWEST
@@ -60,52 +58,51 @@ def execute(path: Path, *statements: str) -> None:
 
 # Files of others.
 
+OURS = "CREATE TABLE a (b)"
+REFUSED: list[tuple[list[str] | bytes, type[LimpetError], str]] = [
+    (["CREATE TABLE snapshots (a)"], InvalidInput, "another program"),
+    ([OURS, "PRAGMA journal_mode = WAL"], InvalidInput, "another program"),
+    (["PRAGMA application_id = 7"], InvalidInput, "another program"),
+    (["PRAGMA user_version = 1"], InvalidInput, "another program"),
+    ([OURS, f"PRAGMA user_version = {2**31 - 1}"], InvalidInput, "another program"),
+    (["filled", "PRAGMA application_id = 1"], InvalidInput, "another program"),
+    (
+        ["filled", f"PRAGMA user_version = {NEWEST + 1}"],
+        Unsupported,
+        f"found=`{NEWEST + 1}` known=`{NEWEST}`",
+    ),
+    (["filled", "PRAGMA user_version = 3"], Unsupported, "before the first release"),
+    *(
+        (content, LimpetError, "path=")
+        for content in (
+            b"Dear diary,\n" * 100,
+            b"x",
+            b"SQLite format 3",
+            b"SQLite format 3\0" + b"\xff" * 2000,
+            b"\0" * 5000,
+            os.urandom(10_000),
+        )
+    ),
+]
 
-@for_each(
-    "statements",
-    [
-        pytest.param(["CREATE TABLE snapshots (a)"], id="tables"),
-        pytest.param(["CREATE TABLE a (b)", "PRAGMA journal_mode = WAL"], id="wal"),
-        pytest.param(["PRAGMA application_id = 7"], id="empty but marked"),
-        pytest.param(["PRAGMA user_version = 1"], id="empty but versioned"),
-        pytest.param(["CREATE TABLE a (b)", f"PRAGMA user_version = {2**31 - 1}"], id="version"),
-    ],
-    path=path_in,
-)
-def test_a_database_of_another_program_is_left_alone(path: Path, statements: list[str]) -> None:
-    execute(path, *statements)
+
+@for_each("content, error, message", REFUSED, path=path_in)
+def test_what_is_not_ours_is_left_alone(
+    path: Path, content: list[str] | bytes, error: type[LimpetError], message: str
+) -> None:
+    """A database of another program, of another version of ours, or a file that is none."""
+    if isinstance(content, bytes):
+        path.write_bytes(content)
+    else:
+        if content[0] == "filled":
+            fill(path)
+        execute(path, *(each for each in content if each != "filled"))
     before = folder_of(path)
-
-    with pytest.raises(InvalidInput, match="another program"):
-        limpet.open(url_of(path))
+    for url in (url_of(path), f"{url_of(path)}?mode=ro"):
+        with pytest.raises(error, match=message) as refused:
+            limpet.open(url).close()
+        assert "\n" not in str(refused.value)
     assert folder_of(path) == before
-
-
-@for_each(
-    "content",
-    [
-        b"Dear diary,\n" * 100,
-        b"x",
-        b"SQLite format 3",
-        b"SQLite format 3\0" + b"\xff" * 2000,
-        b"\0" * 5000,
-        os.urandom(10_000),
-    ],
-    path=path_in,
-)
-def test_a_file_that_is_no_database_is_left_alone(path: Path, content: bytes) -> None:
-    path.write_bytes(content)
-
-    with pytest.raises((InvalidInput, Corrupt)):
-        limpet.open(url_of(path))
-    assert folder_of(path) == {path.name: content}
-
-
-def test_a_folder_is_not_a_file(path: Path) -> None:
-    path.mkdir()
-    with pytest.raises((InvalidInput, Unavailable)):
-        limpet.open(url_of(path))
-    assert folder_of(path) == {path.name: None}
 
 
 def test_a_missing_folder_is_not_made(path: Path) -> None:
@@ -115,41 +112,6 @@ def test_a_missing_folder_is_not_made(path: Path) -> None:
     with pytest.raises(InvalidInput, match="folder"):
         limpet.open(url_of(path / "store.db"))
     assert folder_of(path) == {path.name: b""}
-
-
-def test_another_application_id_is_another_program(path: Path) -> None:
-    fill(path)
-    execute(path, "PRAGMA application_id = 1")
-    before = folder_of(path)
-
-    with pytest.raises(InvalidInput, match="another program"):
-        limpet.open(url_of(path))
-    assert folder_of(path) == before
-
-
-def test_a_newer_version_is_not_touched(path: Path) -> None:
-    fill(path)
-    execute(path, f"PRAGMA user_version = {NEWEST + 1}")
-    before = folder_of(path)
-
-    with pytest.raises(Unsupported, match=f"found=`{NEWEST + 1}` known=`{NEWEST}`"):
-        limpet.open(url_of(path))
-    assert folder_of(path) == before
-    execute(path, f"PRAGMA user_version = {NEWEST}")
-    with limpet.open(url_of(path)) as store:
-        assert len(list(store.sessions())) == 4
-
-
-def test_a_file_of_an_older_format_is_refused(path: Path) -> None:
-    fill(path)
-    before = path.read_bytes()
-    execute(path, "PRAGMA user_version = 3")
-    for url in (url_of(path), f"{url_of(path)}?mode=ro"):
-        with pytest.raises(Unsupported, match="before the first release") as refused:
-            limpet.open(url).close()
-        assert "\n" not in str(refused.value)
-    execute(path, "PRAGMA user_version = 4")
-    assert len(path.read_bytes()) == len(before)
 
 
 # Damaged files.
@@ -183,22 +145,6 @@ def test_a_truncated_file_raises_or_is_answered_rightly(path: Path, part: float)
     except (Corrupt, InvalidInput):
         assert read.items() <= truth.items()
     assert path.read_bytes() == before
-
-
-@for_each("page", range(2, 30, 3), path=path_in)
-def test_a_page_of_noise_raises_or_is_answered_rightly(path: Path, page: int) -> None:
-    """Promise 10 again: one damaged page, wherever, leaks no error and invents nothing."""
-    fill(path)
-    truth = dict(read_all(url_of(path)))
-    with path.open("r+b") as file:
-        file.seek((page - 1) * 4096)
-        file.write(os.urandom(4096))
-
-    with suppress(LimpetError):
-        for id, state in read_all(url_of(path)):
-            assert truth[id] == state
-    with suppress(LimpetError), limpet.open(url_of(path)) as store:
-        store.scope("s-0").save({"n": -1})
 
 
 # New files.
@@ -248,13 +194,6 @@ def test_a_name_may_hold_anything(tmp_path: Path, name: str) -> None:
     assert [file.name for file in tmp_path.iterdir()] == [name]
     with limpet.open(url) as store:
         assert list(store.sessions()) == ["s"]
-
-
-@for_each("name", ["a b.db", "a#b.db", "grüße-日本.db"])
-def test_a_name_need_not_be_escaped(tmp_path: Path, name: str) -> None:
-    with limpet.open(url_of(tmp_path / name), lock_wait_s=1) as store:
-        store.scope("s").save({"a": 1})
-    assert [file.name for file in tmp_path.iterdir()] == [name]
 
 
 def test_a_relative_path_stays_where_it_was(
@@ -378,19 +317,6 @@ def test_nothing_is_saved_into_a_file_that_is_gone(path: Path, how: str) -> None
                 verb()
 
 
-def test_what_is_in_a_removed_log_is_kept_by_closing_the_store(path: Path) -> None:
-    with limpet.open(url_of(path)) as store:
-        store.scope("s").save({"n": 1})
-        lose(path, "log removed")
-        with pytest.raises(Unavailable, match="close the store"):
-            store.scope("s").save({"n": 2})
-    with limpet.open(url_of(path)) as store:
-        head = store.scope("s").load()
-        assert head is not None
-        assert head.state == {"n": 1}
-        assert list(store.check()) == []
-
-
 def test_a_file_that_others_make_smaller_is_not_truncated(path: Path) -> None:
     """Another process gives pages back, and what is added after that is only in its log."""
     with limpet.open(url_of(path)) as store, limpet.open(url_of(path)) as other:
@@ -405,43 +331,6 @@ def test_a_file_that_others_make_smaller_is_not_truncated(path: Path) -> None:
         other.scope("more").save({"text": os.urandom(40_000).hex()})
         assert store.scope("s").load()
         assert store.scope("s").save({"n": 2})
-
-
-def test_a_file_that_grows_while_its_log_is_read_is_not_truncated(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with limpet.open(url_of(path)) as store, limpet.open(url_of(path)) as other:
-        other.scope("large").save({"text": os.urandom(400_000).hex()})
-        other.compact()
-        store.scope("s").save({"n": 1})  # the size is seen
-        other.delete_session("large")
-        other.compact()
-
-        def while_others_write(log: str) -> object:
-            monkeypatch.undo()
-            other.scope("more").save({"text": os.urandom(400_000).hex()})
-            other.compact()  # the pages are in the file, and the log is begun again
-            other.scope("more").save({"n": 1})
-            return read_log(log)
-
-        read_log = in_place._read_log
-        monkeypatch.setattr(in_place, "_read_log", while_others_write)
-        assert store.scope("s").load()
-        assert store.scope("s").save({"n": 2})
-
-
-@for_each("how", ["removed", "replaced"], path=path_in)
-def test_no_new_connection_reads_another_file(
-    path: Path, how: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Nor is one made: it would empty the log that ours is reading, which may end the process."""
-    with limpet.open(url_of(path)) as store:
-        store.scope("s").save({"n": 1})
-        lose(path, how)
-        monkeypatch.delattr(sqlite3, "connect")
-        with ThreadPoolExecutor(4) as threads:
-            loads = [threads.submit(store.scope("s").load) for _ in range(40)]
-            assert {type(each.exception()) for each in loads} == {Unavailable}
 
 
 def test_a_link_may_be_moved_with_its_file(path: Path) -> None:

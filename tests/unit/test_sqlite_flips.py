@@ -214,32 +214,6 @@ def test_some_bits_of_a_table(flips: Flips, table: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("stride", [13, pytest.param(1, marks=pytest.mark.slow)])
-@pytest.mark.parametrize(
-    "tree",
-    [
-        "snapshots",
-        "snapshots_anywhere",
-        "snapshots_by_id",
-        "snapshots_by_scope",
-        "sqlite_autoindex_notes_1",
-        "sqlite_autoindex_scopes_1",
-    ],
-)
-def test_the_beginnings_of_entries(flips: Flips, tree: str, stride: int) -> None:
-    """The first bytes of an entry say of what type its values are, and mostly whose it is."""
-    bits: list[int] = []
-    for number in (number for number, name in flips.pages.items() if name == tree):
-        start = (number - 1) * PAGE_BYTES
-        page = flips.intact[start : start + PAGE_BYTES]
-        is_leaf = page[0] in (10, 13)
-        entries = [int.from_bytes(page[at : at + 2]) for at in range(8, 8 + 2 * page[4], 2)]
-        size = 20 if tree == "snapshots" else 8
-        bits += [8 * (start + at) + bit for at in entries if is_leaf for bit in range(8 * size)]
-    assert unexplained(flips, bits[::stride]) == []
-
-
-@pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     "part", [0, *(pytest.param(n, marks=pytest.mark.torture) for n in range(1, 61))]

@@ -6,20 +6,18 @@ Each gives one clear error, changes nothing, and is over when its cause is.
 import os
 import random
 import sqlite3
-import subprocess
-import sys
 import tempfile
 import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import limpet
 from limpet import Scope, Store, Unavailable
 from tests.cases import for_each
+from tests.concurrency.pg_tools import everything, run_script
 
 
 def path_in(folder: Path) -> Path:
@@ -43,15 +41,6 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 def noise(count: int) -> str:
     return random.Random(count).randbytes(count).hex()
-
-
-def everything(store: Store) -> list[Any]:
-    """Return all that a store shows."""
-    return [
-        (info, list(scope.load_many(scope.ids())), list(scope.history()), list(scope.notes()))
-        for info in store.scopes()
-        for scope in [store.scope(*info.key)]
-    ]
 
 
 def fill(scope: Scope) -> None:
@@ -88,37 +77,6 @@ def outage(write: Callable[[Scope], object], store: Store) -> Unavailable:
     return caught.value
 
 
-def set_pages_max(store: Store, pages: int) -> None:
-    for conn in store.driver.opened.backend.storage._file._idle:  # type: ignore[attr-defined]
-        conn.execute(f"PRAGMA max_page_count = {pages}")
-
-
-@for_each("write", WRITES.values(), path=path_in, store=opened)
-def test_a_full_database(store: Store, path: Path, write: Callable[[Scope], object]) -> None:
-    fill(store.scope("s"))
-    set_pages_max(store, 1)  # SQLite makes that the present size
-
-    error = outage(write, store)
-    assert error.outcome_known
-    assert "full" in str(error)
-    set_pages_max(store, 2**30)
-    write(store.scope("s"))
-    with closing(sqlite3.connect(path)) as conn:
-        assert conn.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
-
-
-def test_a_full_database_can_be_read_and_emptied(store: Store) -> None:
-    fill(store.scope("s"))
-    fill(store.scope("t"))
-    set_pages_max(store, 1)
-
-    outage(WRITES["save"], store)
-    found = store.scope("s").load("id-1")
-    assert found is not None
-    assert store.scope("s").delete() == 3
-    assert [info.key.session_id for info in store.scopes()] == ["t"]
-
-
 ALL = {**WRITES, **DELETES}
 
 
@@ -139,44 +97,7 @@ def run(script: str, *arguments: object) -> None:
     """Run a script in a process of its own, which may do to itself what a test must not."""
     # The engine is imported at once: another user may not have the right to read it.
     head = "import os, random, resource, signal, sys, limpet, limpet.backends.sqlite.storage\n"
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", head + textwrap.dedent(script), *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stderr == ""
-
-
-def test_a_lock_of_another_process(path: Path, store: Store) -> None:
-    """The holder is a process, which is killed: its lock goes with it."""
-    fill(store.scope("s"))
-    script = """
-        import sqlite3, sys
-        conn = sqlite3.connect(sys.argv[1], isolation_level=None)
-        conn.execute("BEGIN IMMEDIATE")
-        conn.execute("DELETE FROM snapshots")
-        print("held", flush=True)
-        sys.stdin.read()
-    """
-    with subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(script), str(path)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    ) as holder:
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == b"held\n"
-        assert outage(WRITES["save"], store).outcome_known
-        # One that opens the store now waits for nobody, as long as it only reads.
-        with limpet.open(f"sqlite:///{path}", lock_wait_s=0) as another:
-            assert everything(another) == everything(store)
-        holder.kill()
-    before = store.scope("s").info()
-    saved = store.scope("s").save({"n": 4})
-    assert before is not None
-    assert saved.parent_id == before.id == "id-2"
+    run_script(head + textwrap.dedent(script), *arguments)
 
 
 def test_a_disk_that_is_full(path: Path, store: Store) -> None:
@@ -286,22 +207,3 @@ def test_a_file_that_cannot_be_written(folder: Path, folder_too: bool, in_use: b
     with limpet.open(f"sqlite:///{path}") as store:
         assert everything(store) == before
         store.scope("s").save({"a": 1})
-
-
-def test_a_file_that_cannot_be_read(folder: Path) -> None:
-    path = folder / "store.db"
-    with limpet.open(f"sqlite:///{path}") as store:
-        fill(store.scope("s"))
-    path.chmod(0)
-    script = """
-        if os.getuid() == 0:
-            os.setgid(65534)
-            os.setuid(65534)
-        try:
-            limpet.open("sqlite:///" + sys.argv[1])
-        except limpet.Unavailable as error:
-            assert error.outcome_known
-        else:
-            raise AssertionError("it was opened")
-    """
-    run(script, path)

@@ -3,25 +3,17 @@
 And the promise that follows: memory does not grow with history.
 """
 
-import random
 import re
 import sqlite3
-import subprocess
-import sys
-import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 import limpet
-from limpet import ScopeKey
 from limpet.backends.sql.transaction import load_statements
 from limpet.engine.rolling import Limits
-from limpet.opening import draw, open_backend
-from limpet.protocol import Commit
 
 STATEMENTS = load_statements("sqlite", "queries", "listings")
 LARGE = ("scopes", "snapshots", "tails", "segments", "shared", "labels", "notes")
@@ -134,56 +126,6 @@ def test_the_plans_are_read_right(conn: sqlite3.Connection) -> None:
     assert steps == ["SCAN n", "USE TEMP B-TREE FOR ORDER BY"]
     assert tables_of("history_by_label")["f"] == "labels"
     assert len(STATEMENTS) > 50
-
-
-WALK = """
-    import resource, sys
-
-    import limpet
-
-    def grown(since):
-        scale = 1 if sys.platform == "darwin" else 1024
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * scale - since
-
-    def walk(session):
-        scope = store.scope(session)
-        counts = {
-            sum(1 for _ in scope.history()),
-            sum(1 for _ in scope.ids()),
-            sum(1 for _ in scope.load_many(scope.ids())),
-            store.delete_session(session),
-        }
-        (count,) = counts
-        return count
-
-    with limpet.open("sqlite:///" + sys.argv[1], synchronous="off") as store:
-        assert walk("short") == 300
-        before = grown(0)
-        assert walk("long") == 20_000
-        print(grown(before))
-"""
-
-
-@pytest.mark.slow
-def test_memory_does_not_grow_with_history(tmp_path: Path) -> None:
-    """Promise 12: walking, loading and deleting 20,000 snapshots takes a bounded space."""
-    path = tmp_path / "store.db"
-    backend = open_backend(f"sqlite:///{path}", synchronous="off")
-    chance = random.Random(1)
-    for session, count in (("short", 300), ("long", 20_000)):
-        for _ in range(count):
-            metadata = b'{"text":"%s"}' % chance.randbytes(500).hex().encode()
-            backend.commit(Commit(ScopeKey(session), b"{}", "", b"{}", metadata, draw()))
-    backend.close()
-    assert path.stat().st_size > 20 * 2**20
-
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(WALK), str(path)],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert int(done.stdout) < 50 * 2**20
 
 
 def test_a_range_of_names_ends_where_it_ends(conn: sqlite3.Connection) -> None:

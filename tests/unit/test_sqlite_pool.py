@@ -1,6 +1,5 @@
 """The connections of one SQLite store: how they are set up, how many there are, how they end."""
 
-import gc
 import os
 import sqlite3
 import sys
@@ -14,15 +13,12 @@ from typing import Any
 import pytest
 
 import limpet
-from limpet import InvalidInput, Store
+from limpet import Store
 from limpet.backends.sqlite.file import SqliteFile
 from limpet.backends.sqlite.in_place import Connection
 from limpet.backends.sqlite.transaction import READ, WRITE
 from limpet.engine import Engine
-from limpet.errors import CLOSED
 from tests.cases import for_each
-
-SAVES_MIN = 5
 
 
 def path_in(folder: Path) -> Path:
@@ -117,75 +113,6 @@ def test_connections_are_as_many_as_calls_at_once(store: Store, path: Path) -> N
     assert descriptors(path) <= 3 * 33
     store.close()
     assert descriptors(path) == 0
-
-
-def test_after_close_nothing_works_and_nothing_is_left(store: Store, path: Path) -> None:
-    scope = store.scope("s")
-    saved = [scope.save({"n": number}).id for number in range(300)]
-    walk = scope.history()
-    next(walk)
-    store.close()
-    store.close()
-
-    calls: list[Callable[[], Any]] = [
-        lambda: scope.save({"n": -1}),
-        lambda: scope.append("items", [1]),
-        scope.load,
-        lambda: scope.info(saved[0]),
-        lambda: list(scope.history()),
-        lambda: list(walk),
-        lambda: list(scope.ids()),
-        lambda: scope.update(saved[0], lambda found: found),
-        lambda: scope.set_note("name", 1),
-        lambda: scope.note("name"),
-        lambda: scope.delete_snapshot(saved[0]),
-        scope.delete,
-        lambda: store.delete_session("s"),
-        lambda: list(store.sessions()),
-        lambda: list(store.scopes()),
-        lambda: store.find(saved[0]),
-        store.__enter__,
-    ]
-    for call in calls:
-        with pytest.raises(InvalidInput, match="closed"):
-            call()
-    assert [file.name for file in path.parent.iterdir()] == ["store.db"]
-    with limpet.open(f"sqlite:///{path}") as again:
-        assert [info.id for info in again.scope("s").history()] == saved[::-1]
-
-
-@pytest.mark.slow
-@for_each("attempt", range(5), path=path_in)
-def test_close_while_threads_are_writing(path: Path, attempt: int) -> None:
-    """Calls under way end as they would have, later ones are refused, and no file stays open."""
-    store = limpet.open(f"sqlite:///{path}")
-    acknowledged: dict[int, list[str]] = {number: [] for number in range(12)}
-    warm = threading.Barrier(len(acknowledged) + 1)
-
-    def work(number: int) -> str:
-        scope = store.scope("s", f"line-{number}")
-        while True:
-            try:
-                acknowledged[number].append(scope.save({"n": number}).id)
-                assert scope.load() is not None
-            except InvalidInput as error:
-                return str(error)
-            if len(acknowledged[number]) == SAVES_MIN:
-                warm.wait()
-
-    with ThreadPoolExecutor(len(acknowledged)) as pool:
-        ends = [pool.submit(work, number) for number in acknowledged]
-        warm.wait()
-        store.close()
-        assert [end.result() for end in ends] == [CLOSED] * len(acknowledged)
-
-    gc.collect()
-    assert descriptors(path) == 0
-    with limpet.open(f"sqlite:///{path}") as again:
-        for number, ids in acknowledged.items():
-            found = [info.id for info in again.scope("s", f"line-{number}").history()]
-            assert found == ids[::-1]
-            assert len(ids) >= SAVES_MIN
 
 
 def test_close_does_not_end_a_call_that_waits(path: Path) -> None:

@@ -17,7 +17,7 @@ from limpet.backends import memory
 from limpet.backends.buckets.protocol import KeyPrefix
 from limpet.backends.objects.keys import head_key
 from limpet.backends.objects.watching import ObjectListener
-from limpet.backends.sqlite.listen import SqliteListener
+from limpet.backends.sqlite.storage import SqliteListener
 from limpet.backends.support import polling
 from limpet.backends.support.polling import Poller
 from limpet.opening import draw

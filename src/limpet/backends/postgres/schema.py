@@ -1,6 +1,8 @@
-"""The tables of a schema: created, migrated, or checked to be up to date."""
+"""The tables of a schema: created, migrated, or inspected."""
 
+import re
 import zlib
+from collections.abc import Iterator
 from contextlib import suppress
 
 import psycopg
@@ -9,13 +11,18 @@ from limpet.backends.postgres.errors import is_race, translated
 from limpet.backends.postgres.raw import Connection
 from limpet.backends.postgres.transaction import MIGRATIONS, NEWEST, OLDEST
 from limpet.backends.sql import transaction
+from limpet.backends.sql.checking import Position, finding
 from limpet.backends.support.backoff import Backoff
 from limpet.errors import Unavailable, Unsupported
+from limpet.model import Finding
 from limpet.protocol import Clock
 
 _SETUP_WAIT_S = 30.0
 _PAUSE_S = 0.05
 _LOCK = 0x4C4D5054  # "LMPT": the first key of our advisory locks; the second is the schema's
+
+_TABLE = re.compile(r"^CREATE (?:TABLE|VIEW) limpet\.(\w+)", re.MULTILINE)
+_INDEX = re.compile(r"^CREATE (?:UNIQUE )?INDEX (\w+) ON", re.MULTILINE)
 
 # Errors of two processes that create the same objects at once without an advisory lock: the object
 # exists, or its catalogue row was updated concurrently.
@@ -99,3 +106,27 @@ def _migrate(conn: Connection, schema: str, *, advisory_locks: bool) -> None:
 def _exists(conn: Connection, lookup: bytes, name: str) -> bool:
     found = conn.execute(b"SELECT %b(%%s) IS NOT NULL" % lookup, (name,)).fetchone()
     return found == (True,)
+
+
+def check_schema(tables: transaction.Transaction, schema: str) -> tuple[list[Finding], str | None]:
+    """Return what is wrong with the schema, and where to go on with its rows."""
+    found = list(_findings(tables, schema))
+    codes = {each.code for each in found}
+    if "schema_differs" in codes:
+        return found, None  # nothing can be walked
+    return found, str(Position(mends="foreign_object" not in codes))
+
+
+def _findings(tables: transaction.Transaction, schema: str) -> Iterator[Finding]:
+    quoted = (f'"{schema}"',)
+    scripts = "\n".join(each.sql for each in MIGRATIONS)
+    found = {name for (name,) in tables.all("tables", quoted)}
+    for name in sorted(set(_TABLE.findall(scripts)) - found):
+        yield finding("schema_differs", "a table is missing", type="table", name=name)
+    indexes = {name for (name,) in tables.all("indexes", quoted)}
+    for name in sorted(set(_INDEX.findall(scripts)) - indexes):
+        fact = "an index is missing; `limpet schema postgres` shows how it is made"
+        yield finding("index_missing", fact, name=name)
+    for name, table in tables.all("triggers", quoted):
+        fact = "a foreign trigger runs with every write, so that nothing is repaired"
+        yield finding("foreign_object", fact, type="trigger", name=name, table=table)

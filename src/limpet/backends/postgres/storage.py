@@ -12,10 +12,9 @@ from typing import Any, TypeVar
 
 import psycopg
 
-from limpet.backends.postgres.check import check_schema
 from limpet.backends.postgres.errors import translated
 from limpet.backends.postgres.listen import listen, poller
-from limpet.backends.postgres.schema import make_ready
+from limpet.backends.postgres.schema import check_schema, make_ready
 from limpet.backends.postgres.server import PostgresServer, Settings
 from limpet.backends.postgres.transaction import Answer, PostgresTransaction
 from limpet.backends.sql.columns import ROW_COLUMNS, note_values, read_row, scope_values

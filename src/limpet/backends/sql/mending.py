@@ -70,7 +70,8 @@ def wrong_fields(
     """
     right: dict[str, Any] = {"tip": facts.newest_kept, "notes": facts.notes}
     if not facts.has_head:
-        draft = _newest_draft(transaction, record.pk)
+        rows = _rows(transaction, record.pk)
+        draft = next((row.seq for row in rows if not row.kept), None)
         if record.head is not None or draft is not None:
             right["head"] = facts.newest_kept if draft is None else draft
     if facts.newest is not None and record.last < facts.newest:
@@ -159,10 +160,6 @@ def _rows(transaction: Transaction, pk: int) -> Iterator[Row]:
     for columns in transaction.each("rows_of_scope", {"pk": pk}):
         with suppress(*DAMAGE):
             yield verified_row(columns)
-
-
-def _newest_draft(transaction: Transaction, pk: int) -> int | None:
-    return next((row.seq for row in _rows(transaction, pk) if not row.kept), None)
 
 
 def _greatest_minted(transaction: Transaction, pk: int) -> str:

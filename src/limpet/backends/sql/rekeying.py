@@ -7,6 +7,7 @@ lock that writers take. What cannot be decrypted stays; the version of a scope s
 from contextlib import suppress
 from typing import Any
 
+from limpet.backends.sql.checking import Position, walk
 from limpet.backends.sql.columns import (
     SCOPE_COLUMNS,
     label_values,
@@ -25,7 +26,6 @@ from limpet.backends.sql.columns import (
 )
 from limpet.backends.sql.reader import is_text
 from limpet.backends.sql.transaction import Transaction
-from limpet.backends.sql.walking import Position, walk
 from limpet.core.encryption import Cipher, Ciphers
 from limpet.core.limits import MIB
 from limpet.errors import Corrupt

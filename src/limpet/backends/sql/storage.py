@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import orjson
 
 from limpet.backends.sql import checking, rekeying
+from limpet.backends.sql.checking import Position
 from limpet.backends.sql.columns import (
     ROW_COLUMNS,
     label_values,
@@ -27,7 +28,6 @@ from limpet.backends.sql.columns import (
 )
 from limpet.backends.sql.reader import Head, SqlReader, head_of, is_text, name_of, record_of
 from limpet.backends.sql.transaction import Transaction
-from limpet.backends.sql.walking import Position
 from limpet.core.codec import decode
 from limpet.core.encryption import Ciphers
 from limpet.core.ids import SEQ_MAX, prefix_end, revision
@@ -401,7 +401,8 @@ class SqlStorage:
                 rows = self._note_rows(transaction, {**asked, "limit": count})
                 found = [each for row in rows if (each := read(row)) is not None]
                 if len(found) >= limit or len(rows) < count:
-                    check_unique(rows)
+                    if len({(row[1], row[_NOTE_COLUMNS]) for row in rows}) < len(rows):
+                        raise Corrupt("the index of notes leads to some twice")
                     return found[:limit]
                 count *= _MORE
 
@@ -507,11 +508,6 @@ def check_order(keys: Sequence[Any], what: str) -> None:
     """Raise Corrupt unless each key is greater than the last: a damaged index repeats some."""
     if not all(one < following for one, following in pairwise(keys)):
         raise Corrupt(f"the index of {what} leads to others")
-
-
-def check_unique(rows: Sequence[Any]) -> None:
-    if len({(row[1], row[_NOTE_COLUMNS]) for row in rows}) < len(rows):
-        raise Corrupt("the index of notes leads to some twice")
 
 
 def _damaged_head(transaction: Transaction, reader: SqlReader) -> str | None:

@@ -7,9 +7,8 @@ from contextlib import closing
 from functools import cache, partial
 from typing import Any
 
-from limpet.backends.sql.checking import finding
+from limpet.backends.sql.checking import Position, finding
 from limpet.backends.sql.mending import DAMAGE
-from limpet.backends.sql.walking import Position
 from limpet.backends.sqlite.errors import APPLICATION_ID, primary_code
 from limpet.backends.sqlite.schema import MIGRATIONS, NEWEST
 from limpet.backends.sqlite.transaction import STATEMENTS

@@ -1,6 +1,10 @@
 """Writes of several threads in one transaction, so that they share one sync of the disk.
 
-Threads that write to one file queue up. The first one runs the writes of all that wait behind it.
+Threads that write to one file queue up, since SQLite can only poll its lock. The queue only saves
+time: a thread that has waited long enough goes on as if there were none, as the first one may hang,
+may have been interrupted, or may be waiting for a thread behind it.
+
+The first one runs the writes of all that wait behind it.
 Each write is a savepoint: one that is refused leaves nothing in the others, and each caller gets
 its own answer, after the commit. If that fails nothing was stored, and each caller tries alone. A
 caller whose leader was interrupted (Ctrl-C) cannot tell what became of its write: LostAnswer.
@@ -9,13 +13,12 @@ caller whose leader was interrupted (Ctrl-C) cannot tell what became of its writ
 import sqlite3
 import threading
 from collections import deque
-from collections.abc import Callable
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 from limpet.backends.sqlite.in_place import Connection
 from limpet.backends.sqlite.transaction import WRITE
-from limpet.backends.support.queue import ThreadQueue
 from limpet.errors import LimpetError
 from limpet.protocol import Clock
 from limpet.storage import LostAnswer
@@ -23,6 +26,7 @@ from limpet.storage import LostAnswer
 A = TypeVar("A")
 T = TypeVar("T")
 
+_QUEUE_S_MAX = 1.0
 _TOGETHER_MAX = 64
 _LOOK_S = 0.005
 _LATE_S = 1.0  # that a leader may be late to say that it failed
@@ -66,12 +70,21 @@ class Joined:
         self._transact = transact
         self._clock = clock
         self._wait_s = wait_s  # for other writers
-        self.queue = ThreadQueue()
+        self.lock = threading.RLock()  # of the first thread in the queue
         self.waiting: deque[_Turn] = deque()
 
-    def queued(self) -> AbstractContextManager[bool]:
-        """Wait to be the first of the threads that write; say whether it is."""
-        return self.queue.first(self._wait_s)
+    @contextmanager
+    def queued(self) -> Iterator[None]:
+        """Wait to be the first of the threads that write, mostly. Reentrant."""
+        lock, has = self.lock, False
+        try:
+            has = lock.acquire(timeout=min(self._wait_s, _QUEUE_S_MAX))
+            if not has and self._wait_s and self.lock is lock:
+                self.lock = threading.RLock()  # an interrupt may have left the other one locked
+            yield
+        finally:
+            if has:
+                lock.release()
 
     def run(self, action: Callable[[Connection, A], T], argument: A) -> T:
         """Run an action in a transaction, maybe in that of another thread; return its result.

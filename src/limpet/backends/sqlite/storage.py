@@ -16,10 +16,8 @@ from limpet.backends.sql.storage import SqlStorage
 from limpet.backends.sql.transaction import Transaction
 from limpet.backends.sqlite.check import check_file
 from limpet.backends.sqlite.errors import is_full, is_no_text
-from limpet.backends.sqlite.file import SqliteFile
+from limpet.backends.sqlite.file import ReadOnlyFile, SqliteFile
 from limpet.backends.sqlite.in_place import Connection
-from limpet.backends.sqlite.listen import SqliteListener
-from limpet.backends.sqlite.read_only import ReadOnlyFile
 from limpet.backends.sqlite.transaction import (
     LENIENT_TEXT,
     READ,
@@ -27,6 +25,7 @@ from limpet.backends.sqlite.transaction import (
     WRITE,
     SqliteTransaction,
 )
+from limpet.backends.support.polling import Poller
 from limpet.core import matching
 from limpet.core.encryption import NO_KEYS, Ciphers
 from limpet.core.limits import LOCK_WAIT_S_MAX
@@ -41,6 +40,11 @@ _HEAD, _MOVE_SCOPE, _ADD_SNAPSHOT, _PUT_TAIL, _ADD_LABEL = (
     STATEMENTS[each] for each in ("head", "move_scope", "add_snapshot", "put_tail", "add_label")
 )
 _PLAIN = re.compile(r"[\w -]+", re.ASCII)  # needs no escaping in JSON, nor in a path of SQLite's
+
+_POLL_S = 0.02  # after a change
+_IDLE_POLL_S = 0.035
+_FULL_POLL_S = 5.0  # everything is reported as changed this often, whatever the version says
+_REST = 4  # times as long as the caller took to react: a busy file must not keep it busy
 
 
 class SqliteStorage(SqlStorage):
@@ -155,7 +159,7 @@ class SqliteStorage(SqlStorage):
         path = "".join(f'."{key}"' for key in bound.path)
         return {"test": test, "path": f"${path}", "bound": value}
 
-    def listen(self) -> SqliteListener:
+    def listen(self) -> "SqliteListener":
         return SqliteListener(self._file, self._clock)
 
     def check(self, after: str, *, repair: bool, limit: int) -> tuple[list[Finding], str | None]:
@@ -168,3 +172,35 @@ class SqliteStorage(SqlStorage):
 
     def compact(self) -> int:
         return self._file.compact()
+
+
+class SqliteListener(Poller):
+    """Reports everything as changed when the file has another version, a number from SQLite.
+
+    A poll takes some microseconds, however many topics are watched.
+    """
+
+    def __init__(self, file: SqliteFile, clock: Clock) -> None:
+        super().__init__(first_s=_POLL_S, poll_s=_IDLE_POLL_S, clock=clock)
+        self._file = file
+        self._version = file.version()
+        self._reported_s: float | None = None
+        self._full_poll_at = clock.monotonic() + _FULL_POLL_S
+
+    def wait(self, *, active: bool) -> frozenset[str] | None:
+        if self._reported_s is not None:
+            took_s = self._clock.monotonic() - self._reported_s
+            self._reported_s = None
+            if self.pause(active=active, at_least_s=_REST * took_s):
+                return frozenset()
+            if self.has_changed():
+                return None
+        return super().wait(active=active)
+
+    def has_changed(self) -> bool:
+        now_s, version = self._clock.monotonic(), self._file.version()
+        if version == self._version and now_s < self._full_poll_at:
+            return False
+        self._version, self._full_poll_at = version, now_s + _FULL_POLL_S
+        self._reported_s = now_s
+        return True

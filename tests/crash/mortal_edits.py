@@ -1,7 +1,7 @@
-"""A process that saves a growing chat as fast as it can until it is killed, and says what it did.
+"""A process that rewrites a chat as fast as it can until it is killed, and says what it does.
 
-One line on its output for each acknowledged write. Every state follows from its number alone, so
-that whoever looks afterwards knows exactly what must be there.
+Lines of JSON as those of `mortal`. Every state follows from its number alone, so that whoever looks
+afterwards knows exactly what must be there.
 """
 
 import hashlib
@@ -48,28 +48,8 @@ def save(scope: Scope, number: int) -> None:
     scope.save(state_of(number), id=name_of(number))
 
 
-def chat(store: Store, begin: int, seed: int) -> None:
-    """Nothing but saves; now and then the tail is rolled."""
-    scope = store.scope(SESSION, "chat")
-    number = begin
-    while True:
-        save(scope, number)
-        say(number)
-        number += 1
-
-
-def drafts(store: Store, begin: int, seed: int) -> None:
-    """Heads only, each of which replaces the one before."""
-    scope = store.scope(SESSION, "drafts")
-    number = begin
-    while True:
-        scope.save(state_of(number), id=name_of(number), keep=False)
-        say(number)
-        number += 1
-
-
-def edits(store: Store, begin: int, seed: int) -> None:
-    """Overwrites and deletes of what others are stored against, again and again."""
+def edits(store: Store, seed: int) -> None:
+    """Saves, drafts, overwrites and deletes of what others are stored against, again and again."""
     scope, chance = store.scope(SESSION, "edits"), random.Random(seed)
     numbers = sorted(map(int, scope.ids()))
     while True:
@@ -77,6 +57,8 @@ def edits(store: Store, begin: int, seed: int) -> None:
         verb = chance.choice(("save", "save", "overwrite", "delete", "delete", "prune", "fork"))
         if verb == "save" or len(numbers) < 40:
             change: list[Any] = ["save", number]
+            if chance.random() < 0.2:  # which the save replaces
+                scope.save(state_of(number + 1), keep=False)
         elif verb == "prune":
             change = [verb, 70]
         else:
@@ -118,13 +100,11 @@ def predict(change: list[Any], numbers: list[int]) -> list[int]:
     return numbers
 
 
-TASKS = {task.__name__: task for task in (chat, drafts, edits)}
-
-
 def main() -> None:
-    task, url, begin, seed = sys.argv[1:]
+    url, seed, _ = sys.argv[1:]
     with limpet.open(url) as store:
-        TASKS[task](store, int(begin), int(seed))
+        say(["begin", None])
+        edits(store, int(seed))
 
 
 def say(message: Any) -> None:
