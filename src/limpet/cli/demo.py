@@ -22,8 +22,7 @@ import limpet
 from limpet.cli import _exits
 from limpet.cli._agent import FORK_STEP, PLANS, SESSION, state_after
 from limpet.cli._shared import echo_json, json_option
-from limpet.cli._tables import now
-from limpet.cli._terminal import make_console
+from limpet.cli._terminal import make_console, now
 from limpet.cli.diff import ChangePrinter
 from limpet.cli.log import Style, draw_graph
 from limpet.core.diff import diff
