@@ -21,7 +21,7 @@ from benchmarks.harness import Benchmark, machine
 from benchmarks.inspector.material import LARGE, LONG, build, build_few
 from benchmarks.objects.disk import folder_on_disk
 from benchmarks.report import Result, milliseconds, table
-from limpet.inspector.site import PAGES
+from limpet.inspector.pages import PAGES
 from limpet.server.access import Access
 from limpet.server.app import App
 from limpet.views import overview

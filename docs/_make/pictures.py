@@ -16,7 +16,7 @@ from rich.terminal_theme import TerminalTheme
 from rich.text import Text
 
 from docs._make import garden
-from limpet.cli import _app, _tables, _terminal
+from limpet.cli import _app, _terminal
 from limpet.core.times import to_us
 from limpet.protocol import Stamp
 
@@ -188,7 +188,7 @@ def _recorded() -> Iterator[Console]:
     with ExitStack() as stack:
         stack.enter_context(redirect_stdout(io.StringIO()))  # not a terminal: no pager
         stack.enter_context(patch.object(_terminal, "make_console", lambda **_: console))
-        stack.enter_context(patch.object(_tables, "draw", lambda: moment))
+        stack.enter_context(patch.object(_terminal, "draw", lambda: moment))
         yield console
 
 

@@ -1,20 +1,18 @@
 """The verbs that change a store: fork, restore, rm, prune, redact, compact and repair."""
 
 import json
-import os
-import pty
-import subprocess
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import limpet
 from limpet.cli._app import run
-from limpet.cli.change import duration
 from tests.cases import for_each
-from tests.cli.conftest import EXECUTABLE, Command
+from tests.cli.conftest import Command
+from tests.cli.test_command import on_terminal
 from tests.cli.test_grep import damage
 
 SECRET = "hunter2"
@@ -54,25 +52,6 @@ def says(capsys: pytest.CaptureFixture[str]) -> Says:
     return says
 
 
-def answered(answer: str, *arguments: str) -> tuple[int, str, str]:
-    """Run the command with a terminal to ask on, where somebody types an answer."""
-    ours, theirs = pty.openpty()
-    os.write(ours, answer.encode())
-    try:
-        done = subprocess.run(
-            [EXECUTABLE, *arguments],
-            stdin=theirs,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-    finally:
-        os.close(ours)
-        os.close(theirs)
-    return done.returncode, done.stdout, done.stderr
-
-
 # Fork.
 
 
@@ -100,13 +79,6 @@ def test_fork_to_another_session(any_url: str, says: Says) -> None:
     assert told["head"]["forked_from"]["session_id"] == "chat"
     assert says(any_url, "fork", "chat", "--to", "new", "--as", "side")[0] == 3
     assert states(any_url, "new", "side") == [2]
-
-
-def test_fork_of_a_draft(url: str, says: Says) -> None:
-    with limpet.open(url) as store:
-        store.scope("alice/chat-1", "planner").save({"n": "draft"}, keep=False)
-    assert says(url, "fork", "alice/chat-1", "--to", "new")[:2] == (0, "new:planner\n")
-    assert states(url, "new", "planner") == ["draft"]
 
 
 @for_each("change", ["mood", "mood=bold", "mood=", "mood=NaN", f"mood={SECRET}"])
@@ -272,18 +244,37 @@ def test_rm_needs_one_clear_wish(arguments: list[str], url: str, says: Says) -> 
     assert sessions(url) == ["alice/chat-1", "bob/chat-2"]
 
 
-def test_rm_asks(url: str) -> None:
-    code, out, err = answered("n\n", "rm", "alice/chat-1", "bob/chat-2", "--url", url)
-    assert (code, out) == (130, "")
-    assert err.splitlines()[:2] == [
-        "- session alice/chat-1  2 snapshots, 1.5 KiB",
-        "- session bob/chat-2  1 snapshot, 12 B",
-    ]
-    assert "2 sessions, 3 snapshots, 1.5 KiB" in err
-    assert sessions(url) == ["alice/chat-1", "bob/chat-2"]
-    code, out, _ = answered("y\n", "rm", "alice/chat-1", "--url", url)
-    assert (code, out) == (0, "deleted session alice/chat-1  2 snapshots\n")
-    assert sessions(url) == ["bob/chat-2"]
+@for_each(
+    ("verb", "question", "deleted"),
+    [
+        (
+            "rm alice/chat-1 bob/chat-2",
+            "- session alice/chat-1  2 snapshots, 1.5 KiB\n- session bob/chat-2  1 snapshot, 12 B\n"
+            "2 sessions, 3 snapshots, 1.5 KiB",
+            "deleted session bob/chat-2  1 snapshot",
+        ),
+        (
+            "prune alice/chat-1 planner --keep-last 0",
+            "- alice/chat-1:planner  1 snapshot, 531 B\nDelete 1 snapshot, 531 B for good?",
+            "deleted 1 snapshot, 531 B, from 1 scope",
+        ),
+        ("redact alice/chat-1 --path /mood", "Replace it in all snapshots of ", "2 snapshots"),
+    ],
+)
+def test_it_asks(verb: str, question: str, deleted: str, tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'agents.db'}"
+    with limpet.open(url) as store:
+        chat = store.scope("alice/chat-1", "planner")
+        chat.save({"messages": ["hello" * 100], "mood": "calm"})
+        chat.save({"messages": ["hello" * 200], "mood": "bold"})
+        store.scope("bob/chat-2").save({"files": {}})
+        before = [info.revision for info in store.history()]
+        for answer, expected in (("n\n", 130), ("y\n", 0)):
+            assert [info.revision for info in store.history()] == before
+            code, drawn = on_terminal(*verb.split(), "--url", url, answer=answer, TERM="dumb")
+            drawn = drawn.replace("\r\n", "\n")
+            assert (code, question in drawn, deleted in drawn) == (expected, True, not expected)
+        assert [info.revision for info in store.history()] != before
 
 
 # Prune.
@@ -353,21 +344,6 @@ def test_prune_never_guesses(arguments: list[str], code: int, url: str, says: Sa
         assert store.stats().snapshots == 3
 
 
-def test_prune_asks(url: str) -> None:
-    asked = ("prune", "alice/chat-1", "planner", "--keep-last", "0", "--url", url)
-    code, out, err = answered("n\n", *asked)
-    assert (code, out) == (130, "")
-    assert err.startswith("- alice/chat-1:planner  1 snapshot, 531 B\nDelete 1 snapshot, 531 B")
-    code, out, _ = answered("y\n", *asked)
-    assert (code, out) == (0, "deleted 1 snapshot, 531 B, from 1 scope\n")
-
-
-def test_durations() -> None:
-    assert duration("90s") == timedelta(seconds=90)
-    assert duration("15m") + duration("12h") == timedelta(hours=12.25)
-    assert duration("1w2d") == duration("9d")
-
-
 # Redact.
 
 
@@ -399,11 +375,7 @@ def test_redact(command: Command, any_url: str) -> None:
         assert note.value is None
 
 
-def test_redact_asks_and_never_guesses(url: str, says: Says) -> None:
-    asked = ("redact", "alice/chat-1", "--path", "/messages", "--url", url)
-    code, out, err = answered("n\n", *asked)
-    assert (code, out) == (130, "")
-    assert err.startswith("Replace it in all snapshots of ")
+def test_redact_never_guesses(url: str, says: Says) -> None:
     assert says(url, "redact", "alice/chat-1", "--yes")[0] == 2
     assert says(url, "redact", "alice/chat-1", "--yes", "--text", "")[0] == 2
     assert says(url, "redact", "alice/chat-1", "--yes", "--path", "messages")[0] == 2
@@ -420,12 +392,6 @@ def test_compact_and_repair(command: Command, any_url: str) -> None:
     assert json.loads(done.stdout)["bytes"] >= 0
     done = command("check", "--repair", "--url", any_url)
     assert (done.returncode, done.stdout, done.stderr) == (0, "✓ no errors\n", "")
-
-
-def test_compact_says_how_much(url: str, says: Says) -> None:
-    code, out, _ = says(url, "compact")
-    assert code == 0
-    assert out.endswith("B freed\n")
 
 
 # All of them.

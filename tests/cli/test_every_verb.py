@@ -2,6 +2,8 @@
 
 import re
 import shlex
+import subprocess
+import sys
 from collections.abc import Iterator
 from itertools import takewhile
 
@@ -18,22 +20,27 @@ SUMMARY_CHARS_MAX = 60  # with the longest verb it fits into 80 columns
 COLUMNS = 100
 EXAMPLES = range(1, 5)
 IN_QUOTES = re.compile(r'"\$\((.*)\)"')
+MODULES = """
+import sys
+from limpet.cli import main
+sys.argv = ["limpet", "--help"]
+main()
+print(*sorted(sys.modules), file=sys.stderr)
+"""
 
-each_verb = for_each("path", COMMANDS)
 
-
-def block(path: str, title: str) -> list[str]:
+def block(text: str, title: str) -> list[str]:
     """Return the lines of a help that stand below a title, up to the next empty line."""
-    lines = iter(help_of(path, COMMANDS[path]).splitlines())
+    lines = iter(text.splitlines())
     for line in lines:
         if line.strip().startswith(title):
             return [line.strip(), *(each.strip() for each in takewhile(str.strip, lines))]
     return []
 
 
-def calls(path: str) -> Iterator[list[str]]:
-    """Yield the words of each example of a verb, as a shell gives them to the command."""
-    for line in block(path, "Examples:")[1:]:
+def calls(text: str) -> Iterator[list[str]]:
+    """Yield the words of each example of a help, as a shell gives them to the command."""
+    for line in block(text, "Examples:")[1:]:
         inner = IN_QUOTES.search(line)
         lexer = shlex.shlex(inner[1] if inner else line, posix=True, punctuation_chars="|>")
         lexer.whitespace_split = True
@@ -60,57 +67,25 @@ def parse(words: list[str]) -> str:
         return " ".join(path)
 
 
-def test_there_is_something_to_look_at() -> None:
-    assert set(VERBS) < set(COMMANDS)
-    assert {"runs abort", "runs adopt"} < set(COMMANDS)
-
-
-@each_verb
-def test_the_summary_is_one_short_sentence(path: str) -> None:
-    summary = COMMANDS[path].get_short_help_str(limit=1000)
+@for_each("path", COMMANDS)
+def test_the_help_of_a_verb(path: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """A short summary, a sentence for each option, the shape of its JSON, and examples."""
+    command, text = COMMANDS[path], help_of(path, COMMANDS[path])
+    summary = command.get_short_help_str(limit=1000)
     assert re.fullmatch(r"[A-Z].*[^.]\.", summary), summary
     assert len(summary) < SUMMARY_CHARS_MAX, summary
-
-
-@each_verb
-def test_every_option_has_help(path: str) -> None:
-    options = [each for each in COMMANDS[path].params if isinstance(each, click.Option)]
-    assert [each.name for each in options if not each.help] == []
-    assert [each.name for each in options if not (each.help or "").endswith((".", "db"))] == []
-
-
-@each_verb
-def test_the_help_is_no_wider_than_it_should_be(path: str) -> None:
-    lines = help_of(path, COMMANDS[path]).splitlines()
-    assert [line for line in lines if len(line) > COLUMNS] == []
-
-
-@each_verb
-def test_programs_get_json_in_a_documented_shape(path: str) -> None:
-    options = [option for each in COMMANDS[path].params for option in each.opts]
-    assert "--json" in options
-    assert block(path, "--json:")
-
-
-@each_verb
-def test_the_examples_are_calls_of_the_verb(path: str) -> None:
-    found = list(calls(path))
+    told = {verb: line for group in GROUPS.values() for verb, line in group.items()}
+    assert told.get(path, summary) == summary
+    assert [line for line in text.splitlines() if len(line) > COLUMNS] == []
+    helps = {each.name: each.help for each in command.params if isinstance(each, click.Option)}
+    assert [name for name, line in helps.items() if not (line or "").endswith((".", "db"))] == []
+    assert "--json" in [option for each in command.params for option in each.opts]
+    assert block(text, "--json:")
+    found = list(calls(text))
     assert len(found) in EXAMPLES
     for words in found:
         assert words[0] == "limpet"
         assert f"{parse(words)} ".startswith(f"{path} "), words
-
-
-def test_a_wrong_example_is_noticed() -> None:
-    assert parse(["limpet", "runs", "--status", "failed"]) == "runs"
-    assert parse(["limpet", "runs", "abort", "nightly"]) == "runs abort"
-    for words in ("ls --nonsense", "log", "ls -n x", "runs abort", "runs --status odd"):
-        with pytest.raises(click.UsageError):
-            parse(["limpet", *words.split()])
-
-
-@each_verb
-def test_what_is_not_understood_is_2(path: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run([*path.split(), "--nonsense"]) == 2
     out, err = capsys.readouterr()
     assert out == ""
@@ -119,6 +94,7 @@ def test_what_is_not_understood_is_2(path: str, capsys: pytest.CaptureFixture[st
 
 
 def test_the_list_of_verbs(command: Command) -> None:
+    assert {*VERBS, "runs abort", "runs adopt"} == {*COMMANDS}
     helped, bare = command("--help"), command()
     assert (helped.returncode, helped.stderr) == (0, "")
     assert (bare.returncode, bare.stdout) == (2, "")
@@ -126,10 +102,14 @@ def test_the_list_of_verbs(command: Command) -> None:
         verbs = text.partition(f"\n{next(iter(GROUPS))}:\n")[2]
         assert re.findall(r"^  (\w+)  +[A-Z]", verbs, re.M) == list(VERBS)
         assert re.findall(r"^  .*[^.]\.$", verbs, re.M) == re.findall(r"^ .*", verbs, re.M)
+    done = command("runs", "adopt", "--help", COLUMNS="200")
+    assert done.stdout == help_of("runs adopt", COMMANDS["runs adopt"]) + "\n"
 
 
-@for_each("path", ["import", "runs adopt"])
-def test_the_help_of_a_verb(path: str, command: Command) -> None:
-    done = command(*path.split(), "--help", COLUMNS="200")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == help_of(path, COMMANDS[path]) + "\n"
+def test_the_help_imports_no_verb() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", MODULES], capture_output=True, text=True, check=True
+    )
+    found = {name for name in done.stderr.split() if name.startswith("limpet.cli.")}
+    assert found == {"limpet.cli._app", "limpet.cli._exits"}
+    assert "rich.console" not in done.stderr.split()

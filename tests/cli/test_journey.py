@@ -12,7 +12,7 @@ import pytest
 import limpet
 from limpet import runs
 from tests.cli.conftest import Command
-from tests.cli.test_terminal import on_terminal
+from tests.cli.test_command import on_terminal
 
 
 @pytest.fixture(

@@ -132,25 +132,6 @@ def test_what_is_not_there_or_cannot_be_asked(command: Command, url: str) -> Non
     assert command("log", "trip", "s", "--url", url).stdout.startswith("trip · side\n")
 
 
-def test_a_long_history_streams(command: Command, url: str) -> None:
-    with limpet.open(url, synchronous="off") as store:
-        for number in range(300):
-            store.scope("long").save({"n": number}, labels={"n": str(number)})
-    rows = columns(command("log", "long", "--url", url).stdout)[1:]
-    assert [row[-1] for row in rows] == [f"n={number}" for number in range(299, -1, -1)]
-    assert [row[0] for row in rows] == ["◆", *["●"] * 299]
-
-
-def test_messages_fill_the_line(command: Command, url: str) -> None:
-    with limpet.open(url) as store:
-        store.scope("talk").save({"messages": [{"role": "user", "content": "word " * 90}]})
-    for columns in (80, 150, 220):
-        shown = command("log", "talk", "-m", "--url", url, COLUMNS=str(columns)).stdout
-        assert cell_len(shown.splitlines()[1]) == columns
-        shown = command("log", "talk", "-m", "--graph", "--url", url, COLUMNS=str(columns)).stdout
-        assert cell_len(shown.splitlines()[1]) == columns
-
-
 def test_nothing_is_wider_than_the_terminal_or_draws_on_it(command: Command, url: str) -> None:
     with limpet.open(url) as store:
         line = store.scope("旅行の計画", "範囲" * 20)

@@ -1,4 +1,4 @@
-"""`limpet ls`: sessions and scopes, for people and as JSON, and its exit codes."""
+"""`limpet ls` and `limpet stats`: for people and as JSON, and their exit codes."""
 
 import json
 import re
@@ -56,14 +56,6 @@ def test_which_conversation_was_that(command: Command, any_url: str) -> None:
     assert shown[0] == "bob/trip"
     assert shown[1].split() == ["scope", "title", "last", "message", "status", "age", "size"]
     assert [row.split()[0] for row in shown[2:]] == ["main", "side"]
-
-
-def test_a_fork_has_the_title_of_its_session(command: Command, url: str) -> None:
-    with limpet.open(url) as store:
-        main = store.scope("trip")
-        main.set_note("title", "Lisbon")
-        main.fork(main.save({"messages": ["hello"]}).id)
-    assert "  Lisbon  " in command("ls", "--prefix", "trip", "--url", url).stdout
 
 
 def test_it_reads_the_states_that_it_shows_alone(
@@ -161,14 +153,6 @@ def test_its_json_says_what_the_library_says(command: Command, any_url: str) -> 
     assert {"snapshots": 2, "branches": 1, "damaged": False}.items() <= side.items()
 
 
-def test_messages_are_in_the_json(command: Command, url: str) -> None:
-    talk(url)
-    shown = command("ls", "bob/trip", "--json", "--url", url).stdout.splitlines()
-    for each in map(json.loads, shown):
-        assert each["title"] == each["message"] == "A weekend in Lisbon?"
-        assert "snapshots" not in each
-
-
 def test_an_order_a_prefix_and_a_limit(command: Command, url: str) -> None:
     fill(url)
     done = command("ls", "--sort", "size", "-n", "1", "--url", url)
@@ -215,19 +199,40 @@ def test_damage_is_told(command: Command, url: str, tmp_path: Path) -> None:
     assert len(shown) == 3
 
 
-def test_only_ids_may_be_wider_than_the_terminal(command: Command, url: str) -> None:
+def test_stats_show_counts_sizes_and_what_is_biggest(command: Command, url: str) -> None:
+    done = command("stats", "--url", url)
+    assert (done.returncode, done.stderr) == (0, "")
+    first, second, *_ = done.stdout.splitlines()
+    assert first == "2 sessions · 2 scopes · 3 snapshots"
+    assert "as JSON" in second
+    assert "stored" in second
+    alice, bob = (line for line in done.stdout.splitlines() if "chat-" in line)
+    assert alice.startswith("alice/chat-1 ")  # the biggest first, with the longest bar
+    assert alice.count("█") == 24
+    assert bob.startswith("bob/chat-2 ")
+    assert bob.count("█") < 24
+
+
+def test_stats_for_programs(command: Command, url: str) -> None:
     with limpet.open(url) as store:
-        for name in (
-            "日本語のとても長いセッションの名前です/会話",
-            "a/" + "long-" * 20,
-            "\x1b[2J\nx",
-        ):
-            line = store.scope(name, "範囲" * 20)
-            line.save({"n": 1}, id="識別子" * 9, status="waiting for somebody to answer")
-            line.fork("識別子" * 9)
-    for columns, arguments in ((120, ("ls",)), (100, ("ls", "日本語")), (40, ("ls",))):
-        shown = command(*arguments, "--url", url, COLUMNS=str(columns)).stdout
-        assert "\x1b" not in shown
-        assert max(map(cell_len, shown.splitlines())) <= max(columns, 102)
-        assert "…" not in "".join(row.split()[0] for row in shown.splitlines())
-    assert "\\x1b[2J\\nx" in shown
+        stats = store.stats()
+    assert json.loads(command("stats", "--json", "--url", url).stdout) == {
+        "session": None,
+        "sessions": 2,
+        "scopes": 2,
+        "snapshots": 3,
+        "logical_bytes": stats.logical_bytes,
+        "stored_bytes": stats.stored_bytes,
+        "ratio": round(stats.stored_bytes / stats.logical_bytes, 4),
+        "largest": [{"name": name, "bytes": size} for name, size in stats.largest],
+    }
+    one = json.loads(command("stats", "bob/chat-2", "--json", "--url", url).stdout)
+    assert one["session"] == "bob/chat-2"
+    assert one["largest"] == [{"name": "main:files", "bytes": 2}]
+
+
+def test_an_empty_store_has_no_ratio(command: Command, tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'empty.db'}"
+    limpet.open(url).close()
+    assert json.loads(command("stats", "--json", "--url", url).stdout)["ratio"] is None
+    assert command("stats", "--url", url).stdout.startswith("0 sessions · 0 scopes · 0 snapshots\n")

@@ -184,15 +184,6 @@ def desert_in(url: str, run_id: str = "r") -> None:
         desert(store, run_id, {"n": 1})
 
 
-def test_adopt_with_a_command_for_programs(url: str, capfd: pytest.CaptureFixture[str]) -> None:
-    desert_in(url)
-    assert run(["runs", "adopt", "r", "--json", "--url", url, "--", "echo", "-n", "hello"]) == 0
-    told = capfd.readouterr()
-    assert "hello" in told.err
-    answer = json.loads(told.out)
-    assert (answer["status"], answer["steps"], answer["state"]) == ("completed", 1, {"n": 1})
-
-
 @for_each(
     ("script", "code", "message"),
     [

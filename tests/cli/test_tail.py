@@ -154,28 +154,3 @@ def test_following_every_session(any_url: str) -> None:
             assert len(run.lines) == 3
             run.process.send_signal(signal.SIGINT)
             assert run.end()[0] == 130
-
-
-def test_a_pipe_that_is_closed_ends_it_quietly(url: str) -> None:
-    with limpet.open(url) as store:
-        process = subprocess.Popen(
-            [EXECUTABLE, "tail", "-f", "--url", url],
-            env={**os.environ, "PYTHONWARNINGS": "error"},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        assert process.stdout is not None
-        assert process.stderr is not None
-        assert process.stdout.readline()
-        process.stdout.close()
-        turns = iter(range(10_000))
-
-        def has_ended() -> bool:
-            store.scope("carol").save({"n": next(turns)})
-            return process.poll() is not None
-
-        until(has_ended)
-        assert process.stderr.read() == ""
-        process.stderr.close()

@@ -45,12 +45,6 @@ def test_the_only_store_in_a_folder_is_used_and_said(command: Command, tmp_path:
     assert command("ls", "--help").stderr == ""
 
 
-def test_a_store_that_is_being_written_is_found(command: Command, tmp_path: Path) -> None:
-    with limpet.open(f"sqlite:///{tmp_path / 'new.db'}") as store:
-        store.scope("first").save(1)
-        assert "first" in command("ls").stdout
-
-
 def test_several_stores_are_named(command: Command, tmp_path: Path) -> None:
     fill(tmp_path / "a.db", "first")
     fill(tmp_path / "b.db", "second")
@@ -66,12 +60,6 @@ def test_several_stores_are_named(command: Command, tmp_path: Path) -> None:
     fill(tmp_path / "limpet.db", "third")
     done = command("ls")
     assert ("third" in done.stdout, done.stderr) == (True, "")
-
-
-def test_without_a_store_the_default_is_named(command: Command) -> None:
-    done = command("ls")
-    assert done.returncode == 1
-    assert "limpet.db" in done.stderr
 
 
 def test_it_runs_as_a_module(tmp_path: Path) -> None:
@@ -119,12 +107,6 @@ def test_a_folder_of_the_strands_sdk_is_named_with_the_way_to_import_it(
         assert "`limpet import strands <this folder or URL> --url <store>`" in line, verb
 
 
-def test_and_so_it_is_imported(command: Command, tmp_path: Path) -> None:
-    shutil.copytree(STRANDS, tmp_path / "agents")
-    assert command("import", "strands", "./agents", "--url", "sqlite:///a.db").returncode == 0
-    assert "demo-trigger" in command("ls", "--url", "sqlite:///a.db").stdout
-
-
 @pytest.mark.parametrize("verb", ["ui", "serve"])
 def test_a_verb_that_takes_the_store_as_an_argument_takes_url_too(
     command: Command, tmp_path: Path, verb: str
@@ -149,12 +131,6 @@ def test_a_server_of_a_mistyped_file_creates_none(command: Command, tmp_path: Pa
         assert (done.returncode, done.stdout) == (1, "")
         assert "name another, or create it with --create" in done.stderr
     assert list(tmp_path.iterdir()) == []
-
-
-def test_doctor_does_not_make_a_store_of_an_empty_file(command: Command, tmp_path: Path) -> None:
-    (tmp_path / "a.db").touch()
-    command("doctor", "--url", "a.db")
-    assert (tmp_path / "a.db").stat().st_size == 0
 
 
 @pytest.mark.parametrize("verb", [["--url", "agents", "ls"], ["ls", "--url", "agents"]])

@@ -3,20 +3,16 @@
 import asyncio
 import json
 import re
-import ssl
-from http.client import HTTPSConnection
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlencode
 
 import limpet
-from limpet.inspector.site import PAGES
-from limpet.inspector.static import asset
+from limpet.inspector.page import asset
+from limpet.inspector.pages import PAGES
 from limpet.server.access import TICKET_S, Access, Tokens, cookie_name
 from limpet.server.app import App
 from tests.server.asgi import Response, ask, page_cookie
-from tests.server.process import Server
-from tests.servers.tls import certificate
 
 TOKEN, READER = "a-token-0123456789", "r-token-0123456789"
 ODD = "%;=\"',!~()[]{}-0123"  # any visible character may be in a token
@@ -287,16 +283,6 @@ def test_what_is_not_there_is_a_page() -> None:
     assert json.loads(api.body)["status"] == 404
 
 
-def test_without_pages_there_are_none() -> None:
-    async def run() -> None:
-        async with limpet.open_async("memory:") as store:
-            for path in ("/", "/ui", "/ui/search"):
-                answer = await ask(App(store, Access()), "GET", path)
-                assert (answer.status, answer.json["status"]) == (404, 404)
-
-    asyncio.run(run())
-
-
 def test_the_name_of_the_cookie() -> None:
     for origin, name in [
         ("http://localhost:7420", "limpet-7420"),
@@ -307,27 +293,3 @@ def test_the_name_of_the_cookie() -> None:
         ("http://", "limpet"),
     ]:
         assert cookie_name(origin) == name, (origin, name)
-
-
-def test_over_tls(tmp_path: Path) -> None:
-    """A server with TLS of its own keeps the token in a cookie for TLS."""
-    cert, key = certificate(tmp_path)
-    file = tmp_path / "tokens"
-    file.write_text(f"{TOKEN}\n")
-    file.chmod(0o600)
-    arguments = ["--ui", "--token-file", str(file), "--tls-cert", str(cert), "--tls-key", str(key)]
-    with Server(tmp_path, *arguments) as server:
-        context = ssl.create_default_context(cafile=str(cert))
-        connection = HTTPSConnection("localhost", server.port, context=context, timeout=20)
-        connection.request("GET", f"/ui/login?token={TOKEN}")
-        answer = connection.getresponse()
-        answer.read()
-        assert answer.status == 303
-        cookie = str(answer.getheader("set-cookie"))
-        assert cookie.startswith(f"__Host-limpet-{server.port}=")
-        assert cookie.endswith("; Path=/; HttpOnly; SameSite=Strict; Secure")
-        connection.request("GET", "/ui", headers={"cookie": cookie.partition(";")[0]})
-        assert connection.getresponse().status == 200
-        connection.close()
-        assert TOKEN not in server.log
-        assert "its pages on https://127.0.0.1:" in server.log

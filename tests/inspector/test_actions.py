@@ -10,37 +10,16 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 import pytest
 
 import limpet
-from limpet.inspector.site import PAGES
 from limpet.server.access import Access, Tokens
-from limpet.server.app import App
+from tests.inspector.kit import FORM, app_of, got, posted
 from tests.server.asgi import Response, ask, page_cookie
 
-FORM = "application/x-www-form-urlencoded"
 READER = "reader-token-0123456789"
 
 
 @pytest.fixture
 def store() -> limpet.Store:
     return limpet.open("memory:")
-
-
-def got(
-    store: limpet.Store, path: str, query: dict[str, Any], access: Access | None = None
-) -> Response:
-    return asyncio.run(ask(App(store.aio, access or Access(), PAGES), "GET", path, query))
-
-
-def posted(
-    store: limpet.Store,
-    path: str,
-    fields: dict[str, Any],
-    access: Access | None = None,
-    **headers: str,
-) -> Response:
-    app = App(store.aio, access or Access(), PAGES)
-    given = {"content_type": FORM, "origin": "http://localhost:7420", **headers}
-    body = urlencode(fields).encode()
-    return asyncio.run(ask(app, "POST", path, None, body, **given))
 
 
 def fields_of(answer: Response) -> dict[str, str]:
@@ -143,7 +122,7 @@ def test_only_with_the_right_to_write(store: limpet.Store, path: str) -> None:
     reader = Access(Tokens(None, f"{READER} read"))
     cookie = page_cookie(reader, READER)
     refused = [
-        got(store, path, query, Access(write=False)),
+        got(store, path, query, access=Access(write=False)),
         posted(store, path, fields, Access(write=False)),
         posted(store, path, fields, reader, cookie=cookie),
     ]
@@ -154,9 +133,8 @@ def test_only_with_the_right_to_write(store: limpet.Store, path: str) -> None:
     for origin in ("http://evil.example", "null", "", "http://localhost:7421"):
         answer = posted(store, path, fields, origin=origin)
         assert answer.status == 403, origin
-    app = App(store.aio, Access(), PAGES)
     body = urlencode(fields).encode()
-    without = asyncio.run(ask(app, "POST", path, None, body, content_type=FORM))
+    without = asyncio.run(ask(app_of(store), "POST", path, None, body, content_type=FORM))
     assert without.status == 403
     assert len(list(store.history())) == 1
 

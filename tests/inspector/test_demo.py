@@ -1,6 +1,5 @@
 """The demo of the inspector: its sessions, its agent, and what is left of them."""
 
-import asyncio
 import json
 import os
 import signal
@@ -9,20 +8,15 @@ import sys
 import urllib.request
 from collections.abc import Iterator
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import limpet
 from limpet import runs
-from limpet.compat import agentos, genkit, strands
-from limpet.compat import runs as go_runs
-from limpet.compat.langgraph import LimpetSaver
 from limpet.inspector.demo import fill, running_agent, sessions, stories
 from limpet.inspector.demo.agent import KEPT_MAX, RUN
-from limpet.views import overview
 from limpet.views.chat import Answer, Call, Chat, Media, Part, Text, read_chat
 from tests.waiting import WAIT_S_MAX, until
 
@@ -47,45 +41,6 @@ def chat_of(scope: limpet.Scope) -> Chat:
 
 def parts_of(chat: Chat) -> list[Part]:
     return [part for turn in chat.turns for part in turn.parts]
-
-
-def test_each_facade_reads_its_own_session(store: limpet.Store) -> None:
-    async def read() -> None:
-        place = strands.SnapshotLocation(sessions.TRIP, "agent", "planner")
-        storage = strands.StoreStorage(store)
-        ids = await storage.list_snapshot_ids(place)
-        latest = await storage.load_snapshot(place)
-        assert latest == await storage.load_snapshot(place, ids[-1])
-
-        turns = genkit.SessionStore[Any](store)
-        turn = await turns.get_snapshot(session_id=sessions.KELP, context=sessions.READER)
-        assert turn is not None
-        assert (turn.snapshot_id, turn.status) == ("fact-check", "expired")
-
-        checkpoints = agentos.CheckpointStore(store)
-        node = await checkpoints.latest(sessions.GRAPH_RUN)
-        assert node is not None
-        assert (node.graph_id, node.node_id) == (sessions.GRAPH, "review")
-        assert len(await checkpoints.list(sessions.GRAPH)) == 5
-
-    asyncio.run(read())
-    digests = go_runs.RunStore(store).list()
-    assert [each.iteration for each in digests if each.run_id.startswith(sessions.DIGEST)] == [5, 4]
-    saver = LimpetSaver(store)
-    thread = saver.get_tuple({"configurable": {"thread_id": sessions.INVOICE}})
-    assert thread is not None
-    assert thread.pending_writes
-    assert thread.pending_writes[0][1] == "__interrupt__"
-
-
-def test_runs_have_every_status(store: limpet.Store) -> None:
-    found = {name: runs.get(store, name) for name in sessions.RUNS}
-    statuses = [each and each.status for each in found.values()]
-    assert statuses == ["completed", "failed", "aborted", "expired"]
-    failed = found[sessions.RUNS[1]]
-    assert failed is not None
-    assert failed.error is not None
-    assert failed.error.type == "ConnectionError"
 
 
 def test_chats_of_all_shapes_are_read(store: limpet.Store) -> None:
@@ -116,46 +71,6 @@ def test_chats_of_all_shapes_are_read(store: limpet.Store) -> None:
     kelp = parts_of(chat_of(scopes["genkit"]))
     assert [part.mime for part in kelp if isinstance(part, Media)] == ["image/png"]
     assert len(chat_of(store.scope(sessions.NEWSROOM, "desk", "multiAgent")).turns) == 4
-
-
-def test_histories_have_branches_forks_and_drafts(store: limpet.Store) -> None:
-    planner, by_day, cheaper, villach = (
-        store.scope(sessions.TRIP, name) for name in ("planner", "by-day", "cheaper", "villach")
-    )
-    head = by_day.info()
-    assert head is not None
-    origins = [list(each.history())[-1].forked_from for each in (by_day, cheaper, villach)]
-    at = limpet.SnapshotRef(planner.key, f"turn-{stories.TRIP_FORK_AT + 1:02}")
-    assert origins == [at, at, limpet.SnapshotRef(by_day.key, head.id)]
-    assert len(list(planner.leaves())) == 1
-    assert len(list(store.scope(sessions.BUG, "coder").leaves())) == 2
-    port = store.scope(sessions.PORT, "coder")
-    assert len(list(port.history())) == sessions.PORT_STEPS + 25
-    assert len(list(port.leaves())) == 6
-    draft = store.scope(sessions.STORY, "writer").info()
-    assert draft is not None
-    assert not draft.kept
-
-
-def test_sessions_have_titles_and_ages(store: limpet.Store) -> None:
-    found = {each.session_id: each for each in overview.sessions(store).shown}
-    assert found[sessions.TRIP].about.title == "Night train to Venice"
-    assert found[sessions.PORT].about.title == "Port the parser to Python, file by file"
-    ages = [NOW - each.head.created_at for each in found.values() if each.head is not None]
-    assert min(ages) > timedelta(0)
-    assert min(ages) < timedelta(minutes=5)
-    assert max(ages) > timedelta(days=4)
-    assert len({age // timedelta(minutes=1) for age in ages}) > 15
-    statuses = {each.head.status for each in found.values() if each.head is not None}
-    assert statuses >= {
-        "completed",
-        "failed",
-        "aborted",
-        "running",
-        "waiting",
-        "pending",
-        "blocked",
-    }
 
 
 def test_the_same_is_written_each_time(store: limpet.Store, tmp_path: Path) -> None:

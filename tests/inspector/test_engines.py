@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 import pytest
 
 import limpet
-from limpet.inspector.site import PAGES
+from limpet.inspector.pages import PAGES
 from limpet.server.access import Access
 from limpet.server.app import App
 from tests.server.asgi import Response, ask

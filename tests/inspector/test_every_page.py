@@ -15,7 +15,7 @@ import limpet
 from limpet import inspector
 from limpet.core.operations import OPERATIONS as API
 from limpet.core.operations import Operation
-from limpet.inspector.site import PAGES
+from limpet.inspector.pages import PAGES
 from limpet.server.access import Access, Grant, Tokens
 from limpet.server.app import App
 from tests.server.asgi import Response, ask, page_cookie
@@ -104,37 +104,33 @@ def test_a_bound_token_sees_and_changes_nothing_outside(caplog: pytest.LogCaptur
     assert BOUND not in caplog.text
 
 
-def test_a_bound_token_is_not_told_where_the_store_is(tmp_path: Path) -> None:
+async def test_a_bound_token_is_not_told_where_the_store_is(tmp_path: Path) -> None:
     """The file is no database, so every operation and every page says what is wrong with it."""
     file = tmp_path / "WHERE" / "agents.db"
     file.parent.mkdir()
     file.write_bytes(b"garbage!" * 1000)
-
-    async def run() -> None:
-        async with limpet.open_async("memory:") as filled_one:
-            names = await filled(filled_one)
-        own = {"session_id": ["a/1"], "to": ["a/2"], "prefix": ["a/"], "under": ["a/1"]}
-        requests, told = PageRequests({**names, **own}, seed=11), []
-        store = limpet.open_async(f"sqlite:///{file}")  # opened by its first use: each request
-        for operation in (*API, *PRIVATE):
-            if operation.name == "changes":
-                continue  # it has no messages, and waits for the storage
-            for token in (BOUND, WHOLE):
-                app = App(store, Access(Tokens(None, f"{BOUND} write a/\n{WHOLE}")), PAGES)
-                query, body = requests.of(operation)
-                body = json.dumps(body).encode() if operation in API and body else body
-                given = {"authorization": f"Bearer {token}"}
-                if operation in API:
-                    answer = await ask(app, operation.method, operation.path, query, body, **given)
-                else:
-                    answer = await sent(app, operation, query, body, **given)
-                if token == WHOLE:
-                    told.append(b"WHERE" in answer.body)
-                else:
-                    assert b"WHERE" not in answer.body, (operation.path, answer.body)
-        assert sum(told) > len(told) / 2, told  # else this proves nothing
-
-    asyncio.run(run())
+    async with limpet.open_async("memory:") as filled_one:
+        names = await filled(filled_one)
+    own = {"session_id": ["a/1"], "to": ["a/2"], "prefix": ["a/"], "under": ["a/1"]}
+    requests, told = PageRequests({**names, **own}, seed=11), []
+    store = limpet.open_async(f"sqlite:///{file}")  # opened by its first use: each request
+    for operation in (*API, *PRIVATE):
+        if operation.name == "changes":
+            continue  # it has no messages, and waits for the storage
+        for token in (BOUND, WHOLE):
+            app = App(store, Access(Tokens(None, f"{BOUND} write a/\n{WHOLE}")), PAGES)
+            query, body = requests.of(operation)
+            body = json.dumps(body).encode() if operation in API and body else body
+            given = {"authorization": f"Bearer {token}"}
+            if operation in API:
+                answer = await ask(app, operation.method, operation.path, query, body, **given)
+            else:
+                answer = await sent(app, operation, query, body, **given)
+            if token == WHOLE:
+                told.append(b"WHERE" in answer.body)
+            else:
+                assert b"WHERE" not in answer.body, (operation.path, answer.body)
+    assert sum(told) > len(told) / 2, told  # else this proves nothing
 
 
 def test_what_says_where_a_store_is_is_known() -> None:
@@ -152,23 +148,20 @@ def test_what_says_where_a_store_is_is_known() -> None:
     }  # fmt: skip
 
 
-def test_no_token_no_page() -> None:
-    async def run() -> None:
-        async with limpet.open_async("memory:") as store:
-            requests = PageRequests(await filled(store), seed=1)
-            app = App(store, access(), PAGES)
-            for operation in PRIVATE:
-                query, body = requests.of(operation)
-                for given in ({}, {"cookie": "limpet-7420=no-such-token-0123"}):
-                    answer = await sent(app, operation, query, body, **given)
-                    assert answer.status == 401, operation.path
-                    assert b'name="token"' in answer.body, operation.path
-                cookie = page_cookie(access(), READER)
-                answer = await sent(app, operation, query, body, cookie=cookie)
-                is_for_writers = operation.path in ("/ui/fork", "/ui/restore")
-                assert (answer.status == 403) == is_for_writers, operation.path
-
-    asyncio.run(run())
+async def test_no_token_no_page() -> None:
+    async with limpet.open_async("memory:") as store:
+        requests = PageRequests(await filled(store), seed=1)
+        app = App(store, access(), PAGES)
+        for operation in PRIVATE:
+            query, body = requests.of(operation)
+            for given in ({}, {"cookie": "limpet-7420=no-such-token-0123"}):
+                answer = await sent(app, operation, query, body, **given)
+                assert answer.status == 401, operation.path
+                assert b'name="token"' in answer.body, operation.path
+            cookie = page_cookie(access(), READER)
+            answer = await sent(app, operation, query, body, cookie=cookie)
+            is_for_writers = operation.path in ("/ui/fork", "/ui/restore")
+            assert (answer.status == 403) == is_for_writers, operation.path
 
 
 def test_wrong_parameters_are_an_error_page() -> None:
@@ -211,21 +204,18 @@ def test_wrong_parameters_are_an_error_page() -> None:
         asyncio.run(check_all(operation))
 
 
-def test_head() -> None:
-    async def run() -> None:
-        async with limpet.open_async("memory:") as store:
-            requests = PageRequests(await filled(store), seed=5)
-            app = App(store, Access(), PAGES)
-            for operation in OPERATIONS:
-                if operation.method == "GET":
-                    query = requests.query(operation)
-                    head = await ask(app, "HEAD", operation.path, query)
-                    got = await ask(app, "GET", operation.path, query)
-                    assert head.status == got.status, operation.path
-                    assert head.body == b"", operation.path
-                    assert head.headers["content-type"] == got.headers["content-type"]
-
-    asyncio.run(run())
+async def test_head() -> None:
+    async with limpet.open_async("memory:") as store:
+        requests = PageRequests(await filled(store), seed=5)
+        app = App(store, Access(), PAGES)
+        for operation in OPERATIONS:
+            if operation.method == "GET":
+                query = requests.query(operation)
+                head = await ask(app, "HEAD", operation.path, query)
+                got = await ask(app, "GET", operation.path, query)
+                assert head.status == got.status, operation.path
+                assert head.body == b"", operation.path
+                assert head.headers["content-type"] == got.headers["content-type"]
 
 
 def test_what_a_browser_is_sent_is_small_and_comes_with_the_package() -> None:

@@ -4,8 +4,6 @@ import json
 import re
 from typing import Any
 
-import pytest
-
 import limpet
 from limpet import portable
 from limpet.cli._app import run
@@ -14,11 +12,6 @@ from tests.server.asgi import Response
 
 ODD = '../a"b\r\nset-cookie: x=1;\u202e<script>'
 STATE = {"messages": [{"role": "user", "content": "<script>alert(1)</script>"}], "n": 2**70}
-
-
-@pytest.fixture(autouse=True)
-def patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tests.server.asgi.SILENCE_S", 30)
 
 
 def got(store: limpet.Store, query: dict[str, Any], rights: str = "") -> Response:

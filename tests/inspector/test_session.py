@@ -1,10 +1,8 @@
 """The page of a session: its rows, in chunks, and whose they are."""
 
-import asyncio
 import re
 import sqlite3
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, closing
+from contextlib import closing
 from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
@@ -15,13 +13,8 @@ import pytest
 
 import limpet
 from limpet.inspector.pages.session import CHUNK
-from limpet.inspector.site import PAGES
-from limpet.server.access import Access, Tokens
-from limpet.server.app import App
 from limpet.views import timeline
-from tests.server.asgi import ask
-
-BOUND = "bound-token-0123456789"
+from tests.inspector.kit import Fill, filled, got
 
 
 class Found(HTMLParser):
@@ -50,34 +43,18 @@ class Found(HTMLParser):
         return next(each for _, each in self.tags if each.get("class") == "chunk")
 
 
-@asynccontextmanager
-async def served(
-    fill: Callable[[limpet.Store], object], url: str = "memory:", access: Access | None = None
-) -> AsyncIterator[App]:
-    async with limpet.open_async(url) as store:
-        await store.run(fill)
-        yield App(store, access or Access(), PAGES)
-
-
 def shown(
-    fill: Callable[[limpet.Store], object],
+    store: limpet.Store | Fill,
     query: dict[str, Any],
     path: str = "/ui/session",
     *,
     status: int = 200,
-    url: str = "memory:",
-    token: str | None = None,
+    rights: str = "",
 ) -> Found:
-    access = Access(Tokens(None, f"{BOUND} read a/\n")) if token else Access()
-    headers = {"authorization": f"Bearer {token}"} if token else {}
-
-    async def run() -> Found:
-        async with served(fill, url, access) as app:
-            response = await ask(app, "GET", path, query, **headers)
-            assert response.status == status, response.body
-            return Found(response.body)
-
-    return asyncio.run(run())
+    opened = store if isinstance(store, limpet.Store) else filled(store)
+    response = got(opened, path, query, rights=rights)
+    assert response.status == status, response.body
+    return Found(response.body)
 
 
 def grown(scope: limpet.Scope, count: int, **given: Any) -> list[limpet.SnapshotInfo]:
@@ -133,16 +110,6 @@ def test_entries_of_pydantic_ai_are_not_shown_as_labels() -> None:
     assert "019ab3f0-8f53" not in found.text
 
 
-def test_the_newest_head_is_shown_if_none_is_named() -> None:
-    found = shown(branched, {"session_id": "s"})
-    assert [row["data-row"] for row in found.rows if "aria-current" in row] == ["0"]
-
-
-def test_rows_keep_the_view() -> None:
-    found = shown(branched, {"session_id": "s", "view": "state"})
-    assert all("view=state" in (row["href"] or "") for row in found.rows)
-
-
 def test_what_is_not_there() -> None:
     for query, status in [
         ({"session_id": "none"}, 404),
@@ -170,67 +137,51 @@ def without_ages(row: str) -> str:
 
 
 def test_chunks_are_the_whole() -> None:
-    async def run() -> None:
-        async with served(many) as app:
-            whole = Found((await ask(app, "GET", "/ui/session", {"session_id": "s"})).body)
-            version, total = whole.chunk["data-version"], int(whole.chunk["data-total"] or 0)
-            rows: list[str] = []
-            for at in range(0, total, CHUNK):
-                query = {"session_id": "s", "at": at, "version": version}
-                part = Found((await ask(app, "GET", "/ui/rows", query)).body)
-                assert part.chunk["data-version"] == version
-                rows += re.findall(r"<li.*?</li>", part.html, re.S)
-            assert len(rows) == total == 2 * CHUNK + 21
-            # The first page has the same rows, as far as it goes.
-            first = re.findall(r'<li class="row.*?</li>', whole.html, re.S)
-            first[0] = first[0].replace(' aria-current="true"', "")
-            assert list(map(without_ages, first)) == list(map(without_ages, rows[: 2 * CHUNK]))
-            # A snapshot far down is on the page that names it, and so are links to the rest.
-            deep = Found(
-                (await ask(app, "GET", "/ui/session", {"session_id": "s", "id": "0"})).body
-            )
-            assert deep.ids[-1] == "0"
-            assert "aria-current" in deep.rows[-1]
-            assert ">Newer</a>" in deep.html
-            assert ">Older</a>" in whole.html
-
-    asyncio.run(run())
+    store = filled(many)
+    whole = shown(store, {"session_id": "s"})
+    version, total = whole.chunk["data-version"], int(whole.chunk["data-total"] or 0)
+    rows: list[str] = []
+    for at in range(0, total, CHUNK):
+        part = shown(store, {"session_id": "s", "at": at, "version": version}, "/ui/rows")
+        assert part.chunk["data-version"] == version
+        rows += re.findall(r"<li.*?</li>", part.html, re.S)
+    assert len(rows) == total == 2 * CHUNK + 21
+    # The first page has the same rows, as far as it goes.
+    first = re.findall(r'<li class="row.*?</li>', whole.html, re.S)
+    first[0] = first[0].replace(' aria-current="true"', "")
+    assert list(map(without_ages, first)) == list(map(without_ages, rows[: 2 * CHUNK]))
+    # A snapshot far down is on the page that names it, and so are links to the rest.
+    deep = shown(store, {"session_id": "s", "id": "0"})
+    assert deep.ids[-1] == "0"
+    assert "aria-current" in deep.rows[-1]
+    assert ">Newer</a>" in deep.html
+    assert ">Older</a>" in whole.html
 
 
 def test_a_version_does_not_change_while_it_is_read() -> None:
-    async def run() -> None:
-        async with limpet.open_async("memory:") as store:
-            await store.run(many)
-            app = App(store, Access(), PAGES)
-            before = Found((await ask(app, "GET", "/ui/rows", {"session_id": "s"})).body)
-            await store.scope("s").save({"n": "new"}, id="new")
-            version = before.chunk["data-version"]
-            query = {"session_id": "s", "version": version}
-            assert Found((await ask(app, "GET", "/ui/rows", query)).body).ids == before.ids
-            after = Found((await ask(app, "GET", "/ui/rows", {"session_id": "s"})).body)
-            assert after.ids[0] == "new"
-            assert after.chunk["data-version"] != version
-            # One that is not kept any more is answered with what there is now.
-            query = {"session_id": "s", "version": "gone"}
-            found = Found((await ask(app, "GET", "/ui/rows", query)).body)
-            assert found.chunk["data-version"] == after.chunk["data-version"]
-
-    asyncio.run(run())
+    store = filled(many)
+    before = shown(store, {"session_id": "s"}, "/ui/rows")
+    store.scope("s").save({"n": "new"}, id="new")
+    version = before.chunk["data-version"]
+    kept = shown(store, {"session_id": "s", "version": version}, "/ui/rows")
+    assert kept.ids == before.ids
+    after = shown(store, {"session_id": "s"}, "/ui/rows")
+    assert after.ids[0] == "new"
+    assert after.chunk["data-version"] != version
+    # One that is not kept any more is answered with what there is now.
+    found = shown(store, {"session_id": "s", "version": "gone"}, "/ui/rows")
+    assert found.chunk["data-version"] == after.chunk["data-version"]
 
 
 def test_what_was_said_is_read_for_the_rows_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def run() -> None:
-        async with served(lambda store: grown(store.scope("s"), 5)) as app:
-            query = {"session_id": "s", "at": 1, "rows": 3}
-            found = Found((await ask(app, "GET", "/ui/said", query)).body)
-            assert re.findall(r"hello \d", found.text) == ["hello 3", "hello 2", "hello 1"]
-            # Rows that were read show it at once; states that are too large end the answer.
-            page = Found((await ask(app, "GET", "/ui/rows", {"session_id": "s"})).body)
-            assert re.findall(r"hello \d|Snapshot \d", page.text) == [
-                *("Snapshot 5", "hello 3", "hello 2", "hello 1", "Snapshot 1")
-            ]
-
-    asyncio.run(run())
+    store = filled(lambda store: grown(store.scope("s"), 5))
+    found = shown(store, {"session_id": "s", "at": 1, "rows": 3}, "/ui/said")
+    assert re.findall(r"hello \d", found.text) == ["hello 3", "hello 2", "hello 1"]
+    # Rows that were read show it at once; states that are too large end the answer.
+    page = shown(store, {"session_id": "s"}, "/ui/rows")
+    assert re.findall(r"hello \d|Snapshot \d", page.text) == [
+        *("Snapshot 5", "hello 3", "hello 2", "hello 1", "Snapshot 1")
+    ]
     monkeypatch.setattr(timeline, "_STATES_BYTES_MAX", 100)
     query = {"session_id": "s", "rows": 5}
     found = shown(lambda store: grown(store.scope("s"), 5), query, "/ui/said")
@@ -240,7 +191,7 @@ def test_what_was_said_is_read_for_the_rows_asked_for(monkeypatch: pytest.Monkey
 def test_a_long_history_is_cut_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     read = timeline.read_timeline
     monkeypatch.setattr(
-        "limpet.inspector.timelines.read_timeline", lambda *given: read(*given, limit=3)
+        "limpet.inspector.pages.session.read_timeline", lambda *given: read(*given, limit=3)
     )
     found = shown(lambda store: grown(store.scope("s"), 5), {"session_id": "s"})
     assert found.ids == ["main-4", "main-3", "main-2"]
@@ -256,31 +207,15 @@ def test_thousands_of_snapshots_are_a_small_page() -> None:
             parent = None if n == 0 else str(n - 1 if n % 100 else n // 2)
             main.save(n, id=str(n), parent=parent)
 
-    async def run() -> None:
-        async with served(fill) as app:
-            page = await ask(app, "GET", "/ui/session", {"session_id": "s"})
-            assert len(page.body) < 300_000
-            found = Found(page.body)
-            assert len(found.rows) == 2 * CHUNK
-            assert found.chunk["data-total"] == "3000"
-            query = {"session_id": "s", "at": 1_500, "version": found.chunk["data-version"]}
-            chunk = await ask(app, "GET", "/ui/rows", query)
-            assert len(chunk.body) < 150_000
-            assert Found(chunk.body).rows[0]["data-row"] == "1500"
-
-    asyncio.run(run())
-
-
-def test_hundreds_of_scopes_are_a_list_of_links() -> None:
-    def fill(store: limpet.Store) -> None:
-        for n in range(300):
-            store.scope("s", f"worker-{n:03}").save({"n": n})
-
-    found = shown(fill, {"session_id": "s"})
-    links = {attributes.get("href") for tag, attributes in found.tags if tag == "a"}
-    assert "/ui/session?session_id=s&scope_id=worker-299&kind=agent" in links
-    assert "300 scopes" in found.text
-    assert len(found.rows) == 2 * CHUNK
+    store = filled(fill)
+    page = shown(store, {"session_id": "s"})
+    assert len(page.html) < 300_000
+    assert len(page.rows) == 2 * CHUNK
+    assert page.chunk["data-total"] == "3000"
+    query = {"session_id": "s", "at": 1_500, "version": page.chunk["data-version"]}
+    chunk = shown(store, query, "/ui/rows")
+    assert len(chunk.html) < 150_000
+    assert chunk.rows[0]["data-row"] == "1500"
 
 
 def test_histories_without_parents_are_one_dotted_line() -> None:
@@ -297,18 +232,6 @@ def test_histories_without_parents_are_one_dotted_line() -> None:
     assert "A dotted line" not in shown(branched, {"session_id": "s"}).text
 
 
-def test_gone_parents_and_cycles_are_drawn() -> None:
-    def fill(store: limpet.Store) -> None:
-        main = store.scope("s")
-        main.save(1, id="a", parent="gone")
-        main.save(2, id="b", parent="c")
-        main.save(3, id="c", parent="b")
-
-    found = shown(fill, {"session_id": "s"})
-    assert sorted(found.ids) == ["a", "b", "c"]
-    assert "follows gone" in found.text
-
-
 def test_a_session_of_notes_alone_has_a_page() -> None:
     found = shown(lambda store: store.scope("s").set_note("title", "x"), {"session_id": "s"})
     assert found.rows == []
@@ -322,11 +245,12 @@ def test_damage_is_named_and_hides_nothing_else(tmp_path: Path) -> None:
         grown(store.scope("s", "side"), 3)
     with closing(sqlite3.connect(tmp_path / "agents.db")) as conn, conn:
         conn.execute("UPDATE snapshots SET status = 'forged' WHERE id = 'main-2'")
-    found = shown(lambda store: None, {"session_id": "s"}, url=url)
-    assert sorted(found.ids) == ["main-0", "main-1", "side-0", "side-1", "side-2"]
-    assert "A part of the scope main is damaged: run limpet check" in found.text
-    found = shown(lambda store: None, {"session_id": "s", "scope_id": "main"}, url=url)
-    assert "This snapshot is damaged" in found.text
+    with limpet.open(url) as store:
+        found = shown(store, {"session_id": "s"})
+        assert sorted(found.ids) == ["main-0", "main-1", "side-0", "side-1", "side-2"]
+        assert "A part of the scope main is damaged: run limpet check" in found.text
+        found = shown(store, {"session_id": "s", "scope_id": "main"})
+        assert "This snapshot is damaged" in found.text
 
 
 def test_a_bound_token_sees_no_origin_outside() -> None:
@@ -335,32 +259,9 @@ def test_a_bound_token_sees_no_origin_outside() -> None:
         store.scope("b/SECRET").fork(origin, to="a/1")
 
     for path in ("/ui/session", "/ui/rows"):
-        found = shown(fill, {"session_id": "a/1"}, path, token=BOUND)
+        found = shown(fill, {"session_id": "a/1"}, path, rights="read a/")
         assert len(found.rows) == 1
         assert "SECRET" not in found.html
         assert "SECRET" in shown(fill, {"session_id": "a/1"}, path).html
     for path in ("/ui/session", "/ui/rows", "/ui/said"):
-        shown(fill, {"session_id": "b/SECRET"}, path, status=403, token=BOUND)
-
-
-def test_what_is_stored_is_text() -> None:
-    hostile = "<script>alert(1)</script>\"'&\u202e"
-
-    def fill(store: limpet.Store) -> None:
-        scope = store.scope(hostile, hostile)
-        scope.set_note("title", hostile)
-        said = [{"role": hostile, "content": hostile}]
-        scope.save({"messages": said}, id=hostile, status=hostile, labels={hostile: hostile})
-        scope.fork(hostile, scope_id="side")
-
-    async def run() -> None:
-        async with served(fill) as app:
-            query: dict[str, Any] = {"session_id": hostile}
-            for path in ("/ui/session", "/ui/said", "/ui/rows", "/ui/session"):
-                found = Found((await ask(app, "GET", path, query)).body)
-                assert "alert(1)" in found.text
-                assert "\u202e" not in found.html
-                assert "alert(1)</script>" not in found.html
-                assert not any("style" in attributes for _, attributes in found.tags)
-
-    asyncio.run(run())
+        shown(fill, {"session_id": "b/SECRET"}, path, status=403, rights="read a/")

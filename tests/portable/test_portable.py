@@ -100,34 +100,6 @@ def test_a_copy_goes_on_wherever_it_was_stopped(full: limpet.Store) -> None:
             assert lines(target) == expected
 
 
-def test_what_is_new_or_changed_is_brought_over(full: limpet.Store) -> None:
-    with limpet.open("memory:") as target:
-        portable.copy(full, target)
-        chat = full.scope("alice/chat-1", "planner")
-        chat.append("more", [1])  # on the draft, which is gone by it
-        middle = next(iter(chat.history(limit=1, after=next(chat.history()).id))).id
-        chat.update(middle, lambda before: before.with_(status="changed", state={"n": 1}))
-        full.scope("noted").set_note("1", "other", on="a")
-        full.scope("older-head", kind="graph").save([3], keep=False)
-        assert portable.copy(full, target).written == 4
-        full.scope("older-head", kind="graph").save([4], id="beside", head=False)
-        assert portable.copy(full, target).written == 2  # the draft went and came again
-        assert lines(target) == lines(full)
-        full.scope("older-head", kind="graph").delete_snapshot(
-            limpet_id(full.scope("older-head", kind="graph"))
-        )
-        portable.copy(full, target)
-        shown = target.scope("older-head", kind="graph").info()
-        assert shown is not None
-        assert shown.kept
-
-
-def limpet_id(scope: limpet.Scope) -> str:
-    info = scope.info()
-    assert info is not None
-    return info.id
-
-
 Step = Callable[[limpet.Scope], object]
 
 

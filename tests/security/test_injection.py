@@ -23,7 +23,7 @@ from limpet.server.access import Access
 from limpet.server.app import App
 from tests.cases import for_each
 from tests.cli.conftest import Command, command  # noqa: F401
-from tests.cli.test_terminal import on_terminal
+from tests.cli.test_command import on_terminal
 from tests.security.conftest import also_on_postgres
 from tests.server.asgi import ask
 from tests.servers.postgres import Postgres, with_option

@@ -10,7 +10,7 @@ import pytest
 
 import limpet
 from limpet.core.operations import OPERATIONS, Operation
-from limpet.inspector.site import PAGES
+from limpet.inspector.pages import PAGES
 from limpet.server.access import Access, Tokens
 from limpet.server.app import App, Pages
 from tests.cases import for_each

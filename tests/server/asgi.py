@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import MutableMapping
+from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
@@ -14,10 +14,14 @@ from limpet.server.app import App
 SILENCE_S = 0.2  # after which an endless stream is left
 
 
+OnPart = Callable[[bytes], Awaitable[None]]
+
+
 class Response(NamedTuple):
     status: int
     headers: dict[str, str]
     body: bytes
+    parts: tuple[bytes, ...] = ()
 
     @property
     def json(self) -> Any:
@@ -41,6 +45,21 @@ async def ask(
     **headers: str,
 ) -> Response:
     """Send a request; an endless stream is left when nothing more comes. `_` in names is `-`."""
+    return await ask_slowly(app, method, path, query, body, headers, silence_s=SILENCE_S)
+
+
+async def ask_slowly(
+    app: App,
+    method: str,
+    path: str,
+    query: dict[str, Any] | None,
+    body: Any,
+    headers: dict[str, str],
+    *,
+    on_part: OnPart | None = None,
+    silence_s: float = 30,
+) -> Response:
+    """Send a request; `on_part` is awaited after each part of the answer, before the next."""
     given = {"host": "localhost:7420", **{k.replace("_", "-"): v for k, v in headers.items()}}
     content = b""
     if body is not None:
@@ -60,6 +79,8 @@ async def ask(
     async def send(message: MutableMapping[str, Any]) -> None:
         sent.append(message)
         latest.set()
+        if on_part is not None and message.get("body"):
+            await on_part(message["body"])
 
     scope = {
         "type": "http",
@@ -74,11 +95,12 @@ async def ask(
     while not task.done():
         latest.clear()
         waiter = asyncio.ensure_future(latest.wait())
-        await asyncio.wait([task, waiter], return_when="FIRST_COMPLETED", timeout=SILENCE_S)
+        await asyncio.wait([task, waiter], return_when="FIRST_COMPLETED", timeout=silence_s)
         waiter.cancel()
         if not latest.is_set() and sent:
             left.set()
             await task
     await task
     found = {k.decode(): v.decode("latin-1") for k, v in sent[0]["headers"]}
-    return Response(sent[0]["status"], found, b"".join(each.get("body", b"") for each in sent[1:]))
+    parts = tuple(each["body"] for each in sent[1:] if each.get("body"))
+    return Response(sent[0]["status"], found, b"".join(parts), parts)

@@ -5,26 +5,17 @@ import socket
 from collections.abc import Sequence
 from http.client import HTTPConnection
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import orjson
 
+from tests.server.asgi import Response
 from tests.servers.http import Served
 
 STATE_BYTES_MAX = 2**20
 BODY_BYTES_MAX = 3 * 2**20  # of a request: see `bodies.py`
 _ANSWER = re.compile(rb"HTTP/1\.1 (\d{3}) ")
 _S_MAX = 20.0
-
-
-class Answer(NamedTuple):
-    status: int
-    headers: dict[str, str]
-    body: bytes
-
-    @property
-    def json(self) -> Any:
-        return orjson.loads(self.body)
 
 
 class Server(Served):
@@ -77,7 +68,7 @@ class Server(Served):
         """Send bytes; return the status of each answer."""
         return [int(each) for each in _ANSWER.findall(self.raw(*parts))]
 
-    def ask(self, method: str, path: str, body: Any = None, **headers: str) -> Answer:
+    def ask(self, method: str, path: str, body: Any = None, **headers: str) -> Response:
         connection = HTTPConnection("127.0.0.1", self.port, timeout=_S_MAX)
         given = {k.replace("_", "-"): v for k, v in headers.items()}
         content = body
@@ -88,7 +79,7 @@ class Server(Served):
             connection.request(method, path, content, given)
             found = connection.getresponse()
             lower = {k.lower(): v for k, v in found.getheaders()}
-            return Answer(found.status, lower, found.read())
+            return Response(found.status, lower, found.read())
         finally:
             connection.close()
 

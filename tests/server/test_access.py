@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import limpet
-from limpet.errors import InvalidInput, Unavailable
+from limpet.errors import InvalidInput
 from limpet.server.access import Access, Grant, Tokens, is_loopback
 from limpet.server.app import App
 from tests.cases import for_each
@@ -58,14 +58,6 @@ def test_lines_that_are_refused(text: str) -> None:
     assert A not in str(refused.value)
 
 
-def test_a_file_and_a_text_together(tmp_path: Path) -> None:
-    file = tmp_path / "tokens"
-    file.write_text(f"{A} read\n")
-    tokens = Tokens(file, B)
-    assert tokens.grant(A) == Grant(write=False)
-    assert tokens.grant(B) == Grant()
-
-
 def test_a_file_that_changes_is_read_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -88,11 +80,6 @@ def test_a_file_that_changes_is_read_again(
     assert tokens.refresh()
     assert tokens.grant(A) is None
     assert B not in caplog.text
-
-
-def test_a_file_that_is_missing(tmp_path: Path) -> None:
-    with pytest.raises(Unavailable):
-        Tokens(tmp_path / "nothing")
 
 
 def test_a_file_that_others_can_read(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

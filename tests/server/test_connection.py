@@ -57,21 +57,18 @@ async def is_closed(reader: asyncio.StreamReader) -> bytes:
 
 
 @for_each("sent", [b"", b"\r\n", b"GET /v1 HT", GET[:-2], GET + b"GET /v1 HTTP/1.1\r\n"])
-def test_a_head_that_does_not_end(monkeypatch: pytest.MonkeyPatch, sent: bytes) -> None:
-    async def run() -> None:
-        async with listening() as (app, connect):
-            reader, writer = await connect()
-            writer.write(sent)
-            if sent.startswith(GET):
-                await reader.readuntil(b"}")
-                writer.write(b"Host:")  # what is sent after the answer counts
-            found = await is_closed(reader)
-            assert found == b""
-            while app.metrics.connections:
-                await asyncio.sleep(0.01)
-
+async def test_a_head_that_does_not_end(monkeypatch: pytest.MonkeyPatch, sent: bytes) -> None:
     monkeypatch.setattr(connection_module, "_HEAD_S_MAX", 0.1)
-    asyncio.run(run())
+    async with listening() as (app, connect):
+        reader, writer = await connect()
+        writer.write(sent)
+        if sent.startswith(GET):
+            await reader.readuntil(b"}")
+            writer.write(b"Host:")  # what is sent after the answer counts
+        found = await is_closed(reader)
+        assert found == b""
+        while app.metrics.connections:
+            await asyncio.sleep(0.01)
 
 
 async def test_a_head_by_the_byte(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,7 +85,7 @@ async def test_a_head_by_the_byte(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @for_each("step", [1, 7, 10_000])
-def test_requests_behind_each_other_are_answered_in_order(step: int) -> None:
+async def test_requests_behind_each_other_are_answered_in_order(step: int) -> None:
     """However they are cut into packets; with bodies, also such that begin with a newline."""
     save = [
         head("POST", f"/v1/scope/save?session_id={n}", [JSON, "Content-Length: 14"], stay=True)
@@ -96,21 +93,17 @@ def test_requests_behind_each_other_are_answered_in_order(step: int) -> None:
         for n in range(3)
     ]
     sent = b"".join(save) + b"\r\n\r\n" + GET + head("GET", "/v1/sessions")
-
-    async def run() -> None:
-        async with listening() as (_, connect):
-            reader, writer = await connect()
-            for at in range(0, len(sent), step):
-                writer.write(sent[at : at + step])
-                await asyncio.sleep(0)
-            found = await is_closed(reader)
-            assert found.count(b"HTTP/1.1 200 ") == 5
-            marks = [b'"session_id":"%d"' % n for n in range(3)]
-            marks += [b'"server":"limpet"', b'["0","1","2"]']
-            places = [found.index(each) for each in marks]
-            assert places == sorted(places)
-
-    asyncio.run(run())
+    async with listening() as (_, connect):
+        reader, writer = await connect()
+        for at in range(0, len(sent), step):
+            writer.write(sent[at : at + step])
+            await asyncio.sleep(0)
+        found = await is_closed(reader)
+        assert found.count(b"HTTP/1.1 200 ") == 5
+        marks = [b'"session_id":"%d"' % n for n in range(3)]
+        marks += [b'"server":"limpet"', b'["0","1","2"]']
+        places = [found.index(each) for each in marks]
+        assert places == sorted(places)
 
 
 async def test_empty_lines_before_a_request_take_no_time() -> None:

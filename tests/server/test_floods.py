@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 import limpet
-from tests.server.process import Answer, Server, head
+from tests.server.asgi import Response
+from tests.server.process import Server, head
 from tests.waiting import until
 
 pytestmark = pytest.mark.slow
@@ -81,7 +82,7 @@ def test_connections_that_send_requests_and_read_nothing(served: Server) -> None
                     each.send(gets)
 
 
-def four_times(ask: Callable[[], Answer]) -> set[int]:
+def four_times(ask: Callable[[], Response]) -> set[int]:
     """Ask four times at once; return the statuses."""
     with ThreadPoolExecutor(4) as pool:
         return {each.result().status for each in [pool.submit(ask) for _ in range(4)]}

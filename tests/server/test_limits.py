@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import re
-import resource
 import socket
 import threading
 import time
@@ -19,18 +18,16 @@ import pytest
 import limpet
 from limpet.core import limits
 from limpet.errors import Unavailable
-from limpet.inspector.site import PAGES
+from limpet.inspector.pages import PAGES
 from limpet.server import app as app_module
 from limpet.server import bodies as bodies_module
-from limpet.server import memory as memory_module
 from limpet.server.access import Access
-from limpet.server.answers import FORM_TYPE
 from limpet.server.app import App
-from limpet.server.memory import Memory
+from limpet.server.bodies import Memory
+from limpet.server.call import FORM_TYPE
 from tests.cases import for_each
 from tests.server.asgi import ask
-from tests.server.process import Server, head, read_all
-from tests.waiting import until
+from tests.server.process import Server, head
 
 JSON = "Content-Type: application/json"
 SAVE = "/v1/scope/save?session_id=s"
@@ -68,7 +65,7 @@ def test_memory_is_given_in_turn() -> None:
 
 async def test_who_waits_too_long_for_memory_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
 
-    monkeypatch.setattr(memory_module, "_QUEUE_S_MAX", 0.01)
+    monkeypatch.setattr(bodies_module, "_QUEUE_S_MAX", 0.01)
     memory = Memory(100)
     async with memory.reserved(100):
         with pytest.raises(Unavailable) as refused:
@@ -111,15 +108,12 @@ async def test_who_comes_too_many_is_told_to_come_later(
         (b"token=" + b"%F0%9F%98%80" * 2048, {}, 303, ""),
     ],
 )
-def test_a_form_is_small(body: bytes, headers: dict[str, str], status: int, why: str) -> None:
-    async def run() -> None:
-        async with limpet.open_async("memory:") as store:
-            sent = {"content_type": FORM_TYPE, "origin": "http://localhost:7420", **headers}
-            answer = await ask(App(store, Access(), PAGES), "POST", "/ui/login", None, body, **sent)
-            assert answer.status == status
-            assert why in answer.body.decode()
-
-    asyncio.run(run())
+async def test_a_form_is_small(body: bytes, headers: dict[str, str], status: int, why: str) -> None:
+    async with limpet.open_async("memory:") as store:
+        sent = {"content_type": FORM_TYPE, "origin": "http://localhost:7420", **headers}
+        answer = await ask(App(store, Access(), PAGES), "POST", "/ui/login", None, body, **sent)
+        assert answer.status == status
+        assert why in answer.body.decode()
 
 
 @for_each(
@@ -133,14 +127,13 @@ def test_a_form_is_small(body: bytes, headers: dict[str, str], status: int, why:
         ("/v1/scope/save", b'{"state": [%b0]}' % (b"1.5," * 200_000), 200),
     ],
 )
-def test_values_are_counted_before_they_are_parsed(target: str, body: bytes, status: int) -> None:
-    async def run() -> None:
-        async with serving(f"memory:?state_bytes_max={2**20}") as app:
-            query = {"session_id": "s"} if "scope" in target else None
-            answer = await ask(app, "POST", target, query, body)
-            assert answer.status == status, answer.body
-
-    asyncio.run(run())
+async def test_values_are_counted_before_they_are_parsed(
+    target: str, body: bytes, status: int
+) -> None:
+    async with serving(f"memory:?state_bytes_max={2**20}") as app:
+        query = {"session_id": "s"} if "scope" in target else None
+        answer = await ask(app, "POST", target, query, body)
+        assert answer.status == status, answer.body
 
 
 def test_values_in_texts_are_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,31 +151,28 @@ def test_values_in_texts_are_not_counted(monkeypatch: pytest.MonkeyPatch) -> Non
         assert counted(value) == counted(plain)
 
 
-def test_a_body_that_stalls(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def run() -> None:
-        async with serving() as app:
-            sent: list[Any] = []
-
-            async def trickle() -> dict[str, Any]:
-                await asyncio.sleep(0.02)
-                return {"type": "http.request", "body": b" ", "more_body": True}
-
-            async def send(message: Any) -> None:
-                sent.append(message)
-
-            scope = {
-                "type": "http",
-                "method": "POST",
-                "path": "/v1/revisions",
-                "query_string": b"",
-                "headers": [(b"host", b"localhost"), (b"content-type", b"application/json")],
-            }
-            await app(scope, trickle, send)
-            assert sent[0]["status"] == 408
-            assert (b"connection", b"close") in sent[0]["headers"]
-
+async def test_a_body_that_stalls(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bodies_module, "_STALL_S_MAX", 0.1)
-    asyncio.run(run())
+    async with serving() as app:
+        sent: list[Any] = []
+
+        async def trickle() -> dict[str, Any]:
+            await asyncio.sleep(0.02)
+            return {"type": "http.request", "body": b" ", "more_body": True}
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        scope = {
+            "type": "http",
+            "method": "POST",
+            "path": "/v1/revisions",
+            "query_string": b"",
+            "headers": [(b"host", b"localhost"), (b"content-type", b"application/json")],
+        }
+        await app(scope, trickle, send)
+        assert sent[0]["status"] == 408
+        assert (b"connection", b"close") in sent[0]["headers"]
 
 
 async def test_storage_that_does_not_answer(
@@ -331,37 +321,6 @@ def is_closed(connection: socket.socket) -> bool:
 
 
 @pytest.mark.slow
-def test_two_thousand_idle_connections_cost_little(own: Server) -> None:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 8192)), hard))
-    before = own.rss_bytes
-    idle = []
-    for _ in range(2000):
-        connection = own.connect()
-        connection.sendall(head("GET", "/v1", stay=True))
-        idle.append(connection)
-    for each in idle:
-        assert each.recv(2**16).startswith(b"HTTP/1.1 200 ")
-    cost = (own.rss_bytes - before) / 2000
-    began_s = cpu_s(own.pid)
-    time.sleep(3)
-    busy = (cpu_s(own.pid) - began_s) / 3
-    assert own.ask("GET", "/v1").status == 200
-    assert b"limpet_http_connections 2001" in own.ask("GET", "/metrics").body
-    for each in idle:
-        each.close()
-    until(lambda: b"limpet_http_connections 1\n" in own.ask("GET", "/metrics").body)
-    assert cost < 50_000, cost
-    assert busy < 0.05, busy
-    print(f"idle connections: {cost:.0f} bytes each, {busy:.1%} of a core")  # noqa: T201
-
-
-def cpu_s(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / 100
-
-
-@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_memory_stays_flat(own: Server) -> None:
     """8,000 good and bad requests, streams, and clients that leave."""
@@ -392,23 +351,4 @@ def test_memory_stays_flat(own: Server) -> None:
     connection.close()
     print(f"after 4,500 requests more: {grown / 2**20:.1f} MiB")  # noqa: T201
     assert grown < 8 * 2**20
-    assert "Traceback" not in own.log, own.log[-4000:]
-
-
-@pytest.mark.slow
-def test_a_client_that_takes_nothing_is_left(own: Server) -> None:
-    """A large answer waits for it for 30 seconds."""
-    state = {"state": "x" * 900_000}
-    for n in range(8):
-        assert own.ask("POST", f"{SAVE}{n}", state).status == 200
-    with socket.socket() as connection:
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        connection.connect(("127.0.0.1", own.port))
-        target = "/v1/scope/snapshot?session_id=s0"
-        connection.sendall(head("GET", target, stay=True) * 50)
-        until_s = time.monotonic() + 45
-        while b"limpet_http_connections 1\n" not in own.ask("GET", "/metrics").body:
-            assert time.monotonic() < until_s
-            time.sleep(1)
-        assert len(read_all(connection)) < 45 * 900_000
     assert "Traceback" not in own.log, own.log[-4000:]

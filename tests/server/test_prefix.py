@@ -181,41 +181,38 @@ def test_a_finding_does_not_say_where_the_store_is() -> None:
 
 @pytest.mark.timeout(300)
 @for_each("operation", OPERATIONS)
-def test_nothing_outside_is_seen_or_changed(
+async def test_nothing_outside_is_seen_or_changed(
     operation: Operation, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def run() -> None:
-        async with serving() as (app, store, names):
-            before = await outside_of(store)
-            requests = Requests(names, seed=7)
-            statuses = set()
-            goes_on = operation.name in ("watch", "scope_watch", "changes")
-            for _ in range(REQUESTS_EACH // 4 if goes_on else REQUESTS_EACH):
-                query = requests.query(operation)
-                body = None if operation.body is None else requests.value(operation.body, "state")
-                answer = await sent(app, operation, query, body, BOUND)
-                asked = json.dumps([query, body])
-                statuses.add(answer.status)
-                assert SECRET.encode() not in answer.body, asked
-                for each in OUTSIDE:
-                    if json.dumps(each) not in asked:
-                        assert json.dumps(each).encode() not in answer.body, asked
-                assert answer.status < 500, (asked, answer.body)
-                if needs_session(operation) and query["session_id"] in OUTSIDE:
-                    assert answer.status in (400, 403), asked
-                if operation.name in STORE_WIDE:
-                    assert answer.status == 403
-                if named(body) & {*OUTSIDE}:
-                    assert answer.status in (400, 403), asked
-            assert await outside_of(store) == before
-            # Else the requests prove nothing.
-            if operation.name not in FREE:
-                assert 403 in statuses, statuses
-            if operation.name not in STORE_WIDE:
-                assert statuses & {200, 404, 409}, statuses
-
     caplog.set_level(logging.INFO)
-    asyncio.run(run())
+    async with serving() as (app, store, names):
+        before = await outside_of(store)
+        requests = Requests(names, seed=7)
+        statuses = set()
+        goes_on = operation.name in ("watch", "scope_watch", "changes")
+        for _ in range(REQUESTS_EACH // 4 if goes_on else REQUESTS_EACH):
+            query = requests.query(operation)
+            body = None if operation.body is None else requests.value(operation.body, "state")
+            answer = await sent(app, operation, query, body, BOUND)
+            asked = json.dumps([query, body])
+            statuses.add(answer.status)
+            assert SECRET.encode() not in answer.body, asked
+            for each in OUTSIDE:
+                if json.dumps(each) not in asked:
+                    assert json.dumps(each).encode() not in answer.body, asked
+            assert answer.status < 500, (asked, answer.body)
+            if needs_session(operation) and query["session_id"] in OUTSIDE:
+                assert answer.status in (400, 403), asked
+            if operation.name in STORE_WIDE:
+                assert answer.status == 403
+            if named(body) & {*OUTSIDE}:
+                assert answer.status in (400, 403), asked
+        assert await outside_of(store) == before
+        # Else the requests prove nothing.
+        if operation.name not in FREE:
+            assert 403 in statuses, statuses
+        if operation.name not in STORE_WIDE:
+            assert statuses & {200, 404, 409}, statuses
     assert SECRET not in caplog.text
     assert BOUND not in caplog.text
     assert "OUTSIDE" not in caplog.text
@@ -257,24 +254,21 @@ async def test_metrics_are_not_for_a_bound_token_and_hold_no_names() -> None:
 
 
 @for_each("path", ["/v1/watch", "/v1/changes"])
-def test_changes_outside_are_not_reported(path: str) -> None:
-    async def run() -> None:
-        async with serving() as (app, store, _):
-            body = {"topics": [{}, {"prefix": "a"}]} if path == "/v1/changes" else None
-            method = "POST" if body else "GET"
+async def test_changes_outside_are_not_reported(path: str) -> None:
+    async with serving() as (app, store, _):
+        body = {"topics": [{}, {"prefix": "a"}]} if path == "/v1/changes" else None
+        method = "POST" if body else "GET"
 
-            async def writing() -> None:
-                await asyncio.sleep(0.1)
-                for session in (*OUTSIDE, "a/1"):
-                    await store.scope(session).save({"now": SECRET})
+        async def writing() -> None:
+            await asyncio.sleep(0.1)
+            for session in (*OUTSIDE, "a/1"):
+                await store.scope(session).save({"now": SECRET})
 
-            work = asyncio.ensure_future(writing())
-            answer = await ask(app, method, path, None, body, authorization=f"Bearer {BOUND}")
-            await work
-            assert b'"a/1"' in answer.body
-            assert not any(json.dumps(each).encode() in answer.body for each in OUTSIDE)
-
-    asyncio.run(run())
+        work = asyncio.ensure_future(writing())
+        answer = await ask(app, method, path, None, body, authorization=f"Bearer {BOUND}")
+        await work
+        assert b'"a/1"' in answer.body
+        assert not any(json.dumps(each).encode() in answer.body for each in OUTSIDE)
 
 
 @for_each(
@@ -286,21 +280,18 @@ def test_changes_outside_are_not_reported(path: str) -> None:
         ("save", {"state": 1, "forked_from": {"session_id": OUTSIDE[0], "id": "outside"}}),
     ],
 )
-def test_nothing_is_forked_over_the_border(operation: str, body: dict[str, Any]) -> None:
-    async def run() -> None:
-        async with limpet.open_async("memory:") as store:
-            await store.scope("a/1").save({"items": ["fine"]}, id="inside")
-            outside = await store.scope(OUTSIDE[0]).save({"items": [SECRET]}, id="outside")
-            app = App(store, Access(Tokens(None, TOKENS)))
-            if "forked_from" in body:
-                body["forked_from"] |= {"scope_id": "main", "kind": "agent"}
-                body["source"] = outside.revision
-            path, query = f"/v1/scope/{operation}", {"session_id": "a/1"}
-            for token, status in ((BOUND, 403), (WHOLE, 200)):
-                answer = await ask(app, "POST", path, query, body, authorization=f"Bearer {token}")
-                assert answer.status == status, answer.body
-
-    asyncio.run(run())
+async def test_nothing_is_forked_over_the_border(operation: str, body: dict[str, Any]) -> None:
+    async with limpet.open_async("memory:") as store:
+        await store.scope("a/1").save({"items": ["fine"]}, id="inside")
+        outside = await store.scope(OUTSIDE[0]).save({"items": [SECRET]}, id="outside")
+        app = App(store, Access(Tokens(None, TOKENS)))
+        if "forked_from" in body:
+            body["forked_from"] |= {"scope_id": "main", "kind": "agent"}
+            body["source"] = outside.revision
+        path, query = f"/v1/scope/{operation}", {"session_id": "a/1"}
+        for token, status in ((BOUND, 403), (WHOLE, 200)):
+            answer = await ask(app, "POST", path, query, body, authorization=f"Bearer {token}")
+            assert answer.status == status, answer.body
 
 
 async def test_an_origin_outside_is_hidden() -> None:

@@ -3,80 +3,11 @@
 import asyncio
 from typing import Any
 
-import pytest
-
 import limpet
 from limpet.server.access import Access
 from limpet.server.app import App
-from limpet.server.repeats import Repeats
 from tests.cases import for_each
 from tests.server.asgi import ask
-
-
-def test_a_repetition_waits_for_the_first() -> None:
-    async def run() -> None:
-        repeats: Repeats[str] = Repeats(len)
-        done: list[str] = []
-        gate = asyncio.Event()
-
-        async def act(name: str) -> str:
-            await gate.wait()
-            done.append(name)
-            return name
-
-        def send(name: str, *, again: bool, is_final: bool = True) -> "asyncio.Task[str]":
-            work = repeats.run("k", "", lambda: act(name), again=again, is_final=lambda _: is_final)
-            return asyncio.ensure_future(work)
-
-        first, second = send("first", again=False), send("second", again=True)
-        await asyncio.sleep(0.01)
-        gate.set()
-        assert [await first, await second] == ["first", "first"]
-        assert await send("third", again=True) == "first"
-        # Another write with the same key that says it is no repetition; then one that fails.
-        assert await send("other", again=False) == "other"
-        assert done == ["first", "other"]
-
-    asyncio.run(run())
-
-
-def test_what_is_not_final_or_was_cancelled_is_done_again() -> None:
-    async def run() -> None:
-        repeats: Repeats[str] = Repeats(len)
-
-        async def act(name: str) -> str:
-            await asyncio.sleep(0.01)
-            return name
-
-        def send(name: str) -> "asyncio.Task[str]":
-            work = repeats.run(
-                "k", "", lambda: act(name), again=True, is_final=lambda x: x != "busy"
-            )
-            return asyncio.ensure_future(work)
-
-        cancelled, busy, last = send("cancelled"), send("busy"), send("last")
-        await asyncio.sleep(0)
-        cancelled.cancel()
-        assert await busy == "busy"
-        assert await last == "last"
-        with pytest.raises(asyncio.CancelledError):
-            await cancelled
-
-    asyncio.run(run())
-
-
-def test_large_answers_are_not_kept_for_long() -> None:
-    async def run() -> None:
-        repeats: Repeats[bytes] = Repeats(len)
-
-        async def answer() -> bytes:
-            return bytes(10 * 2**20)
-
-        for key in range(100):
-            await repeats.run(key, "", answer, again=True, is_final=lambda _: True)
-        assert repeats._answers.cost_held <= 64 * 2**20
-
-    asyncio.run(run())
 
 
 async def test_a_repeated_answer_is_compressed_as_its_client_wants() -> None:
@@ -113,25 +44,20 @@ SAVE, NOTE, SESSION = "/v1/scope/save", "/v1/scope/note", {"session_id": "s"}
     ],
 )
 @for_each("attempt", [{}, {"limpet_attempt": "1"}])
-def test_a_key_is_good_for_one_request(
+async def test_a_key_is_good_for_one_request(
     method: str, path: str, query: Any, body: Any, headers: dict[str, str], attempt: dict[str, str]
 ) -> None:
-    async def run() -> None:
-        async with limpet.open_async("memory:") as store:
-            app = App(store, Access())
-            first = await ask(app, "POST", SAVE, SESSION, {"state": 1}, idempotency_key="k")
-            other = await ask(
-                app, method, path, query, body, idempotency_key="k", **headers, **attempt
-            )
-            assert (first.status, other.status) == (200, 422)
-            assert other.headers["content-type"] == "application/problem+json"
-            assert other.json["title"] == "InvalidInput"
-            assert "Idempotency-Key" in other.json["detail"]
-            again = await ask(app, "POST", SAVE, SESSION, {"state": 1}, idempotency_key="k")
-            assert again.body == first.body
-            assert [each.revision async for each in store.history()] == [first.json["revision"]]
-
-    asyncio.run(run())
+    async with limpet.open_async("memory:") as store:
+        app = App(store, Access())
+        first = await ask(app, "POST", SAVE, SESSION, {"state": 1}, idempotency_key="k")
+        other = await ask(app, method, path, query, body, idempotency_key="k", **headers, **attempt)
+        assert (first.status, other.status) == (200, 422)
+        assert other.headers["content-type"] == "application/problem+json"
+        assert other.json["title"] == "InvalidInput"
+        assert "Idempotency-Key" in other.json["detail"]
+        again = await ask(app, "POST", SAVE, SESSION, {"state": 1}, idempotency_key="k")
+        assert again.body == first.body
+        assert [each.revision async for each in store.history()] == [first.json["revision"]]
 
 
 async def test_a_key_is_taken_while_its_request_is_under_way() -> None:
@@ -142,6 +68,19 @@ async def test_a_key_is_taken_while_its_request_is_under_way() -> None:
         ]
         found = [each.status for each in await asyncio.gather(*sent)]
         assert sorted(found) == [200] + [422] * 8
+        assert len([each async for each in store.history()]) == 1
+
+
+async def test_a_repetition_waits_for_the_first() -> None:
+    async with limpet.open_async("memory:") as store:
+        app, headers = App(store, Access()), {"idempotency_key": "k"}
+        sent = [ask(app, "POST", SAVE, SESSION, {"state": 1}, **headers) for _ in range(9)]
+        cancelled = asyncio.ensure_future(ask(app, "POST", SAVE, SESSION, {"state": 1}, **headers))
+        await asyncio.sleep(0)
+        cancelled.cancel()
+        answers = await asyncio.gather(*sent)
+        assert {each.status for each in answers} == {200}
+        assert len({each.body for each in answers}) == 1
         assert len([each async for each in store.history()]) == 1
 
 

@@ -32,10 +32,13 @@ kwargs additional_kwargs invalid_tool_calls function_call call_id tool_use_id ch
 values state orchestratorId results node_results result message current_task summary items
 cachePoint guardContent citationsContent reasoningContent redactedContent json
 functionCall functionResponse inlineData fileUri thought response audio transcript refusal citations
-annotations location s3Location artifact status"""
+annotations location s3Location artifact status contents kind part_kind tool_name content uri
+transcript isMeta sessionId author actions outcome"""
 TYPES = """user model assistant tool system human ai constructor text tool_use tool_result
 function_call function_call_output mcp_call reasoning image image_url document thinking
-nodeResult refusal output_audio computer_screenshot computer_call_output file_search_call"""
+nodeResult refusal output_audio computer_screenshot computer_call_output file_search_call
+request response user-prompt system-prompt tool-return retry-prompt tool-call speech file binary
+image-url text-content text_reasoning function_result uri data"""
 WORDS = st.sampled_from(KEYS.split())
 SAID = st.sampled_from(TYPES.split())
 JSONS: st.SearchStrategy[Any] = st.recursive(
@@ -47,12 +50,34 @@ JSONS: st.SearchStrategy[Any] = st.recursive(
 )
 
 
+def with_it(odd: Any) -> list[Any]:
+    """Return states with something odd where each framework has a message, and a part of one."""
+    entry = {"type": "user", "sessionId": "s", "message": {"role": "user", "content": [odd]}}
+    event = {"author": "a", "actions": {}, "content": {"parts": [odd]}}
+    session = {"state": {"memory": {"messages": [{"role": "user", "contents": [odd]}, odd]}}}
+    parts = [odd, {"part_kind": "user-prompt", "content": odd}]
+    parts += [{"part_kind": "tool-return", "tool_name": "t", "content": odd}]
+    return [
+        odd,
+        {"messages": odd},
+        {"entries": [entry, odd]},
+        {"state": {}, "events": [event, odd]},
+        {"state": {"_executor_state": {"x": {"agent_session": session}, "y": odd}}},
+        {
+            "messages": [
+                {"kind": kind, "parts": parts, "x": odd} for kind in ("request", "response")
+            ]
+        },
+    ]
+
+
 @given(JSONS)
-def test_any_json_is_a_chat_or_none(state: Any) -> None:
-    chat = read_chat(state)
-    if chat is not None:
-        assert all(turn_text(turn).isprintable() for turn in chat.turns)
-        list(other_values(state, chat))
+def test_any_json_is_a_chat_or_none(odd: Any) -> None:
+    for state in with_it(odd):
+        chat = read_chat(state)
+        if chat is not None:
+            assert all(turn_text(turn).isprintable() for turn in chat.turns)
+            list(other_values(state, chat))
 
 
 @given(st.lists(JSONS, min_size=1, max_size=8))

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from limpet.core.diff import diff
 from limpet.model import Change
 from limpet.views.diff import Group, Messages, brief, groups, parts, text_lines, value_lines
+from tests.cases import for_each
 
 Lines = list[tuple[str, str]]
 
@@ -84,51 +85,57 @@ def test_brief_ends_somewhere() -> None:
     assert brief({"a": [1, "ä"]}) == '{"a": [1, "ä"]}'
 
 
-def test_an_edited_line_shows_its_words() -> None:
-    assert lines("the quick brown fox", "the quick red fox") == [
-        ("-", "the quick [brown] fox"),
-        ("+", "the quick [red] fox"),
-    ]
+COUNT = "\n".join(map(str, range(20)))
+BEFORE, AFTER, HUGE = "word " * 1_000, " word" * 1_000, "some words " * 500_000
 
 
-def test_lines_that_have_nothing_in_common_are_whole() -> None:
-    assert lines("calm", "bold") == [("-", "[calm]"), ("+", "[bold]")]
-
-
-def test_what_stayed_is_left_out() -> None:
-    before = [str(number) for number in range(20)]
-    after = [*before[:10], "new", *before[10:]]
-    assert lines("\n".join(before), "\n".join(after)) == [
-        ("…", "9 lines"),
-        (" ", "9"),
-        ("+", "[new]"),
-        (" ", "10"),
-        ("…", "9 lines"),
-    ]
-
-
-def test_a_long_line_is_shown_around_its_change() -> None:
-    before, after = "word " * 1_000, " word" * 1_000
-    assert lines(f"{before}old{after}", f"{before}new{after}") == [
-        ("-", f"…{before[-24:]}[old]{after[:24]}…"),
-        ("+", f"…{before[-24:]}[new]{after[:24]}…"),
-    ]
-
-
-def test_no_escape_sequence_gets_through() -> None:
-    assert lines("a\x1b[2J b c d", "a\x1b[2J b c e") == [
-        ("-", "a\\x1b[2J b c [d]"),
-        ("+", "a\\x1b[2J b c [e]"),
-    ]
+@for_each(
+    ("before", "after", "shown"),
+    [
+        # An edited line shows its words; lines that have nothing in common are whole.
+        (
+            "the quick brown fox",
+            "the quick red fox",
+            [("-", "the quick [brown] fox"), ("+", "the quick [red] fox")],
+        ),
+        ("calm", "bold", [("-", "[calm]"), ("+", "[bold]")]),
+        ("", "a\nb", [("+", "[a]"), ("+", "[b]")]),
+        ("a", "", [("-", "[a]")]),
+        (
+            COUNT,
+            COUNT.replace("9\n", "9\nnew\n", 1),
+            [("…", "9 lines"), (" ", "9"), ("+", "[new]"), (" ", "10"), ("…", "9 lines")],
+        ),
+        # A long line is shown around its change. By words alone, a huge one would take minutes.
+        (
+            f"{BEFORE}old{AFTER}",
+            f"{BEFORE}new{AFTER}",
+            [
+                ("-", f"…{BEFORE[-24:]}[old]{AFTER[:24]}…"),
+                ("+", f"…{BEFORE[-24:]}[new]{AFTER[:24]}…"),
+            ],
+        ),
+        (
+            f"{HUGE}old{HUGE}",
+            f"{HUGE}brand new{HUGE}",
+            [
+                ("-", f"…{HUGE[-24:]}[oldsome]{HUGE[4:28]}…"),
+                ("+", f"…{HUGE[-24:]}[brand newsome]{HUGE[4:28]}…"),
+            ],
+        ),
+        (
+            "a\x1b[2J b c d",
+            "a\x1b[2J b c e",
+            [("-", "a\\x1b[2J b c [d]"), ("+", "a\\x1b[2J b c [e]")],
+        ),
+    ],
+)
+def test_the_lines_of_a_changed_text(before: str, after: str, shown: Lines) -> None:
+    assert lines(before, after) == shown
 
 
 def rows(text: str) -> list[str]:
     return text.split("\n") if text else []
-
-
-def test_a_text_that_was_empty_has_lost_no_line() -> None:
-    assert lines("", "a\nb") == [("+", "[a]"), ("+", "[b]")]
-    assert lines("a", "") == [("-", "[a]")]
 
 
 @given(st.text("ab \n", max_size=40), st.text("ab \n", max_size=40))
@@ -141,15 +148,6 @@ def test_no_line_that_differs_is_lost(before: str, after: str) -> None:
     gone = sum(line.mark == "-" for line in found)
     come = sum(line.mark == "+" for line in found)
     assert come - gone == len(rows(after)) - len(rows(before))
-
-
-def test_what_both_ends_have_in_common_is_found_in_a_huge_line() -> None:
-    """A comparison by words alone would take minutes, and all memory."""
-    huge = "some words " * 500_000
-    assert lines(f"{huge}old{huge}", f"{huge}brand new{huge}") == [
-        ("-", f"…{huge[-24:]}[oldsome]{huge[4:28]}…"),
-        ("+", f"…{huge[-24:]}[brand newsome]{huge[4:28]}…"),
-    ]
 
 
 @given(st.text("ab c", max_size=20), st.text("ab c", max_size=20))

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from limpet.model import ScopeKey, SnapshotInfo, SnapshotRef
 from limpet.views.page.svg import bars, graph_svg, grouped, sparkline
 from limpet.views.tree import Node, build_forest, graph_rows, join_lone, walk
+from tests.cases import for_each
 
 MAIN = ScopeKey("s")
 SIDE = ScopeKey("s", "main~side")
@@ -47,21 +48,61 @@ def drawn(forest: list[Node]) -> list[str]:
     ]
 
 
-def test_a_line_is_a_row_for_each_with_the_newest_on_top() -> None:
-    forest = build_forest(
-        [info("a"), info("b", "a"), info("c", "b")], heads=[SnapshotRef(MAIN, "c")]
-    )
-    assert drawn(forest) == ["◆ c", "● b", "● a"]
-
-
-def test_nothing_is_no_row() -> None:
-    assert graph_rows([]) == []
-
-
-def test_a_draft_is_hollow() -> None:
-    draft = info("b", "a", kept=False)
-    forest = build_forest([info("a"), draft], heads=[SnapshotRef(MAIN, "b")])
-    assert drawn(forest) == ["◇ b", "● a"]
+@for_each(
+    ("lines", "rows"),
+    [
+        ([], []),
+        # The branch with the newest comes first.
+        (["a b c", "b d e", "c f"], ["● f", "● c", "│ ● e", "│ ● d", "●─╯ b", "● a"]),
+        (["a b c", "c f", "b d e"], ["● e", "● d", "│ ● f", "│ ● c", "●─╯ b", "● a"]),
+        (["a b", "x y", "b c"], ["● c", "● b", "● a", "● y", "● x"]),
+        (
+            ["a b c d", "c e", "b f g", "f h", "a i"],
+            [
+                "● i",
+                "│ ● h",
+                "│ │ ● g",
+                "│ ●─╯ f",
+                "│ │ ● e",
+                "│ │ │ ● d",
+                "│ │ ●─╯ c",
+                "│ ●─╯ b",
+                "●─╯ a",
+            ],
+        ),
+        # Many branches of one snapshot share a lane, and do not look like one.
+        (
+            ["a b", "a c", "a d", "a e", "a f", "f g", "a h"],
+            [
+                "● h",
+                "│ ● g",
+                "│ ● f",
+                "│ │ ● e",
+                "│ │ │ ● d",
+                "│ │ │ ├─● c",
+                "│ │ │ ├─● b",
+                "●─┴─┴─╯ a",
+            ],
+        ),
+        (
+            ["a b c", "b d", "a e", "a f", "a g", "a h"],
+            [
+                *("● h", "│ ● g", "│ │ ● f", "│ │ │ ● e"),
+                *("│ │ │ │ ● d", "│ │ │ │ │ ● c", "│ │ │ ├─●─╯ b", "●─┴─┴─╯ a"),
+            ],
+        ),
+        (
+            ["a b c", "a d e", "a f", "a g h", "a i", "a j", "a k", "a l"],
+            [
+                *("● l", "│ ● k", "│ │ ● j", "│ │ │ ● i", "│ │ │ │ ● h", "│ │ │ ├─● g"),
+                *("│ │ │ ├─● f", "│ │ │ │   ● e", "│ │ │ ├───● d", "│ │ │ │ ● c"),
+                *("│ │ │ ├─● b", "●─┴─┴─╯ a"),
+            ],
+        ),
+    ],
+)
+def test_drawings(lines: list[str], rows: list[str]) -> None:
+    assert drawn(grown(*lines)) == rows
 
 
 def test_a_fork_has_a_lane_down_to_what_it_left() -> None:
@@ -69,20 +110,15 @@ def test_a_fork_has_a_lane_down_to_what_it_left() -> None:
         info("a"),
         info("b", "a", minute=1),
         info("c", "b", minute=2),
-        info("d", "c", minute=9),
+        info("d", "c", minute=9, kept=False),
         info("x", scope=SIDE, fork=SnapshotRef(MAIN, "b"), minute=3),
         info("y", "x", scope=SIDE, minute=4),
     ]
     heads = [SnapshotRef(MAIN, "d"), SnapshotRef(SIDE, "y")]
     forest = build_forest(snapshots, heads)
-    assert drawn(forest) == ["◆ d", "● c", "│ ◆ y", "│ ● x", "●─╯ b", "● a"]
+    assert drawn(forest) == ["◇ d", "● c", "│ ◆ y", "│ ● x", "●─╯ b", "● a"]
     lanes = [[cell.lane for cell in row.lanes] for row in graph_rows(forest)]
     assert lanes == [[0], [0], [0, None, 1], [0, None, 1], [0, 1, 1], [0]]
-
-
-def test_the_branch_with_the_newest_comes_first() -> None:
-    assert drawn(grown("a b c", "b d e", "c f")) == ["● f", "● c", "│ ● e", "│ ● d", "●─╯ b", "● a"]
-    assert drawn(grown("a b c", "c f", "b d e")) == ["● e", "● d", "│ ● f", "│ ● c", "●─╯ b", "● a"]
 
 
 def test_a_line_keeps_its_number_wherever_it_stands() -> None:
@@ -94,67 +130,12 @@ def test_a_line_keeps_its_number_wherever_it_stands() -> None:
     assert numbers == {"a": 0, "b": 0, "c": 0, "f": 0, "d": 1, "e": 1}
 
 
-def test_branches_of_branches() -> None:
-    forest = grown("a b c d", "c e", "b f g", "f h", "a i")
-    assert drawn(forest) == [
-        "● i",
-        "│ ● h",
-        "│ │ ● g",
-        "│ ●─╯ f",
-        "│ │ ● e",
-        "│ │ │ ● d",
-        "│ │ ●─╯ c",
-        "│ ●─╯ b",
-        "●─╯ a",
-    ]
-
-
-def test_several_roots_stand_one_below_the_other() -> None:
-    assert drawn(grown("a b", "x y", "b c")) == ["● c", "● b", "● a", "● y", "● x"]
-
-
 def test_what_names_something_gone_is_a_root() -> None:
     elsewhere = SnapshotRef(ScopeKey("another"), "q")
     forest = build_forest(
         [info("b", "gone", minute=1), info("x", scope=SIDE, fork=elsewhere, minute=2)]
     )
     assert drawn(forest) == ["● x", "● b"]
-
-
-def test_many_branches_of_one_snapshot_share_a_lane() -> None:
-    assert drawn(grown("a b", "a c", "a d", "a e", "a f", "f g", "a h")) == [
-        "● h",
-        "│ ● g",
-        "│ ● f",
-        "│ │ ● e",
-        "│ │ │ ● d",
-        "│ │ │ ├─● c",
-        "│ │ │ ├─● b",
-        "●─┴─┴─╯ a",
-    ]
-
-
-def test_a_shared_lane_may_be_joined_by_a_branched_line() -> None:
-    forest = grown("a b c", "b d", "a e", "a f", "a g", "a h")
-    assert drawn(forest)[-4:] == ["│ │ │ │ ● d", "│ │ │ │ │ ● c", "│ │ │ ├─●─╯ b", "●─┴─┴─╯ a"]
-
-
-def test_branches_that_share_a_lane_do_not_look_like_one() -> None:
-    forest = grown("a b c", "a d e", "a f", "a g h", "a i", "a j", "a k", "a l")
-    assert drawn(forest) == [
-        "● l",
-        "│ ● k",
-        "│ │ ● j",
-        "│ │ │ ● i",
-        "│ │ │ │ ● h",
-        "│ │ │ ├─● g",
-        "│ │ │ ├─● f",
-        "│ │ │ │   ● e",
-        "│ │ │ ├───● d",
-        "│ │ │ │ ● c",
-        "│ │ │ ├─● b",
-        "●─┴─┴─╯ a",
-    ]
 
 
 def test_thousands_in_a_line_and_in_a_comb() -> None:

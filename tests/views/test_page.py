@@ -2,17 +2,13 @@
 
 import base64
 import hashlib
-import random
 import re
-from datetime import timedelta
-from time import process_time
 from typing import Any
 
 import pytest
 
 import limpet
 from limpet.core.limits import KIB
-from limpet.views.document import ScopePage
 from limpet.views.page import page, prose
 from limpet.views.page.chat import image_uri
 from limpet.views.page.page import session_page
@@ -230,49 +226,3 @@ def test_an_image_is_what_its_bytes_say() -> None:
 
 
 # Large and strange ones
-
-
-@pytest.mark.slow
-def test_a_long_session_is_cheap_and_comes_in_small_pieces() -> None:
-    messages = [
-        {"role": ("user", "assistant")[n % 2], "content": f"`{n}` **said** <b>\n" * 5}
-        for n in range(2_000)
-    ]
-    with limpet.open("memory:") as store:
-        scope = store.scope("s")
-        info = scope.save(chat(*messages))
-        page = ScopePage(scope.key, scope.load(), [info] * 1, [])
-    begun = process_time()
-    pieces = [*session_page("s", [page])]
-    assert process_time() - begun < 10  # it takes a fifth of this
-    assert len(pieces) > 2_000
-    assert max(map(len, pieces)) < 20 * KIB
-    assert sum(map(len, pieces)) < 1_200 * KIB
-
-
-def test_long_lines_of_marks_are_not_slow() -> None:
-    lines = ["".join("`" * n + "x" for n in range(600)), "**a " * 50_000, "`a " * 50_000]
-    begun = process_time()
-    page_of(chat({"role": "user", "content": "\n".join(lines)}))
-    assert timedelta(seconds=process_time() - begun) < timedelta(seconds=10)
-
-
-def test_every_forest_is_drawn() -> None:
-    for seed in range(20):
-        chance = random.Random(seed)
-        with limpet.open("memory:") as store:
-            scope = store.scope("s")
-            ids: list[str] = []
-            for n in range(chance.randrange(1, 40)):
-                parent = chance.choice([None, "gone", *ids[-4:]])
-                ids.append(scope.save(n, id=f"i{n}", parent=parent, head=n == 0).id)
-            _, pages = open_session(store, "s")
-        whole = "".join(session_page("s", pages))
-        assert sorted(re.findall(r'<code class="id">(\w+)</code>', whole)) == sorted(ids), seed
-        assert len(re.findall(r'<circle class="n"', whole)) == len(ids), seed
-
-
-def test_any_state_has_a_page() -> None:
-    states: list[Any] = [None, [], {}, "text", 7, {"messages": []}, {"": {"": ""}}]
-    for state in states:
-        assert Seen(page_of(state)).tags.count("section") == 2, state

@@ -13,79 +13,41 @@ from hypothesis import strategies as st
 import limpet
 from limpet.views.page import prose
 from limpet.views.page.prose import TAGS, prose_html
+from tests.inspector.browser.injections import (
+    BREAKS,
+    HANDLERS,
+    LINKS,
+    LOADS,
+    SCRIPTS,
+    TEMPLATES,
+)
 from tests.views.document_kit import HOSTILE as BREAKING_OUT
 from tests.views.document_kit import UNSEEN, Seen
 
 BLOCKS = {"p", "li", "blockquote", "th", "td"}
 HOSTILE = [
-    # Scripts and handlers.
-    "<script>alert(1)</script>",
-    "<ScRiPt src=//e.example/x.js></sCrIpT>",
-    "<img src=x onerror=alert(1)>",
-    "<body onload=alert(1)>",
-    '<a href="#" onclick="alert(1)">x</a>',
-    "<details open ontoggle=alert(1)><summary>x</summary></details>",
-    "<iframe srcdoc='<script>alert(1)</script>'></iframe>",
-    "<object data=javascript:alert(1)></object><embed src=javascript:alert(1)>",
+    *(*SCRIPTS, *HANDLERS, *BREAKS, *LOADS, *LINKS, *TEMPLATES, *BREAKING_OUT),
     "<form action=javascript:alert(1)><button>go</button></form>",
-    "<meta http-equiv=refresh content='0;url=javascript:alert(1)'><base href=//e.example/>",
-    "<video><source onerror=alert(1)></video><audio src onloadstart=alert(1)>",
-    # SVG, MathML, templates, mutations.
-    "<svg><script>alert(1)</script></svg>",
-    "<svg><animate onbegin=alert(1) attributeName=x></svg>",
-    "<svg><a xlink:href=javascript:alert(1)><text>x</text></a></svg>",
-    "<math><mtext><table><mglyph><style><!--</style><img title='--&gt;<img src onerror=alert(1)>'>",
-    "<math href='javascript:alert(1)'>x</math>",
     "<noscript><p title='</noscript><img src=x onerror=alert(1)>'>",
-    "<template><script>alert(1)</script></template>",
-    "<!--><img src=x onerror=alert(1)>-->",
     "<![CDATA[<script>alert(1)</script>]]>",
-    "{{7*7}} ${7*7} <%= 7*7 %> {% raw %} #{7*7} {{constructor.constructor('alert(1)')()}}",
-    # Styles.
-    "<style>*{background:url(//e.example)}</style>",
-    "<p style='position:fixed;inset:0'>x</p>",
-    "<link rel=stylesheet href=//e.example/x.css>",
-    # Links in all spellings.
-    "[x](javascript:alert(1))",
-    "[x](JaVaScRiPt:alert(1))",
-    "[x](&#106;avascript:alert(1))",
     "[x](&#x6A;&#x61;vascript&colon;alert(1))",
     "[x](java&Tab;script:alert(1))",
-    "[x](<java\tscript:alert(1)>)",
-    "[x](\x01javascript:alert(1))",
     "[x](javascript\\:alert(1))",
-    "[x](data:text/html;base64,PHNjcmlwdD5hbGVydCgxKTwvc2NyaXB0Pg==)",
-    "[x](vbscript:msgbox(1))",
     "[x](file:///etc/passwd)",
     "[x](//e.example)",
     "[x](/ui/fork?session_id=a)",
     "[x](#main)",
-    "[x](blob:http://e.example/1)",
-    "[x](view-source:http://e.example)",
     "[x](http:javascript:alert(1))",
     "[x](https://)",
     "[x](http://[::1)",
     '[x](http://e.example/"onmouseover="alert(1))',
-    '[x](http://e.example "\\" onmouseover=alert(1)")',
     "[x](http://e.example/'><script>alert(1)</script>)",
-    "<javascript:alert(1)>",
-    "<data:text/html,x>",
-    "[x]: javascript:alert(1)\n[x]",
     "[![x](javascript:alert(1))](javascript:alert(2))",
-    # Images.
-    "![x](http://e.example/beacon.png)",
-    "![x](data:image/svg+xml;base64,PHN2Zy8+)",
     "![<img src=x>](http://e.example/'onerror=alert(1))",
-    "[![alt](http://e.example/a.png)](http://e.example)",
-    # Fences and tables.
-    '```"><script>alert(1)</script>\nx\n```',
     "```js onload=alert(1)\n</code></pre><script>alert(1)</script>\n```",
-    "`</code><script>alert(1)</script>`",
     "|<script>|x|\n|-|-|\n|`|<img onerror=alert(1) src=x>`|y|",
     '|a|\n|:-"onclick=alert(1)|\n|x|',
-    "> - > - <script>alert(1)</script>",
     "1) # <b onclick=alert(1)>\n   - ```\n     </pre>",
-    *BREAKING_OUT,
 ]
 
 
@@ -130,12 +92,8 @@ def test_nothing_runs_or_loads() -> None:
         html = prose_html(text)
         seen = SeenProse(html)
         assert not UNSEEN & {*html}, text
-        assert {*seen.links} <= {
-            "http://e.example",
-            "http://e.example/%22onmouseover=%22alert(1)",
-            "http://e.example/'%3E%3Cscript%3Ealert(1)%3C/script%3E",
-            "http://example.com",
-        }, text
+        hosts = {urlsplit(each).hostname for each in seen.links}
+        assert hosts <= {"e.example", "example.com", "evil.invalid"}, text
         # Inside other Markdown it is just as tame.
         for around in (
             "> {}",

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from limpet.views.diff import parts
 from limpet.views.search import Match, compiled, excerpt, finder, matches
+from tests.cases import for_each
 
 STATE = {
     "title": "a plan",
@@ -22,38 +23,39 @@ def found(state: Any, pattern: str, **options: bool) -> list[Match]:
     return list(matches(state, finder(re.compile(pattern)), **options))
 
 
-def test_each_line_that_matches_is_found_in_order() -> None:
-    assert found(STATE, "plan") == [
-        Match("/title", "a plan", 2, 6),
-        Match("/messages/0/content", "plan", 0, 4),
-        Match("/messages/0/content", "another plan", 8, 12),
-        Match("/messages/1/a~1b~0c/0", "planned", 0, 4),
-    ]
-
-
-def test_a_line_that_matches_twice_is_one_match() -> None:
-    assert found("aXbXc", "X") == [Match("", "aXbXc", 1, 2)]
-
-
-def test_a_pattern_sees_one_line_at_a_time() -> None:
-    assert found("one\ntwo", r"one\s+two") == []
-    assert found("one\ntwo", "^two$") == [Match("", "two", 0, 3)]
-    assert found("one\n", "^$") == [Match("", "", 0, 0)]
-    assert found("", "^$") == [Match("", "", 0, 0)]
-
-
-def test_keys_are_found_if_asked() -> None:
-    assert found({"plan": {"plan": 1}}, "plan") == []
-    assert found({"plan": {"plan": 1}}, "plan", keys=True) == [
-        Match("/plan", "plan", 0, 4, is_key=True),
-        Match("/plan/plan", "plan", 0, 4, is_key=True),
-    ]
-
-
-def test_what_holds_no_text() -> None:
-    states: list[Any] = [None, 7, 1.5, True, [], {}, [[], {}], {"a": {}}]
-    for state in states:
-        assert found(state, "") == []
+@for_each(
+    ("state", "pattern", "options", "matches"),
+    [
+        (
+            STATE,
+            "plan",
+            {},
+            [
+                Match("/title", "a plan", 2, 6),
+                Match("/messages/0/content", "plan", 0, 4),
+                Match("/messages/0/content", "another plan", 8, 12),
+                Match("/messages/1/a~1b~0c/0", "planned", 0, 4),
+            ],
+        ),
+        ("aXbXc", "X", {}, [Match("", "aXbXc", 1, 2)]),  # a line is one match
+        ("one\ntwo", r"one\s+two", {}, []),
+        ("one\ntwo", "^two$", {}, [Match("", "two", 0, 3)]),
+        ("one\n", "^$", {}, [Match("", "", 0, 0)]),
+        ("", "^$", {}, [Match("", "", 0, 0)]),
+        ({"plan": {"plan": 1}}, "plan", {}, []),
+        (
+            {"plan": {"plan": 1}},
+            "plan",
+            {"keys": True},
+            [Match("/plan", "plan", 0, 4, True), Match("/plan/plan", "plan", 0, 4, True)],
+        ),
+        ([None, 7, 1.5, True, [], {}, [[], {}], {"a": {}}], "", {}, []),
+    ],
+)
+def test_each_line_that_matches_is_found_in_order(
+    state: Any, pattern: str, options: dict[str, bool], matches: list[Match]
+) -> None:
+    assert found(state, pattern, **options) == matches
 
 
 def test_depth_costs_no_frames() -> None:

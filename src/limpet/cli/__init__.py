@@ -28,14 +28,14 @@ def main() -> int:
     signal.signal(signal.SIGTERM, _terminated)
     try:
         return run()
-    except _Terminated:
+    except Terminated:
         return _exits.TERMINATED
 
 
-class _Terminated(BaseException):
+class Terminated(BaseException):
     """SIGTERM: the process cleans up as it does after Ctrl-C."""
 
 
 def _terminated(*_: object) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    raise _Terminated
+    raise Terminated

@@ -62,7 +62,7 @@ _MODULES = {
     verb: verb if title == "Inspect" else title.lower().replace(" ", "")
     for title, verbs in GROUPS.items()
     for verb in verbs
-} | {"demo": "demo.command"}
+} | {"demo": "demo"}
 
 
 class _Verbs(click.Group):

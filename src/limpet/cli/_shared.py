@@ -181,13 +181,10 @@ def existing_options(url: str, *, read_only: bool = False) -> dict[str, Any]:
     With `read_only` a SQLite file is opened with mode=ro, unless the URL says something else.
     """
     check_exists(url, "name one with --url or $LIMPET_URL")
-    options = without_setup(url)
-    if (
-        scheme_of(url) in ("s3", "gs", "az", "http", "https")
-        and "retry_s=" not in url.partition("?")[2]
-    ):
+    options, query = without_setup(url), url.partition("?")[2]
+    if scheme_of(url) in _REMOTE and "retry_s=" not in query:
         options["retry_s"] = _RETRY_S  # a person should not wait a minute for an absent service
-    if read_only and scheme_of(url) == "sqlite" and "mode=" not in url.partition("?")[2]:
+    if read_only and scheme_of(url) == "sqlite" and "mode=" not in query:
         options["mode"] = "ro"
     return options
 

@@ -1,14 +1,20 @@
-"""The terminal: styles, console and pager."""
+"""The terminal: styles, console and pager; and tables that stream, aligned."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import IO, TYPE_CHECKING, Any, cast
+from datetime import datetime
+from itertools import islice
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, cast
 
 from rich.console import Console
+from rich.text import Text
 from rich.theme import Theme
 
-from limpet.opening import environment
+from limpet.core.times import from_us
+from limpet.model import ScopeKey, SnapshotRef
+from limpet.opening import draw, environment
+from limpet.views.format import short_id, status_or_dash, visible
 
 if TYPE_CHECKING:
     import subprocess
@@ -114,3 +120,138 @@ def _leave(process: "subprocess.Popen[str]") -> None:
             return
         except KeyboardInterrupt:
             continue
+
+
+# Tables: as wide as the terminal if what must be typed fits into it
+
+_GAP = 2
+_PAGE_ROWS = 50  # rows that are measured together, so that the first rows appear early
+_STATUS_STYLES = {
+    **dict.fromkeys(("completed", "done", "success", "succeeded"), "good"),
+    **dict.fromkeys(("pending", "queued", "running", "started", "interrupted"), "accent"),
+    **dict.fromkeys(("aborted", "cancelled", "damaged", "error", "failed", "timeout"), "bad"),
+}
+
+
+class Column(NamedTuple):
+    """A column of a table.
+
+    It may be cut down to `cells_min` cells; 0 means never. If there is still no room, columns are
+    left out, the highest `rank` first; those of rank 0 never are, and are then cut further.
+    """
+
+    title: str
+    right: bool = False
+    cells_min: int = 0
+    rank: int = 0
+
+
+def table(
+    columns: Sequence[Column], rows: Iterable[Sequence[Text]], width: int, *, titles: bool = True
+) -> Iterator[Text]:
+    """Yield the lines of a table, the titles first; nothing if there are no rows.
+
+    Holds fifty rows; later ones may make a column wider. Empty columns are left out.
+    """
+    heading = [Text(column.title, "quiet") for column in columns] if titles else None
+    reader = iter(rows)
+    widths = [0] * len(columns)
+    while some := list(islice(reader, _PAGE_ROWS)):
+        widths = [
+            max(before, *(row[at].cell_len for row in some)) for at, before in enumerate(widths)
+        ]
+        if heading is not None:
+            some.insert(0, heading)
+            widths = [
+                max(cells, title.cell_len) if cells else 0
+                for cells, title in zip(widths, heading, strict=True)
+            ]
+            heading = None
+        fitted = _fitted(columns, widths, _chosen(columns, widths, width), width)
+        for row in some:
+            yield _line(columns, row, fitted)
+
+
+def _chosen(columns: Sequence[Column], widths: Sequence[int], width: int) -> list[int]:
+    """Return the columns that are not empty and fit."""
+    shown = [at for at, cells in enumerate(widths) if cells]
+    while _needed(columns, widths, shown) > width:
+        last = max(shown, key=lambda at: columns[at].rank)
+        if columns[last].rank == 0:
+            break
+        shown.remove(last)
+    return shown
+
+
+def _needed(columns: Sequence[Column], widths: Sequence[int], shown: Sequence[int]) -> int:
+    least = (min(widths[at], columns[at].cells_min or widths[at]) for at in shown)
+    return sum(least) + _GAP * (len(shown) - 1)
+
+
+def _fitted(
+    columns: Sequence[Column], widths: Sequence[int], shown: Sequence[int], width: int
+) -> dict[int, int]:
+    """Return the width of each column; the widest ones are cut first."""
+    fitted = {at: widths[at] for at in shown}
+    excess = sum(fitted.values()) + _GAP * (len(shown) - 1) - width
+    while excess > 0:
+        soft = [at for at in shown if fitted[at] > columns[at].cells_min > 0]
+        # No other column can be left out: better a short text than a line that wraps.
+        soft = soft or [at for at in shown if columns[at].cells_min and fitted[at] > 1]
+        if not soft:
+            break
+        fitted[max(soft, key=fitted.__getitem__)] -= 1
+        excess -= 1
+    return fitted
+
+
+def _line(columns: Sequence[Column], row: Sequence[Text], fitted: dict[int, int]) -> Text:
+    line = Text()
+    room = 0  # spaces before the next cell, so that no line ends with spaces
+    for at, cells in fitted.items():
+        text, length = row[at], row[at].cell_len
+        if length > cells:
+            text = text.copy()
+            text.truncate(cells, overflow="ellipsis")
+            length = text.cell_len
+        left = cells - length
+        if length:
+            line.append(" " * (room + left if columns[at].right else room))
+            line.append_text(text)
+            room = _GAP if columns[at].right else left + _GAP
+        else:
+            room += cells + _GAP
+    return line
+
+
+def print_line(console: Console, line: Text) -> None:
+    """Print one line as it is: an id that is wider than the terminal must be whole, too."""
+    if console.color_system is None:
+        console.file.write(f"{line.plain}\n")  # many times faster, with the same result
+    else:
+        console.print(line, soft_wrap=True)
+
+
+def print_table(
+    console: Console, columns: Sequence[Column], rows: Iterable[Sequence[Text]]
+) -> None:
+    for line in table(columns, rows, console.width):
+        print_line(console, line)
+
+
+def source_text(source: SnapshotRef, key: ScopeKey) -> str:
+    """Return the source of a fork, with the session only if it is another one."""
+    place = source.scope.scope_id
+    if source.scope.session_id != key.session_id:
+        place = f"{source.scope.session_id}:{place}"
+    _, gap, end = short_id(source.id).rpartition("…")
+    return visible(f"{place}@{gap}{end}")
+
+
+def status_text(status: str) -> Text:
+    style = _STATUS_STYLES.get(status.lower(), "odd") if status else "quiet"
+    return Text(status_or_dash(status), style)
+
+
+def now() -> datetime:
+    return from_us(draw().now)

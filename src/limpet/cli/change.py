@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from itertools import chain
@@ -73,14 +73,13 @@ def fork(
     patch = dict(_change(text) for text in changes)
     source = find_snapshot(store, ref, **address)
     made = store.scope(*source.scope).fork(source.id, to=to, scope_id=scope_id, patch=patch or None)
-    key = made.key
-    head = made.info() if as_json else None
     if as_json:
+        head = made.info()
         first = None if head is None else info_json(head)
-        echo_json({"scope": key._asdict(), "head": first})
+        echo_json({"scope": made.key._asdict(), "head": first})
         return
     console = make_console()
-    line = Text(visible(address_text(key)), "fork")
+    line = Text(visible(address_text(made.key)), "fork")
     if console.is_terminal:  # a script gets only the name
         line.append(f"  forked from {visible(short_id(source.id))}", "quiet")
     console.print(line, soft_wrap=True)
@@ -413,86 +412,73 @@ def prune(
         raise click.UsageError("give one of SESSION, --all or --prefix")
     if keep_last is None and older_than is None:
         raise click.UsageError("give --keep-last or --older-than, or both")
-    work = _Pruning(store, keep_last, older_than, as_json=as_json)
-    scopes = scopes_to_prune(store, session, scope, kind, prefix)
-    return work.run(scopes, dry_run=dry_run, yes=yes)
-
-
-@dataclass
-class _Pruning:
-    store: limpet.Store
-    keep_last: int | None
-    older_than: timedelta | None
-    as_json: bool
-    damaged: int = 0
-    begun: float = field(default_factory=CLOCK.monotonic)
-
-    def run(self, scopes: Iterable[limpet.ScopeKey], *, dry_run: bool, yes: bool) -> int:
-        asks = not dry_run and not yes
-        if asks:
-            scopes = self._confirmed(scopes)
-        console = make_console()
-        found, total = 0, limpet.Pruned(0, 0)
-        for key, pruned in self._each(scopes, dry_run=dry_run):
-            found, total = found + 1, pruned_sum((total, pruned))
-            if self.as_json:
-                facts = {"count": pruned.count, "bytes": pruned.bytes, "dry_run": dry_run}
-                echo_json({**key._asdict(), **facts}, indent=None)
-            elif not asks:
-                _draw_pruned(console, key, pruned)
-        if not self.as_json:
-            _draw_pruned_sum(console, found, total, dry_run=dry_run)
-        return _exits.CORRUPT if self.damaged else _exits.FINE
-
-    def _confirmed(self, scopes: Iterable[limpet.ScopeKey]) -> list[limpet.ScopeKey]:
-        """Show what would be deleted, ask, and return the scopes that it concerns."""
-        console = make_console(stderr=True)
-        found, total = [], limpet.Pruned(0, 0)
-        for key, pruned in self._each(scopes, dry_run=True):
-            found.append(key)
-            total = pruned_sum((total, pruned))
-            _draw_pruned(console, key, pruned)
-        if found:
+    damaged: list[limpet.Corrupt] = []
+    pruned = partial(_pruned, store, damaged, CLOCK.monotonic(), keep_last, older_than)
+    scopes: Iterable[limpet.ScopeKey] = scopes_to_prune(store, session, scope, kind, prefix)
+    asks = not dry_run and not yes
+    if asks:
+        doomed = list(_drawn(make_console(stderr=True), pruned(scopes, dry_run=True)))
+        if doomed:
+            total = pruned_sum(each for _, each in doomed)
             confirm(f"Delete {_amount(total)} for good?", yes=False)
-        return found
+        scopes = [key for key, _ in doomed]
+    console, done = make_console(), pruned(scopes, dry_run=dry_run)
+    if as_json:
+        for key, each in done:
+            facts = {"count": each.count, "bytes": each.bytes, "dry_run": dry_run}
+            echo_json({**key._asdict(), **facts}, indent=None)
+    else:
+        some = list(done if asks else _drawn(console, done))
+        _draw_pruned_sum(console, [each for _, each in some], dry_run=dry_run)
+    return _exits.CORRUPT if damaged else _exits.FINE
 
-    def _each(
-        self, scopes: Iterable[limpet.ScopeKey], *, dry_run: bool
-    ) -> Iterator[tuple[limpet.ScopeKey, limpet.Pruned]]:
-        """Prune each scope, and yield those that had something to delete; skip damaged ones."""
-        for key in scopes:
-            older_than = self.older_than
-            if older_than is not None:
-                # Nothing may become too old while the question waits for its answer.
-                older_than += timedelta(seconds=CLOCK.monotonic() - self.begun)
-            try:
-                pruned = self.store.scope(*key).prune(
-                    keep_last=self.keep_last, older_than=older_than, dry_run=dry_run
-                )
-            except limpet.Corrupt as error:
-                self.damaged += 1
-                echo_skipped(str(error))
-                continue
-            if pruned.count:
-                yield key, pruned
+
+def _pruned(
+    store: limpet.Store,
+    damaged: list[limpet.Corrupt],
+    begun: float,
+    keep_last: int | None,
+    older_than: timedelta | None,
+    scopes: Iterable[limpet.ScopeKey],
+    *,
+    dry_run: bool,
+) -> Iterator[tuple[limpet.ScopeKey, limpet.Pruned]]:
+    """Prune each scope, and yield those that had something to delete; skip damaged ones."""
+    for key in scopes:
+        # Nothing may become too old while the question waits for its answer.
+        waited = timedelta(seconds=CLOCK.monotonic() - begun)
+        age = None if older_than is None else older_than + waited
+        try:
+            found = store.scope(*key).prune(keep_last=keep_last, older_than=age, dry_run=dry_run)
+        except limpet.Corrupt as error:
+            damaged.append(error)
+            echo_skipped(str(error))
+            continue
+        if found.count:
+            yield key, found
 
 
 def _amount(pruned: limpet.Pruned) -> str:
     return f"{count_text(pruned.count, 'snapshot')}, {size_text(pruned.bytes)}"
 
 
-def _draw_pruned(console: Console, key: limpet.ScopeKey, pruned: limpet.Pruned) -> None:
-    name = visible(address_text(key))
-    line = Text.assemble(("- ", "bad"), (name, "title"), (f"  {_amount(pruned)}", "size"))
-    console.print(line, soft_wrap=True)
+def _drawn(
+    console: Console, some: Iterable[tuple[limpet.ScopeKey, limpet.Pruned]]
+) -> Iterator[tuple[limpet.ScopeKey, limpet.Pruned]]:
+    """Yield what is pruned of each scope, and draw it."""
+    for key, pruned in some:
+        name = visible(address_text(key))
+        line = Text.assemble(("- ", "bad"), (name, "title"), (f"  {_amount(pruned)}", "size"))
+        console.print(line, soft_wrap=True)
+        yield key, pruned
 
 
-def _draw_pruned_sum(console: Console, scopes: int, total: limpet.Pruned, *, dry_run: bool) -> None:
-    if not total.count:
+def _draw_pruned_sum(console: Console, some: list[limpet.Pruned], *, dry_run: bool) -> None:
+    if not some:
         console.print(Text("nothing to delete", "good"))
         return
     verb = "would delete" if dry_run else "deleted"
-    line = f"{verb} {_amount(total)}, from {count_text(scopes, 'scope')}"
+    line = f"{verb} {_amount(pruned_sum(some))}, from {count_text(len(some), 'scope')}"
     console.print(Text(line, "odd" if dry_run else "good"), soft_wrap=True)
 
 

@@ -16,8 +16,7 @@ from limpet.cli._shared import (
     load_snapshot,
     store_options,
 )
-from limpet.cli._tables import now
-from limpet.cli._terminal import output
+from limpet.cli._terminal import now, output
 from limpet.core.diff import diff as compare
 from limpet.core.wire import info_json
 from limpet.views.diff import MARKS, Group, Messages, brief, dotted, groups, text_lines, value_lines

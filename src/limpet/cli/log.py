@@ -14,12 +14,21 @@ from rich.text import Text
 import limpet
 from limpet.cli._chat import message_text
 from limpet.cli._shared import Count, complete_session, echo_json, with_store
-from limpet.cli._tables import Column, now, print_line, source_text, status_text, table
-from limpet.cli._terminal import make_console, output
+from limpet.cli._terminal import (
+    Column,
+    make_console,
+    now,
+    output,
+    print_line,
+    source_text,
+    status_text,
+    table,
+)
 from limpet.core.wire import info_json
 from limpet.model import ScopeInfo, ScopeKey, SnapshotInfo, SnapshotRef
-from limpet.views.chat import ChatTurn, read_chat, turn_text
+from limpet.views.chat import turn_text
 from limpet.views.format import age_text, moment_text, short_id, shown_labels, size_text, visible
+from limpet.views.overview import last_turn, with_head
 from limpet.views.refs import find_scope, find_session
 from limpet.views.tree import GraphRow, build_forest, graph_rows
 
@@ -167,15 +176,6 @@ def _listed(store: limpet.Store, each: ScopeInfo, wanted: _Filter) -> Iterator[S
     yield from store.scope(*each.key).history(**wanted._asdict())
 
 
-def _last_turn(store: limpet.Store, info: SnapshotInfo) -> ChatTurn | None:
-    with suppress(limpet.Corrupt):
-        found = store.scope(*info.scope).load(info.id)
-        chat = None if found is None else read_chat(found.state, ends=True)
-        if chat is not None and chat.turns:
-            return chat.turns[-1]
-    return None
-
-
 def _write_json(
     store: limpet.Store, found: Iterable[ScopeInfo], wanted: _Filter, messages: bool
 ) -> None:
@@ -184,7 +184,7 @@ def _write_json(
         for info in _listed(store, each, wanted):
             shape = {**info_json(info), "is_head": info.id == head_id}
             if messages:
-                turn = _last_turn(store, info)
+                turn = last_turn(store, info)
                 shape["message"] = None if turn is None else turn_text(turn)
             echo_json(shape, indent=None)
 
@@ -212,7 +212,7 @@ def _draw_lines(
             console.print()
         is_first = False
         print_line(console, _title(each.key))
-        _draw_damage(console, scope, each)
+        _draw_damage(console, store, each)
         for text in chain([Text("no history", "quiet") if first is None else first], lines):
             print_line(console, text)
     if is_first:
@@ -228,15 +228,11 @@ def _title(key: ScopeKey) -> Text:
     )
 
 
-def _draw_damage(console: Console, scope: limpet.Scope, each: ScopeInfo) -> None:
+def _draw_damage(console: Console, store: limpet.Store, each: ScopeInfo) -> None:
     """Report a damaged head, which the listing of scopes leaves out."""
-    if each.head is None:
-        try:
-            scope.info()
-        except limpet.Corrupt:
-            name = visible(each.key.scope_id)
-            text = f"the head of {name} is damaged: run `limpet check`"
-            print_line(console, Text(text, "bad"))
+    if with_head(store, each)[1]:
+        name = visible(each.key.scope_id)
+        print_line(console, Text(f"the head of {name} is damaged: run `limpet check`", "bad"))
 
 
 def _mark(info: SnapshotInfo, each: ScopeInfo) -> Text:
@@ -281,7 +277,7 @@ def draw_graph(
     is_cut = next(newest, None) is not None
     print_line(console, Text(visible(found[0].key.session_id), "title"))
     for each in found:
-        _draw_damage(console, store.scope(*each.key), each)
+        _draw_damage(console, store, each)
     rows = _graph(store, found, infos, style)
     for line in table(_COLUMNS, rows, console.width, titles=False):
         print_line(console, line)
@@ -368,5 +364,5 @@ def _row(
 
 
 def _message(store: limpet.Store, info: SnapshotInfo) -> Text:
-    turn = _last_turn(store, info)
+    turn = last_turn(store, info)
     return Text("-", "quiet") if turn is None else message_text(turn)

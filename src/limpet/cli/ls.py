@@ -11,8 +11,15 @@ from rich.text import Text
 
 import limpet
 from limpet.cli._shared import Count, complete_session, echo_json, with_store
-from limpet.cli._tables import Column, now, print_line, print_table, source_text, status_text
-from limpet.cli._terminal import output
+from limpet.cli._terminal import (
+    Column,
+    now,
+    output,
+    print_line,
+    print_table,
+    source_text,
+    status_text,
+)
 from limpet.core.wire import info_json, ref_json, time_json
 from limpet.model import ScopeKey
 from limpet.views import overview

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from itertools import chain
-from typing import Any, NoReturn
+from typing import Any
 
 import click
 from rich.text import Text
@@ -29,8 +29,7 @@ from limpet.cli._shared import (
     url_here,
     with_store,
 )
-from limpet.cli._tables import Column, now, print_table, status_text
-from limpet.cli._terminal import make_console, output
+from limpet.cli._terminal import Column, make_console, now, output, print_table, status_text
 from limpet.core.wire import time_json
 from limpet.opening import environment
 from limpet.runs import RunInfo, abort, get
@@ -312,7 +311,6 @@ def _work(
     if shutil.which(command[0]) is None:
         # Before the run is claimed: a typing error must not fail the run.
         raise click.UsageError(f"there is no such command. command=`{command[0]}`")
-    previous = signal.signal(signal.SIGTERM, _terminated)
     try:
         with (
             limpet.runs.adopt(store, run_id, owner=owner, wait_s=wait_s) as run,
@@ -327,8 +325,6 @@ def _work(
                 raise CommandFailed(f"the command ended with {code}", code)
     except CommandFailed as failure:
         return failure.code
-    finally:
-        signal.signal(signal.SIGTERM, previous)
     return 0
 
 
@@ -393,7 +389,7 @@ def _term_later() -> Iterator[None]:
     finally:
         signal.signal(signal.SIGTERM, before)
     if late:
-        _terminated()
+        signal.raise_signal(signal.SIGTERM)
 
 
 def _stop(process: "subprocess.Popen[bytes]", *, signalled: bool) -> None:
@@ -407,8 +403,3 @@ def _stop(process: "subprocess.Popen[bytes]", *, signalled: bool) -> None:
         return
     process.kill()
     process.wait()
-
-
-def _terminated(*_: object) -> NoReturn:
-    """Unwind, so that the command is stopped before the claim ends."""
-    raise SystemExit(_BY_SIGNAL + signal.SIGTERM)

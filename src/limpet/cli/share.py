@@ -125,7 +125,7 @@ def serve(
 def inspector_pages() -> "Pages":
     """Return the pages of the inspector, or raise Unsupported."""
     try:
-        from limpet.inspector.site import PAGES
+        from limpet.inspector.pages import PAGES
         from limpet.server import serving  # noqa: F401  (what serves them)
     except ImportError:
         hint = "pip install 'limpet[inspector]'"

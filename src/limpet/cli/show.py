@@ -17,8 +17,7 @@ from limpet.cli._shared import (
     load_snapshot,
     with_store,
 )
-from limpet.cli._tables import now, status_text
-from limpet.cli._terminal import output
+from limpet.cli._terminal import now, output, status_text
 from limpet.core.wire import info_json
 from limpet.model import JSON, Snapshot
 from limpet.views.chat import Chat, other_values, read_chat, value_text

@@ -10,8 +10,7 @@ from rich.text import Text
 import limpet
 from limpet.cli._chat import FULL, RowLimits, draw_turns, role_style, turn_json
 from limpet.cli._shared import Count, complete_session, echo_json, echo_skipped, with_store
-from limpet.cli._tables import status_text
-from limpet.cli._terminal import make_console
+from limpet.cli._terminal import make_console, status_text
 from limpet.core.wire import info_json
 from limpet.model import ScopeKey, Snapshot, SnapshotInfo
 from limpet.views.chat import ChatTurn, News, chat_news, read_chat, turn_text

@@ -6,7 +6,6 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict
-from functools import partial
 from itertools import chain
 from types import ModuleType
 from typing import IO, Any, NamedTuple
@@ -225,7 +224,8 @@ def export(
     else:
         draw_skipped(done.skipped)
         if output is not None:
-            _draw_exported(output, done)
+            console = make_console(stderr=not sys.stdout.isatty())
+            console.print(f"✓ {visible(output)}: {_amounts(done)}", soft_wrap=True)
     return code_of_skipped(done.skipped)
 
 
@@ -285,14 +285,11 @@ def _write(parts: Iterator[bytes], output: str | None) -> int:
     return size
 
 
-def _draw_exported(output: str, done: _Exported) -> None:
-    counts = [
-        count_text(done.sessions, "session"),
-        count_text(done.snapshots, "snapshot"),
-        size_text(done.bytes),
-    ]
-    console = make_console(stderr=not sys.stdout.isatty())
-    console.print(f"✓ {visible(output)}: {' · '.join(counts)}", soft_wrap=True)
+def _amounts(done: _Exported | portable.Carried) -> str:
+    notes = getattr(done, "notes", 0)
+    counts = [count_text(done.sessions, "session"), count_text(done.snapshots, "snapshot")]
+    counts += [count_text(notes, "note")] if notes else []
+    return " · ".join([*counts, size_text(done.bytes)])
 
 
 _FOLDERS = ("strands", "genkit", "go-runs")
@@ -369,34 +366,27 @@ def import_(source: tuple[str, ...], url: str, as_json: bool, **options: Any) ->
     _check_source(form, paths[0])
     if "allow" in given:
         given["allow"] = [class_named(each) for each in given["allow"]]
-    take = _from_export if form == "jsonl" else partial(_from_others, form)
-    done = take(url, paths[0], **given)
-    _draw_imported(form, url, done, as_json)
-    return _exits.FOUND if done.skipped or (form != "jsonl" and not done.snapshots) else _exits.FINE
-
-
-class _Imported(NamedTuple):
-    snapshots: int
-    written: int | None  # None where it is not counted
+    written: int | None = None  # where it is not counted
     skipped: Sequence[limpet.Finding]
-
-
-def _draw_imported(form: str, url: str, done: _Imported, as_json: bool) -> None:
+    if form == "jsonl":
+        carried = _from_export(url, paths[0])
+        snapshots, skipped, written = carried.snapshots, carried.skipped, carried.written
+    else:
+        snapshots, skipped = _from_others(form, url, paths[0], given)
     if as_json:
-        facts = {"format": form, "snapshots": done.snapshots, "written": done.written}
-        echo_json({**facts, "skipped": [finding_json(each) for each in done.skipped]})
-        return
-    draw_skipped(done.skipped)
-    some = f"{done.written:,} written" if done.written else "nothing new"
-    new = "" if done.written is None else f", {some}"
-    text = f"✓ {count_text(done.snapshots, 'snapshot')} in {visible(masked_url(url))}{new}"
-    make_console().print(text, soft_wrap=True)
+        facts = {"format": form, "snapshots": snapshots, "written": written}
+        echo_json({**facts, "skipped": [finding_json(each) for each in skipped]})
+    else:
+        draw_skipped(skipped)
+        new = "" if written is None else f", {written:,} written" if written else ", nothing new"
+        text = f"✓ {count_text(snapshots, 'snapshot')} in {visible(masked_url(url))}{new}"
+        make_console().print(text, soft_wrap=True)
+    return _exits.FOUND if skipped or (form != "jsonl" and not snapshots) else _exits.FINE
 
 
-def _from_export(url: str, path: str) -> _Imported:
+def _from_export(url: str, path: str) -> portable.Carried:
     with _lines_of(path) as lines, limpet.open(url) as store, progress("importing", None) as report:
-        done = portable.import_lines(store, lines, report=report)
-    return _Imported(done.snapshots, done.written, done.skipped)
+        return portable.import_lines(store, lines, report=report)
 
 
 def _check_source(form: str, path: str) -> None:
@@ -411,32 +401,31 @@ def _check_source(form: str, path: str) -> None:
 
 def _langgraph() -> ModuleType:
     try:
-        from limpet.compat.langgraph.migrate import transfer
+        return importlib.import_module("limpet.compat.langgraph.migrate.transfer")
     except ImportError as cause:  # also of a version that is too old
         fact = "LangGraph is not installed: pip install 'limpet[langgraph]'"
         raise limpet.Unsupported(fact) from cause
-    return transfer
 
 
-def _from_others(form: str, url: str, path: str, **options: Any) -> _Imported:
+def _from_others(
+    form: str, url: str, path: str, options: dict[str, Any]
+) -> tuple[int, Sequence[limpet.Finding]]:
+    """Import what another tool has written; return how many snapshots, and what was skipped."""
     from limpet.compat import genkit, openai_sqlite, runs, strands
 
+    take: dict[str, Callable[..., Any]] = {
+        "genkit": genkit.import_sessions,
+        "go-runs": runs.import_runs,
+        "openai-sqlite": openai_sqlite.import_sqlite,
+        "strands": strands.import_sessions,
+    }
+    if form in _SAVERS:
+        take[form] = getattr(_langgraph(), f"import_{form.partition('-')[2]}")
+    if form == "strands" and "layout" not in options:
+        options = {"layout": strands.find_layout(path), **options}
     with limpet.open(url) as store:
-        match form:
-            case "genkit":
-                done = genkit.import_sessions(store, path)
-            case "go-runs":
-                done = runs.import_runs(store, path)
-            case "openai-sqlite":
-                done = openai_sqlite.import_sqlite(store, path, **options)
-            case "langgraph-sqlite":
-                done = _langgraph().import_sqlite(store, path, **options)
-            case "langgraph-postgres":
-                done = _langgraph().import_postgres(store, path, **options)
-            case _:
-                layout = options.pop("layout", None) or strands.find_layout(path)
-                done = strands.import_sessions(store, path, layout=layout, **options)
-    return _Imported(done.count, None, done.skipped)
+        done = take[form](store, path, **options)
+    return done.count, done.skipped
 
 
 @contextmanager
@@ -526,7 +515,9 @@ def copy(
                 report=report,
             )
     if as_json:
-        echo_json(_copied_json(done, conflicts, verified=not no_verify))
+        found = {"conflicts": conflicts, "skipped": done.skipped}
+        shown = {name: [finding_json(each) for each in some] for name, some in found.items()}
+        echo_json({**asdict(done), "verified": not no_verify, **shown})
     else:
         draw_skipped([*conflicts, *done.skipped])
         _draw_copied(target, done, verified=not no_verify)
@@ -546,33 +537,13 @@ def _location(url: str) -> object:
     return found.st_dev, found.st_ino
 
 
-def _copied_json(
-    done: portable.Carried, conflicts: list[limpet.Finding], *, verified: bool
-) -> dict[str, object]:
-    return {
-        **asdict(done),
-        "verified": verified,
-        "conflicts": [finding_json(each) for each in conflicts],
-        "skipped": [finding_json(each) for each in done.skipped],
-    }
-
-
 def _draw_copied(target: str, done: portable.Carried, *, verified: bool) -> None:
     console = make_console()
-    parts = [
-        count_text(done.sessions, "session"),
-        count_text(done.snapshots, "snapshot"),
-        *([count_text(done.notes, "note")] if done.notes else []),
-        size_text(done.bytes),
-    ]
-    console.print(
-        Text.assemble(
-            ("✓ ", "good"), " · ".join(parts), " in ", (visible(masked_url(target)), "accent")
-        ),
-        soft_wrap=True,
-    )
-    new = "all new" if done.written == done.snapshots + done.notes else ""
-    new = new or f"{done.written:,} new"
+    where = (visible(masked_url(target)), "accent")
+    line = Text.assemble(("✓ ", "good"), _amounts(done), " in ", where)
+    console.print(line, soft_wrap=True)
+    is_new = done.written == done.snapshots + done.notes
+    new = "all new" if is_new else f"{done.written:,} new"
     checked = ", verified" if verified else ""
     less = f"; {count_text(len(done.skipped), 'finding')} above: not all was copied"
     console.print(Text(f"  {new}{checked}{less if done.skipped else ''}", "quiet"))

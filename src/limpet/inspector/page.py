@@ -1,22 +1,23 @@
 """How a page is declared and rendered."""
 
+import hashlib
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from datetime import datetime
 from functools import cache
+from importlib.resources import files
 from typing import Any, TypeVar
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from limpet.core.operations import Handler, Operation, Param
-from limpet.core.schema import Schema
+from limpet.core.schema import TEXT, Schema
 from limpet.core.times import from_us
 from limpet.errors import LimpetError, NotFound
-from limpet.inspector import links, static
+from limpet.inspector import links
 from limpet.server.access import Grant, Refused, ticket_of
-from limpet.server.answers import Response, Stream
 from limpet.server.app import problem
-from limpet.server.call import Call
+from limpet.server.call import Call, Response, Stream
 from limpet.views.document import labels_text, scope_name, session_name
 from limpet.views.format import (
     age_text,
@@ -29,7 +30,7 @@ from limpet.views.format import (
     size_text,
     visible,
 )
-from limpet.views.page.page import status_html
+from limpet.views.page.page import STYLE, status_html
 
 HTML_TYPE = "text/html; charset=utf-8"
 OPERATIONS: list[Operation] = []
@@ -173,7 +174,7 @@ def _templates() -> Environment:
     found.globals |= {
         "url": links.url,
         "address": links.address,
-        "asset": static.asset,
+        "asset": asset,
         "scope_name": scope_name,
         "session_name": session_name,
         "labels_text": labels_text,
@@ -190,3 +191,60 @@ def _templates() -> Environment:
         "status": lambda status: Markup(status_html(status)),  # noqa: S704  (it escapes)
     }
     return found
+
+
+# Styles, scripts and the icon
+
+_TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+_VERSION = Param("v", TEXT, "the version of the file")
+_STYLES = {  # the style of every page, and what a page adds: their names may be the same
+    "inspector.css": ("base.css", "actions.css"),
+    "sessions.css": ("sessions.css",),
+    "session.css": ("session.css", "snapshot.css"),
+    "search.css": ("search.css",),
+}
+NAMES = (
+    *_STYLES,
+    "icon.svg",
+    "theme.js",
+    "base.js",
+    "sessions.js",
+    "session.js",
+    "snapshot.js",
+    "actions.js",
+)
+
+
+def asset(name: str) -> str:
+    """Return the address of a file, which changes with its content."""
+    return links.url(f"/static/{name}", v=_version(name))
+
+
+def file_operations() -> list[Operation]:
+    """Return an operation for each file: there is no path to escape from."""
+    return [_operation(name) for name in NAMES]
+
+
+def _operation(name: str) -> Operation:
+    async def file(call: Call) -> Response:
+        is_current = call.params.get("v") == _version(name)
+        kept = {"cache-control": "max-age=31536000, immutable" if is_current else "no-cache"}
+        media_type = f"{_TYPES[name.rpartition('.')[2]]}; charset=utf-8"
+        return Response(200, _content(name), media_type, kept)
+
+    what, known = "A file of the pages.", {"v": _VERSION}
+    return Operation("file", "GET", f"/ui/static/{name}", what, known, handler=file, public=True)
+
+
+@cache
+def _content(name: str) -> bytes:
+    folder = files("limpet.inspector") / "static"
+    if name in _STYLES:
+        shared = [STYLE.encode()] if name == "inspector.css" else []
+        return b"\n".join([*shared, *((folder / each).read_bytes() for each in _STYLES[name])])
+    return (folder / name).read_bytes()
+
+
+@cache
+def _version(name: str) -> str:
+    return hashlib.sha256(_content(name)).hexdigest()[:10]

@@ -18,11 +18,9 @@ from limpet.errors import Conflict, Corrupt, InvalidInput, LimpetError, NotFound
 from limpet.model import JSON, ScopeKey
 from limpet.protocol import Backend, Target
 from limpet.server.access import Access, Grant, Refused, forbidden, own_origin, ticket_of
-from limpet.server.answers import PROBLEM_TYPE, Listing, Response, Stream
-from limpet.server.bodies import LARGE, Bodies
+from limpet.server.bodies import LARGE, Bodies, busy
 from limpet.server.bodies import Receive as Receive
-from limpet.server.call import Call, read_params
-from limpet.server.memory import busy
+from limpet.server.call import PROBLEM_TYPE, Call, Listing, Response, Stream, read_params
 from limpet.server.metrics import TEXT_TYPE, Metrics
 from limpet.server.openapi import document
 from limpet.server.operations import Result, handler_of

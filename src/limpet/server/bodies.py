@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import zlib
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, MutableMapping
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple, TypeAlias
@@ -14,11 +15,10 @@ from limpet.api.driver import AsyncDriver, running_loop
 from limpet.core import codec, limits
 from limpet.core.operations import JSON_TYPE, Operation
 from limpet.core.schema import Schema, check
-from limpet.errors import Corrupt, InvalidInput
+from limpet.errors import Corrupt, InvalidInput, Unavailable
 from limpet.model import JSON
 from limpet.server.access import Refused
-from limpet.server.answers import FORM_TYPE
-from limpet.server.memory import Memory, busy
+from limpet.server.call import FORM_TYPE
 
 Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
@@ -298,3 +298,65 @@ def _unpacked(raw: bytes, encoding: str, size: int) -> Iterator[bytes]:
     except (zlib.error, zstandard.ZstdError):
         pass
     raise _no_unpacking()
+
+
+_QUEUE_S_MAX = 30.0
+
+
+def busy(what: str) -> Unavailable:
+    return Unavailable(f"the server is busy: {what}. Try again later", outcome_known=True)
+
+
+class Memory:
+    """Bytes that are reserved and given back; who asks first gets them first."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self._used = 0
+        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+
+    @asynccontextmanager
+    async def reserved(self, count: int) -> AsyncIterator[Callable[[int], None]]:
+        """Reserve bytes, at most `bytes_max`, or raise Unavailable after a while.
+
+        The function that it yields gives back all but so many of them.
+        """
+        left = count = min(count, self._bytes_max)
+        await self._take(count)
+
+        def keep(count: int) -> None:
+            nonlocal left
+            given_back = max(left - count, 0)
+            left -= given_back
+            self._used -= given_back
+            self._grant()
+
+        try:
+            yield keep
+        finally:
+            keep(0)
+
+    async def _take(self, count: int) -> None:
+        mine: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((count, mine))
+        self._grant()
+        try:
+            async with asyncio.timeout(_QUEUE_S_MAX):
+                await mine
+        except BaseException as error:
+            if not mine.cancelled():
+                self._used -= count  # it was granted at the same moment
+            self._grant()
+            if isinstance(error, TimeoutError):
+                raise busy("too many large requests are under way") from None
+            raise
+
+    def _grant(self) -> None:
+        while self._waiting:
+            count, future = self._waiting[0]
+            if not future.cancelled():
+                if self._used + count > self._bytes_max:
+                    return
+                self._used += count
+                future.set_result(None)
+            self._waiting.popleft()

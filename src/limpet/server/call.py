@@ -1,27 +1,77 @@
-"""One request, checked: its parameters, its conditions, and what its token allows."""
+"""One request, checked: its parameters, its conditions, what its token allows; and answers."""
 
 import hashlib
 import inspect
 import re
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from typing import Any, NamedTuple
 
 from limpet.api.opened import Tools
 from limpet.api.store import AsyncStore
 from limpet.api.verbs import Work
 from limpet.core import codec, limits, wire
-from limpet.core.operations import Operation, Param
+from limpet.core.operations import JSON_TYPE, Operation, Param
 from limpet.core.schema import check
 from limpet.errors import Corrupt, InvalidInput
 from limpet.model import ANY, JSON, Expect, Note, ScopeKey, SnapshotInfo
-from limpet.protocol import Stamp
+from limpet.protocol import Backend, Stamp
 from limpet.server.access import Access, Grant
-from limpet.server.answers import Answer
 
 _ETAG = re.compile(r'"([\x21\x23-\x7e]{1,128})"')
 _KEY_CHARS_MAX = 255
 _LIMIT_DEFAULT = 100
 _CHECKED = ("scope", "prefix", "limit", "expect", "fence")  # arguments that are properties below
+
+FORM_TYPE = "application/x-www-form-urlencoded"
+PROBLEM_TYPE = "application/problem+json"
+
+# What operations return
+
+
+class Answer(NamedTuple):
+    """A record, encoded, and its revision."""
+
+    body: bytes
+    revision: str | None = None
+
+
+class Listing(NamedTuple):
+    """A list: how a page of it is read, after a place and with a limit."""
+
+    fetch: Callable[[Backend, Any, int], list[Any]]
+
+
+class Stream(NamedTuple):
+    """An answer that goes on: its parts as they come.
+
+    One that is `endless` ends when the server stops; `weight` is its share of what may be open.
+    Lines of JSON that are cut off end with a problem.
+    """
+
+    parts: AsyncGenerator[bytes, None]
+    media_type: str
+    endless: bool = False
+    weight: int = 1
+
+
+class Response:
+    """Headers and a body, or parts that go on."""
+
+    def __init__(
+        self,
+        status: int,
+        body: bytes | Stream = b"",
+        media_type: str = JSON_TYPE,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        self.status = status
+        self.body = body
+        self.headers = {
+            "content-type": body.media_type if isinstance(body, Stream) else media_type,
+            "cache-control": "no-store",
+            "x-content-type-options": "nosniff",
+            **(headers or {}),
+        }
 
 
 def read_params(params: Mapping[str, Param], given: list[tuple[str, str]]) -> dict[str, Any]:

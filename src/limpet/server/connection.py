@@ -16,8 +16,8 @@ from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT, FlowControl
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from limpet.core import codec, limits
-from limpet.server.answers import PROBLEM_TYPE
 from limpet.server.app import App, log_access
+from limpet.server.call import PROBLEM_TYPE
 
 _HEAD_S_MAX = 10.0
 _HEAD_BYTES_MAX = 128 * limits.KIB

@@ -8,7 +8,7 @@ import orjson
 from limpet.core import schema, wire
 from limpet.core.operations import JSON_TYPE, LABELS, LINES_TYPE, OPERATIONS, Operation, Param
 from limpet.core.schema import Schema
-from limpet.server.answers import PROBLEM_TYPE
+from limpet.server.call import PROBLEM_TYPE
 
 _ERRORS = {
     "400": "the request is not valid",

@@ -33,8 +33,7 @@ from limpet.protocol import (
     Topic,
 )
 from limpet.server import streams
-from limpet.server.answers import Answer, Listing, Response, Stream
-from limpet.server.call import Call
+from limpet.server.call import Answer, Call, Listing, Response, Stream
 
 Result: TypeAlias = Answer | Listing | Stream | Response | None
 

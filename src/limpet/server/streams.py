@@ -14,9 +14,8 @@ from limpet.core.operations import EVENTS_TYPE, LINES_TYPE
 from limpet.errors import LimpetError
 from limpet.model import JSON, ScopeKey
 from limpet.protocol import Backend, Topic
-from limpet.server.answers import Answer, Listing, Stream
-from limpet.server.call import Call
-from limpet.server.memory import Memory
+from limpet.server.bodies import Memory
+from limpet.server.call import Answer, Call, Listing, Stream
 
 HEARTBEAT_S = 30.0
 _MANY = 100  # sessions that changed at once: a client reads everything again instead

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from itertools import groupby
 from math import inf
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, get_args
@@ -15,8 +16,9 @@ from limpet.core.times import to_us
 from limpet.core.wire import age_at, age_cursor
 from limpet.errors import Corrupt, InvalidInput
 from limpet.model import ScopeInfo, ScopeKey, Snapshot, SnapshotInfo, SnapshotRef, Stats
-from limpet.protocol import SessionAge
-from limpet.views.attention import reasons
+from limpet.protocol import Backend, SessionAge
+from limpet.runs.model import RUNNING, read_record
+from limpet.runs.verbs import is_held
 from limpet.views.format import clipped, visible
 
 if TYPE_CHECKING:
@@ -101,7 +103,7 @@ class Where(NamedTuple):
     """Which sessions are listed: all that is given must hold.
 
     `status` is that of the newest head, `kind` that of any scope, `attention` is for those that
-    need it (`views.attention`). `text` is in the title or the last message, in any case.
+    need it (see `reasons`). `text` is in the title or the last message, in any case.
     """
 
     status: str | None = None
@@ -117,19 +119,10 @@ class Where(NamedTuple):
 EVERY = Where()
 
 
-class _Asked(NamedTuple):
-    prefix: str
-    sort: Sort
-    limit: int | None
-    after: SessionAge | None
-    where: Where
-    counts_s_max: float
-    attention: bool
-
-
 _Group: TypeAlias = list[ScopeInfo]
 
 
+@dataclass
 class Sessions:
     """Sessions in an order, read as `shown` yields them.
 
@@ -137,53 +130,56 @@ class Sessions:
     for a text stopped before its page was full, after `LOOKED_MAX` sessions.
     """
 
-    def __init__(self, store: Store, asked: _Asked) -> None:
-        self.next: str | None = None
-        self.is_cut = False
-        self._store = store
-        self._asked = asked
-        self._counting_s = 0.0
+    store: Store
+    prefix: str
+    sort: Sort
+    limit: int | None
+    after: SessionAge | None
+    where: Where
+    counts_s_max: float
+    attention: bool
+    next: str | None = None
+    is_cut: bool = False
+    _counting_s: float = 0.0
 
     @cached_property
     def total(self) -> int | None:
         """How many there are on all pages; None with a text, for which all had to be read."""
-        prefix, where = self._asked.prefix, self._asked.where
-        if where.text:
+        if self.where.text:
             return None
-        if where.is_about_heads:
+        if self.where.is_about_heads:
             return sum(1 for _ in self._matching(None))
-        return sum(1 for _ in self._store.sessions(prefix=prefix))
+        return sum(1 for _ in self.store.sessions(prefix=self.prefix))
 
     @property
     def shown(self) -> Iterator[SessionOverview]:
         """Yield the sessions of the page."""
-        (_, _, limit, _, where, _, _), store = self._asked, self._store
         count = looked = 0
         last: SessionAge | None = None
         for age, group in self._ordered():
-            if count == limit or (where.text and looked == LOOKED_MAX):
+            if count == self.limit or (self.where.text and looked == LOOKED_MAX):
                 self.next = None if last is None else age_cursor(last)
-                self.is_cut = count != limit
+                self.is_cut = count != self.limit
                 return
             last, looked = age, looked + 1
-            found = self._session(age.session_id, group or list(store.scopes(age.session_id)))
+            found = self._session(age.session_id, group or list(self.store.scopes(age.session_id)))
             if found is not None:
                 count += 1
                 yield found
 
     def _ordered(self) -> Iterator[tuple[SessionAge, _Group | None]]:
         """Yield sessions after what they are sorted by, and their scopes if these are known."""
-        prefix, sort, limit, after, where, _, _ = self._asked
-        if sort == "name":
+        after, where = self.after, self.where
+        if self.sort == "name":
             for session_id, group in self._matching(None if after is None else after.session_id):
                 yield SessionAge(session_id, None), group
             return
-        wanted = LOOKED_MAX if where.text else limit
+        wanted = LOOKED_MAX if where.text else self.limit
         wanted = _ALL if wanted is None else wanted + 1  # is there another page?
         is_short = wanted <= limits.PAGE_ITEMS_MAX
-        if sort == "age" and is_short and not where.is_about_heads:
-            ages = self._store.driver.run(
-                lambda backend: backend.list_newest(prefix=prefix, after=after, limit=wanted)
+        if self.sort == "age" and is_short and not where.is_about_heads:
+            ages = self.store.driver.run(
+                lambda backend: backend.list_newest(prefix=self.prefix, after=after, limit=wanted)
             )
         else:
             ages = newest_page(self._ranked(), after, wanted)
@@ -191,23 +187,23 @@ class Sessions:
 
     def _ranked(self) -> Iterator[tuple[str, int | None]]:
         """Yield each session with what it is sorted by, the largest first."""
-        sort, total = self._asked.sort, 0
+        sort, total = self.sort, 0
         for session_id, group in self._matching(None):
             total += 1
             if sort == "age":
                 newest = _newest(group)
                 yield session_id, None if newest is None else to_us("time", newest.created_at)
             else:
-                stats = _stats(self._store, session_id)
+                stats = _stats(self.store, session_id)
                 size = None if stats is None else stats.stored_bytes
                 yield session_id, size if sort == "size" or stats is None else stats.snapshots
-        if not self._asked.where.text:
+        if not self.where.text:
             self.total = total  # need not be counted again
 
     def _matching(self, after: str | None) -> Iterator[tuple[str, _Group]]:
         """Yield the sessions whose heads match, in the order of their names."""
-        where = self._asked.where
-        for session_id, group in _groups(self._store, self._asked.prefix, after):
+        where = self.where
+        for session_id, group in _groups(self.store, self.prefix, after):
             newest = _newest(group)
             is_wanted = where.status is None or (
                 newest is not None and newest.status == where.status
@@ -215,18 +211,18 @@ class Sessions:
             if where.kind is not None:
                 is_wanted &= any(each.key.kind == where.kind for each in group)
             if is_wanted and where.attention:
-                is_wanted = bool(reasons(self._store, _scope_heads(group, self._store)))
+                is_wanted = bool(reasons(self.store, _scope_heads(group, self.store)))
             if is_wanted:
                 yield session_id, group
 
     def _session(self, session_id: str, group: _Group) -> SessionOverview | None:
         """Return a session unless it was deleted meanwhile, or is not about the text asked for."""
-        store, found = self._store, list(_scope_heads(group, self._store))
+        store, found = self.store, list(_scope_heads(group, self.store))
         heads = [each.head for each in found if each.head is not None]
         head = max(heads, key=lambda info: info.created_at, default=None)
         # A fork has no notes of its own, so the title is that of the main scope.
         told = about(store, head, ScopeKey(session_id))
-        if not found or not _has_text(told, self._asked.where.text):
+        if not found or not _has_text(told, self.where.text):
             return None
         return SessionOverview(
             session_id,
@@ -237,15 +233,15 @@ class Sessions:
             head_bytes=sum(each.size for each in heads),
             about=told,
             counts=self._counts(session_id, found),
-            attention=tuple(reasons(store, found)) if self._asked.attention else (),
+            attention=tuple(reasons(store, found)) if self.attention else (),
         )
 
     def _counts(self, session_id: str, found: "list[_ScopeHead]") -> Counts | None:
-        if self._counting_s >= self._asked.counts_s_max:
+        if self._counting_s >= self.counts_s_max:
             return None
-        clock = self._store.driver.tools.clock.monotonic
+        clock = self.store.driver.tools.clock.monotonic
         begun = clock()
-        counts = _session_counts(self._store, session_id, found)
+        counts = _session_counts(self.store, session_id, found)
         self._counting_s += clock() - begun
         return counts
 
@@ -276,10 +272,9 @@ def sessions(
         raise InvalidInput(f"unknown sort order. sort=`{sort}`")
     limit = limits.check_count("limit", limit)
     last = None if after is None else age_at(after)
+    counts_s_max = counts_s_max if counts else 0.0
     prefix = check_prefix(prefix)
-    return Sessions(
-        store, _Asked(prefix, sort, limit, last, where, counts_s_max if counts else 0.0, attention)
-    )
+    return Sessions(store, prefix, sort, limit, last, where, counts_s_max, attention)
 
 
 def reads_heads_one_by_one(store: Store) -> bool:
@@ -293,25 +288,27 @@ def reads_heads_one_by_one(store: Store) -> bool:
 def _groups(store: Store, prefix: str, after: str | None) -> Iterator[tuple[str, _Group]]:
     """Yield each session after `after` with its scopes, in the order of their names."""
 
-    def read(last: ScopeKey | None, size: int) -> list[ScopeInfo]:
-        return store.driver.run(
-            lambda backend: backend.list_scopes(
-                session_id=None, kind=None, prefix=prefix, after=last, limit=size
-            )
-        )
-
-    def listed() -> Iterator[ScopeInfo]:
-        last, size = None if after is None else ScopeKey(after), _FIRST_PAGE
-        while True:
-            page = read(last, size)
-            yield from page
-            if len(page) < size:
-                return
-            last, size = page[-1].key, min(2 * size, limits.PAGE_ITEMS_MAX)
-
-    for session_id, group in groupby(listed(), key=lambda each: each.key.session_id):
+    listed = scopes_after(store, prefix, None if after is None else ScopeKey(after))
+    for session_id, group in groupby(listed, key=lambda each: each.key.session_id):
         if after is None or session_id > after:
             yield session_id, list(group)
+
+
+def scopes_after(store: Store, prefix: str, after: ScopeKey | None) -> Iterator[ScopeInfo]:
+    """Yield the scopes behind a key, in the order of the store, a page ahead."""
+    last, size = after, _FIRST_PAGE
+    while True:
+        page = store.driver.run(partial(_scopes_page, prefix=prefix, after=last, limit=size))
+        yield from page
+        if len(page) < size:
+            return
+        last, size = page[-1].key, min(2 * size, limits.PAGE_ITEMS_MAX)
+
+
+def _scopes_page(
+    backend: Backend, *, prefix: str, after: ScopeKey | None, limit: int
+) -> list[ScopeInfo]:
+    return backend.list_scopes(session_id=None, kind=None, prefix=prefix, after=after, limit=limit)
 
 
 def _newest(group: Iterable[ScopeInfo]) -> SnapshotInfo | None:
@@ -392,15 +389,31 @@ class _ScopeHead(NamedTuple):
 
 
 def _scope_heads(listed: Iterable[ScopeInfo], store: Store) -> Iterator[_ScopeHead]:
-    """Yield scopes with their heads; a listing gives None for a damaged head too."""
-    for key, head in ((each.key, each.head) for each in listed):
-        damaged = False
-        if head is None:
-            try:
-                head = store.scope(*key).info()
-            except Corrupt:
-                damaged = True
-        yield _ScopeHead(key, head, damaged)
+    for each in listed:
+        found, damaged = with_head(store, each)
+        yield _ScopeHead(found.key, found.head, damaged)
+
+
+def with_head(store: Store, each: ScopeInfo) -> tuple[ScopeInfo, bool]:
+    """Return a scope with its head, and whether that is damaged: a listing leaves it out then."""
+    if each.head is not None:
+        return each, False
+    try:
+        return replace(each, head=store.scope(*each.key).info()), False
+    except Corrupt:
+        return each, True
+
+
+def last_turn(store: Store, info: SnapshotInfo) -> "ChatTurn | None":
+    """Return the last message of a snapshot; None if it is damaged, gone or no chat."""
+    from limpet.views.chat import read_chat
+
+    with suppress(Corrupt):
+        found = store.scope(*info.scope).load(info.id)
+        chat = None if found is None else read_chat(found.state, ends=True)
+        if chat is not None and chat.turns:
+            return chat.turns[-1]
+    return None
 
 
 def _stats(store: Store, session_id: str) -> Stats | None:
@@ -454,3 +467,44 @@ def _scope_counts(store: Store, scope: _ScopeHead) -> tuple[Counts, SnapshotRef 
     branches = _count_branches(len(ends), sum(ends.values()), scope)
     source = None if first is None else first.forked_from
     return Counts(count, branches, size), source
+
+
+# Which heads need a person: work that stopped before its end, and damage
+
+STOPPED = frozenset(
+    {"failed", "failure", "error", "errored", "aborted", "expired", "interrupted", "timeout"}
+    | {"waiting"}
+)
+"""Statuses, in lower case, of work that stopped before its end, or waits for a person."""
+
+DAMAGED = "the head is damaged: run limpet check"
+NO_WORKER = "running, but no worker holds it"
+_ERROR_CHARS_MAX = 120
+
+
+def reasons(store: Store, heads: Iterable[tuple[ScopeKey, SnapshotInfo | None, bool]]) -> list[str]:
+    """Return why these scopes need attention, each reason once; nothing if they do not.
+
+    A scope comes with its head, and whether that is damaged. Of each that is running the lease is
+    read: whether its worker is alive is a hint, as in `runs.list`.
+    """
+    found = (
+        DAMAGED if damaged else None if head is None else _reason(store, head)
+        for _, head, damaged in heads
+    )
+    return list(dict.fromkeys(filter(None, found)))
+
+
+def _reason(store: Store, head: SnapshotInfo) -> str | None:
+    status = head.status.lower()
+    if status == RUNNING:
+        driver = store.driver
+        held = driver.run(lambda backend: is_held(driver.tools, backend, head.scope))
+        return None if held else NO_WORKER
+    if status not in STOPPED:
+        return None
+    error = read_record(head).error
+    if error is None:
+        return visible(head.status)
+    what = " ".join(f"{error.type}: {error.message}".strip(": ").split())
+    return clipped(visible(f"{head.status}: {what}"), _ERROR_CHARS_MAX)

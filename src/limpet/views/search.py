@@ -6,7 +6,6 @@ from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from hashlib import blake2b
 from typing import NamedTuple, TypeAlias
 
@@ -15,8 +14,9 @@ from limpet.api.store import Store
 from limpet.core import ids
 from limpet.core.limits import PAGE_ITEMS_MAX, PAGE_STATES_MAX
 from limpet.errors import Corrupt, InvalidInput
-from limpet.model import JSON, ScopeInfo, ScopeKey, Snapshot, SnapshotInfo, SnapshotRef
-from limpet.protocol import Backend, Query
+from limpet.model import JSON, ScopeKey, Snapshot, SnapshotInfo, SnapshotRef
+from limpet.protocol import Query
+from limpet.views.overview import scopes_after
 
 Find: TypeAlias = Callable[[list[str]], Sequence[tuple[int, int] | None]]
 """Returns where each line matches first: from where to where, or None."""
@@ -308,19 +308,10 @@ class PartedSearch:
 
     def heads(self, prefix: str = "", place: Place | None = None) -> Iterator[Searched]:
         """Yield the head of each scope, in the order of the store."""
-        after = None
         if place is not None:
-            after = place.scope
-            yield from self._head(after, place)
-        while True:
-            page = self._store.driver.run(
-                partial(_list_scopes, prefix=prefix, after=after, limit=PAGE_ITEMS_MAX)
-            )
-            for each in page:
-                yield from self._head(each.key, None)
-            if len(page) < PAGE_ITEMS_MAX:
-                return
-            after = page[-1].key
+            yield from self._head(place.scope, place)
+        for each in scopes_after(self._store, prefix, None if place is None else place.scope):
+            yield from self._head(each.key, None)
 
     def _head(self, key: ScopeKey, place: Place | None) -> Iterator[Searched]:
         for snapshot in self._states.loaded(self._store.scope(*key), [None]):
@@ -402,12 +393,6 @@ class PartedSearch:
             if len(found) == _HITS_MAX:
                 break
         return found
-
-
-def _list_scopes(
-    backend: Backend, *, prefix: str, after: ScopeKey | None, limit: int
-) -> list[ScopeInfo]:
-    return backend.list_scopes(session_id=None, kind=None, prefix=prefix, after=after, limit=limit)
 
 
 def _seq(info: SnapshotInfo) -> int:

@@ -12,8 +12,9 @@ from limpet.api.store import Store
 from limpet.core import limits
 from limpet.errors import Corrupt
 from limpet.model import ScopeInfo, ScopeKey, SnapshotInfo, SnapshotRef
-from limpet.views.chat import read_chat, turn_text
+from limpet.views.chat import turn_text
 from limpet.views.format import clipped, visible
+from limpet.views.overview import last_turn, with_head
 from limpet.views.tree import GraphRow, build_forest, graph_rows, join_lone
 
 SNAPSHOTS_MAX = 20_000
@@ -128,13 +129,9 @@ def read_timeline(store: Store, session_id: str, *, limit: int = SNAPSHOTS_MAX) 
 
 
 def _with_head(store: Store, each: ScopeInfo, damaged: list[ScopeKey]) -> ScopeInfo:
-    """Return a scope with its head; the listing of scopes leaves a damaged one out."""
-    if each.head is None:
-        try:
-            each = replace(each, head=store.scope(*each.key).info())
-        except Corrupt:
-            damaged.append(each.key)
-    return each if each.head is None else replace(each, head=_lean(each.head))
+    found, is_damaged = with_head(store, each)
+    damaged += [each.key] if is_damaged else []
+    return found if found.head is None else replace(found, head=_lean(found.head))
 
 
 def _history(
@@ -212,10 +209,7 @@ def read_said(store: Store, infos: Sequence[SnapshotInfo]) -> list[Said | None]:
 
 
 def _said(store: Store, info: SnapshotInfo) -> Said | None:
-    with suppress(Corrupt):
-        snapshot = store.scope(*info.scope).load(info.id)
-        chat = None if snapshot is None else read_chat(snapshot.state, ends=True)
-        if chat is not None and chat.turns:
-            role = clipped(chat.turns[-1].role, _ROLE_CHARS_MAX)
-            return Said(visible(role), turn_text(chat.turns[-1]))
-    return None
+    turn = last_turn(store, info)
+    if turn is None:
+        return None
+    return Said(visible(clipped(turn.role, _ROLE_CHARS_MAX)), turn_text(turn))

@@ -12,7 +12,7 @@ from agents import Runner
 
 import limpet
 from limpet.compat.openai import LimpetSession
-from limpet.views import attention
+from limpet.views import overview
 from tests.environments import ROOT
 from tests.frameworks.kit import SHARED, Places
 from tests.frameworks.openai.approval import janitor
@@ -30,7 +30,7 @@ async def paused(session: LimpetSession, done: list[str]) -> None:
 def needs(store: limpet.Store) -> list[str]:
     """Return what the lists and the inspector say about the sessions of a store."""
     heads = [(each.key, each.head, False) for each in store.scopes()]
-    return attention.reasons(store, heads)
+    return overview.reasons(store, heads)
 
 
 def status(store: limpet.Store) -> str:
@@ -184,7 +184,7 @@ def test_a_process_that_is_killed_while_it_resumes(places: Places, tmp_path: Pat
     worker("ask", url, log)
     assert worker("die", url, log).returncode == -signal.SIGKILL
     with limpet.open(url) as store:
-        assert needs(store) == [attention.NO_WORKER]
+        assert needs(store) == [overview.NO_WORKER]
     assert json.loads(worker("approve", url, log).stdout) == "deleted: old.txt"
     with limpet.open(url) as store:
         assert needs(store) == []

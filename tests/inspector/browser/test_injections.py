@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 import limpet
-from limpet.inspector.site import PAGES
+from limpet.inspector.pages import PAGES
 from tests.inspector.browser import injections
 from tests.inspector.browser.ui import Ui, Window, open_window, unfold
 

@@ -75,19 +75,6 @@ def test_each_other_page_fits_a_phone(page: Page) -> None:
         assert overflow(page) == [], name
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("address", {**PAGES, **MORE_PAGES}.values())
-def test_a_page_is_accessible_when_narrow_and_folded(page: Page, address: str) -> None:
-    page.set_viewport_size(NARROW)
-    page.goto(address)
-    assert violations(page) == []
-    page.emulate_media(color_scheme="dark")
-    assert violations(page) == []
-    unfold(page)
-    page.set_viewport_size(WIDE)
-    assert violations(page) == []
-
-
 def test_the_list_of_keys_is_accessible(page: Page) -> None:
     page.goto("/ui")
     page.keyboard.press("?")

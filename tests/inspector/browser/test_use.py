@@ -155,16 +155,6 @@ def test_changes_are_shown_to_the_parent_and_to_a_marked_snapshot(visit: Visit) 
     expect(page.locator(".compare")).to_contain_text("the snapshot before")
 
 
-def test_forks_are_compared(visit: Visit) -> None:
-    page = visit(f"{SESSION}&scope_id=main&view=changes")
-    page.get_by_text("Compare with another", exact=True).click()
-    page.get_by_role("link", name="Head of shade").click()
-    expect(page.locator(".compare")).to_contain_text("shade")
-    expect(page.locator("#detail")).to_contain_text("parsley")
-    page.go_back()
-    expect(page.locator(".compare")).to_contain_text("the snapshot before")
-
-
 def test_a_snapshot_has_three_views(visit: Visit) -> None:
     page = visit(f"{SESSION}&scope_id=main")
     detail = page.locator("#detail")
@@ -208,15 +198,6 @@ def test_a_search_leads_to_the_message(visit: Visit) -> None:
     expect(turn).to_contain_text("delivery on Thursday")
 
 
-def test_a_history_is_searched(visit: Visit) -> None:
-    page = visit(SESSION)
-    page.get_by_role("link", name="Search in this session").click()
-    page.get_by_role("searchbox").fill("402")  # only in a branch that was left
-    page.keyboard.press("Enter")
-    page.locator("a.hit").first.click()
-    expect(page.locator("#detail")).to_contain_text("above the budget")
-
-
 # Without scripts, and without the right to write.
 
 
@@ -243,15 +224,3 @@ def test_everything_is_reached_without_scripts(visit: Visit) -> None:
     with page.expect_download() as downloading:
         page.get_by_role("link", name="Page to read").click()
     assert downloading.value.suggested_filename.endswith(".html")
-
-
-def test_who_may_only_read_is_offered_nothing_else(visit: Visit) -> None:
-    page = visit(SESSION)
-    expect(page.get_by_text("read only")).to_be_visible()
-    expect(page.get_by_role("link", name="Export JSON")).to_be_visible()
-    for name in ("Fork", "Restore"):
-        expect(page.get_by_role("link", name=name, exact=True)).to_have_count(0)
-    before = page.url
-    page.keyboard.press("f")
-    page.wait_for_timeout(50)
-    assert page.url == before

@@ -1,9 +1,8 @@
 """`limpet ui` as a process, and a browser window that notes what must not happen in it."""
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, ClassVar
+from typing import Any
 
 from playwright.sync_api import (
     Browser,
@@ -15,7 +14,7 @@ from playwright.sync_api import (
     WebError,
 )
 
-from tests.servers.http import Served
+from tests.cli.test_ui import Ui as Ui
 
 WIDE = ViewportSize(width=1280, height=800)
 NARROW = ViewportSize(width=380, height=740)
@@ -26,18 +25,6 @@ addEventListener("securitypolicyviolation", (event) => {
   console.error(`refused by ${event.violatedDirective}: ${event.blockedURI}`);
 });
 """
-
-
-class Ui(Served):
-    """A process of `limpet ui`."""
-
-    verb: ClassVar = ("ui", "--no-open", "--json")
-
-    @property
-    def start_page(self) -> str:
-        """The address that it printed: with a token if it may write."""
-        line = next(each for each in self.log.splitlines() if each.startswith("{"))
-        return str(json.loads(line)["url"])
 
 
 class Window:

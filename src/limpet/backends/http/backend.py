@@ -14,8 +14,7 @@ from urllib.parse import quote
 import orjson
 from orjson import Fragment
 
-from limpet.backends.http.client import Client, NotOurs, Request, Settings
-from limpet.backends.http.listen import HttpListener
+from limpet.backends.http.client import Client, HttpListener, NotOurs, Request, Settings
 from limpet.core import codec, limits, times, wire
 from limpet.core.operations import NAMED, OPERATIONS
 from limpet.errors import InvalidInput, NotFound, Unavailable, Unsupported

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 from urllib.parse import quote
 
-from limpet.inspector.demo.filling import fill
+from limpet.inspector.demo.sessions import fill
 
 __all__ = ["Demo", "demo_store", "fill", "running_agent"]
 

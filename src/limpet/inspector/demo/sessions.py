@@ -1,7 +1,11 @@
 """The sessions of the demo, written with the plain API and as each framework writes them."""
 
+import asyncio
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from hashlib import blake2b
 from itertools import cycle, islice
 from typing import Any
 from uuid import UUID
@@ -11,10 +15,11 @@ from limpet.api.scope import Scope
 from limpet.api.store import Store
 from limpet.compat import agentos, genkit, strands
 from limpet.compat import runs as go_runs
+from limpet.core.times import from_us
 from limpet.errors import InvalidInput
 from limpet.inspector.demo import stories
-from limpet.inspector.demo.clock import StoryClock
 from limpet.model import SnapshotInfo
+from limpet.opening import open as open_store
 from limpet.protocol import Stamp
 
 BUG, PORT, STORY, IDEAS = "fix-flaky-checkout", "port-the-parser", "lighthouse-story", "ideas"
@@ -22,6 +27,35 @@ RUNS = ("import-customers", "sync-inventory", "crawl-museums", "transcode-lectur
 PORT_STEPS = 300
 _PORT_FILES = ("tokens", "lexer", "names", "types", "parser", "scopes", "errors", "printer")
 _PORT_DONE = ("Wrote", "Corrected", "Shortened", "Typed", "Tested")
+_DRAW_US = 1_000
+
+
+class StoryClock:
+    """A clock that each story sets back. Its random bits are the same each time."""
+
+    def __init__(self, now: datetime) -> None:
+        self._now = now
+        self._at_us = 0
+        self._draws = 0
+        self.go_back(0)
+
+    @property
+    def now(self) -> datetime:
+        return from_us(self._at_us)
+
+    def go_back(self, minutes: float) -> None:
+        """Set the time to so long before the demo was made."""
+        moment = self._now - timedelta(minutes=minutes)
+        self._at_us = (moment - datetime.fromtimestamp(0, UTC)) // timedelta(microseconds=1)
+
+    def wait(self, seconds: float) -> None:
+        self._at_us += int(seconds * 1_000_000)
+
+    def draw(self) -> Stamp:
+        self._draws += 1
+        self._at_us += _DRAW_US
+        chance = blake2b(b"%d" % self._draws, digest_size=18).digest()
+        return Stamp(self._at_us, chance[:8].hex(), int.from_bytes(chance[8:]))
 
 
 def write_bug(store: Store, clock: StoryClock) -> None:
@@ -106,8 +140,6 @@ def write_drafts(store: Store, clock: StoryClock) -> None:
 
 def write_runs(store: Store, clock: StoryClock, url: str) -> None:
     """Runs that completed, failed, were aborted, and lost their worker."""
-    from limpet.opening import open as open_store
-
     completed, failed, aborted, lost = RUNS
     clock.go_back(minutes=60 * 8)
     with runs.start(store, completed, task="import", owner="worker-1") as run:
@@ -360,3 +392,33 @@ def _uuid6(drawn: Stamp) -> str:
     ticks = drawn.now * 10 + _GREGORIAN_TICKS
     high, low = ticks >> 12 << 80, (ticks & 0xFFF) << 64
     return str(UUID(int=high | 6 << 76 | low | 2 << 62 | drawn.bits % 2**62))
+
+
+def fill(url: str, *, now: datetime | None = None) -> list[str]:
+    """Write the sessions of the demo into an empty store, as if over the last days.
+
+    With the same `now`, all ids, texts and times are the same. Returns a line for each session
+    that was left out because its package is not installed.
+    """
+    left_out: list[str] = []
+    with open_store(url) as store:
+        tools = store.driver.tools
+        clock = StoryClock(now or from_us(tools.draw().now))
+        store.driver.opened.tools = tools._replace(draw=clock.draw)
+        for write in (write_port, write_bug, write_support, write_drafts):
+            write(store, clock)
+        write_runs(store, clock, url)
+        write_digests(store, clock)
+        with ThreadPoolExecutor(1) as pool:  # the caller's thread may have a loop already
+            pool.submit(asyncio.run, _write_async(store, clock)).result()
+        try:
+            write_invoice(store, clock)
+        except ImportError:
+            hint = "pip install 'limpet[langgraph]'"
+            left_out.append(f"the session of LangGraph is left out: it needs {hint}")
+    return left_out
+
+
+async def _write_async(store: Store, clock: StoryClock) -> None:
+    for write in (write_trip, write_newsroom, write_kelp, write_report):
+        await write(store, clock)

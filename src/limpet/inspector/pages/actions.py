@@ -12,8 +12,7 @@ from limpet.inspector import links
 from limpet.inspector.page import existing, form, page, redirect, render, store_url
 from limpet.model import ScopeKey
 from limpet.server.access import Refused
-from limpet.server.answers import Response
-from limpet.server.call import Call
+from limpet.server.call import Call, Response
 from limpet.views.format import address_text, visible
 from limpet.views.overview import session_title
 from limpet.views.preview import difference, free_name, preview_prune, scopes_to_prune

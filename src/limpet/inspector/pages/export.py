@@ -11,8 +11,7 @@ from limpet.errors import LimpetError, NotFound
 from limpet.inspector import links
 from limpet.inspector.page import HTML_TYPE, existing, page, render
 from limpet.model import ScopeKey
-from limpet.server.answers import Response, Stream
-from limpet.server.call import Call
+from limpet.server.call import Call, Response, Stream
 from limpet.views.overview import session_title
 from limpet.views.session_document import SessionDocument
 

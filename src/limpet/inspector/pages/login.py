@@ -6,8 +6,7 @@ from limpet.core.operations import Param
 from limpet.core.schema import TEXT, record
 from limpet.inspector.page import error_page, form, page, redirect
 from limpet.server.access import Refused, cookie_name
-from limpet.server.answers import Response
-from limpet.server.call import Call
+from limpet.server.call import Call, Response
 
 _TOKEN = Param("token", TEXT, "the token")
 _OWN = ("/ui/login", "/ui/logout")  # no pages to go back to

@@ -3,6 +3,7 @@
 import base64
 import binascii
 import json
+import re
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,12 +19,10 @@ from limpet.core.operations import AFTER, ANY_SESSION, Param
 from limpet.core.schema import BOOLEAN, TEXT
 from limpet.errors import Corrupt, InvalidInput, LimpetError
 from limpet.inspector import links
-from limpet.inspector.expressions import timed_finder
 from limpet.inspector.page import page, render, rendered, stream
 from limpet.model import SnapshotInfo
-from limpet.server.answers import Response
-from limpet.server.call import Call
-from limpet.server.memory import busy
+from limpet.server.bodies import busy
+from limpet.server.call import Call, Response
 from limpet.views.diff import dotted
 from limpet.views.overview import reads_heads_one_by_one, session_title
 from limpet.views.search import (
@@ -138,25 +137,6 @@ def _place_of(cursor: str) -> tuple[Place, int]:
     return place, sessions
 
 
-class _Line(NamedTuple):
-    """A hit as the page shows it."""
-
-    url: str
-    path: str
-    where: str  # shorter
-    hit: Hit
-
-
-class _Group(NamedTuple):
-    """The hits of a snapshot."""
-
-    title: str | None
-    is_first: bool  # of its session, on this page
-    info: SnapshotInfo
-    url: str
-    lines: list[_Line]
-
-
 @dataclass
 class _Search:
     """One page of results, which is filled in parts."""
@@ -169,7 +149,7 @@ class _Search:
     snapshots: int = 0
     hits: int = 0
     damaged: list[Corrupt] = field(default_factory=list)
-    groups: list[_Group] = field(default_factory=list)  # found, and not sent yet
+    groups: list[dict[str, Any]] = field(default_factory=list)  # found, and not sent yet
     place: Place | None = None
     is_over: bool = False  # nothing more is to be searched
     _session_id: str | None = None
@@ -199,7 +179,8 @@ class _Search:
             self._session_id = info.session_id
             self.sessions += 1
 
-    def _group(self, store: Store, info: SnapshotInfo, hits: list[Hit]) -> _Group:
+    def _group(self, store: Store, info: SnapshotInfo, hits: list[Hit]) -> dict[str, Any]:
+        """Return the hits of a snapshot; `is_first` of its session, on this page."""
         session_id = info.session_id
         is_first = session_id not in self._titles
         if is_first:
@@ -208,11 +189,13 @@ class _Search:
         message = messages_of(None if snapshot is None else snapshot.state)
         lines = []
         for hit in hits:
-            index = None if hit.is_key else message(hit.pointer)
-            where = dotted(hit.pointer) if index is None else f"message {index}"
-            lines.append(_Line(_hit_url(info, hit, index), dotted(hit.pointer), where, hit))
+            index, path = None if hit.is_key else message(hit.pointer), dotted(hit.pointer)
+            where = path if index is None else f"message {index}"
+            url = _hit_url(info, hit, index)
+            lines.append({"url": url, "path": path, "where": where, "hit": hit})
         url = links.url("/session", **links.address(info))
-        return _Group(self._titles[session_id], is_first, info, url, lines)
+        title = self._titles[session_id]
+        return {"title": title, "is_first": is_first, "info": info, "url": url, "lines": lines}
 
 
 def _hit_url(info: SnapshotInfo, hit: Hit, index: int | None) -> str:
@@ -270,28 +253,18 @@ def _begun(store: Store, asked: _Asked, find: Find, monotonic: Callable[[], floa
     parted = PartedSearch(
         store, find, keys=asked.keys, skipped=lambda *about: damaged.append(about[-1])
     )
+    total = None  # sessions, where counting them does not take as long as the search
     if asked.session_id is not None:
         found = parted.history(asked.session_id, asked.place)
     else:
         found = parted.heads(asked.prefix, asked.place)
+        if not reads_heads_one_by_one(store):
+            total = sum(1 for _ in store.sessions(prefix=asked.prefix, limit=_COUNTED_MAX))
     # The session of the place was counted before.
     last = None if asked.place is None else asked.place.scope.session_id
     return _Search(
-        asked,
-        found,
-        monotonic,
-        _total(store, asked),
-        asked.sessions,
-        damaged=damaged,
-        _session_id=last,
+        asked, found, monotonic, total, asked.sessions, damaged=damaged, _session_id=last
     )
-
-
-def _total(store: Store, asked: _Asked) -> int | None:
-    """Return how many sessions there are; None where that takes as long as the search."""
-    if asked.session_id is not None or reads_heads_one_by_one(store):
-        return None
-    return sum(1 for _ in store.sessions(prefix=asked.prefix, limit=_COUNTED_MAX))
 
 
 def _progress(
@@ -312,3 +285,51 @@ def _progress(
         "problem": problem,
         "counted_max": _COUNTED_MAX,
     }
+
+
+# Regular expressions of strangers, with limits of their time and memory
+
+TEXTS_S_MAX = 1.0  # for the lines of some texts: most expressions take milliseconds
+ALL_S_MAX = 10.0  # for those of a page: a single state may have thousands of texts
+GROUPS_MAX = 15  # to compile repetitions inside each other takes twice the memory for each: 40 MB
+
+_LEAST_S = 0.001  # for a line, so that a batch of many ends too
+_NO_COUNT = re.compile(r"(\\.)|\{(?!\d*,?\d*\})", re.DOTALL)
+
+
+def timed_finder(pattern: re.Pattern[str], monotonic: Callable[[], float]) -> Find:
+    """Return a function that searches lines, and raises InvalidInput when it takes too long.
+
+    Python's `re` takes exponential time for some expressions, and holds all threads of the server
+    until it is done. `regex` reads the same expressions, and lets other threads run.
+
+    Raises:
+        InvalidInput: the expression has too many groups.
+    """
+    import regex  # type: ignore[import-untyped]  # 30 ms, and most searches are for plain text
+
+    if pattern.pattern.count("(") > GROUPS_MAX:
+        raise InvalidInput(f"the expression has more than {GROUPS_MAX} groups: make it simpler")
+    # In `regex`, a brace that is no count would allow errors in what is before it.
+    text = _NO_COUNT.sub(lambda found: found[1] or r"\{", pattern.pattern)
+    expression = regex.compile(text, pattern.flags & ~re.UNICODE)
+    left_s = ALL_S_MAX
+
+    def find(lines: list[str]) -> list[tuple[int, int] | None]:
+        nonlocal left_s
+        begun = monotonic()
+        end = begun + min(TEXTS_S_MAX, left_s)
+        found = []
+        try:
+            for line in lines:
+                match = expression.search(line, timeout=max(_LEAST_S, end - monotonic()))
+                found.append(match and match.span())
+        except TimeoutError:
+            raise InvalidInput(
+                "the expression takes too long: a repetition inside a repetition, as in (a|aa)+,"
+                " may take forever. Make it simpler, or search for plain text"
+            ) from None
+        left_s -= monotonic() - begun
+        return found
+
+    return find

@@ -4,26 +4,33 @@ import math
 from collections.abc import Sequence
 from itertools import pairwise
 from statistics import median
-from typing import Any, NamedTuple
+from typing import Any
 
 from markupsafe import Markup
 
+from limpet.api.opened import Opened
 from limpet.api.store import Store
+from limpet.backends.support.recent import Recent
 from limpet.core.operations import SCOPE_PARAMS, SESSION, SNAPSHOT, Param
 from limpet.core.schema import COUNT, TEXT
 from limpet.errors import Corrupt, NotFound
 from limpet.inspector import links
 from limpet.inspector.page import page, render
 from limpet.inspector.pages.snapshot import DETAIL_PARAMS, read_detail
-from limpet.inspector.timelines import Timelines, timelines
-from limpet.model import ScopeInfo, SnapshotInfo, SnapshotRef
+from limpet.model import SnapshotInfo, SnapshotRef
 from limpet.server.access import Grant
-from limpet.server.answers import Response
-from limpet.server.call import Call
+from limpet.server.call import Call, Response
 from limpet.views.format import address_text, count_text, duration_text, short_id, size_text
 from limpet.views.overview import session_title
 from limpet.views.page.svg import bars, graph_svg, lane_class, sparkline
-from limpet.views.timeline import SNAPSHOTS_MAX, Said, Timeline, TimelineRow
+from limpet.views.timeline import (
+    SNAPSHOTS_MAX,
+    Said,
+    Timeline,
+    TimelineRow,
+    read_said,
+    read_timeline,
+)
 
 CHUNK = 100
 """How many rows are sent at once; a page begins with two of these."""
@@ -35,101 +42,84 @@ _SPARK_MIN = 3  # two points say nothing
 _AT = Param("at", COUNT, "the row to begin with; the first one is 0")
 _VERSION = Param("version", TEXT, "the version of the graph that the other rows have")
 _ROWS = Param("rows", COUNT, "how many rows")
+_ROWS_MAX = 3 * SNAPSHOTS_MAX  # of timelines that are kept
+_SAID_MAX = 20_000  # messages that are kept
 
 
-class RowView(NamedTuple):
-    """A row of the graph, as the template draws it."""
+class Timelines:
+    """A service of an opened store. A version of a timeline never changes, so it may be kept."""
 
-    number: int
-    of: TimelineRow
-    info: SnapshotInfo  # what may be shown of it
-    svg: Markup
-    lane: str
-    comes_from: str | None
-    said: Said | None
+    def __init__(self, opened: Opened) -> None:
+        self._kept: Recent[tuple[str, str], Timeline] = Recent(
+            _ROWS_MAX, lambda timeline: 100 + len(timeline.rows) + len(timeline.scopes)
+        )
+        self._said: Recent[tuple[SnapshotRef, str], tuple[Said | None]] = Recent(_SAID_MAX)
+
+    def close(self) -> None:
+        self._kept.clear()
+        self._said.clear()
+
+    def read(self, store: Store, session_id: str, version: str | None = None) -> Timeline:
+        """Return this version of a session's timeline if it is still kept, else a new one."""
+        kept = None if version is None else self._kept.get((session_id, version))
+        if kept is not None and next(store.scopes(session_id), None) is None:
+            kept = None  # the session was deleted
+        found = kept or read_timeline(store, session_id)
+        if found is None:
+            raise NotFound(f"there is no such session. session_id=`{session_id}`")
+        self._kept.put((session_id, found.version), found)
+        return found
+
+    def known_said(self, info: SnapshotInfo) -> Said | None:
+        """Return the last message in a state, if it was read before."""
+        found = self._said.get(_key(info))
+        return None if found is None else found[0]
+
+    def read_said(self, store: Store, infos: Sequence[SnapshotInfo]) -> list[Said | None]:
+        """Return the last message of each state, or of as many of the first as is not slow."""
+        known = [self._said.get(_key(info)) for info in infos]
+        unread = [info for info, each in zip(infos, known, strict=True) if each is None]
+        fresh = iter(read_said(store, unread))
+        found = []
+        for info, each in zip(infos, known, strict=True):
+            if each is None:
+                try:
+                    each = (next(fresh),)
+                except StopIteration:
+                    break
+                self._said.put(_key(info), each)
+            found.append(each[0])
+        return found
 
 
-class ChunkView(NamedTuple):
-    """Some rows, and the graph that they belong to."""
-
-    at: int
-    rows: Sequence[RowView]
-    total: int
-    version: str
-
-
-class Spark(NamedTuple):
-    """A small picture, and what it says in words."""
-
-    name: str
-    svg: Markup
-    text: str
-
-
-class SessionView(NamedTuple):
-    """All that the page shows, except the snapshot."""
-
-    session_id: str
-    title: str | None
-    newest: SnapshotInfo | None
-    timeline: Timeline
-    snapshots: str
-    sparks: Sequence[Spark]
-    scopes: Sequence[ScopeInfo]
-    scopes_left_out: int
-    chunks: Sequence[ChunkView]
-    selected: int | None
-    problem: str | None
-    chunk_rows: int = CHUNK
-    snapshots_max: int = SNAPSHOTS_MAX
-
-    @property
-    def newer(self) -> int | None:
-        """Where the rows before these begin."""
-        first = self.chunks[0].at
-        return max(0, first - 2 * CHUNK) if first else None
-
-    @property
-    def older(self) -> int | None:
-        last = self.chunks[-1]
-        following = last.at + CHUNK
-        return following if following < last.total else None
+def _key(info: SnapshotInfo) -> tuple[SnapshotRef, str]:
+    return SnapshotRef(info.scope, info.id), info.revision
 
 
 @page("/ui/session", *SCOPE_PARAMS, SNAPSHOT, *DETAIL_PARAMS, _AT)
 async def show_session(call: Call) -> Response:
     """The history of a session, and one of its snapshots."""
-    key = call.scope
-    view, detail = await call.store.run(lambda store: _read(store, call))
-    command = links.Command("log", ["--graph"], [key.session_id])
-    return render(call, "session.html", session=view, **detail, command=command)
+    values = await call.store.run(lambda store: _read(store, call))
+    command = links.Command("log", ["--graph"], [call.scope.session_id])
+    return render(call, "session.html", **values, command=command)
 
 
 @page("/ui/rows", SESSION, _AT, _VERSION)
 async def show_rows(call: Call) -> Response:
     """More rows of the graph: a part of the page of a session."""
-    session_id = call.scope.session_id
-
-    def read(store: Store) -> ChunkView:
-        kept = timelines(store)
-        timeline = kept.read(store, session_id, call.params.get("version"))
-        return _chunk(kept, timeline, call.params.get("at", 0) // CHUNK * CHUNK, call.grant)
-
-    return render(
-        call, "_rows.html", chunk=await call.store.run(read), selected=None, view_asked=None
-    )
+    kept, timeline = await call.store.run(lambda store: _kept(store, call))
+    chunk = _chunk(kept, timeline, call.params.get("at", 0) // CHUNK * CHUNK, call.grant)
+    return render(call, "_rows.html", chunk=chunk, selected=None, view_asked=None)
 
 
 @page("/ui/said", SESSION, _AT, _VERSION, _ROWS)
 async def show_said(call: Call) -> Response:
     """The last messages of some rows, or of the first of them: it reads their states."""
-    session_id = call.scope.session_id
     at = call.params.get("at", 0)
     rows = min(call.params.get("rows", 1), _SAID_ROWS_MAX)
 
     def read(store: Store) -> tuple[str, list[Said | None]]:
-        kept = timelines(store)
-        timeline = kept.read(store, session_id, call.params.get("version"))
+        kept, timeline = _kept(store, call)
         infos = [row.info for row in timeline.rows[at : at + rows]]
         return timeline.version, kept.read_said(store, infos)
 
@@ -137,32 +127,41 @@ async def show_said(call: Call) -> Response:
     return render(call, "_said.html", version=version, at=at, said=said)
 
 
-def _read(store: Store, call: Call) -> tuple[SessionView, dict[str, Any]]:
-    key, given, grant = call.scope, call.params, call.grant
-    kept = timelines(store)
-    timeline = kept.read(store, key.session_id)
+def _kept(store: Store, call: Call) -> tuple[Timelines, Timeline]:
+    kept = store.driver.opened.service(Timelines)
+    return kept, kept.read(store, call.scope.session_id, call.params.get("version"))
+
+
+def _read(store: Store, call: Call) -> dict[str, Any]:
+    """Return all that the page shows."""
+    given, grant, session_id = call.params, call.grant, call.scope.session_id
+    kept, timeline = _kept(store, call)
     newest = timeline.newest_head
     names_one = {"scope_id", "kind", "id"} & given.keys()
     info, problem = _selected(store, call) if names_one else (newest, None)
-    detail = {} if info is None else read_detail(store, info, given, grant)
+    detail = {"info": None} if info is None else read_detail(store, info, given, grant)
     selected = None if info is None else timeline.position(SnapshotRef(info.scope, info.id))
-    at = given.get("at", selected or 0)
-    start = min(at, len(timeline.rows)) // CHUNK * CHUNK
-    chunks = [_chunk(kept, timeline, each, grant) for each in (start, start + CHUNK)]
-    view = SessionView(
-        key.session_id,
-        session_title(store, key.session_id, timeline.scopes),
-        newest,
-        timeline,
-        f"{len(timeline.rows):,}" + ("+" if timeline.is_cut else ""),
-        _sparks(timeline),
-        timeline.scopes[:_SCOPES_MAX],
-        len(timeline.scopes[_SCOPES_MAX:]),
-        [chunks[0], *(each for each in chunks[1:] if each.rows)],
-        selected,
-        problem,
-    )
-    return view, {"info": None, **detail, "view_asked": given.get("view")}
+    total = len(timeline.rows)
+    start = min(given.get("at", selected or 0), total) // CHUNK * CHUNK
+    following = start + CHUNK if start + CHUNK >= total else start + 2 * CHUNK
+    session = {
+        "session_id": session_id,
+        "title": session_title(store, session_id, timeline.scopes),
+        "newest": newest,
+        "timeline": timeline,
+        "snapshots": f"{total:,}" + ("+" if timeline.is_cut else ""),
+        "snapshots_max": SNAPSHOTS_MAX,
+        "sparks": _sparks(timeline),
+        "scopes": timeline.scopes[:_SCOPES_MAX],
+        "scopes_left_out": len(timeline.scopes[_SCOPES_MAX:]),
+        "chunks": [_chunk(kept, timeline, at, grant) for at in range(start, following, CHUNK)],
+        "chunk_rows": CHUNK,
+        "newer": max(0, start - 2 * CHUNK) if start else None,
+        "older": following if following < total else None,
+        "selected": selected,
+        "problem": problem,
+    }
+    return {"session": session, **detail, "view_asked": given.get("view")}
 
 
 def _selected(store: Store, call: Call) -> tuple[SnapshotInfo | None, str | None]:
@@ -178,15 +177,20 @@ def _selected(store: Store, call: Call) -> tuple[SnapshotInfo | None, str | None
     return info, None
 
 
-def _chunk(kept: Timelines, timeline: Timeline, at: int, grant: Grant) -> ChunkView:
-    rows = timeline.rows[at : at + CHUNK]
-    cells = min(timeline.width, _CELLS_MAX)
-    views = [_row(kept, number, row, grant, cells) for number, row in enumerate(rows, at)]
-    return ChunkView(at, views, len(timeline.rows), timeline.version)
+def _chunk(kept: Timelines, timeline: Timeline, at: int, grant: Grant) -> dict[str, Any]:
+    """Return some rows, and the graph that they belong to."""
+    cells, rows = min(timeline.width, _CELLS_MAX), timeline.rows[at : at + CHUNK]
+    shown: list[dict[str, Any]] = [
+        {"number": number, "of": row, **_row(row, grant.visible(row.info), cells)}
+        for number, row in enumerate(rows, at)
+    ]
+    for each in shown:
+        each["said"] = kept.known_said(each["info"])
+    return {"at": at, "rows": shown, "total": len(timeline.rows), "version": timeline.version}
 
 
-def _row(kept: Timelines, number: int, row: TimelineRow, grant: Grant, cells: int) -> RowView:
-    info = grant.visible(row.info)
+def _row(row: TimelineRow, info: SnapshotInfo, cells: int) -> dict[str, Any]:
+    """Return a row as the template draws it; `info` is what may be shown of it."""
     is_root = row.parent is None
     origin = info.forked_from
     comes_from = None
@@ -198,19 +202,19 @@ def _row(kept: Timelines, number: int, row: TimelineRow, grant: Grant, cells: in
         comes_from = f"follows {short_id(info.parent_id)}, which is not here"
     follows = comes_from is not None
     drawn = graph_svg(row.graph, is_root=is_root, follows=follows, cells_shown=cells)
-    return RowView(
-        number,
-        row,
-        info,
-        Markup(drawn),  # noqa: S704  (it contains nothing of the store)
-        lane_class(row.graph.lane),
-        comes_from,
-        kept.known_said(info),
-    )
+    return {
+        "info": info,
+        "svg": Markup(drawn),  # noqa: S704  (it contains nothing of the store)
+        "lane": lane_class(row.graph.lane),
+        "comes_from": comes_from,
+    }
 
 
-def _sparks(timeline: Timeline) -> list[Spark]:
-    """Return how the state grew, and how long each step took, on the way to the main head."""
+def _sparks(timeline: Timeline) -> list[dict[str, Any]]:
+    """Return pictures with their names, and what they say in words.
+
+    They show how the state grew, and how long each step took, on the way to the main head.
+    """
     head = timeline.main_head
     at = None if head is None else timeline.position(SnapshotRef(head.scope, head.id))
     line = [] if at is None else timeline.line(at)
@@ -226,11 +230,12 @@ def _sparks(timeline: Timeline) -> list[Spark]:
         grown += f", at most {size_text(max(sizes))}"
     paused = f"median {duration_text(median(waits))}, longest {duration_text(max(waits))}"
     steps = count_text(len(line), "snapshot")
-    size_name, wait_name = "Size of the state", "Time between saves"
     # Waits are seconds or days: on a straight scale only the longest would be seen.
     pictures = (
-        sparkline(sizes, f"{size_name}, {steps}: {grown}"),
-        bars([math.log1p(wait) for wait in waits], f"{wait_name}, {steps}: {paused}"),
+        ("Size of the state", grown, sparkline, sizes),
+        ("Time between saves", paused, bars, [math.log1p(wait) for wait in waits]),
     )
-    size_svg, wait_svg = map(Markup, pictures)
-    return [Spark(size_name, size_svg, grown), Spark(wait_name, wait_svg, paused)]
+    return [
+        {"name": name, "text": text, "svg": Markup(draw(values, f"{name}, {steps}: {text}"))}  # noqa: S704
+        for name, text, draw, values in pictures
+    ]

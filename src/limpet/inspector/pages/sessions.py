@@ -4,15 +4,23 @@ from collections.abc import AsyncGenerator, Sequence
 from datetime import timedelta
 from typing import Any, NamedTuple, cast
 
+from limpet.api import verbs
 from limpet.api.store import Store
-from limpet.core.operations import AFTER, PREFIX_PARAM, STATUS_PARAM, Param
+from limpet.core.operations import (
+    AFTER,
+    ANY_SESSION,
+    PREFIX_PARAM,
+    SCOPE_PARAMS,
+    STATUS_PARAM,
+    Param,
+)
 from limpet.core.schema import BOOLEAN, TEXT
 from limpet.core.times import from_us
-from limpet.errors import LimpetError
+from limpet.errors import InvalidInput, LimpetError
 from limpet.inspector import links
 from limpet.inspector.page import html, page, redirect, rendered, stream
-from limpet.server.answers import Response
-from limpet.server.call import Call
+from limpet.server import streams
+from limpet.server.call import Call, Response, Stream
 from limpet.views import overview
 from limpet.views.overview import SessionOverview, Where
 
@@ -178,3 +186,18 @@ def _end(
 
 def _texts(params: dict[str, Any]) -> dict[str, str]:
     return {name: "true" if value is True else value for name, value in params.items()}
+
+
+@page("/ui/events", ANY_SESSION, *SCOPE_PARAMS[1:], PREFIX_PARAM)
+async def events(call: Call) -> Stream:
+    """Each new head of a scope or of a session; of many sessions, that something is new."""
+    given = call.params
+    session_id = given.get("session_id")
+    if "scope_id" in given or "kind" in given:
+        if session_id is None:
+            raise InvalidInput("a scope_id or a kind needs its session_id")
+        return streams.events(call, verbs.scope_topic(call.scope, None))
+    if session_id is not None:
+        call.grant.check_session(session_id)
+    topic = verbs.topic(session_id, None, call.prefix)
+    return streams.events(call, topic, newest_only=session_id is None)

@@ -16,8 +16,7 @@ from limpet.inspector import links
 from limpet.inspector.page import existing, page, render
 from limpet.model import JSON, ScopeKey, Snapshot, SnapshotInfo, SnapshotRef
 from limpet.server.access import Grant
-from limpet.server.answers import Response
-from limpet.server.call import Call
+from limpet.server.call import Call, Response
 from limpet.views.chat import Chat, read_chat
 from limpet.views.document import json_start
 from limpet.views.format import address_text
@@ -53,30 +52,6 @@ _NOTE_CHARS_MAX = 20_000
 _SHOWN = (Corrupt, InvalidInput, NotFound, Unsupported)
 
 
-class NoteView(NamedTuple):
-    """A note: its name, and its value as folded JSON."""
-
-    name: str
-    html: Markup
-
-
-class State(NamedTuple):
-    """The state as a tree, from the value at a path on; and what is stored with it."""
-
-    level: Level
-    crumbs: Sequence[tuple[str, str]]
-    notes: Sequence[NoteView]
-    metadata: Markup | None
-
-
-class Changes(NamedTuple):
-    """What changed since another snapshot; None if there is none to compare with."""
-
-    base: SnapshotInfo | None
-    html: Markup
-    is_parent: bool
-
-
 class Detail(NamedTuple):
     """All that is shown of a snapshot, and what to type in a terminal for the same."""
 
@@ -86,18 +61,19 @@ class Detail(NamedTuple):
     parent: SnapshotRef | None = None
     chat: Window | None = None
     turns: Markup = Markup()
-    state: State | None = None
-    changes: Changes | None = None
+    state: Mapping[str, Any] | None = None
+    """The state as a tree, from the value at a path on; and what is stored with it."""
+    changes: Mapping[str, Any] | None = None
+    """What changed since another snapshot; its `base` is None if there is none."""
     heads: Sequence[SnapshotInfo] = ()
 
 
 @page("/ui/snapshot", *SCOPE_PARAMS, SNAPSHOT, *DETAIL_PARAMS)
 async def show_snapshot(call: Call) -> Response:
     """One snapshot, as a part of the page of its session."""
-    key = call.scope
 
     def read(store: Store) -> dict[str, Any]:
-        info = existing(store.scope(*key).info(call.id))
+        info = existing(store.scope(*call.scope).info(call.id))
         return read_detail(store, info, call.params, call.grant)
 
     return await _shown(call, "_snapshot.html", read)
@@ -106,11 +82,10 @@ async def show_snapshot(call: Call) -> Response:
 @page("/ui/tree", *SCOPE_PARAMS, ONE, *_TREE)
 async def show_members(call: Call) -> Response:
     """The members of a value, as a part of the tree of its state."""
-    key, params = call.scope, call.params
 
     def read(store: Store) -> dict[str, Any]:
-        snapshot = _load(store, key, params["id"])
-        return {"info": snapshot, "level": _level(snapshot.state, params)}
+        snapshot = _load(store, call.scope, call.params["id"])
+        return {"info": snapshot, "level": _level(snapshot.state, call.params)}
 
     return await _shown(call, "_members.html", read)
 
@@ -140,7 +115,8 @@ def read_detail(
         if view == "chat" and chat is None:
             view = "state"
         if chat is not None:
-            detail = _chat(store, info, state, chat, params)
+            window = chat_window(state, chat, _news(store, info, chat), params.get("turns"))
+            detail = Detail(_command("show", info), chat=window, turns=_made(window.html))
         elif view == "state":
             detail = _state(store, info, state, params)
         else:
@@ -165,13 +141,6 @@ def _command(verb: str, *infos: SnapshotInfo, more: Sequence[str] = ()) -> links
 # As a chat
 
 
-def _chat(
-    store: Store, info: SnapshotInfo, state: JSON, chat: Chat, params: Mapping[str, Any]
-) -> Detail:
-    window = chat_window(state, chat, _news(store, info, chat), params.get("turns"))
-    return Detail(_command("show", info), chat=window, turns=_made(window.html))
-
-
 def _news(store: Store, info: SnapshotInfo, chat: Chat) -> News:
     if info.size > _COMPARED_BYTES_MAX:
         return News()
@@ -191,12 +160,12 @@ def _state(store: Store, info: SnapshotInfo, state: JSON, params: Mapping[str, A
     path = params.get("path", "")
     scope = store.scope(*info.scope)
     notes = [*islice(scope.notes(on=info.id), _NOTES_MAX)]
-    found = State(
-        _level(state, params),
-        [*crumbs(path)],
-        [NoteView(note.name, _folded(note.value)) for note in notes],
-        _folded(info.metadata) if info.metadata else None,
-    )
+    found = {
+        "level": _level(state, params),
+        "crumbs": [*crumbs(path)],
+        "notes": [{"name": note.name, "html": _folded(note.value)} for note in notes],
+        "metadata": _folded(info.metadata) if info.metadata else None,
+    }
     more = ["--path", path] if path else ["--raw"]
     return Detail(_command("show", info, more=more), state=found)
 
@@ -223,7 +192,7 @@ def _changes(
     try:
         base = _base(store, info, params, grant) if is_named else find_base(store, info)
         if base is None:
-            return detail._replace(changes=Changes(None, Markup(), is_parent=True))
+            return detail._replace(changes={"base": None, "html": ""})
         before = _load(store, base.scope, base.id).state
     except _SHOWN as error:
         names = error.addresses if isinstance(error, SeveralMatch) else ()
@@ -231,7 +200,7 @@ def _changes(
     html = _made("".join(changes_html(before, state)))
     if is_named:
         detail = detail._replace(command=_command("diff", base, info))
-    return detail._replace(changes=Changes(base, html, is_parent=not is_named))
+    return detail._replace(changes={"base": base, "html": html, "is_parent": not is_named})
 
 
 def _base(

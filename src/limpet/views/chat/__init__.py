@@ -17,8 +17,7 @@ from limpet.views.chat.model import (
     Text,
     Value,
 )
-from limpet.views.chat.pairing import News, chat_news
-from limpet.views.chat.reader import other_values, read_chat
+from limpet.views.chat.reader import News, chat_news, other_values, read_chat
 from limpet.views.chat.text import call_text, media_text, turn_text, value_text
 
 __all__ = [

@@ -6,12 +6,12 @@ from typing import NamedTuple
 from limpet.model import JSON
 from limpet.views.chat.messages import (
     find_agent_session,
+    is_message,
     is_transcript,
     read_adk,
     read_langchain,
 )
 from limpet.views.chat.model import Fields
-from limpet.views.chat.pydantic_ai import is_message
 
 # Paths to the object that holds the list: the state itself, LangGraph's checkpoint and the result
 # of its `get_state`, the files of Strands, and those of Genkit.

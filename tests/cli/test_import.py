@@ -1,4 +1,4 @@
-"""`limpet import` from the tables of LangGraph's own savers."""
+"""`limpet import` from the files and tables of other tools."""
 
 import importlib
 import json
@@ -130,8 +130,6 @@ def test_classes_of_ones_own(
     ("name", "fact"),
     [
         ("Order", "--allow takes module:Class. found=`Order`"),
-        ("own_shop:", "--allow takes module:Class. found=`own_shop:`"),
-        (":Order", "--allow takes module:Class. found=`:Order`"),
         ("./own_shop:Order", "--allow takes module:Class. found=`./own_shop:Order`"),
         ("own_shop:Nothing", "the module has no such class. class=`own_shop:Nothing`"),
         ("own_shop:Order.a.b", "the module has no such class. class=`own_shop:Order.a.b`"),
@@ -163,12 +161,6 @@ def test_a_bad_name_is_told_before_anything_is_done(command: Command, tmp_path: 
     assert not (tmp_path / "a.db").exists()
 
 
-def test_only_savers_have_classes(command: Command) -> None:
-    done = command("import", "genkit", ".", "--allow", "own_shop:Order")
-    assert done.returncode == 2
-    assert "--allow is only for langgraph-sqlite and langgraph-postgres" in done.stderr
-
-
 @pytest.mark.slow
 def test_from_a_database(command: Command, postgres: Postgres, any_url: str) -> None:
     with postgres.database() as url:
@@ -178,3 +170,31 @@ def test_from_a_database(command: Command, postgres: Postgres, any_url: str) -> 
         done = command("import", "langgraph-postgres", url, "--url", any_url)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("✓ 6 snapshots in ")
+
+
+OPENAI = Path(__file__).parent.parent / "compat" / "openai_sqlite" / "plain.sql"
+
+
+def test_from_the_openai_sdk(command: Command, any_url: str, tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "old.db")) as conn:
+        conn.executescript(OPENAI.read_text(encoding="utf-8"))
+    words = ("import", "openai-sqlite", "old.db", "--url", any_url)
+    done = command(*words, "--prefix", "bob/", "--json")
+    assert (done.returncode, json.loads(done.stdout)["snapshots"]) == (0, 1)
+    for _ in range(2):
+        assert command(*words).stdout.startswith("✓ 3 snapshots in ")
+    shown = command("show", "alice/1", "--url", any_url).stdout
+    assert [word in shown for word in ("shell", "look_up", "found: ROCK")] == [True] * 3
+    with closing(sqlite3.connect(tmp_path / "old.db")) as conn:
+        conn.execute("UPDATE agent_messages SET message_data = '{' WHERE id = 12")
+        conn.commit()
+    done = command(*words)
+    assert done.returncode == 1
+    assert "skipped  bob/1:main the item is not JSON. row=`12`" in done.stderr
+    done = command("import", "openai-sqlite", "none.db", "--url", "sqlite:///new.db")
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert not (tmp_path / "new.db").exists()
+    (tmp_path / "empty.db").touch()
+    done = command(*words[:2], "empty.db", "--table", "mine", "--url", any_url)
+    assert (done.returncode, "table=`mine`" in done.stderr) == (1, True)
+    assert command("import", "strands", ".", "--table", "mine").returncode == 2

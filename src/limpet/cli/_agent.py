@@ -1,6 +1,6 @@
 """The agent of the demo: scripted, with tools, without network or model.
 
-It runs in a process of its own (`python -m limpet.cli.demo.agent`), saves its state after every
+It runs in a process of its own (`python -m limpet.cli._agent`), saves its state after every
 step, and reports each event to its parent as a line of JSON through a pipe.
 """
 
@@ -23,61 +23,44 @@ class Step(NamedTuple):
     who: str
     content: str
     asked: Mapping[str, Any] | None = None  # the arguments of a tool call
-    booked: Mapping[str, Any] | None = None
+    booked: tuple[str, str, int] | None = None  # what, when, and for how many euros
 
 
-_BEGINNING = (
-    Step("user", "We arrive on Friday at ten and leave on Sunday."),
-    Step("agent", "The weather first: the rest depends on it."),
-    Step("weather", "Friday: sunny, 24°. Saturday: rain until two.", {"city": "Lisbon"}),
-    Step("agent", "So the castle on Friday, and the museum on Saturday."),
-    Step(
-        "tickets",
-        "Four seats for the castle, Friday at eleven.",
-        {"place": "castle", "seats": 4},
-        {"id": "castle", "at": "Fri 11:00", "euros": 60},
-    ),
-    Step("maps", "Tram 28 to the castle: five stops, 17 minutes.", {"to": "castle"}),
-    Step("agent", "Lunch near the castle: in the garden, or by the river?"),
-)
-_MUSEUM = Step(
-    "tickets",
-    "Four seats for the museum, Saturday at ten.",
-    {"place": "museum", "seats": 4},
-    {"id": "museum", "at": "Sat 10:00", "euros": 48},
-)
+def _lunch(where: str, place: str, hour: str, euros: int) -> tuple[Step, ...]:
+    """Return the steps up to the museum, with lunch at one of two places."""
+    asked, four = {"place": place, "people": 4}, f"A table for four {where}, Friday at {hour}."
+    at = f"Fri {13 if hour == 'one' else 14}:00"
+    return (
+        Step("user", "We arrive on Friday at ten and leave on Sunday."),
+        Step("agent", "The weather first: the rest depends on it."),
+        Step("weather", "Friday: sunny, 24°. Saturday: rain until two.", {"city": "Lisbon"}),
+        Step("agent", "So the castle on Friday, and the museum on Saturday."),
+        _seats("castle", "Friday at eleven", ("castle", "Fri 11:00", 60)),
+        Step("maps", "Tram 28 to the castle: five stops, 17 minutes.", {"to": "castle"}),
+        Step("agent", "Lunch near the castle: in the garden, or by the river?"),
+        Step("user", f"{where.capitalize()}, please."),
+        Step("tables", four, asked, ("lunch", at, euros)),
+        _seats("museum", "Saturday at ten", ("museum", "Sat 10:00", 48)),
+    )
+
+
+def _seats(place: str, when: str, booked: tuple[str, str, int]) -> Step:
+    asked = {"place": place, "seats": 4}
+    return Step("tickets", f"Four seats for the {place}, {when}.", asked, booked)
+
+
 _AIRPORT = Step("maps", "By metro to the airport on Sunday: 25 minutes.", {"to": "airport"})
+_BOAT = "Four places on the boat, Saturday at three."
 PLANS: Mapping[str, tuple[Step, ...]] = {
     "garden": (
-        *_BEGINNING,
-        Step("user", "In the garden, please."),
-        Step(
-            "tables",
-            "A table for four in the garden, Friday at one.",
-            {"place": "garden", "people": 4},
-            {"id": "lunch", "at": "Fri 13:00", "euros": 84},
-        ),
-        _MUSEUM,
+        *_lunch("in the garden", "garden", "one", 84),
         Step("agent", "After the rain there is time for the river."),
-        Step(
-            "boats",
-            "Four places on the boat, Saturday at three.",
-            {"places": 4},
-            {"id": "boat", "at": "Sat 15:00", "euros": 72},
-        ),
+        Step("boats", _BOAT, {"places": 4}, ("boat", "Sat 15:00", 72)),
         _AIRPORT,
         Step("agent", "That is the plan, hour by hour. Have a good trip!"),
     ),
     "river": (
-        *_BEGINNING,
-        Step("user", "By the river, please."),
-        Step(
-            "tables",
-            "A table for four by the river, Friday at two.",
-            {"place": "river", "people": 4},
-            {"id": "lunch", "at": "Fri 14:00", "euros": 96},
-        ),
-        _MUSEUM,
+        *_lunch("by the river", "river", "two", 96),
         Step("agent", "You have seen the river by then, so no boat."),
         _AIRPORT,
         Step("agent", "That is the plan, with a free afternoon."),
@@ -104,8 +87,8 @@ def take_step(state: dict[str, Any]) -> None:
         message |= {"role": "tool", "name": step.who, "args": step.asked}
     messages.append(message)
     if step.booked is not None:
-        state["bookings"].append(step.booked)
-        state["euros"] += step.booked["euros"]
+        state["bookings"].append(dict(zip(("id", "at", "euros"), step.booked, strict=True)))
+        state["euros"] += step.booked[-1]
 
 
 def run_agent(url: str, scope_id: str, step_s: float) -> None:
