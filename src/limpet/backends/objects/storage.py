@@ -31,7 +31,7 @@ from limpet.backends.support.backoff import Backoff
 from limpet.core.encryption import NO_KEYS, Ciphers
 from limpet.core.limits import CONTENTION_WAIT_S_MAX
 from limpet.core.rows import Row
-from limpet.errors import Corrupt, LimpetError, Unavailable
+from limpet.errors import Corrupt, LimpetError, Unavailable, Unsupported
 from limpet.model import ANY, ScopeKey
 from limpet.protocol import Clock, Stamp
 from limpet.storage import Change, LostAnswer, Reader, ScopeRecord, StateReader, TailRow
@@ -347,7 +347,7 @@ class ObjectStorage(Rekeying, Watching):
             if head.record is not None:
                 lines.add((head.key, line_of(head.record.pk)))
             parts = building.part_keys(head)
-            with suppress(Corrupt):
+            with suppress(Corrupt, Unsupported):
                 pointers |= self._pointers_of(ObjectReader(self.files, head.key, head, parts))
         started = {keys.started_key(*line) for line in lines}
         rest = {each.key for each in page if each.key not in paths}
