@@ -83,7 +83,8 @@ def test_a_lease_lasts_from_when_it_was_first_seen(site: Site) -> None:
     assert one.renew(claim("a")).left_us == TTL_US  # it is still free
     one.commit(commit("mine", "a"))
 
-    site.pass_s(10)
+    assert two.claim(claim("b")).left_us == TTL_US
+    site.pass_s(10.1)
     assert two.claim(claim("b")).key == "b"
     assert site.fence() == "b"
     for facts in ({}, {"keep": False}, {"head": False}, {"id": "own"}):
