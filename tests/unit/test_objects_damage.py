@@ -1,6 +1,6 @@
 """Damage, redaction, and what killed processes leave."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import product
 from pathlib import Path
@@ -13,9 +13,9 @@ from limpet import Store, opening
 from limpet.core import prepare
 from limpet.engine import rolling
 from limpet.errors import Conflict, Corrupt, Unsupported
-from limpet.model import ANY, Expect
+from limpet.model import ANY
 from limpet.protocol import Stamp
-from tests.buckets.counting import CountingBucket
+from tests.buckets.counting import CountingBucket, kills
 from tests.buckets.opened import engine_on, store_on
 from tests.cases import for_each
 
@@ -165,50 +165,8 @@ def test_a_lost_head_of_a_scope_without_a_segment_is_damage(
 # Killed
 
 
-class Killed(BaseException):
-    """The process ends."""
-
-
-class Mortal(CountingBucket):
-    """Its process ends before one of its writes, if `left` of them are made before."""
-
-    left = 1_000_000
-
-    def _live(self) -> None:
-        if not self.left:
-            raise Killed
-        self.left -= 1
-
-    def put(self, key: str, data: bytes, *, expect: Expect) -> str:
-        self._live()
-        return super().put(key, data, expect=expect)
-
-    def delete(self, keys: Sequence[str]) -> None:
-        for key in keys:
-            self._live()
-            super().delete([key])
-
-
-def kills(
-    fill: Callable[[Store], object], act: Callable[[Store], object]
-) -> Iterator[CountingBucket]:
-    """Kill a process before its first write, its second and so on; yield what it has left."""
-    full = CountingBucket()
-    with store_on(full, tails=rolling.Limits(3)) as store:
-        fill(store)
-    for writes in range(99):
-        bucket = Mortal()
-        bucket.objects, bucket.left = dict(full.objects), writes
-        is_killed = True
-        with suppress(Killed):
-            act(store_on(bucket))
-            is_killed = False
-        bucket.left = Mortal.left
-        yield bucket
-        if not is_killed:
-            assert writes > 1
-            return
-    pytest.fail("it never ends")
+def opened(bucket: CountingBucket) -> Store:
+    return store_on(bucket, tails=rolling.Limits(3))
 
 
 def fill_up(store: Store, session: str = "s") -> None:
@@ -222,9 +180,11 @@ def fill_up(store: Store, session: str = "s") -> None:
 
 def test_a_killed_first_save_is_no_lost_head() -> None:
     """Whatever it has written before the head: the scope is empty, and can begin."""
-    for bucket in kills(
-        lambda store: None, lambda store: store.scope("s").save({"n": 1}, id="i", labels={"a": "b"})
-    ):
+
+    def save(store: Store) -> object:
+        return store.scope("s").save({"n": 1}, id="i", labels={"a": "b"})
+
+    for bucket in kills(opened, lambda store: None, save):
         with store_on(bucket) as store:
             scope = store.scope("s")
             found = scope.load()
@@ -244,7 +204,7 @@ def test_a_killed_deletion_is_completed(is_repeated: bool) -> None:
         assert info is not None
         return store.scope("s").delete(expect=info.revision)
 
-    for bucket in kills(fill_up, delete):
+    for bucket in kills(opened, fill_up, delete):
         with store_on(bucket) as store:
             scope = store.scope("s")
             if scope.load() is None and not is_repeated:
@@ -275,7 +235,7 @@ def test_a_killed_redaction_is_completed() -> None:
     def redact(store: Store) -> None:
         store.scope("s").redact("/big", replacement="-")
 
-    for bucket in kills(fill, redact):
+    for bucket in kills(opened, fill, redact):
         redact(store_on(bucket))
         assert not is_stored(bucket, text(1))
 
@@ -283,9 +243,11 @@ def test_a_killed_redaction_is_completed() -> None:
 @for_each("session", ["s", "S" * 300])
 def test_a_killed_deletion_of_a_session_is_no_lost_head(session: str) -> None:
     """What it has left is reported as that, and nothing is rebuilt from it; again it completes."""
-    for bucket in kills(
-        lambda store: fill_up(store, session), lambda store: store.delete_session(session)
-    ):
+
+    def fill(store: Store) -> None:
+        fill_up(store, session)
+
+    for bucket in kills(opened, fill, lambda store: store.delete_session(session)):
         heads = [key for key in bucket.objects if key.endswith("/head")]
         with store_on(bucket) as store:
             for found in (list(store.check()), list(store.repair())):
@@ -314,7 +276,7 @@ def test_a_killed_repair_is_repeated(part: str, session: str) -> None:
         spoilt = bucket.objects[key][0][:50]
         bucket.objects[key] = (spoilt, 1)
 
-    for bucket in kills(fill, lambda store: list(store.repair())):
+    for bucket in kills(opened, fill, lambda store: list(store.repair())):
         with store_on(bucket) as store:
             list(store.repair())
             assert [each.code for each in store.check()] == ["foreign_file"]
