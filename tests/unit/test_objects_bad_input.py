@@ -6,9 +6,6 @@ One clear error each, contained to the scope, and nothing is overwritten.
 import os
 import re
 import shutil
-import subprocess
-import sys
-import tempfile
 from collections.abc import Callable
 from hashlib import sha256
 from itertools import product
@@ -281,58 +278,6 @@ def test_the_folder_of_another_tool_is_no_empty_store(root: Path) -> None:
         ):
             attempts(other)[number]()
     assert list(files(root)) == ["s/scopes/agent/main/snapshots/snapshot_latest.json"]
-
-
-# No permission
-
-
-UNPRIVILEGED = """
-import os, sys, limpet
-from limpet import Unavailable
-path, place, mode = sys.argv[1:]
-with limpet.open(f"file://{path}", sync=False) as store:
-    store.scope("s").save({"n": 1}, id="a", labels={"k": "v"})
-    for name, folders, names in os.walk(path):
-        for each in [name, *(os.path.join(name, each) for each in names)]:
-            if os.getuid() == 0:
-                os.chown(each, 65534, 65534)
-    os.chmod(os.path.join(path, place), int(mode, 8))
-    if os.getuid() == 0:
-        os.setgroups([])
-        os.setgid(65534)
-        os.setuid(65534)
-    scope = store.scope("s")
-    for verb in (scope.load, lambda: scope.save({"n": 2}, id="b"), lambda: list(store.sessions())):
-        try:
-            found = verb()
-            print("none" if found in (None, []) else "some")
-        except Unavailable as error:
-            print("known" if error.outcome_known else "doubt", "EACCES" in str(error))
-"""
-
-
-@for_each(
-    "place, mode, said",
-    [
-        ("", "000", ["known True"] * 3),
-        (FOLDER, "555", ["some", "known True", "some"]),
-        (f"{FOLDER}/head", "000", ["known True"] * 2),
-        (".limpet/index/ids", "555", ["some", "known True", "some"]),
-    ],
-)
-def test_without_permission_nothing_passes_for_empty(
-    place: str, mode: str, said: list[str]
-) -> None:
-    """What cannot be read is an error, never nothing; what cannot be written is not half there."""
-    with tempfile.TemporaryDirectory() as folder:
-        os.chmod(folder, 0o755)
-        command = [sys.executable, "-W", "error", "-c", UNPRIVILEGED, f"{folder}/store"]
-        done = subprocess.run(
-            [*command, place, mode], capture_output=True, text=True, check=False, timeout=60
-        )
-        os.chmod(Path(folder, "store", place), 0o700)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[: len(said)] == said
 
 
 def test_what_a_service_does_not_delete_is_named() -> None:
