@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
-from limpet.backends.buckets.protocol import KeyPrefix, Listed, Moved, Stored
+from limpet.backends.buckets.protocol import Listed, Moved, Stored
 from limpet.model import ANY, Expect
 from limpet.protocol import Clock, Listener
 
@@ -93,7 +93,7 @@ class CountingBucket:
         found = {key: self.objects.get(key) for key in known}
         return {key: None if each is None else _version(each[0]) for key, each in found.items()}
 
-    def listen(self, *, poll_s: float, clock: Clock) -> Listener[KeyPrefix]:
+    def listen(self, *, poll_s: float, clock: Clock) -> Listener[str]:
         raise NotImplementedError
 
     def close(self) -> None:

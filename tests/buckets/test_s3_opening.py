@@ -7,9 +7,15 @@ from typing import Any
 import pytest
 
 from limpet.backends.buckets.s3 import open
-from limpet.backends.buckets.s3.open import azure_bucket, gcs_bucket, normal_prefix, s3_bucket
-from limpet.backends.buckets.s3.order import before, start_of
-from limpet.backends.buckets.s3.profile import Keys, read_profile
+from limpet.backends.buckets.s3.bucket import before, start_of
+from limpet.backends.buckets.s3.open import (
+    Keys,
+    azure_bucket,
+    gcs_bucket,
+    normal_prefix,
+    read_profile,
+    s3_bucket,
+)
 from limpet.errors import InvalidInput, Unavailable, Unsupported
 from limpet.model import ANY
 from limpet.opening import CLOCK

@@ -11,9 +11,10 @@ import pytest
 
 import limpet
 from limpet import Corrupt, InvalidInput, Store, opening
+from limpet.backends.buckets.directory.bucket import DirectoryBucket
 from limpet.backends.buckets.protocol import Listed
 from limpet.backends.objects import files as objects_files
-from limpet.backends.objects import index, listing
+from limpet.backends.objects import listing
 from limpet.backends.objects.encrypted import EncryptedBucket
 from limpet.cli._app import run
 from limpet.core.encryption import Keys
@@ -339,22 +340,22 @@ def test_a_pointer_that_moves_meanwhile_is_found(
     """A listing of several pages is continued after `rekey` has moved all pointers."""
     monkeypatch.setattr(objects_files, "PAGE", 3)
     monkeypatch.setattr(listing, "PAGE", 3)
-    monkeypatch.setattr(index, "_CHUNK", 2)
+    monkeypatch.setattr(objects_files, "_CHUNK", 2)
     labels = {"task": "tax"}
     with open_folder(root, ONE) as store:
         for at in range(10):
             store.scope(f"s-{at}").save(at, labels=labels)
-    list_keys = EncryptedBucket.list
+    list_keys, others, moved = DirectoryBucket.list, list[Store](), list[int]()
+
+    def moving(bucket: DirectoryBucket, prefix: str, **asked: Any) -> list[Listed]:
+        if asked.get("after") and "/labels/" in prefix and not moved:
+            moved.append(0)
+            moved.append(others[0].rekey())
+        return list_keys(bucket, prefix, **asked)
+
+    monkeypatch.setattr(DirectoryBucket, "list", moving)
     with open_folder(root, f"{TWO}\n{ONE}") as store, open_folder(root, f"{TWO}\n{ONE}") as other:
-        moved: list[int] = []
-
-        def moving(bucket: EncryptedBucket, prefix: str, **asked: Any) -> list[Listed]:
-            if asked.get("after") and "/labels/" in prefix and not moved:
-                moved.append(0)
-                moved.append(other.rekey())
-            return list_keys(bucket, prefix, **asked)
-
-        monkeypatch.setattr(EncryptedBucket, "list", moving)
+        others.append(other)
         found = [info.scope.session_id for info in store.history(labels=labels)]
         assert moved[1] >= 20
         assert sorted(found) == [f"s-{at}" for at in range(10)]

@@ -16,7 +16,7 @@ import watchfiles
 from limpet import ScopeKey, Unavailable, opening
 from limpet.backends.buckets.directory import listen
 from limpet.backends.buckets.directory.listen import DirectoryListener
-from limpet.backends.buckets.protocol import Bucket, KeyPrefix
+from limpet.backends.buckets.protocol import Bucket
 from limpet.backends.objects import keys
 from limpet.backends.objects.watching import ObjectListener
 from limpet.backends.support.polling import Poller
@@ -282,7 +282,7 @@ def test_a_child_does_not_use_the_watch_of_its_parent(tmp_path: Path) -> None:
 
 def test_a_watch_that_has_ended_says_so(tmp_path: Path) -> None:
     listener = DirectoryListener(str(tmp_path), poll_s=1, clock=CLOCK)
-    listener.follow([KeyPrefix("")])
+    listener.follow([""])
     while listener._watch is None:
         listener.wait(active=False)
     listener._watch.close()

@@ -1,4 +1,4 @@
-"""Checks a bucket scope by scope, and repairs what can be repaired without a loss.
+"""Checks a bucket scope by scope, repairs what can be repaired without a loss, and renews its keys.
 
 Keys are listed before the head is read, as in a sweep.
 """
@@ -11,7 +11,7 @@ from typing import Final
 from limpet.backends.buckets.protocol import Listed, Sweepable
 from limpet.backends.objects import keys
 from limpet.backends.objects.building import part_keys
-from limpet.backends.objects.files import Gone, walk
+from limpet.backends.objects.files import Gone, Pointed, walk
 from limpet.backends.objects.format import (
     Fact,
     Named,
@@ -21,7 +21,6 @@ from limpet.backends.objects.format import (
     line_of,
 )
 from limpet.backends.objects.heads import Head
-from limpet.backends.objects.index import Pointed
 from limpet.backends.objects.keys import INDEX, ObjectKey
 from limpet.backends.objects.mending import (
     Mending,
@@ -33,7 +32,7 @@ from limpet.backends.objects.mending import (
 from limpet.backends.objects.reader import ObjectReader, read_moment
 from limpet.core.codec import decode
 from limpet.core.encryption import WrongKeys
-from limpet.errors import Corrupt, LimpetError, Unsupported
+from limpet.errors import Corrupt, InvalidInput, LimpetError, Unsupported
 from limpet.model import Finding, ScopeKey
 from limpet.storage import Reader, StateReader
 
@@ -41,6 +40,7 @@ _GRACE_US: Final = 24 * 3600 * 1_000_000  # for pointers to scopes and lines tha
 _CHUNK: Final = 256
 _STATES: Final = 32  # read at a time
 _LEFTOVERS_MAX: Final = 10_000
+_LABELS: Final = "labels:"  # before the cursor of the second part of `rekey`
 
 
 class Checking(Mending):
@@ -306,6 +306,44 @@ class Checking(Mending):
                 if not left.stale
             ]
         return found
+
+    # New keys
+
+    def rekey(self, after: str, *, limit: int) -> tuple[int, str | None]:
+        """Encrypt with the current keys, object by object, then label by label.
+
+        An object is replaced by compare-and-set, so that a write in between is kept. The key of a
+        label's pointer depends on the key of its session: the pointers that older keys have written
+        are replaced, the new one being written first. Each page may be repeated.
+        """
+        if not self.files.ciphers.encrypts:
+            raise InvalidInput("the store was opened without keys: give keys= or keys_file=")
+        if after.startswith(_LABELS):
+            count, last = self._rekey_labels(after.removeprefix(_LABELS), limit)
+            return count, None if last is None else f"{_LABELS}{last}"
+        page = self.files.bucket.list(keys.ROOT, after=after, limit=limit)
+        count = self.files.bucket.renew([each.key for each in page if keys.is_content(each.key)])
+        return count, page[-1].key if len(page) == limit else _LABELS
+
+    def _rekey_labels(self, after: str, limit: int) -> tuple[int, str | None]:
+        page = self.files.bucket.list(keys.LABELS, after=after, limit=limit)
+        modified = {each.key: each.modified for each in page}
+        pointed = sorted(self.index.followed(page), key=lambda each: each.scope)
+        count = 0
+        for scope, group in groupby(pointed, key=lambda each: each.scope):
+            try:
+                current = read_moment(self.files, scope, self.pointers)
+            except (Corrupt, Unsupported):
+                continue  # what cannot be read is left alone
+            old = [each for each in group if current.get(each.key) != each.key]
+            moved = [each.key for each in old if each.key in current]
+            self.index.write(scope, sorted({current[key] for key in moved}))
+            # One that leads nowhere may be the label of a snapshot that was not encrypted.
+            lost = (each for each in old if each.key not in current)
+            moved += [each.key for each in lost if self._leads_nowhere(each, modified[each.key])]
+            self.files.delete(moved)
+            count += len(moved)
+        return count, page[-1].key if len(page) == limit else None
 
 
 def _damaged_notes(key: ScopeKey, notes: Iterable[StoredNote]) -> Iterator[tuple[Finding, None]]:

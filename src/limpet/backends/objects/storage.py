@@ -20,12 +20,11 @@ from typing import Final, TypeVar
 from limpet.backends.buckets.protocol import Bucket, Listed, Moved, Sweepable
 from limpet.backends.objects import building, keys
 from limpet.backends.objects.building import Builder, Built
-from limpet.backends.objects.files import PAGE, Files, Gone, Held, walk
+from limpet.backends.objects.checking import Checking
+from limpet.backends.objects.files import PAGE, Files, Gone, Held, Index, walk
 from limpet.backends.objects.format import line_of
 from limpet.backends.objects.heads import Head, dump_head
-from limpet.backends.objects.index import Index
 from limpet.backends.objects.reader import ObjectReader, read_moment
-from limpet.backends.objects.rekeying import Rekeying
 from limpet.backends.objects.watching import ObjectListener, Watching
 from limpet.backends.support.backoff import Backoff
 from limpet.core.encryption import NO_KEYS, Ciphers
@@ -44,7 +43,7 @@ _PAUSE_S_MIN: Final = 0.000_5
 _PAUSE_S_MAX: Final = 0.05
 
 
-class ObjectStorage(Rekeying, Watching):
+class ObjectStorage(Checking, Watching):
     """Implements `storage.Storage` over a bucket."""
 
     blocking = True
@@ -228,7 +227,7 @@ class ObjectStorage(Rekeying, Watching):
     def _finish(self, before: Held, now: Held, built: Built) -> None:
         """Remove what the head no longer names; the change is stored."""
         key, head = built.head.key, built.head
-        if built.is_first and head.record is not None:
+        if head.record is not None and (before.head is None or before.head.record is None):
             self._start(key, line_of(head.record.pk))
         self.index.remove(built.unneeded)
         if not built.parts and not built.removed and not head.unswept:
