@@ -74,7 +74,7 @@ def data_of(bucket: ObjectStoreBucket, key: str) -> bytes | None:
     return None if found is None else found.data
 
 
-def check_unavailable(call: Callable[[], object], *, known: bool, match: str = "") -> None:
+def check_unavailable(call: Callable[[], object], *, known: bool, match: str | None = None) -> None:
     with pytest.raises(Unavailable, match=match) as caught:
         call()
     assert caught.value.outcome_known is known

@@ -150,8 +150,6 @@ def test_parts_of_two_versions_do_not_fit_together(root: Path, expected: dict[An
 
 WRITES: dict[str, Callable[[Scope], object]] = {
     "append": lambda scope: scope.append("more", [1]),
-    "note": lambda scope: scope.set_note("n", "new"),
-    "redaction": lambda scope: scope.update("c", lambda was: was.with_(state={})),
     "deletion": lambda scope: scope.delete_snapshot("a"),
     "many": lambda scope: [scope.save({"n": n}) for n in range(40)],
 }

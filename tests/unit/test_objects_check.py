@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from limpet import Corrupt, Unsupported, opening
+from limpet.backends.objects.checking import SEVERITIES
 from limpet.backends.objects.format import VERSION, facts_end
-from limpet.backends.objects.mending import SEVERITIES
 from limpet.engine import Engine
 from limpet.engine.rolling import Limits
 from limpet.model import Finding, ScopeKey

@@ -131,9 +131,7 @@ class Stepped:
             self._strict.append(StrictListener(self._scheduler, _is_about))
             return self._strict[-1]
         if self._kind == "objects":
-            bucket = StrictListener[str](
-                self._scheduler, lambda keys, key: key.startswith(keys.prefix)
-            )
+            bucket = StrictListener[str](self._scheduler, lambda below, key: key.startswith(below))
             self._bucket.append(bucket)
             return ObjectListener(bucket)
         if self._kind == "sqlite":

@@ -15,6 +15,7 @@ leaves is swept by the next one that writes or removes a segment.
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from itertools import groupby
 from typing import Final, TypeVar
 
 from limpet.backends.buckets.protocol import Bucket, Listed, Moved, Sweepable
@@ -30,7 +31,7 @@ from limpet.backends.support.backoff import Backoff
 from limpet.core.encryption import NO_KEYS, Ciphers
 from limpet.core.limits import CONTENTION_WAIT_S_MAX
 from limpet.core.rows import Row
-from limpet.errors import Corrupt, LimpetError, Unavailable, Unsupported
+from limpet.errors import Corrupt, InvalidInput, LimpetError, Unavailable, Unsupported
 from limpet.model import ANY, ScopeKey
 from limpet.protocol import Clock, Stamp
 from limpet.storage import Change, LostAnswer, Reader, ScopeRecord, StateReader, TailRow
@@ -41,6 +42,7 @@ _POLL_S: Final = 1.0
 _PASSES_MAX: Final = 100  # over a session that other writers keep writing to
 _PAUSE_S_MIN: Final = 0.000_5
 _PAUSE_S_MAX: Final = 0.05
+_LABELS: Final = "labels:"  # before the cursor of the second part of `rekey`
 
 
 class ObjectStorage(Checking, Watching):
@@ -386,6 +388,46 @@ class ObjectStorage(Checking, Watching):
             self.files.bucket.below.sweep()
         heads = (each for each in self.walk_scopes() if isinstance(each.head, Head))
         return sum(self.sweep(each.scope) for each in heads)
+
+    # New keys
+
+    def rekey(self, after: str, *, limit: int) -> tuple[int, str | None]:
+        """Encrypt with the current keys, object by object, then label by label.
+
+        An object is replaced by compare-and-set, so that a write in between is kept. The key of a
+        label's pointer depends on the key of its session: the pointers that older keys have written
+        are replaced, the new one being written first. Each page may be repeated.
+        """
+        if not self.files.ciphers.encrypts:
+            raise InvalidInput("the store was opened without keys: give keys= or keys_file=")
+        if after.startswith(_LABELS):
+            count, last = self._rekey_labels(after.removeprefix(_LABELS), limit)
+            return count, None if last is None else f"{_LABELS}{last}"
+        page = self.files.bucket.list(keys.ROOT, after=after, limit=limit)
+        count = self.files.bucket.renew([each.key for each in page if keys.is_content(each.key)])
+        return count, page[-1].key if len(page) == limit else _LABELS
+
+    def _rekey_labels(self, after: str, limit: int) -> tuple[int, str | None]:
+        page = self.files.bucket.list(keys.LABELS, after=after, limit=limit)
+        modified = {each.key: each.modified for each in page}
+        pointed = sorted(self.index.followed(page), key=lambda each: each.scope)
+        count = 0
+        for scope, group in groupby(pointed, key=lambda each: each.scope):
+            try:
+                current = read_moment(self.files, scope, self.pointers)
+            except (Corrupt, Unsupported):
+                continue  # what cannot be read is left alone
+            old = [each for each in group if current.get(each.key) != each.key]
+            moved = [each.key for each in old if each.key in current]
+            self.index.write(scope, sorted({current[key] for key in moved}))
+            # One that leads nowhere may be the label of a snapshot that was not encrypted.
+            lost = (each for each in old if each.key not in current)
+            moved += [each.key for each in lost if self._leads_nowhere(each, modified[each.key])]
+            self.files.delete(moved)
+            count += len(moved)
+        return count, page[-1].key if len(page) == limit else None
+
+    # The rest
 
     def listen(self) -> ObjectListener:
         clock = self.files.clock
