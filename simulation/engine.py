@@ -103,13 +103,15 @@ def in_segment(blob: bytes) -> Iterator[bytes]:
 
 
 class _Calm:
-    """The objects of a bucket as they are now, without steps."""
+    """The objects of a bucket as they are now, without steps; they are only read."""
 
     def __init__(self, objects: dict[str, Stored]) -> None:
         self.objects = objects
 
     def get(self, keys: Sequence[str], *, first: int | None = None) -> list[Stored | None]:
         return [self.objects.get(key) for key in keys]
+
+    mark = delete = list = fingerprints = listen = close = None
 
 
 class InspectedObjects(Inspected):

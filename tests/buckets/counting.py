@@ -3,11 +3,14 @@
 import hashlib
 import threading
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TypeVar
 
-from limpet.backends.buckets.protocol import KeyPrefix, Listed, Moved, Stored
+from limpet.backends.buckets.protocol import Listed, Moved, Stored
 from limpet.model import ANY, Expect
 from limpet.protocol import Clock, Listener
+
+T = TypeVar("T")
 
 
 class CountingBucket:
@@ -90,7 +93,7 @@ class CountingBucket:
         found = {key: self.objects.get(key) for key in known}
         return {key: None if each is None else _version(each[0]) for key, each in found.items()}
 
-    def listen(self, *, poll_s: float, clock: Clock) -> Listener[KeyPrefix]:
+    def listen(self, *, poll_s: float, clock: Clock) -> Listener[str]:
         raise NotImplementedError
 
     def close(self) -> None:
@@ -99,3 +102,47 @@ class CountingBucket:
 
 def _version(data: bytes) -> str:
     return hashlib.blake2b(data, digest_size=8).hexdigest()
+
+
+class Killed(BaseException):
+    """The process ends."""
+
+
+class MortalBucket(CountingBucket):
+    """Its process ends before one of its writes, if `left` of them are made before."""
+
+    left = 1_000_000
+
+    def _live(self) -> None:
+        if not self.left:
+            raise Killed
+        self.left -= 1
+
+    def put(self, key: str, data: bytes, *, expect: Expect) -> str:
+        self._live()
+        return super().put(key, data, expect=expect)
+
+    def delete(self, keys: Sequence[str]) -> None:
+        for key in keys:
+            self._live()
+            super().delete([key])
+
+
+def kills(
+    opened: Callable[[CountingBucket], T], fill: Callable[[T], object], act: Callable[[T], object]
+) -> Iterator[CountingBucket]:
+    """Kill a process before its first write, its second and so on; yield what it has left."""
+    full = CountingBucket()
+    fill(opened(full))
+    is_killed, writes = True, 0
+    while is_killed:
+        bucket, is_killed = MortalBucket(), False
+        bucket.objects, bucket.left = dict(full.objects), writes
+        try:
+            act(opened(bucket))
+        except Killed:
+            is_killed = True
+        bucket.left = MortalBucket.left
+        yield bucket
+        writes += 1
+    assert writes > 2

@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import pytest
 
-from limpet.backends.buckets.protocol import Bucket, KeyPrefix, Moved
+from limpet.backends.buckets.protocol import Bucket, Moved
 from limpet.model import ANY
 from limpet.opening import CLOCK
 from limpet.testing.kit import together
@@ -111,7 +111,7 @@ class BucketFunctions:
     def test_a_change_is_noticed(self, bucket: Bucket) -> None:
         listener = bucket.listen(poll_s=0.2, clock=CLOCK)
         try:
-            listener.follow([KeyPrefix("k/"), KeyPrefix("not/there/yet/")])
+            listener.follow(["k/", "not/there/yet/"])
             for key in ("k/x", "k/x", "not/there/yet/y", "k/deeper/z", "not/there/yet/y"):
                 done = threading.Event()
                 writing = threading.Timer(0.05, self.write, (bucket, key, done))
@@ -127,7 +127,7 @@ class BucketFunctions:
     def test_a_waiting_caller_is_woken(self, bucket: Bucket) -> None:
         listener = bucket.listen(poll_s=60, clock=CLOCK)
         try:
-            listener.follow([KeyPrefix("k/")])
+            listener.follow(["k/"])
             begun = time.monotonic()
             for pause_s in (0.0, 0.05):
                 threading.Timer(pause_s, listener.wake).start()

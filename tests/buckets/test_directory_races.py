@@ -45,7 +45,7 @@ STORM = """
     child = os.fork()
     me += "" if child else "-fork"
 
-    for turn in range(60):
+    for turn in range(25):
         while True:
             (found,) = bucket.get(["k/count"])
             try:
@@ -74,27 +74,9 @@ def test_a_storm_of_processes(tmp_path: Path) -> None:
     command = [sys.executable, "-c", textwrap.dedent(STORM), str(tmp_path)]
     workers = [subprocess.Popen([*command, str(number)]) for number in range(3)]
     assert [worker.wait(120) for worker in workers] == [0] * 3
-    assert datas(bucket.get(["k/count"])) == [b"360"]
-    assert len(bucket.list("kept/", limit=1000)) == 360
+    assert datas(bucket.get(["k/count"])) == [b"150"]
+    assert len(bucket.list("kept/", limit=1000)) == 150
     assert [each for each in files(tmp_path) if not each.startswith("kept")] == ["k", "k/count"]
-
-
-def test_a_folder_that_vanishes_under_a_writer(tmp_path: Path) -> None:
-    """A writer has opened its folder, and somebody removes it as empty: it begins again."""
-    draws = count()
-
-    def token() -> str:
-        number = next(draws)
-        if number < 5:  # asked for between the opening of the folder and its first file
-            os.rmdir(tmp_path / "a" / "b")
-            if number % 2:
-                os.rmdir(tmp_path / "a")
-        return str(number)
-
-    bucket = make(tmp_path, token=token)
-    bucket.put("a/b/c", b"1", expect=None)
-    assert next(draws) == 6
-    assert datas(bucket.get(["a/b/c"])) == [b"1"]
 
 
 @pytest.mark.parametrize("step", ["mkdir", "open"])
@@ -175,13 +157,6 @@ def test_a_mark_during_a_delete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(os, "stat", look)
     bucket.mark(["a/b"])
     assert files(tmp_path) == ["a", "a/b"]
-
-
-def test_a_mark_replaces_what_is_not_empty(tmp_path: Path) -> None:
-    bucket = make(tmp_path)
-    bucket.put("a/b", b"1", expect=None)
-    bucket.mark(["a/b", "a/c"])
-    assert datas(bucket.get(["a/b", "a/c"])) == [b"", b""]
 
 
 # The lock.

@@ -1,32 +1,20 @@
-"""A process that writes to a folder or a bucket until it dies.
+"""A process that writes to a folder or a bucket until it is killed: `<url> <seed> <tag>`.
 
-    <url> <seed> <tag>    writes chosen by a seed, until it is killed from outside; says in lines of
-                          JSON `["begin", what it found]`, `["try", write]`, `["done"]`
-    --steps <folder> <n>  for each verb: killed before its first call of the system that changes
-                          anything, then before the n-th after it, until the verb completes
-
-What a store shows is compared as a whole (`dump`), with the memory engine as the oracle. With
-`--steps` the tails are rolled after a few saves, before a verb returns: so its steps are always the
-same, and most verbs meet segments.
+It says in lines of JSON `["begin", what it found]`, `["try", write]`, `["done"]`. What a store
+shows is compared as a whole (`dump`), with the memory engine as the oracle.
 """
 
 import json
-import os
 import random
 import re
-import shutil
-import signal
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeAlias
 from zlib import crc32
 
 import limpet
-from limpet import Scope, Snapshot, SnapshotInfo, Store, opening
+from limpet import Scope, Snapshot, SnapshotInfo, Store
 from limpet.backends.objects import keys
-from limpet.engine.rolling import Limits
-from tests.buckets.opened import store_on
 
 Write: TypeAlias = list[Any]
 Dump: TypeAlias = dict[str, dict[str, Any]]
@@ -226,148 +214,6 @@ def run(url: str, seed: str, tag: str) -> None:
             say(["done"])
 
 
-# Killed before every step
-
-
-VERBS: dict[str, list[Write]] = {
-    "the first save of a scope": [["save", "new", "x-9", 1]],
-    "a kept save": [["save", "log", "x-9", 1]],
-    "a kept save on one's own": [["save", "log", "x-8", 2], ["save", "log", "x-9", 1]],
-    "a kept save over a draft": [["save", "mixed", "x-9", 1]],
-    "a draft": [["draft", "log", "x-9", 1]],
-    "a draft over a draft": [["draft", "mixed", "x-9", 1]],
-    "a save aside": [["aside", "log", "x-9", 1]],
-    "an append": [["append", "9"]],
-    "an append of a draft": [["append", "12"]],
-    "an update of the head": [["update", "log", "x-3", 1]],
-    "an update below": [["update", "log", "x-2", 1]],
-    "an overwrite of the head": [["overwrite", "log", "x-3", 1]],
-    "an overwrite below": [["overwrite", "log", "x-1", 1]],
-    "a delete of the head": [["delete", "log", "x-3", 0]],
-    "a delete below": [["delete", "log", "x-2", 0]],
-    "a delete below a void head": [["delete", "log", "x-3", 0], ["delete", "log", "x-2", 0]],
-    "an append on a void head": [["delete_head", "chat"], ["append", "9"]],
-    "a delete of a draft": [["delete", "mixed", "y-2", 0]],
-    "a note": [["note", None, "n-9", 1]],
-    "a note again": [["note", None, "n-1", 1]],
-    "a note on a snapshot": [["note", "x-2", "n-9", 1]],
-    "a note that does not fit into the head": [["note", None, "n-9", 9]],
-    "a delete of a note": [["delete_note", "n-1"]],
-    "a fork": [["fork", "log", "x-2", "fork-9"]],
-    "a delete of a scope": [["forget", "mixed"]],
-    "a delete of a scope with notes": [["forget", "log"]],
-}
-BASE: list[Write] = [
-    ["save", "log", "x-1", 11], ["save", "log", "x-2", 12], ["save", "log", "x-3", 13],
-    ["note", None, "n-1", 14], ["note", "x-2", "n-1", 15], ["save", "mixed", "y-1", 16],
-    ["draft", "mixed", "y-2", 17], ["append", "1"], ["append", "2"],
-]  # fmt: skip
-TAILS = Limits(snapshots=3, newest_bytes=16_384, wholes=False)
-STEPS = ("mkdir", "write", "link", "rename", "unlink", "rmdir")
-
-
-def stepped(url: str) -> Store:
-    """Open a store that does everything in the thread that asks for it."""
-    return store_on(opening.open_files(url), tails=TAILS)
-
-
-def act(store: Store, write: Write) -> None:
-    if write[0] == "delete_head":
-        scope = store.scope("s", write[1])
-        info = scope.info()
-        assert info is not None
-        scope.delete_snapshot(info.id)
-    else:
-        perform(store, write)
-
-
-def scope_of(write: Write) -> str:
-    match write:
-        case ["append", _]:
-            return "chat"
-        case ["note", *_] | ["delete_note", _]:
-            return "log"
-        case ["fork", _, _, to]:
-            return str(to)
-    return str(write[1])
-
-
-def die_before(step: int) -> None:
-    """Let this process kill itself before its n-th change of a file; a write is done by half."""
-    left = step
-
-    def wrap(name: str, was: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*given: Any, **named: Any) -> Any:
-            nonlocal left
-            if name == "open" and not given[1] & os.O_CREAT:
-                return was(*given, **named)
-            left -= 1
-            if left == 0:
-                if name == "write":
-                    was(given[0], bytes(given[1])[: len(given[1]) // 2])
-                os.kill(os.getpid(), signal.SIGKILL)
-            return was(*given, **named)
-
-        return call
-
-    for name in (*STEPS, "open"):
-        setattr(os, name, wrap(name, getattr(os, name)))
-
-
-def killed(url: str, writes: list[Write], step: int) -> bool:
-    """Let a child do the last of some writes; return whether it was killed."""
-    child = os.fork()
-    if not child:
-        status = 1
-        try:
-            with stepped(url) as store:
-                for write in writes[:-1]:
-                    act(store, write)
-                die_before(step)
-                act(store, writes[-1])
-            status = 0
-        finally:
-            os._exit(status)
-    _, status = os.waitpid(child, 0)
-    assert status in (0, signal.SIGKILL)
-    return status != 0
-
-
-def points(folder: Path, name: str, stride: int) -> Iterator[str]:
-    """Kill a verb at its steps; yield what was found: that it is done, or not."""
-    writes, base, place = VERBS[name], folder / "base", folder / "place"
-    with limpet.open("memory:") as oracle:
-        for write in [*BASE, *writes[:-1]]:
-            act(oracle, write)
-        before = dump(oracle)
-        act(oracle, writes[-1])
-        after = dump(oracle)
-        following: Write = ["save", scope_of(writes[-1]), "z-1", 5]
-        perform(oracle, following)
-        later = dump(oracle)
-    for step in range(1 + len(name) % min(stride, 3), 1000, stride):  # no verb has fewer steps
-        shutil.rmtree(place, ignore_errors=True)
-        shutil.copytree(base, place)
-        url = f"file://{place}?sync=false"
-        died = killed(url, writes, step)
-        with stepped(url) as store:
-            found = dump(store)
-            assert unfound(store) == []
-            what = compare(found, before, after)
-            assert [each for each in store.check() if each.severity == "error"] == []
-            temporaries = [key for key in strangers(place) if TEMPORARY not in key]
-            assert temporaries == [], temporaries
-            if what != "done":
-                act(store, writes[-1])
-                assert dump(store) == after, f"{name}, killed at {step}, then done again"
-            perform(store, following)
-            assert dump(store) == later, f"{name}, killed at {step}, then saved"
-            assert unfound(store) == []
-        yield what
-        if not died:
-            return
-
-
 def compare(found: Dump, before: Dump, after: Dump) -> str:
     """Return whether a write is done, or not."""
     if found == after:
@@ -376,21 +222,10 @@ def compare(found: Dump, before: Dump, after: Dump) -> str:
     return "not"
 
 
-def run_steps(folder: Path, stride: int) -> None:
-    with stepped(f"file://{folder}/base?sync=false") as store:
-        for write in BASE:
-            act(store, write)
-    for name in VERBS:
-        say([name, list(points(folder, name, stride))])
-
-
 def say(message: Any) -> None:
     sys.stdout.write(json.dumps(message) + "\n")
     sys.stdout.flush()
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "--steps":
-        run_steps(Path(sys.argv[2]), int(sys.argv[3]))
-    else:
-        run(*sys.argv[1:])
+    run(*sys.argv[1:])

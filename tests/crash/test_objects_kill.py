@@ -8,7 +8,6 @@ import time
 from collections import Counter
 from pathlib import Path
 from typing import IO
-from urllib.parse import urlencode
 from uuid import uuid4
 
 import pytest
@@ -18,7 +17,6 @@ from limpet import Store
 from tests.crash.mortal_objects import (
     ALL,
     TEMPORARY,
-    VERBS,
     Dump,
     Write,
     compare,
@@ -125,11 +123,6 @@ def torture(
     return counts
 
 
-def url_of(service: Service) -> str:
-    """Return the URL of a store that only this test uses; it has all that a process needs."""
-    return f"s3://{service.name}/{uuid4().hex}?{urlencode(service.options)}"
-
-
 @pytest.mark.timeout(300)
 def test_what_was_acknowledged_survives_the_kill(tmp_path: Path) -> None:
     """Promises 1, 2, 5 and 7, with files and folders synced: one store, killed time and again.
@@ -144,18 +137,10 @@ def test_what_was_acknowledged_survives_the_kill(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_what_a_service_acknowledged_survives_the_kill(seaweedfs: Service) -> None:
-    counts = torture(url_of(seaweedfs), rounds=3, writes_max=24, seed=700, late_s=LATE_S)
+    counts = torture(
+        seaweedfs.store_url(uuid4().hex), rounds=3, writes_max=24, seed=700, late_s=LATE_S
+    )
     assert sum(counts[kind] for kind in ALL) > 10
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_what_a_service_acknowledged_survives_many_kills(seaweedfs: Service) -> None:
-    counts: Counter[str] = Counter()
-    for number in range(3):
-        seed = 1000 * number + 1
-        counts += torture(url_of(seaweedfs), rounds=15, writes_max=40, seed=seed, late_s=LATE_S)
-    assert counts.keys() >= ALL | {"killed, done", "killed, not"}
 
 
 @pytest.mark.slow
@@ -167,31 +152,3 @@ def test_what_was_acknowledged_survives_many_kills(tmp_path: Path) -> None:
             f"file://{tmp_path}/{number}", rounds=30, writes_max=50, seed=1000 * number
         )
     assert counts.keys() >= ALL | {"killed, done", "killed, not"}
-
-
-def killed_at_steps(folder: Path, stride: int) -> dict[str, list[str]]:
-    command = [*COMMAND, "--steps", str(folder), str(stride)]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, cwd=ROOT, check=False)
-    found = dict(json.loads(line) for line in done.stdout.splitlines())
-    assert done.returncode == 0, f"see above; all is well with {list(found)}"
-    assert found.keys() == VERBS.keys()
-    for name, outcomes in found.items():
-        assert outcomes[-1] == "done"
-        assert len(outcomes) > 1, f"{name} was not killed"
-        # Once a write is done, it stays so: there is one moment at which it happens.
-        assert outcomes == sorted(outcomes, key=("not", "done").index), name
-    return found
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(300)
-def test_each_verb_is_killed_at_its_steps(tmp_path: Path) -> None:
-    """Promise 2: wherever a writer dies, its write is done or not, and can be done again."""
-    killed_at_steps(tmp_path, stride=16)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_each_verb_is_killed_at_every_step(tmp_path: Path) -> None:
-    found = killed_at_steps(tmp_path, stride=1)
-    assert all("not" in outcomes for outcomes in found.values())

@@ -53,15 +53,3 @@ def test_a_server_has_the_keys_and_shows_them_nowhere(
         assert not any(secret in text for secret in SECRETS for text in texts)
     stored = [data for key, data in files(root).items() if "sessions/" in key and data]
     assert all(data.startswith(b"\x01") for data in stored)
-
-
-@pytest.mark.slow
-def test_the_file_of_the_keys_is_in_the_url_of_the_server(tmp_path: Path) -> None:
-    (tmp_path / "keys").write_text(ONE)
-    url = f"file://{tmp_path}/store?keys_file={tmp_path}/keys"
-    with Server(tmp_path, url=url) as server, limpet.open(server.url) as client:
-        client.scope("s").save({"n": 1})
-        with pytest.raises(limpet.Unsupported, match="give them to the server"):
-            limpet.open(server.url, keys_file=str(tmp_path / "keys"))
-    with open_folder(tmp_path / "store") as store:
-        assert store.scope("s").load().state == {"n": 1}  # type: ignore[union-attr]

@@ -4,27 +4,24 @@ Every row of the table in docs/check.md is a case here. Files are compared byte 
 does not mend stays as it is.
 """
 
-import json
 import os
 import re
-import threading
+import shutil
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
-from limpet import Corrupt, Scope, Store, Unsupported
-from limpet.backends.buckets.directory.bucket import DirectoryBucket
+from limpet import Corrupt, Unsupported, opening
+from limpet.backends.objects.checking import SEVERITIES
 from limpet.backends.objects.format import VERSION, facts_end
-from limpet.backends.objects.mending import SEVERITIES
-from limpet.cli._app import run
 from limpet.engine import Engine
 from limpet.engine.rolling import Limits
-from limpet.model import Finding
-from limpet.opening import CLOCK, store_over
+from limpet.model import Finding, ScopeKey
+from limpet.opening import store_over
 from tests.buckets.opened import engine_on
 from tests.cases import for_each
 from tests.unit.sql_damage import codes, inspect
@@ -35,21 +32,12 @@ HEAD = f"{FOLDER}/head"
 INDEX = ".limpet/index"
 LONG = "L" * 300  # longer than a name in a key may be
 LABELS = {"colour": "red"}
-# The new head, the old one, and pointers to what was in its tail.
-REBUILT = rf"{FOLDER}/(head|damaged/.*)|{INDEX}/.*"
 PART = f"{1:016x}.{2:016x}.after-{3:016x}"
 TAILS = Limits(3, newest_bytes=32 * 1024)
 
 
 def engine(root: Path) -> Engine:
-    bucket = DirectoryBucket(
-        str(root),
-        token=lambda: os.urandom(8).hex(),
-        now=lambda: time.time_ns() // 1000,
-        clock=CLOCK,
-        sync=False,
-    )
-    return engine_on(bucket, tails=TAILS)
+    return engine_on(opening.open_files(f"file://{root}", sync=False), tails=TAILS)
 
 
 def files(root: Path) -> dict[str, bytes]:
@@ -76,107 +64,85 @@ def noise(seed: int) -> str:
     return "".join(f"{(seed + 1) * 7919 * each % 1_000_003:06d}" for each in range(1, 4000))
 
 
-def fill(store: Store) -> None:
-    """Make a scope with a segment and a page of notes, another one, and one with long names."""
-    scope = store.scope("s")
-    for at in range(70):  # more than are in a head
-        scope.set_note(f"m{at}", at)
-    for at, id in enumerate("abcd"):
-        scope.save({"id": id, "text": noise(at)}, id=id, labels=LABELS)
-        scope.set_note("n", id, on=id)
-    scope.set_note("n", 1)
-    store.scope("other").save({"id": "o"}, id="o", labels=LABELS)
-    store.scope(LONG, LONG).save({"id": LONG}, id=LONG, labels={LONG[:200]: LONG[:200]})
-    store.scope(LONG, LONG).set_note(LONG, 1, on=LONG)
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A scope with a segment and a page of notes, another one, and one with long names."""
+    root = tmp_path_factory.mktemp("filled") / "store"
+    with store_over(engine(root)) as store:
+        scope = store.scope("s")
+        for at in range(70):  # more than are in a head
+            scope.set_note(f"m{at}", at)
+        for at, id in enumerate("abcd"):
+            scope.save({"id": id, "text": noise(at)}, id=id, labels=LABELS)
+            scope.set_note("n", id, on=id)
+        scope.set_note("n", 1)
+        store.scope("other").save({"id": "o"}, id="o", labels=LABELS)
+        store.scope(LONG, LONG).save({"id": LONG}, id=LONG, labels={LONG[:200]: LONG[:200]})
+        store.scope(LONG, LONG).set_note(LONG, 1, on=LONG)
+    assert part_in(root, "segments")
+    return root
 
 
-Filled = tuple[Store, Engine, Path]
-
-
-@contextmanager
-def filled(folder: Path) -> Iterator[Filled]:
-    root = folder / "store"
-    backend = engine(root)
-    with store_over(backend) as store:
-        fill(store)
-        assert segment_in(root)
-        yield store, backend, root
-
-
-@pytest.fixture
-def opened(tmp_path: Path) -> Iterator[Filled]:
-    with filled(tmp_path) as found:
-        yield found
-
-
-@pytest.fixture
-def store(opened: Filled) -> Store:
-    return opened[0]
-
-
-@pytest.fixture
-def backend(opened: Filled) -> Engine:
-    return opened[1]
-
-
-@pytest.fixture
-def root(opened: Filled) -> Path:
-    return opened[2]
-
-
-def readable(root: Path) -> dict[tuple[str, str], Any]:
+def readable(root: Path) -> dict[str, Any]:
     """Return the states and labels of all snapshots that can be read by their ids."""
     found = {}
     with store_over(engine(root)) as store:
-        for session, scope, ids in (
-            ("s", "main", "abcd"),
-            ("other", "main", "o"),
-            (LONG, LONG, [LONG]),
-        ):
-            for id in ids:
-                with suppress(Corrupt, Unsupported):
-                    one = store.scope(session, scope).load(id)
-                    if one is not None:
-                        found[session, id] = (one.state, dict(one.labels))
+        for session, id in (*(("s", id) for id in "abcd"), ("other", "o"), (LONG, LONG)):
+            with suppress(Corrupt, Unsupported):
+                one = store.scope(session, LONG if id == LONG else "main").load(id)
+                if one is not None:
+                    found[id] = (one.state, dict(one.labels))
     return found
 
 
 # Damage
 
 
-def segment_in(root: Path) -> str:
-    (found,) = (root / FOLDER / "segments").iterdir()
-    return f"{FOLDER}/segments/{found.name}"
+def part_in(root: Path, folder: str) -> str:
+    (found,) = (root / FOLDER / folder).iterdir()
+    return f"{FOLDER}/{folder}/{found.name}"
 
 
-def page_in(root: Path) -> str:
-    (found,) = (root / FOLDER / "notes").iterdir()
-    return f"{FOLDER}/notes/{found.name}"
+def changed(change: Callable[[bytes], bytes], name: str = HEAD) -> Callable[[Path], object]:
+    """Return damage of an object, or of the only one in a folder of the scope."""
+
+    def damage(root: Path) -> None:
+        path = root / (name if "/" in name else part_in(root, name))
+        before = path.read_bytes()
+        path.write_bytes(change(before))
+        assert path.read_bytes() != before
+
+    return damage
 
 
-def flip(root: Path, name: str, at: int | None = None, *, behind: int = 0) -> None:
-    """Flip a bit, at a place or some bytes behind the end of the facts."""
-    stored = bytearray((root / name).read_bytes())
-    stored[facts_end(bytes(stored)) + behind if at is None else at] ^= 1
-    (root / name).write_bytes(stored)
+def flip(at: int) -> Callable[[bytes], bytes]:
+    return lambda data: data[:at] + bytes([data[at] ^ 1]) + data[at + 1 or len(data) :]
 
 
-def change(root: Path, name: str, old: bytes, new: bytes) -> None:
-    stored = (root / name).read_bytes()
-    assert old in stored
-    (root / name).write_bytes(stored.replace(old, new, 1))
+def flip_behind(count: int) -> Callable[[bytes], bytes]:
+    """Flip a bit, some bytes behind the end of the facts."""
+    return lambda data: flip(facts_end(data) + count)(data)
 
 
-def write(root: Path, name: str, data: bytes) -> None:
-    (root / name).parent.mkdir(parents=True, exist_ok=True)
-    (root / name).write_bytes(data)
+def removed(name: str) -> Callable[[Path], object]:
+    return lambda root: (root / (name if "/" in name else part_in(root, name))).unlink()
 
 
-def unlink_pointer(root: Path, part: str, name: str) -> None:
-    """Remove a pointer to `s`."""
-    found = [each for each in (root / INDEX / part).rglob("*") if re.search(name, each.name)]
-    mine = [each for each in found if each.is_file() and each.name.partition("s.agent")[1]]
-    mine[0].unlink()
+def written(name: str, data: bytes = b"") -> Callable[[Path], object]:
+    def write(root: Path) -> None:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_bytes(data)
+
+    return write
+
+
+def unpointed(part: str) -> Callable[[Path], object]:
+    """Return damage that removes a pointer to `s`."""
+
+    def damage(root: Path) -> None:
+        next(each for each in (root / INDEX / part).rglob("*s.agent*") if each.is_file()).unlink()
+
+    return damage
 
 
 class Case(NamedTuple):
@@ -185,162 +151,114 @@ class Case(NamedTuple):
     `changed` matches the names of the files that repair writes or removes; all others stay.
     """
 
-    damage: Callable[[Scope, Path], object]
     found: str
+    damage: Callable[[Path], object]
     left: str = ""
     changed: str = ""
 
+    @classmethod
+    def stays(cls, found: str, damage: Callable[[Path], object]) -> "Case":
+        return cls(found, damage, found)
 
+
+# The new head, the old one, and pointers to what was in its tail.
+REBUILT = rf"{FOLDER}/(head|damaged/.*)|{INDEX}/.*"
 ASIDE = rf"{FOLDER}/(head|segments/.*|notes/.*|damaged/.*)|{INDEX}/(ids|labels)/.*"
-V, NEXT_V = b'"v":%d' % VERSION, b'"v":%d' % (VERSION + 1)
 
+
+def rebuilt(damage: Callable[[Path], object], found: str = "head_damaged") -> Case:
+    return Case(found, damage, changed=REBUILT)
+
+
+def aside(found: str, damage: Callable[[Path], object]) -> Case:
+    return Case(found, damage, changed=ASIDE)
+
+
+def swept(found: str, name: str, data: bytes = b"half") -> Case:
+    return Case(found, written(name, data), changed=re.escape(name))
+
+
+def next_version(data: bytes) -> bytes:
+    return data.replace(b'"v":%d' % VERSION, b'"v":%d' % (VERSION + 1), 1)
+
+
+def encrypted(data: bytes) -> bytes:
+    return b"\1encrypted"
+
+
+OTHERS = HEAD.replace("/s/", "/other/")
 CASES = {
-    "a file next to sessions": Case(
-        lambda _, root: write(root, "sessions/readme.txt", b"hello"), "foreign_file", "foreign_file"
+    "a file next to sessions": Case.stays("foreign_file", written("sessions/readme.txt", b"hi")),
+    "a file in the folder of a scope": Case.stays("foreign_file", written(f"{FOLDER}/.DS_Store")),
+    "a file in the index": Case.stays("foreign_file", written(f"{INDEX}/ids/x")),
+    "a link": Case.stays(
+        "foreign_file", lambda root: (root / FOLDER / "segments" / "x").symlink_to(root / HEAD)
     ),
-    "a file in the folder of a scope": Case(
-        lambda _, root: write(root, f"{FOLDER}/.DS_Store", b"\0"), "foreign_file", "foreign_file"
+    "a bit in the description of the head": rebuilt(changed(flip(30))),
+    "a bit in the facts of the head": rebuilt(changed(flip(300))),
+    "an empty head": rebuilt(changed(lambda data: b"")),
+    "half a head": rebuilt(changed(lambda data: data[:300])),
+    "a head with a BOM": rebuilt(changed(lambda data: b"\xef\xbb\xbf" + data)),
+    "a list for a head": rebuilt(changed(lambda data: b"[]")),
+    "a page for a head": rebuilt(changed(lambda data: b"<!DOCTYPE html>\n<html></html>\n")),
+    "the head of another scope": rebuilt(
+        lambda root: (root / HEAD).write_bytes((root / OTHERS).read_bytes())
     ),
-    "a file in the index": Case(
-        lambda _, root: write(root, f"{INDEX}/ids/x", b""), "foreign_file", "foreign_file"
+    "no head": rebuilt(removed(HEAD), "head_missing"),
+    "a head of another version": Case.stays("head_damaged", changed(next_version)),
+    "a bit in a state of the head": Case.stays("state_damaged", changed(flip_behind(9))),
+    "a bit in a note of the head": Case.stays("note_damaged", changed(flip(-2))),
+    "an encrypted head": Case.stays("keys_wrong", changed(encrypted)),
+    "an encrypted segment": Case.stays("keys_wrong", changed(encrypted, "segments")),
+    "an encrypted page of notes": Case.stays("keys_wrong", changed(encrypted, "notes")),
+    "a bit in a note of a page": Case.stays("note_damaged", changed(flip(-2), "notes")),
+    "a bit in the facts of a page": aside("note_damaged", changed(flip_behind(-9), "notes")),
+    "a page of notes in the place of another": aside(
+        "note_damaged", changed(lambda data: data.replace(b'"name":"0', b'"name":"1'), "notes")
     ),
-    "a link": Case(
-        lambda _, root: (root / FOLDER / "segments" / "x").symlink_to(root / HEAD),
-        "foreign_file",
-        "foreign_file",
+    "no page of notes": aside("notes_missing", removed("notes")),
+    "a page of notes of a killed writer": swept("notes_left", f"{FOLDER}/notes/{PART}"),
+    "the sign that another line has begun": swept(
+        "pointer_dangling", f"{FOLDER}/started.{1:016x}", b""
     ),
-    "a bit in the description of the head": Case(
-        lambda _, root: flip(root, HEAD, 30), "head_damaged", changed=REBUILT
+    "pointers to what is gone": swept(
+        "pointer_dangling", f"{INDEX}/ids/b/s.agent.main.{1:016x}", b""
     ),
-    "a bit in the facts of the head": Case(
-        lambda _, root: flip(root, HEAD, 300),
-        "head_damaged",
-        changed=REBUILT,
+    "no pointer by id": Case("pointer_missing", unpointed("ids/a"), "", rf"{INDEX}/ids/a/.*"),
+    "no pointer by label": Case("pointer_missing", unpointed("labels"), "", rf"{INDEX}/labels/.*"),
+    "no pointer to the line": Case("pointer_missing", unpointed("lines"), "", rf"{INDEX}/lines/.*"),
+    "a bit in the facts of a segment": aside(
+        "segment_damaged", changed(flip_behind(-9), "segments")
     ),
-    "an empty head": Case(
-        lambda _, root: write(root, HEAD, b""),
-        "head_damaged",
-        changed=REBUILT,
+    "a bit in a state of a segment": aside("segment_damaged", changed(flip(-3), "segments")),
+    "a segment that is cut": aside("segment_damaged", changed(lambda data: data[:900], "segments")),
+    "a segment of a killed writer": swept("segment_left", f"{FOLDER}/segments/{PART}"),
+    "a segment of another version": Case.stays(
+        "segment_damaged", changed(next_version, "segments")
     ),
-    "the head of another scope": Case(
-        lambda _, root: write(root, HEAD, (root / HEAD.replace("/s/", "/other/")).read_bytes()),
-        "head_damaged",
-        changed=REBUILT,
-    ),
-    "a head of another version": Case(
-        lambda _, root: change(root, HEAD, V, NEXT_V), "head_damaged", "head_damaged"
-    ),
-    "a bit in a state of the head": Case(
-        lambda _, root: flip(root, HEAD, behind=9), "state_damaged", "state_damaged"
-    ),
-    "a bit in a note of the head": Case(
-        lambda _, root: flip(root, HEAD, -2), "note_damaged", "note_damaged"
-    ),
-    "no head": Case(lambda _, root: (root / HEAD).unlink(), "head_missing", changed=REBUILT),
-    "an encrypted head": Case(
-        lambda _, root: write(root, HEAD, b"\1encrypted"), "keys_wrong", "keys_wrong"
-    ),
-    "an encrypted segment": Case(
-        lambda _, root: write(root, segment_in(root), b"\1encrypted"), "keys_wrong", "keys_wrong"
-    ),
-    "an encrypted page of notes": Case(
-        lambda _, root: write(root, page_in(root), b"\1encrypted"), "keys_wrong", "keys_wrong"
-    ),
-    "a bit in a note of a page": Case(
-        lambda _, root: flip(root, page_in(root), -2), "note_damaged", "note_damaged"
-    ),
-    "a bit in the facts of a page of notes": Case(
-        lambda _, root: flip(root, page_in(root), behind=-9), "note_damaged", changed=ASIDE
-    ),
-    "a page of notes in the place of another": Case(
-        lambda _, root: change(root, page_in(root), b'"name":"0', b'"name":"1'),
-        "note_damaged",
-        changed=ASIDE,
-    ),
-    "no page of notes": Case(
-        lambda _, root: (root / page_in(root)).unlink(), "notes_missing", changed=ASIDE
-    ),
-    "a page of notes of a killed writer": Case(
-        lambda _, root: write(root, f"{FOLDER}/notes/{PART}", b"half"),
-        "notes_left",
-        changed=f"{FOLDER}/notes/{PART}",
-    ),
-    "the sign that another line has begun": Case(
-        lambda _, root: write(root, f"{FOLDER}/started.{1:016x}", b""),
-        "pointer_dangling",
-        changed=f"{FOLDER}/started.{1:016x}",
-    ),
-    "pointers to what is gone": Case(
-        lambda _, root: write(root, f"{INDEX}/ids/b/s.agent.main.{1:016x}", b""),
-        "pointer_dangling",
-        changed=rf"{INDEX}/ids/b/.*",
-    ),
-    "no pointer by id": Case(
-        lambda _, root: unlink_pointer(root, "ids/a", "s.agent"),
-        "pointer_missing",
-        changed=rf"{INDEX}/ids/a/.*",
-    ),
-    "no pointer by label": Case(
-        lambda _, root: unlink_pointer(root, "labels", r"\.s\.agent"),
-        "pointer_missing",
-        changed=rf"{INDEX}/labels/.*",
-    ),
-    "no pointer to the line": Case(
-        lambda _, root: unlink_pointer(root, "lines", "^s.agent"),
-        "pointer_missing",
-        changed=rf"{INDEX}/lines/.*",
-    ),
-    "a bit in the facts of a segment": Case(
-        lambda _, root: flip(root, segment_in(root), behind=-9), "segment_damaged", changed=ASIDE
-    ),
-    "a bit in a state of a segment": Case(
-        lambda _, root: flip(root, segment_in(root), -3), "segment_damaged", changed=ASIDE
-    ),
-    "a segment that is cut": Case(
-        lambda _, root: write(root, segment_in(root), (root / segment_in(root)).read_bytes()[:900]),
-        "segment_damaged",
-        changed=ASIDE,
-    ),
-    "a segment of a killed writer": Case(
-        lambda _, root: write(root, f"{FOLDER}/segments/{PART}", b"half"),
-        "segment_left",
-        changed=f"{FOLDER}/segments/{PART}",
-    ),
-    "a segment of another version": Case(
-        lambda _, root: change(root, segment_in(root), V, NEXT_V),
-        "segment_damaged",
-        "segment_damaged",
-    ),
-    "no segment": Case(
-        lambda _, root: (root / segment_in(root)).unlink(), "segment_missing", changed=ASIDE
-    ),
-    "a temporary file": Case(
-        lambda _, root: write(root, f"{FOLDER}/.limpet-x", b"half"),
-        "temporary_left",
-        changed=rf"{FOLDER}/\.limpet-x",
-    ),
+    "no segment": aside("segment_missing", removed("segments")),
+    "a temporary file": swept("temporary_left", f"{FOLDER}/.limpet-x"),
 }
+
+
+def rooted(filled: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(filled, tmp_path / "store"))
 
 
 @pytest.mark.timeout(300)
 @for_each("name", CASES)
-def test_damage(tmp_path: Path, name: str) -> None:
-    with filled(tmp_path) as (store, backend, root):
-        check_case(store, backend, root, CASES[name])
-
-
-def check_case(store: Store, backend: Engine, root: Path, case: Case) -> None:
-    case.damage(store.scope("s"), root)
+def test_damage(filled: Path, tmp_path: Path, name: str) -> None:
+    root, case = rooted(filled, tmp_path), CASES[name]
+    case.damage(root)
     age(root)
-    before, states = files(root), readable(root)
+    before, states, backend = files(root), readable(root), engine(root)
 
     found = inspect(backend)
     assert codes(found) == [case.found]
-    assert not any(each.repaired for each in found)
     assert files(root) == before
     for each in found:
-        assert each.severity == SEVERITIES[each.code]
-        assert each.scope in (None, store.scope("s").key)
+        assert (each.severity, each.repaired) == (SEVERITIES[each.code], False)
+        assert each.scope in (None, ScopeKey("s"))
         assert each.scope is not None or "key=`" in each.message
 
     mended = inspect(backend, repair=True)
@@ -357,6 +275,11 @@ def check_case(store: Store, backend: Engine, root: Path, case: Case) -> None:
     # What was set aside is no longer ours, and what was in a lost tail needs no pointers.
     kept = {"foreign_file", "pointer_dangling"} if "damaged/" in case.changed else set()
     assert set(codes(again)) - kept == ({case.left} if case.left else set())
+    with store_over(engine(root)) as store:  # the other scopes go on, and this one can go
+        assert store.scope("other").save({"n": 2}).parent_id == "o"
+        assert {*store.sessions()} == {"s", "other", LONG}
+        store.delete_session("s")
+        assert {*store.sessions()} == {"other", LONG}
 
 
 def test_every_code_has_a_case() -> None:
@@ -371,18 +294,16 @@ def test_the_page_lists_every_code() -> None:
     assert dict(rows) == SEVERITIES
 
 
-# Pages
-
-
-@pytest.mark.parametrize("repair", [False, True])
-def test_pages_go_over_everything_once(store: Store, root: Path, repair: bool) -> None:
+@for_each("repair", [False, True])
+def test_pages_go_over_everything_once(filled: Path, tmp_path: Path, repair: bool) -> None:
+    root = rooted(filled, tmp_path)
     for number in range(3):
         folder = f"sessions/w-{number}/scopes/agent/main/snapshots"
-        store.scope(f"w-{number}").save({"n": number})
-        flip(root, f"{folder}/head", -3)
-        write(root, f"{folder}/foreign.txt", b"")
-        write(root, f"{folder}/notes/{PART}", b"x")
-        write(root, f"{folder}/.limpet-{number}", b"half")
+        with store_over(engine(root)) as store:
+            store.scope(f"w-{number}").save({"n": number})
+        changed(flip(-3), f"{folder}/head")(root)
+        for name in ("foreign.txt", f"notes/{PART}", f".limpet-{number}"):
+            written(f"{folder}/{name}")(root)
     age(root)
 
     def facts(found: list[Finding]) -> list[tuple[Any, ...]]:
@@ -391,93 +312,3 @@ def test_pages_go_over_everything_once(store: Store, root: Path, repair: bool) -
     whole = facts(inspect(engine(root), limit=10_000))
     assert len(whole) == 3 * 4
     assert facts(inspect(engine(root), repair=repair, limit=1)) == whole
-
-
-# A store in use
-
-
-def use(store: Store, rounds: int, name: str) -> None:
-    """Do something of everything."""
-    for number in range(rounds):
-        scope = store.scope(f"use-{name}")
-        first = scope.save({"n": number, "text": noise(number)}, labels={"n": str(number % 3)})
-        scope.save({"n": number}, keep=False)
-        scope.append("items", [number])
-        scope.save({"n": number}, head=False, labels=LABELS)
-        scope.update(first.id, lambda was: was.with_(labels={"new": "label"}))
-        scope.set_note("n", number, on=first.id)
-        scope.fork(first.id, scope_id=f"fork-{number}")
-        if number % 2:
-            head = scope.info()
-            assert head is not None
-            scope.delete_snapshot(head.id)
-            scope.delete_note("n", on=first.id)
-        scope.prune(keep_last=4)
-        store.scope(f"gone-{name}").save({"n": number})
-        store.delete_session(f"gone-{name}")
-
-
-def test_a_store_that_was_used_is_healthy(tmp_path: Path) -> None:
-    backend = engine(tmp_path)
-    with store_over(backend) as store:
-        use(store, 6, "x")
-        assert codes(inspect(backend)) in ([], ["pointer_dangling"])
-        inspect(backend, repair=True)
-        before = files(tmp_path)
-        age(tmp_path)
-        assert inspect(backend, repair=True) == []
-        assert backend.compact() == 0
-        assert files(tmp_path) == before
-
-
-def test_a_store_that_others_write_to_is_healthy(root: Path) -> None:
-    """What a writer has in progress is no damage, and repairing does no harm."""
-    failed: list[BaseException] = []
-
-    def work() -> None:
-        try:
-            with store_over(engine(root)) as mine:
-                use(mine, 12, "x")
-        except BaseException as error:
-            failed.append(error)
-
-    worker = threading.Thread(target=work)
-    worker.start()
-    found: list[Finding] = []
-    while worker.is_alive():
-        found += inspect(engine(root))
-        found += inspect(engine(root), repair=True)
-    worker.join()
-    assert failed == []
-    # A deletion removes a pointer to the scope before its head; a first save writes one after it.
-    odd = [each for each in found if each.severity != "info"]
-    assert {(each.code, each.scope and each.scope.session_id) for each in odd} <= {
-        ("pointer_missing", "gone-x"),
-        ("pointer_missing", "use-x"),
-    }
-
-
-# The command line
-
-
-def test_the_command_shows_them(
-    store: Store, root: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    url = f"file://{root}"
-    assert run(["check", "--url", url]) == 0
-    assert capsys.readouterr().out == "✓ no errors\n"
-
-    (root / HEAD).unlink()
-    assert run(["check", "--url", url]) == 5
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("error    head_missing  the head of a scope is missing. key=`")
-    assert lines[1] == "         s · main · agent"
-
-    assert run(["check", "--repair", "--json", "--url", url]) in (0, 5)
-    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    (row,) = (each for each in rows if each["code"] != "pointer_dangling")
-    assert (row["code"], row["repaired"]) == ("head_missing", True)
-    assert "what was saved later is lost" in row["message"]
-    left = [info.id for info in store.scope("s").history()]
-    assert left[0] == row["id"]
-    assert left == list("abcd")[: len(left)][::-1]

@@ -14,7 +14,6 @@ from limpet.api import driver, watching
 from limpet.api.driver import Driver
 from limpet.api.opened import Opened, Tools
 from limpet.backends import memory
-from limpet.backends.buckets.protocol import KeyPrefix
 from limpet.backends.objects.keys import head_key
 from limpet.backends.objects.watching import ObjectListener
 from limpet.backends.sqlite.storage import SqliteListener
@@ -92,7 +91,7 @@ class Stepped:
         self._real = Memory()
         self._file = Version()
         self._strict: list[StrictListener[Topic]] = []
-        self._bucket: list[StrictListener[KeyPrefix]] = []
+        self._bucket: list[StrictListener[str]] = []
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._real, name)
@@ -132,9 +131,7 @@ class Stepped:
             self._strict.append(StrictListener(self._scheduler, _is_about))
             return self._strict[-1]
         if self._kind == "objects":
-            bucket = StrictListener[KeyPrefix](
-                self._scheduler, lambda keys, key: key.startswith(keys.prefix)
-            )
+            bucket = StrictListener[str](self._scheduler, lambda below, key: key.startswith(below))
             self._bucket.append(bucket)
             return ObjectListener(bucket)
         if self._kind == "sqlite":

@@ -70,12 +70,6 @@ class Listed(NamedTuple):
     modified: int
 
 
-class KeyPrefix(NamedTuple):
-    """Keys to listen for: those that begin with `prefix`, a folder that need not exist."""
-
-    prefix: str
-
-
 class Bucket(Protocol):
     """Objects by key. Safe to call from many threads; what takes many keys works in parallel.
 
@@ -124,8 +118,11 @@ class Bucket(Protocol):
         """
         ...
 
-    def listen(self, *, poll_s: float, clock: Clock) -> Listener[KeyPrefix]:
-        """Begin to listen for changes; without notifications, by polling once in `poll_s`."""
+    def listen(self, *, poll_s: float, clock: Clock) -> Listener[str]:
+        """Begin to listen for changes below folders, which need not exist, by their prefixes.
+
+        Without notifications it polls once in `poll_s`.
+        """
         ...
 
     def close(self) -> None:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Final, NamedTuple
 
 from limpet.backends.objects import keys
-from limpet.backends.objects.files import Gone
+from limpet.backends.objects.files import Gone, Index, stamped
 from limpet.backends.objects.format import (
     Address,
     Fact,
@@ -22,7 +22,6 @@ from limpet.backends.objects.format import (
     sum_of,
 )
 from limpet.backends.objects.heads import Entry, Head, nonce_of
-from limpet.backends.objects.index import Index, stamped
 from limpet.backends.objects.reader import ObjectReader
 from limpet.core import ids
 from limpet.core.limits import KIB
@@ -49,7 +48,6 @@ class Built(NamedTuple):
     removed: Sequence[str] = ()
     pointers: Sequence[str] = ()
     unneeded: Collection[str] = ()
-    is_first: bool = False
 
 
 def part_keys(head: Head) -> list[str]:
@@ -78,13 +76,8 @@ class Builder:
         attempt: str,
         compress: bool,
     ) -> None:
-        self._index = index
-        self._attempt = attempt
-        self._compress = compress
-        self._change = change
-        self._after = after
-        self._reader = reader
-        self._before = reader.head
+        self._index, self._change, self._after, self._reader = index, change, after, reader
+        self._before, self._attempt, self._compress = reader.head, attempt, compress
         self._parts: dict[str, bytes] = {}
         self._replaced: dict[int, Fact] = {}
         self._gone: list[Fact] = []  # and other versions than those that are there from now on
@@ -126,15 +119,8 @@ class Builder:
         # A draft is replaced with every save, and is not what its caller deletes.
         if change.replace or change.notes_gone or (change.rows_gone and not change.rows):
             head = head._replace(unswept=True)
-        is_first = before.record is None
-        return Built(
-            head,
-            self._parts,
-            removed,
-            self._pointers(entries, is_first),
-            self._unneeded(head),
-            is_first,
-        )
+        pointers = self._pointers(entries)
+        return Built(head, self._parts, removed, pointers, self._unneeded(head))
 
     def _check_taken(self, rows: Sequence[Row]) -> None:
         for row in rows:
@@ -324,8 +310,9 @@ class Builder:
                 return key, other.record.pk
         return None
 
-    def _pointers(self, entries: Mapping[int, Entry], is_first: bool) -> list[str]:
+    def _pointers(self, entries: Mapping[int, Entry]) -> list[str]:
         key, index = self._after.key, self._index
+        is_first = self._before.record is None
         found = [keys.line_key(key, line_of(self._after.pk))] if is_first else []
         for row in () if self._change.replace else self._change.rows:
             # The others are shared with a snapshot of the tail, which has written them.

@@ -14,17 +14,16 @@ only, nothing of it can be cut off, and parts of two versions do not fit togethe
 The objects of the index hold nothing but ids, and are not encrypted.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 
-from limpet.backends.buckets.protocol import Bucket, KeyPrefix, Listed, Moved, Stored
+from limpet.backends.buckets.protocol import Bucket, Moved, Stored
 from limpet.backends.objects.format import facts_end
 from limpet.backends.objects.keys import ROOT
 from limpet.core.encryption import ENCRYPTED_BYTES, Cipher, Ciphers, is_encrypted
 from limpet.core.names import Clipped, escape, start_of, unescape
 from limpet.errors import Corrupt, InvalidInput, Unavailable
 from limpet.model import Expect
-from limpet.protocol import Clock, Listener
 
 _ID_END = 5
 _LENGTH_END = 9
@@ -57,6 +56,9 @@ class EncryptedBucket:
     def __init__(self, below: Bucket, ciphers: Ciphers) -> None:
         self.below = below
         self._ciphers = ciphers
+        # What needs no key.
+        self.mark, self.delete, self.list = below.mark, below.delete, below.list
+        self.fingerprints, self.listen, self.close = below.fingerprints, below.listen, below.close
         for prefix in ciphers.prefixes:
             if start_of(prefix) != escape(prefix):
                 raise InvalidInput(
@@ -153,26 +155,6 @@ class EncryptedBucket:
 
     def _is_old(self, key: str, stored: Stored) -> bool:
         return not self._cipher(key).is_current(stored.data)
-
-    # What needs no key
-
-    def mark(self, keys: Sequence[str]) -> None:
-        self.below.mark(keys)
-
-    def delete(self, keys: Sequence[str]) -> None:
-        self.below.delete(keys)
-
-    def list(self, prefix: str, *, after: str = "", limit: int, until: str = "") -> list[Listed]:
-        return self.below.list(prefix, after=after, limit=limit, until=until)
-
-    def fingerprints(self, known: Mapping[str, str | None]) -> dict[str, str | None]:
-        return self.below.fingerprints(known)
-
-    def listen(self, *, poll_s: float, clock: Clock) -> Listener[KeyPrefix]:
-        return self.below.listen(poll_s=poll_s, clock=clock)
-
-    def close(self) -> None:
-        self.below.close()
 
 
 @lru_cache(maxsize=4096)

@@ -34,6 +34,8 @@ from limpet.model import ScopeKey
 
 ROOT = "sessions/"
 INDEX = ".limpet/index/"
+LABELS = f"{INDEX}labels/"
+LINES = f"{INDEX}lines/"
 _MINUTE_LAST = 10**9 - 1
 _MINUTE_US = 60 * 1_000_000
 
@@ -193,12 +195,8 @@ def id_key(scope: ScopeKey, id: str, seq: int) -> str:
     return f"{id_prefix(id)}{_address(scope)}.{seq:016x}"
 
 
-def labels_prefix() -> str:
-    return f"{INDEX}labels/"
-
-
 def label_prefix(label: str, value: str) -> str:
-    return f"{labels_prefix()}{_short(label)}={_short(value)}/"
+    return f"{LABELS}{_short(label)}={_short(value)}/"
 
 
 def minute_of(seq: int) -> int:
@@ -222,11 +220,7 @@ def label_key(scope: ScopeKey, label: str, value: str, seq: int, stamp: int) -> 
 
 
 def line_prefix(tag: int) -> str:
-    return f"{INDEX}lines/{tag:010x}/"
-
-
-def lines_prefix() -> str:
-    return f"{INDEX}lines/"
+    return f"{LINES}{tag:010x}/"
 
 
 def line_key(scope: ScopeKey, line: str) -> str:

@@ -13,10 +13,9 @@ from typing import NamedTuple, TypeVar
 
 from limpet.backends.buckets.protocol import Listed
 from limpet.backends.objects import keys
-from limpet.backends.objects.files import PAGE, Files, walk
+from limpet.backends.objects.files import PAGE, Files, Index, Pointed, walk
 from limpet.backends.objects.format import Fact
 from limpet.backends.objects.heads import Head
-from limpet.backends.objects.index import Index, Pointed
 from limpet.backends.objects.keys import ROOT, ObjectKey
 from limpet.backends.objects.reader import ObjectReader, read_moment
 from limpet.backends.support.recent import Recent
@@ -346,7 +345,7 @@ class Listings:
         seen: set[ScopeKey] = set()
         pointed: Iterable[Pointed] = self.index.walk(keys.ids_prefix(id_prefix))
         if ids.may_begin_minted(id_prefix):
-            pointed = self.index.walk(keys.lines_prefix())
+            pointed = self.index.walk(keys.LINES)
         for each in pointed:
             if each.scope not in seen:
                 seen.add(each.scope)

@@ -15,23 +15,23 @@ leaves is swept by the next one that writes or removes a segment.
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from itertools import groupby
 from typing import Final, TypeVar
 
 from limpet.backends.buckets.protocol import Bucket, Listed, Moved, Sweepable
 from limpet.backends.objects import building, keys
 from limpet.backends.objects.building import Builder, Built
-from limpet.backends.objects.files import PAGE, Files, Gone, Held, walk
+from limpet.backends.objects.checking import Checking
+from limpet.backends.objects.files import PAGE, Files, Gone, Held, Index, walk
 from limpet.backends.objects.format import line_of
 from limpet.backends.objects.heads import Head, dump_head
-from limpet.backends.objects.index import Index
 from limpet.backends.objects.reader import ObjectReader, read_moment
-from limpet.backends.objects.rekeying import Rekeying
 from limpet.backends.objects.watching import ObjectListener, Watching
 from limpet.backends.support.backoff import Backoff
 from limpet.core.encryption import NO_KEYS, Ciphers
 from limpet.core.limits import CONTENTION_WAIT_S_MAX
 from limpet.core.rows import Row
-from limpet.errors import Corrupt, LimpetError, Unavailable
+from limpet.errors import Corrupt, InvalidInput, LimpetError, Unavailable, Unsupported
 from limpet.model import ANY, ScopeKey
 from limpet.protocol import Clock, Stamp
 from limpet.storage import Change, LostAnswer, Reader, ScopeRecord, StateReader, TailRow
@@ -42,9 +42,10 @@ _POLL_S: Final = 1.0
 _PASSES_MAX: Final = 100  # over a session that other writers keep writing to
 _PAUSE_S_MIN: Final = 0.000_5
 _PAUSE_S_MAX: Final = 0.05
+_LABELS: Final = "labels:"  # before the cursor of the second part of `rekey`
 
 
-class ObjectStorage(Rekeying, Watching):
+class ObjectStorage(Checking, Watching):
     """Implements `storage.Storage` over a bucket."""
 
     blocking = True
@@ -228,7 +229,7 @@ class ObjectStorage(Rekeying, Watching):
     def _finish(self, before: Held, now: Held, built: Built) -> None:
         """Remove what the head no longer names; the change is stored."""
         key, head = built.head.key, built.head
-        if built.is_first and head.record is not None:
+        if head.record is not None and (before.head is None or before.head.record is None):
             self._start(key, line_of(head.record.pk))
         self.index.remove(built.unneeded)
         if not built.parts and not built.removed and not head.unswept:
@@ -347,7 +348,7 @@ class ObjectStorage(Rekeying, Watching):
             if head.record is not None:
                 lines.add((head.key, line_of(head.record.pk)))
             parts = building.part_keys(head)
-            with suppress(Corrupt):
+            with suppress(Corrupt, Unsupported):
                 pointers |= self._pointers_of(ObjectReader(self.files, head.key, head, parts))
         started = {keys.started_key(*line) for line in lines}
         rest = {each.key for each in page if each.key not in paths}
@@ -387,6 +388,46 @@ class ObjectStorage(Rekeying, Watching):
             self.files.bucket.below.sweep()
         heads = (each for each in self.walk_scopes() if isinstance(each.head, Head))
         return sum(self.sweep(each.scope) for each in heads)
+
+    # New keys
+
+    def rekey(self, after: str, *, limit: int) -> tuple[int, str | None]:
+        """Encrypt with the current keys, object by object, then label by label.
+
+        An object is replaced by compare-and-set, so that a write in between is kept. The key of a
+        label's pointer depends on the key of its session: the pointers that older keys have written
+        are replaced, the new one being written first. Each page may be repeated.
+        """
+        if not self.files.ciphers.encrypts:
+            raise InvalidInput("the store was opened without keys: give keys= or keys_file=")
+        if after.startswith(_LABELS):
+            count, last = self._rekey_labels(after.removeprefix(_LABELS), limit)
+            return count, None if last is None else f"{_LABELS}{last}"
+        page = self.files.bucket.list(keys.ROOT, after=after, limit=limit)
+        count = self.files.bucket.renew([each.key for each in page if keys.is_content(each.key)])
+        return count, page[-1].key if len(page) == limit else _LABELS
+
+    def _rekey_labels(self, after: str, limit: int) -> tuple[int, str | None]:
+        page = self.files.bucket.list(keys.LABELS, after=after, limit=limit)
+        modified = {each.key: each.modified for each in page}
+        pointed = sorted(self.index.followed(page), key=lambda each: each.scope)
+        count = 0
+        for scope, group in groupby(pointed, key=lambda each: each.scope):
+            try:
+                current = read_moment(self.files, scope, self.pointers)
+            except (Corrupt, Unsupported):
+                continue  # what cannot be read is left alone
+            old = [each for each in group if current.get(each.key) != each.key]
+            moved = [each.key for each in old if each.key in current]
+            self.index.write(scope, sorted({current[key] for key in moved}))
+            # One that leads nowhere may be the label of a snapshot that was not encrypted.
+            lost = (each for each in old if each.key not in current)
+            moved += [each.key for each in lost if self._leads_nowhere(each, modified[each.key])]
+            self.files.delete(moved)
+            count += len(moved)
+        return count, page[-1].key if len(page) == limit else None
+
+    # The rest
 
     def listen(self) -> ObjectListener:
         clock = self.files.clock

@@ -7,7 +7,6 @@ watched.
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from limpet.backends.buckets.protocol import KeyPrefix
 from limpet.backends.objects import keys
 from limpet.backends.objects.files import Files
 from limpet.backends.objects.keys import ROOT
@@ -89,7 +88,7 @@ def _revision(reader: ObjectReader, id: str | None) -> str | None:
 class _Followed(NamedTuple):
     """The keys to listen for, and the session to report for them."""
 
-    prefixes: tuple[KeyPrefix, ...]
+    prefixes: tuple[str, ...]
     session_prefix: str
     session_id: str | None
 
@@ -97,7 +96,7 @@ class _Followed(NamedTuple):
 class ObjectListener:
     """Reports the sessions of the keys that the listener of the bucket reports."""
 
-    def __init__(self, listener: Listener[KeyPrefix]) -> None:
+    def __init__(self, listener: Listener[str]) -> None:
         self._listener = listener
         self._followed: dict[Topic, _Followed] = {}
         self._sessions: dict[str, str] = {}  # by the prefix of their keys
@@ -151,13 +150,13 @@ def _followed(topic: Topic) -> _Followed:
         session_id = topic.target.scope.session_id
     session = "" if session_id is None else keys.session_prefix(session_id)
     if topic.target is not None:
-        prefixes = [KeyPrefix(keys.scope_prefix(topic.target.scope))]
+        prefixes = [keys.scope_prefix(topic.target.scope)]
     elif topic.id is not None:
         # Its scope is not known yet, but there will be a pointer to it.
-        prefixes = [KeyPrefix(keys.id_prefix(topic.id))]
+        prefixes = [keys.id_prefix(topic.id)]
         tag = ids.tag_of(topic.id)
         if tag is not None:
-            prefixes.append(KeyPrefix(keys.line_prefix(tag)))
+            prefixes.append(keys.line_prefix(tag))
     else:
-        prefixes = [KeyPrefix(session or ROOT)]
+        prefixes = [session or ROOT]
     return _Followed(tuple(prefixes), session, session_id)

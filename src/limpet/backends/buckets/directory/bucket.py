@@ -38,15 +38,16 @@ from limpet.backends.buckets.directory.folders import (
     NOTHING,
     TEMPORARY,
     Folders,
+    Sweeper,
     failure,
     fingerprint,
     flush,
+    keys_in,
     locked,
     parts_of,
 )
 from limpet.backends.buckets.directory.listen import DirectoryListener
-from limpet.backends.buckets.directory.listing import Sweeper, keys_in
-from limpet.backends.buckets.protocol import KeyPrefix, Leftover, Listed, Moved, Stored
+from limpet.backends.buckets.protocol import Leftover, Listed, Moved, Stored
 from limpet.core.limits import LOCK_WAIT_S_MAX
 from limpet.errors import InvalidInput, Unavailable, Unsupported
 from limpet.model import ANY, Expect
@@ -123,7 +124,7 @@ class DirectoryBucket:
         now_us = self._now()
         return {key: fingerprint(self._folders.path(key), now_us) for key in known}
 
-    def listen(self, *, poll_s: float, clock: Clock) -> Listener[KeyPrefix]:
+    def listen(self, *, poll_s: float, clock: Clock) -> Listener[str]:
         return DirectoryListener(self._folders.root, poll_s=poll_s, clock=clock)
 
     def list(self, prefix: str, *, after: str = "", limit: int, until: str = "") -> list[Listed]:

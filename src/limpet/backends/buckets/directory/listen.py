@@ -14,7 +14,6 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from limpet.backends.buckets.directory.folders import TEMPORARY
-from limpet.backends.buckets.protocol import KeyPrefix
 from limpet.backends.support.polling import Poller
 from limpet.errors import Unavailable
 from limpet.protocol import Clock
@@ -72,12 +71,12 @@ class DirectoryListener:
 
     # What is followed
 
-    def follow(self, topics: Collection[KeyPrefix]) -> None:
+    def follow(self, topics: Collection[str]) -> None:
         """Listen below these folders. A later `wait` replaces the watch.
 
         Until then, `wait` reports everything now and then.
         """
-        folders = frozenset(each.prefix for each in topics)
+        folders = frozenset(topics)
         if folders != self._folders:
             self._folders = folders
             self._replace_soon()

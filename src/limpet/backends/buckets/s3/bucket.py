@@ -13,10 +13,10 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import chain
+from os.path import commonprefix
 from typing import TYPE_CHECKING, Final, Literal
 
 from limpet.backends.buckets.protocol import Listed, Moved, Stored
-from limpet.backends.buckets.s3 import order
 from limpet.backends.buckets.s3.requests import Garbled, Kind, Service
 from limpet.backends.support.polling import Poller
 from limpet.errors import Unavailable, Unsupported
@@ -148,7 +148,7 @@ class ObjectStoreBucket:
         A service that keeps trees would skip a whole folder after its name.
         """
         whole, last = self._root + prefix, self._root + after
-        offset = order.start_of(whole, last)
+        offset = start_of(whole, last)
         if limit < 1 or offset is None:
             return []
 
@@ -156,7 +156,7 @@ class ObjectStoreBucket:
             found: dict[str, Listed] = {}
             for each in self._keys(store, whole, offset, limit, self._root + until):
                 key = each["path"]
-                if key in found or (offset == last and order.is_before(key, last)):
+                if key in found or (offset == last and is_before(key, last)):
                     raise Garbled("a listing that repeats itself")
                 if key != last:
                     found[key] = Listed(key[len(self._root) :], each["size"], _modified(each))
@@ -170,7 +170,7 @@ class ObjectStoreBucket:
         self, store: "ObjectStore", whole: str, offset: str, limit: int, until: str
     ) -> "Iterator[ObjectMeta]":
         """Iterate over the keys that begin with a text, and verify that the last is the last."""
-        folder, end = order.folder_of(whole), self._root + _END
+        folder, end = folder_of(whole), self._root + _END
         at = start = offset or f"{folder} "  # where the listing has arrived
         sees_end = self._keeps_end and self._seeks
         known = (until, self._root + self._newest)  # what is put from now on need not be listed
@@ -197,7 +197,7 @@ class ObjectStoreBucket:
                     yield each
                     at = key
         # Nothing more came. A key that would have come must not exist; to a login page, all do.
-        inside = (key for key in known if key.startswith(whole) and order.is_before(at, key))
+        inside = (key for key in known if key.startswith(whole) and is_before(at, key))
         missed = end if sees_end else next(inside, "")
         if self._exists(store, missed or end) and missed:
             raise Garbled("a listing without a key that exists")
@@ -317,3 +317,53 @@ def _walk(store: "ObjectStore", folder: str, offset: str, at_a_time: int) -> "It
 
 def _modified(meta: "ObjectMeta") -> int:
     return (meta["last_modified"] - _EPOCH) // _MICROSECOND
+
+
+# Where a listing begins and ends, in either of two orders.
+#
+# S3 lists keys by their bytes. SeaweedFS keeps a tree and lists by the names along the path, as if
+# `/` came before every other character. Both keep a folder together, and both agree on keys that
+# first differ in characters other than `/`; nothing else is relied on.
+#
+# An `offset` must be inside the folder that is listed: outside of it SeaweedFS compares by bytes.
+# And one that names a folder skips the whole folder there, so ours never does.
+
+
+def folder_of(key: str) -> str:
+    """Return the folder of a key or a prefix, with its `/`; "" for none."""
+    return key[: key.rfind("/") + 1]
+
+
+def before(text: str) -> str:
+    """Return an offset just before all keys that begin with a text, which does not end with `/`."""
+    stem, last = text[:-1], text[-1]
+    if last <= "!" or last == "\ue000":
+        # Hardly a character comes before it, or none that is text. A path cannot end with `/`.
+        return "" if stem == folder_of(stem) else stem
+    # `~` is the last character that our names have. Other names that follow are listed in vain.
+    return f"{stem}{chr(ord(last) - 1)}~~~"
+
+
+def start_of(prefix: str, after: str) -> str | None:
+    """Return the offset for listing the keys of a prefix that come after a key.
+
+    "" is the beginning of the folder. None: no key can follow.
+    """
+    folder = folder_of(prefix)
+    begin = "" if prefix == folder else before(prefix)
+    if prefix.startswith(after):
+        return begin
+    if after.startswith(prefix):
+        # A path cannot end with `/`; nothing in a folder comes before a blank.
+        return f"{after} " if after.endswith("/") else after
+    at = len(commonprefix([after, prefix]))  # noqa: RUF071
+    if at >= len(folder) and after[at] == "/":
+        # `x/…` comes before `x-1` in a tree and after it by bytes. No key in that folder has the
+        # prefix, so the listing begins at the folder's end, wherever the service has it.
+        return f"{after[:at]}/~"
+    return begin if after < prefix else None
+
+
+def is_before(key: str, other: str) -> bool:
+    """Return whether a key comes before another one in both orders."""
+    return key < other and key.split("/") < other.split("/")
