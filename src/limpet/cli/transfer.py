@@ -411,11 +411,11 @@ def _check_source(form: str, path: str) -> None:
 
 def _langgraph() -> ModuleType:
     try:
-        from limpet.compat.langgraph.migrate import transfer
+        from limpet.compat.langgraph import migrate
     except ImportError as cause:  # also of a version that is too old
         fact = "LangGraph is not installed: pip install 'limpet[langgraph]'"
         raise limpet.Unsupported(fact) from cause
-    return transfer
+    return migrate
 
 
 def _from_others(form: str, url: str, path: str, **options: Any) -> _Imported:

@@ -21,10 +21,11 @@ from pydantic import BaseModel
 
 from limpet import InvalidInput
 from limpet.compat.langgraph import LimpetSaver
-from limpet.compat.langgraph.classes import Allowed, ValueRules, default_serde
+from limpet.compat.langgraph.classes import Allowed
 from limpet.compat.langgraph.decode import ValueDecoder
 from limpet.compat.langgraph.encode import ValueEncoder
 from limpet.compat.langgraph.messages import MessageCache
+from limpet.compat.langgraph.serde import ValueRules, default_serde
 from limpet.core import codec
 from tests.cases import for_each
 from tests.compat.langgraph.kit import Cipher, got, put

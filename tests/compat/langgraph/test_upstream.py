@@ -36,7 +36,7 @@ def test_the_class_of_delta_snapshots_is_found() -> None:
 
 def test_the_extension_codes_are_those_that_an_import_checks() -> None:
     codes = {name: each for name, each in vars(jsonplus).items() if name.startswith("EXT_")}
-    assert sorted(codes.values()) == list(range(8)), f"migrate/checked_serde.py: {codes}"
+    assert sorted(codes.values()) == list(range(8)), f"serde.py: {codes}"
 
 
 def test_the_format_of_langchain_is_read_without_a_warning() -> None:

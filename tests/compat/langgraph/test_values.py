@@ -32,10 +32,11 @@ from langgraph.types import Command, Interrupt, Overwrite, Send
 from pydantic import BaseModel, ConfigDict, PrivateAttr
 
 from limpet import Corrupt, InvalidInput
-from limpet.compat.langgraph.classes import Allowed, ValueRules, default_serde
+from limpet.compat.langgraph.classes import Allowed
 from limpet.compat.langgraph.decode import ValueDecoder
 from limpet.compat.langgraph.encode import ValueEncoder
 from limpet.compat.langgraph.messages import MessageCache
+from limpet.compat.langgraph.serde import ValueRules, default_serde
 from limpet.core import codec
 from tests.cases import for_each
 from tests.effort import times

@@ -39,7 +39,7 @@ is the latest.
 from limpet.compat.extras import needs
 
 with needs("langgraph.checkpoint", "LangGraph", extra="langgraph"):
-    from limpet.compat.langgraph.migrate.transfer import import_postgres, import_sqlite
+    from limpet.compat.langgraph.migrate import import_postgres, import_sqlite
     from limpet.compat.langgraph.saver import LimpetSaver
     from limpet.compat.langgraph.store.store import LimpetStore
 

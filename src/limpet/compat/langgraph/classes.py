@@ -20,7 +20,6 @@ from typing import (
     Annotated,
     Any,
     Literal,
-    NamedTuple,
     TypeAlias,
     get_args,
     get_origin,
@@ -29,9 +28,6 @@ from typing import (
 
 from langchain_core import messages
 from langchain_core.messages import BaseMessage
-from langgraph.checkpoint.serde.base import SerializerProtocol
-from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
-from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from pydantic import BaseModel
 from typing_extensions import is_typeddict
 
@@ -526,44 +522,3 @@ class Allowed:
 def not_allowed(name: str, advice: str = _LIST_IT) -> InvalidInput:
     fact = "a stored value is of a class that is not allowed"
     return InvalidInput(f"{fact}: {advice}. class=`{name}`")
-
-
-# Serializers
-
-
-class ValueRules(NamedTuple):
-    """How values are encoded. If `sealed`, all go through the serializer, which may encrypt."""
-
-    serde: SerializerProtocol
-    allowed: Allowed
-    sealed: bool = False
-
-
-def default_serde() -> JsonPlusSerializer:
-    """Return LangGraph's serializer, allowed to make only the types that it considers safe."""
-    return JsonPlusSerializer(allowed_msgpack_modules=None)
-
-
-def safe_serde(serde: Any) -> Any:
-    """Return a serializer that makes only objects of listed classes.
-
-    By default LangGraph's own imports and calls whatever stored bytes name, and is replaced.
-
-    Raises:
-        InvalidInput: it may pickle, or is a subclass of LangGraph's that allows all classes.
-    """
-    if serde is None:
-        return default_serde()
-    inner = serde.serde if isinstance(serde, EncryptedSerializer) else serde
-    if isinstance(inner, JsonPlusSerializer) and inner.pickle_fallback:
-        raise InvalidInput(
-            "the serializer must not pickle, because stored pickles can run any code: create it"
-            " without pickle_fallback, and list your classes in `allow`"
-        )
-    if not isinstance(serde, JsonPlusSerializer) or not upstream.allows_all(serde):
-        return serde
-    if type(serde) is not JsonPlusSerializer:
-        raise InvalidInput(
-            "the serializer allows every class: create it with allowed_msgpack_modules=[...]"
-        )
-    return default_serde()

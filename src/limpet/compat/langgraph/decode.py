@@ -12,8 +12,9 @@ from pydantic import BaseModel
 
 from limpet.api.integrations import codec
 from limpet.compat.langgraph import tags
-from limpet.compat.langgraph.classes import MESSAGES, ValueRules, all_slots, shown
+from limpet.compat.langgraph.classes import MESSAGES, all_slots, shown
 from limpet.compat.langgraph.messages import FIELDS, make
+from limpet.compat.langgraph.serde import ValueRules
 from limpet.errors import Corrupt, InvalidInput, LimpetError
 
 _CONTAINERS = frozenset((dict, list))

@@ -19,7 +19,6 @@ from limpet.api.integrations import codec, limits
 from limpet.compat.langgraph import tags
 from limpet.compat.langgraph.classes import (
     MESSAGE_NAMES,
-    ValueRules,
     attributes,
     is_derived,
     is_same,
@@ -33,6 +32,7 @@ from limpet.compat.langgraph.messages import (
     Template,
     template_of,
 )
+from limpet.compat.langgraph.serde import ValueRules
 from limpet.errors import InvalidInput
 
 CONTAINERS: frozenset[type] = frozenset((dict, list))

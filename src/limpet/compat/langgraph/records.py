@@ -20,7 +20,7 @@ from langgraph.checkpoint.base import (
 )
 
 from limpet.api.integrations import Commit, Stamp, codec, limits, prepare, times
-from limpet.compat.langgraph.classes import MESSAGE_NAMES, ValueRules
+from limpet.compat.langgraph.classes import MESSAGE_NAMES
 from limpet.compat.langgraph.decode import ValueDecoder
 from limpet.compat.langgraph.encode import ValueEncoder
 from limpet.compat.langgraph.messages import (
@@ -31,6 +31,7 @@ from limpet.compat.langgraph.messages import (
     read_template,
     template_of,
 )
+from limpet.compat.langgraph.serde import ValueRules
 from limpet.compat.langgraph.tags import MESSAGE, SEALED, encoded_name
 from limpet.errors import Corrupt, InvalidInput
 from limpet.model import Note, ScopeKey, SnapshotInfo

@@ -35,14 +35,13 @@ from limpet.compat.langgraph.checkpoints import SaverContext
 from limpet.compat.langgraph.classes import (
     Allow,
     Allowed,
-    ValueRules,
     imported,
-    safe_serde,
 )
 from limpet.compat.langgraph.concurrent import Concurrent, RunGuard
 from limpet.compat.langgraph.decode import ValueDecoder
 from limpet.compat.langgraph.messages import MessageCache
 from limpet.compat.langgraph.records import ValueCodec
+from limpet.compat.langgraph.serde import ValueRules, safe_serde
 from limpet.compat.wire import check_store
 from limpet.model import Stats
 
