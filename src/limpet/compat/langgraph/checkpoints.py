@@ -20,13 +20,13 @@ from langgraph.checkpoint.base import (
 )
 from langgraph.checkpoint.serde.types import INTERRUPT
 
+from limpet import Store
 from limpet.api.integrations import (
     Backend,
     Commit,
     NoteWrite,
     Recent,
     Steps,
-    Tools,
     codec,
     contend,
     limits,
@@ -66,9 +66,11 @@ class SaverContext:
     A known head may be out of date: the commit then fails, and is tried again with a new one.
     """
 
-    def __init__(self, codec_: ValueCodec, tools: Tools, guard: RunGuard) -> None:
+    def __init__(self, codec_: ValueCodec, store: Store, guard: RunGuard) -> None:
         self.codec = codec_
-        self.tools = tools
+        self.store = store
+        self.backend = store.driver.opened.backend
+        self.tools = store.driver.tools
         self.guard = guard
         self.heads: Recent[ScopeKey, KnownHead] = Recent(_KNOWN_BYTES_MAX, KnownHead.cost)
 

@@ -6,11 +6,11 @@ A value that could not be decoded exactly is refused with its path, before anyth
 import dataclasses
 import gc
 from base64 import b64encode
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from enum import Enum
 from math import isfinite
 from operator import length_hint
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 from pydantic import BaseModel
@@ -34,6 +34,8 @@ from limpet.compat.langgraph.messages import (
 )
 from limpet.compat.langgraph.serde import ValueRules
 from limpet.errors import InvalidInput
+
+T = TypeVar("T")
 
 CONTAINERS: frozenset[type] = frozenset((dict, list))
 TEXTS: frozenset[type] = frozenset((str, type(None)))
@@ -472,13 +474,7 @@ class ValueEncoder:
         self._object(value, parts, out, depth)
 
     def _langchain(self, value: Any, out: list[bytes], depth: int) -> None:
-        try:
-            tree = tags.dump_langchain(value)
-            same = is_same(value, tags.load_langchain(tree))
-        except Exception as cause:
-            raise self._refuse(f"cannot be stored. class=`{shown(type(value))}`") from cause
-        if not same:
-            raise self._refuse(f"would not be decoded as it is. class=`{shown(type(value))}`")
+        tree = self._exactly(value, tags.dump_langchain, tags.load_langchain)
         out.append(b'{"$langchain":')
         self._any(tree, out, depth + 1)
         out.append(b"}")
@@ -519,16 +515,25 @@ class ValueEncoder:
 
     def _serialized(self, value: Any, out: list[bytes]) -> None:
         """Use LangGraph's serializer for all other classes, if it decodes them exactly."""
-        serde, name = self._rules.serde, shown(type(value))
-        try:
-            form, body = serde.dumps_typed(value)
-            same = is_same(value, serde.loads_typed((form, body)))
-        except Exception as cause:
-            fact = "cannot be stored: use a dataclass, a pydantic model or plain values instead"
-            raise self._refuse(f"{fact}. class=`{name}`") from cause
-        if not same:
-            raise self._refuse(f"would not be decoded as it is. class=`{name}`")
+        serde = self._rules.serde
+        advice = ": use a dataclass, a pydantic model or plain values instead"
+        form, body = self._exactly(value, serde.dumps_typed, serde.loads_typed, advice)
+        name = shown(type(value))
         self._tagged(tags.SERDE, [form, b64encode(body).decode(), name], out)
+
+    def _exactly(
+        self, value: Any, dump: Callable[[Any], T], load: Callable[[T], Any], advice: str = ""
+    ) -> T:
+        """Return what `dump` makes of a value, if `load` returns the same value again."""
+        where = f"class=`{shown(type(value))}`"
+        try:
+            written = dump(value)
+            same = is_same(value, load(written))
+        except Exception as cause:
+            raise self._refuse(f"cannot be stored{advice}. {where}") from cause
+        if not same:
+            raise self._refuse(f"would not be decoded as it is. {where}")
+        return written
 
     def _seal(self, value: Any, out: list[bytes]) -> None:
         if type(value) is not list:

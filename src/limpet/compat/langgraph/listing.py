@@ -215,7 +215,9 @@ def list_checkpoints(
     states = ListedStates(HistoryDecoder(context.codec))
     refs: Callable[[Backend], Iterable[SnapshotRef]] = partial(_matching, context, None, wanted)
     if config is not None:
-        refs = _in_thread(context, config, wanted)
+        scope, only = records.scope_in(config), records.id_in(config)
+        one_scope = records.configurable(config).get("checkpoint_ns") is not None
+        refs = partial(_in_thread, context, scope, only, one_scope, wanted)
 
     def find(backend: Backend) -> Iterator[CheckpointTuple]:
         chosen = (ref for ref in refs(backend) if ceiling is None or ref.id < ceiling)
@@ -264,42 +266,27 @@ def _paged(find: Callable[[Backend], Iterator[T]], size: int) -> Walk[T]:
 
 
 def _in_thread(
-    context: SaverContext, config: RunnableConfig, wanted: Mapping[str, Any]
-) -> Callable[[Backend], Iterable[SnapshotRef]]:
-    scope, only = records.scope_in(config), records.id_in(config)
-    one_scope = records.configurable(config).get("checkpoint_ns") is not None
-
-    def find(backend: Backend) -> list[SnapshotRef]:
-        scopes = [scope] if one_scope else scopes_of(backend, scope.session_id)
-        found = (ref for each in scopes for ref in _refs(context, backend, each, wanted))
-        chosen = (ref for ref in found if only is None or ref.id == only)
-        return sorted(chosen, key=lambda ref: ref.id, reverse=True)
-
-    return find
-
-
-def scopes_of(backend: Backend, session_id: str) -> list[ScopeKey]:
-    """Return the scopes of a thread, without those of other applications."""
-    scopes = verbs.each(backend, verbs.scopes(session_id, kind=records.KIND, prefix=""))
-    return [each.key for each in scopes if records.namespace_of(each.key) is not None]
-
-
-def _refs(
-    context: SaverContext, backend: Backend, scope: ScopeKey, wanted: Mapping[str, Any]
-) -> Iterable[SnapshotRef]:
-    if wanted:
-        return _matching(context, scope, wanted, backend)
-    return (SnapshotRef(scope, id) for id in all_ids(backend, scope))
-
-
-def all_ids(backend: Backend, scope: ScopeKey) -> list[str]:
-    """Return the ids of a scope in ascending order."""
-    return [*verbs.each(backend, verbs.list_ids(scope, after=None, limit=None))]
-
-
-def infos(backend: Backend, query: Query) -> Iterator[SnapshotInfo]:
-    """Yield checkpoints without their states, the last saved first."""
-    return verbs.each(backend, verbs.matching(query))
+    context: SaverContext,
+    scope: ScopeKey,
+    only: str | None,
+    one_scope: bool,
+    wanted: Mapping[str, Any],
+    backend: Backend,
+) -> list[SnapshotRef]:
+    """Return the checkpoints of a thread, or of one namespace, the greatest id first."""
+    listed = verbs.scopes(scope.session_id, kind=records.KIND, prefix="")
+    scopes = [scope] if one_scope else [each.key for each in verbs.each(backend, listed)]
+    found: list[SnapshotRef] = []
+    for each in scopes:
+        if records.namespace_of(each) is None:  # of another application
+            continue
+        if wanted:
+            found += _matching(context, each, wanted, backend)
+        else:
+            ids = verbs.each(backend, verbs.list_ids(each, after=None, limit=None))
+            found += (SnapshotRef(each, id) for id in ids)
+    chosen = (ref for ref in found if only is None or ref.id == only)
+    return sorted(chosen, key=lambda ref: ref.id, reverse=True)
 
 
 def _matching(
@@ -308,15 +295,13 @@ def _matching(
     """Yield the checkpoints whose metadata has the wanted values, the last saved first."""
     run_id = wanted.get(records.RUN)  # the store has an index for it
     labels = ((records.RUN, records.label_of(run_id)),) if isinstance(run_id, str) else ()
-    for info in infos(backend, Query(scope, labels=labels)):
+    for info in verbs.each(backend, verbs.matching(Query(scope, labels=labels))):
         if records.namespace_of(info.scope) is not None and _matches(context, info, wanted):
             yield SnapshotRef(info.scope, info.id)
 
 
 def _matches(context: SaverContext, info: SnapshotInfo, wanted: Mapping[str, Any]) -> bool:
-    if not wanted:
-        return True
-    meta = records.read_metadata(context.codec, info)
+    meta = records.read_metadata(context.codec, info) if wanted else {}
     return all(
         key in meta and _is_equal(context, meta[key], value) for key, value in wanted.items()
     )
@@ -328,13 +313,10 @@ def _is_equal(context: SaverContext, found: Any, value: Any) -> bool:
     except ValueError:  # arrays compare item by item
         if type(found) is not type(value):
             return False
-        return _encoded(context, found) == _encoded(context, value)
-
-
-def _encoded(context: SaverContext, value: Any) -> list[bytes]:
-    parts: list[bytes] = []
-    ValueEncoder(context.codec.rules, context.codec.cache, ["filter"]).write_open(value, parts)
-    return parts
+        parts: tuple[list[bytes], list[bytes]] = ([], [])
+        for each, out in zip((found, value), parts, strict=True):
+            ValueEncoder(context.codec.rules, context.codec.cache).write_open(each, out)
+        return parts[0] == parts[1]
 
 
 def _read(

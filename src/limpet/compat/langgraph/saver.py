@@ -132,7 +132,7 @@ class LimpetSaver(BaseCheckpointSaver[str]):
     def _set_allowed(self, allowed: Allowed) -> None:
         rules = ValueRules(self.serde, allowed, not isinstance(self.serde, JsonPlusSerializer))
         codec = ValueCodec(rules, MessageCache(), ValueDecoder(rules))
-        self._context = SaverContext(codec, self._sync.driver.tools, self._guard)
+        self._context = SaverContext(codec, self._sync, self._guard)
 
     def with_allowlist(self, extra_allowlist: Collection[tuple[str, ...]]) -> "LimpetSaver":
         """Return a saver over the same store that allows these classes, and those of their fields.
@@ -233,7 +233,7 @@ class LimpetSaver(BaseCheckpointSaver[str]):
         For each channel the `writes` of the ancestors, oldest first, and the `seed` before them, if
         there is one. Takes a few reads for any number of ancestors.
         """
-        return self._sync.driver.run(history.delta_history(self._context, config, channels))
+        return history.delta_history(self._context, config, channels)
 
     aget_delta_channel_history = _in_pool(get_delta_channel_history)
 
@@ -256,7 +256,7 @@ class LimpetSaver(BaseCheckpointSaver[str]):
 
     def delete_thread(self, thread_id: str) -> None:
         """Remove all checkpoints and writes of a thread. Idempotent."""
-        pruning.delete_thread(self._context, self._sync, thread_id)
+        pruning.delete_thread(self._context, thread_id)
 
     adelete_thread = _in_pool(delete_thread)
 
@@ -266,13 +266,13 @@ class LimpetSaver(BaseCheckpointSaver[str]):
         The others keep their values, delta channels too. Where a parent is removed, the nearest
         ancestor that stays becomes the parent.
         """
-        pruning.delete_for_runs(self._context, self._sync, run_ids)
+        pruning.delete_for_runs(self._context, run_ids)
 
     adelete_for_runs = _in_pool(delete_for_runs)
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy all checkpoints and writes of a thread to another one. May be repeated."""
-        pruning.copy_thread(self._context, self._sync, source_thread_id, target_thread_id)
+        pruning.copy_thread(self._context, source_thread_id, target_thread_id)
 
     acopy_thread = _in_pool(copy_thread)
 
@@ -290,7 +290,7 @@ class LimpetSaver(BaseCheckpointSaver[str]):
         **and** older than that; the latest always stays. The strategy "delete" removes all. The
         values of delta channels are kept.
         """
-        pruning.prune(self._context, self._sync, thread_ids, strategy, keep_last, older_than)
+        pruning.prune(self._context, thread_ids, strategy, keep_last, older_than)
 
     async def aprune(
         self,
@@ -317,7 +317,7 @@ class LimpetSaver(BaseCheckpointSaver[str]):
         removed. Other writes that arrive in that moment are. Namespaces are removed one by one:
         if a thread is saved to meanwhile, those that came first are gone.
         """
-        return pruning.expire(self._context, self._sync, older_than, prefix, limit)
+        return pruning.expire(self._context, older_than, prefix, limit)
 
     aexpire = _in_pool(expire)
 
