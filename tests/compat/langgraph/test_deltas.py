@@ -145,16 +145,6 @@ def test_forks_and_changes_keep_to_their_line(saver: LimpetSaver) -> None:
     assert after == {id: before[id] for id in sorted(before)[-3:]}
 
 
-async def test_the_same_by_the_async_methods(memory: LimpetSaver) -> None:
-    graph = compiled(memory)
-    for turn in range(4):
-        await graph.ainvoke({"log": [turn], "rare": [turn], "count": 0}, on("t", turn))
-    before = states(graph)
-    await memory.aprune(["t"], keep_last=2)
-    found = [state async for state in graph.aget_state_history(on("t"))]
-    assert [each.values for each in found] == [before[id] for id in sorted(before)[:-3:-1]]
-
-
 # The eight promises of `get_delta_channel_history`.
 
 

@@ -239,13 +239,6 @@ def test_what_a_cipher_does_not_open(memory: LimpetSaver, form: str, body: str) 
             sealing.get_tuple(config())
 
 
-@for_each("name", [[], {}])
-def test_the_class_of_a_message_must_be_text(memory: LimpetSaver, name: Any) -> None:
-    saved(memory, state={"channel_values": {"a": [{"$message": name}]}})
-    with pytest.raises(Corrupt, match="malformed"):
-        memory.get_tuple(config())
-
-
 @for_each("state", [5, {}, {"channel_values": 1}, {"$set": [], "channel_values": {}}])
 def test_a_state_must_be_that_of_a_checkpoint(memory: LimpetSaver, state: Any) -> None:
     saved(memory, state=state)

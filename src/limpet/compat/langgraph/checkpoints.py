@@ -264,10 +264,7 @@ def _encoded_items(
         idx = WRITES_IDX_MAP.get(channel, position)
         path = ["writes", channel]
         encoder = ValueEncoder(codec_.rules, codec_.cache, path, bytes_max=bytes_max)
-        parts = [b"[%d," % idx, encoded_name(channel), b","]
-        encoder.write(value, parts)
-        parts.append(b"]")
-        items[idx] = b"".join(parts)
+        items[idx] = b"[%d,%b,%b]" % (idx, encoded_name(channel), encoder.value(value))
         wide = wide or encoder.wide
     return items, wide
 

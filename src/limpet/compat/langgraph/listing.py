@@ -313,10 +313,8 @@ def _is_equal(context: SaverContext, found: Any, value: Any) -> bool:
     except ValueError:  # arrays compare item by item
         if type(found) is not type(value):
             return False
-        parts: tuple[list[bytes], list[bytes]] = ([], [])
-        for each, out in zip((found, value), parts, strict=True):
-            ValueEncoder(context.codec.rules, context.codec.cache).write_open(each, out)
-        return parts[0] == parts[1]
+        encoder = ValueEncoder(context.codec.rules, context.codec.cache)
+        return encoder.open_value(found) == encoder.open_value(value)
 
 
 def _read(

@@ -190,9 +190,7 @@ def _encoded_state(
     rest = {k: v for k, v in checkpoint.items() if k not in (_VALUES, "id", DELTA_HISTORY)}
     if next(iter(rest), "").startswith("$"):
         raise InvalidInput("the first key of a checkpoint must not begin with $")
-    encoded: list[bytes] = []
-    encoder.write_open(rest, encoded)
-    after = b"".join(encoded)
+    after = encoder.open_value(rest)
     parts: list[bytes] = [b'{"channel_values":']
     separator = b"{"
     for name, channel in channels.items():
@@ -231,8 +229,7 @@ def _encoded_metadata(
     codec_: ValueCodec, meta: dict[str, Any], checkpoint: Mapping[str, Any], bytes_max: int
 ) -> bytes:
     encoder = ValueEncoder(codec_.rules, codec_.cache, ["metadata"], bytes_max=bytes_max)
-    parts = [b'{"langgraph":']
-    encoder.write(meta, parts)
+    parts = [b'{"langgraph":', encoder.value(meta)]
     absent = _absent(meta, checkpoint)
     if absent:
         parts += (b',"langgraph_absent":', orjson.dumps(absent))
