@@ -44,6 +44,22 @@ class _LongestRun(NamedTuple):
     joined: bytes
     ends: list[int]
 
+    def count_in(self, body: bytes) -> int:
+        """Return how many of the messages make up the list at the same place; 0 if it differs."""
+        if not body.startswith(self.before):
+            return 0
+        start = len(self.before)
+        ends, joined = self.ends, memoryview(self.joined)  # slices of a memoryview copy nothing
+        # One byte rules out nearly all counts before messages are compared.
+        last = bisect_right(ends, len(body) - start - 1)
+        counts = (count for count in range(last, 0, -1) if body[start + ends[count - 1]] == _END)
+        same = (
+            count
+            for count in islice(counts, _TRIES_MAX)
+            if body.startswith(joined[: ends[count - 1]], start)
+        )
+        return next(same, 0)
+
 
 class HistoryDecoder:
     """Decodes checkpoints. Messages that the last one had, too, are not decoded again."""
@@ -54,30 +70,21 @@ class HistoryDecoder:
         self._given: list[list[BaseMessage]] = []
 
     def checkpoint(self, info: SnapshotInfo, body: bytes) -> dict[str, Any]:
-        found = self._from_longest(info, body)
-        if found is not None:
-            return found
+        known = self._longest
+        if (
+            known is not None
+            and records.FACADE in info.metadata
+            and (count := known.count_in(body))
+        ):
+            rest = body[len(known.before) + known.ends[count - 1] :]
+            checkpoint = records.checkpoint_of(self._codec, info, known.before + rest)
+            checkpoint["channel_values"][known.channel] = self._messages(known.run, count)
+            return checkpoint
         split = records.split_checkpoint(self._codec, info, body)
         if split is None:
             return records.checkpoint_of(self._codec, info, body)
         self._longest = _longest_run(split, body)
         return records.rebuild_checkpoint(self._codec, info, split)
-
-    def _from_longest(self, info: SnapshotInfo, body: bytes) -> dict[str, Any] | None:
-        """Return a checkpoint whose messages are the first ones of the known run, else None."""
-        known = self._longest
-        if known is None or records.FACADE not in info.metadata:
-            return None
-        if not body.startswith(known.before):
-            return None
-        start = len(known.before)
-        count = _count_same(body, start, known)
-        if not count:
-            return None
-        end = start + known.ends[count - 1]
-        checkpoint = records.checkpoint_of(self._codec, info, known.before + body[end:])
-        checkpoint["channel_values"][known.channel] = self._messages(known.run, count)
-        return checkpoint
 
     def _messages(self, run: MessageRun, count: int) -> list[BaseMessage]:
         # Those of the last two states are held: the caller may still use the last one, and those of
@@ -88,34 +95,21 @@ class HistoryDecoder:
         return made
 
 
-def _count_same(body: bytes, start: int, known: _LongestRun) -> int:
-    """Return how many known messages make up the list that begins at `start`; 0 if it differs."""
-    ends, joined = known.ends, memoryview(known.joined)  # slices of a memoryview copy nothing
-    # One byte rules out nearly all counts before messages are compared.
-    last = bisect_right(ends, len(body) - start - 1)
-    counts = (count for count in range(last, 0, -1) if body[start + ends[count - 1]] == _END)
-    for count in islice(counts, _TRIES_MAX):
-        if body.startswith(joined[: ends[count - 1]], start):
-            return count
-    return 0
-
-
 def _longest_run(split: SplitCheckpoint, body: bytes) -> _LongestRun | None:
-    runs = {name: each for name, each in split.channels.items() if isinstance(each, MessageRun)}
-    if not runs:
+    found: _LongestRun | None = None
+    at = len(b'{"channel_values":')
+    for name, channel in split.channels.items():
+        at += len(orjson.dumps(name)) + 2  # with a brace or comma, and a colon
+        if isinstance(channel, bytes):
+            at += len(channel)
+            continue
+        if found is None or channel.size() > found.run.size():
+            found = _LongestRun(name, body[: at + 1], channel, channel.joined(), channel.ends())
+        at += channel.size() + 2
+    # Unless other bytes were stored, such as those of another encoder.
+    if found is None or not found.before.endswith(b":["):
         return None
-    name = max(runs, key=lambda each: runs[each].size())
-    run = runs[name]
-    at = len(b'{"channel_values":{')
-    for other, channel in split.channels.items():
-        at += len(orjson.dumps(other)) + 1
-        if other == name:
-            break
-        at += (len(channel) if isinstance(channel, bytes) else channel.size() + 2) + 1
-    before = body[: at + 1]
-    joined = run.joined()
-    is_found = before.endswith(b":[") and body.startswith(joined, at + 1)
-    return _LongestRun(name, before, run, joined, run.ends()) if is_found else None
+    return found if body.startswith(found.joined, len(found.before)) else None
 
 
 # Checkpoints that are decoded when they are used
