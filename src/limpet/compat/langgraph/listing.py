@@ -23,7 +23,7 @@ from limpet.compat.langgraph.checkpoints import SaverContext, notes_on
 from limpet.compat.langgraph.encode import ValueEncoder
 from limpet.compat.langgraph.messages import MessageRun
 from limpet.compat.langgraph.records import SplitCheckpoint, ValueCodec
-from limpet.model import Note, ScopeInfo, ScopeKey, SnapshotInfo, SnapshotRef
+from limpet.model import ScopeInfo, ScopeKey, SnapshotInfo, SnapshotRef
 
 T = TypeVar("T")
 
@@ -290,15 +290,11 @@ def _matching(
     run_id = wanted.get(records.RUN)  # the store has an index for it
     labels = ((records.RUN, records.label_of(run_id)),) if isinstance(run_id, str) else ()
     for info in verbs.each(backend, verbs.matching(Query(scope, labels=labels))):
-        if records.namespace_of(info.scope) is not None and _matches(context, info, wanted):
+        if records.namespace_of(info.scope) is None:
+            continue
+        meta = records.read_metadata(context.codec, info) if wanted else {}
+        if all(key in meta and _is_equal(context, meta[key], wanted[key]) for key in wanted):
             yield SnapshotRef(info.scope, info.id)
-
-
-def _matches(context: SaverContext, info: SnapshotInfo, wanted: Mapping[str, Any]) -> bool:
-    meta = records.read_metadata(context.codec, info) if wanted else {}
-    return all(
-        key in meta and _is_equal(context, meta[key], value) for key, value in wanted.items()
-    )
 
 
 def _is_equal(context: SaverContext, found: Any, value: Any) -> bool:
@@ -321,15 +317,12 @@ def _read(
         notes = notes_on(backend, scope, [info.id for info, _ in found])
         for info, body in found:
             own = [note for note in notes if note.snapshot_id == info.id]
-            tuples[SnapshotRef(scope, info.id)] = _tuple_of(context, states, info, body, own)
+            checkpoint: Any
+            if len(body) < LARGE_MIN:
+                checkpoint = records.checkpoint_of(context.codec, info, body)
+            else:
+                checkpoint = partial(states.checkpoint, states.add(body), info)
+            made = records.tuple_of(context.codec, info, checkpoint, own)
+            is_late = callable(checkpoint)
+            tuples[SnapshotRef(scope, info.id)] = LazyTuple(*made) if is_late else made
     return [tuples[ref] for ref in refs if ref in tuples]
-
-
-def _tuple_of(
-    context: SaverContext, states: ListedStates, info: SnapshotInfo, body: bytes, notes: list[Note]
-) -> CheckpointTuple:
-    if len(body) < LARGE_MIN:
-        checkpoint = records.checkpoint_of(context.codec, info, body)
-        return records.tuple_of(context.codec, info, checkpoint, notes)
-    lazy: Any = partial(states.checkpoint, states.add(body), info)
-    return LazyTuple(*records.tuple_of(context.codec, info, lazy, notes))

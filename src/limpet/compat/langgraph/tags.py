@@ -67,7 +67,7 @@ LANGCHAIN = "$langchain"
 DEQUE = "$deque"
 JAVASCRIPT = "$js"
 
-SEQUENCES = {tuple: "$tuple", set: "$set", frozenset: "$frozenset", deque: DEQUE}
+SEQUENCES: dict[type, str] = {tuple: "$tuple", set: "$set", frozenset: "$frozenset", deque: DEQUE}
 UNORDERED = frozenset((set, frozenset))
 
 _LANGCHAIN_PARTS_MAX = 100_000
@@ -107,7 +107,8 @@ def _zone_of(zone: Any) -> tuple[bool, str | None] | None:
     if type(zone) is ZoneInfo:  # one that was read from a file has no key
         return (True, zone.key) if isinstance(zone.key, str) else None
     if type(zone) is timezone:
-        _, *names = zone.__getinitargs__()  # `tzname` would make up a name
+        # `tzname` would make up a name.
+        _, *names = zone.__getinitargs__()  # type: ignore[attr-defined]
         return False, names[0] if names else None
     return (False, None) if zone is None else None
 
@@ -120,8 +121,9 @@ def _read_datetime(written: Any) -> datetime:
     offset = moment.utcoffset()
     if is_zone_info:
         return moment.replace(tzinfo=ZoneInfo(name))
-    named = name is not None and offset is not None
-    return moment.replace(tzinfo=timezone(offset, name)) if named else moment
+    if name is None or offset is None:
+        return moment
+    return moment.replace(tzinfo=timezone(offset, name))
 
 
 def _read_time(written: Any) -> time:
