@@ -50,47 +50,6 @@ _SAMPLE_STEPS = (17, 31)  # primes: no two follow the columns of a table
 _KEPT_MIN = 64 * 1024  # bytes
 
 
-class TooLarge(Exception):
-    """The JSON of a value has more bytes than are allowed."""
-
-
-def is_plain(value: Any, levels: int, bytes_max: int, many: int) -> bool:
-    """Return whether a value is JSON, so that orjson encodes it exactly or refuses it.
-
-    Level by level with `gc.get_referents`, which runs in C. False may be wrong, True never is.
-
-    Raises:
-        TooLarge: what was met so far is longer than `bytes_max`, however often it is shared.
-    """
-    level = [value]
-    bytes_left = bytes_max
-    for _ in range(levels):
-        found = codec.is_plain_level(level, _PLAIN, CONTAINERS)
-        if found is not False:
-            bytes_left -= len(level) + _inner_bytes(level, bytes_left)
-            if bytes_left < 0:
-                raise TooLarge
-        if found is not None:
-            return found
-        inner = [each for each in level if type(each) in CONTAINERS]
-        if len(inner) > many and 2 * len({*map(id, inner)}) < len(inner):
-            return False  # it may contain itself, and then each level has twice as many
-        level = gc.get_referents(*inner)
-    return False
-
-
-def _inner_bytes(level: list[Any], bytes_left: int) -> int:
-    """Return at least how many bytes the texts and the commas in the containers of a level have.
-
-    In a long level they are only added up if two samples of it say that they may be too many.
-    """
-    if len(level) > _SAMPLED_MIN and not any(
-        step * sum(map(length_hint, level[::step])) > bytes_left for step in _SAMPLE_STEPS
-    ):
-        return 0
-    return sum(map(length_hint, level))
-
-
 def is_sound(text: str) -> bool:
     """Return whether a text has no lone surrogates."""
     try:
@@ -233,13 +192,33 @@ class ValueEncoder:
         return body if len(body) > _KEPT_MIN else bytes(memoryview(body))
 
     def _is_plain(self, value: Any, levels: int) -> bool:
-        try:
-            plain = is_plain(value, levels, self._bytes_left, self._many)
-        except TooLarge:
-            raise self._refuse("is too large") from None
-        if not plain:
-            self._many = _FEW  # its parts are checked one by one, and must not take as long each
-        return plain
+        """Return whether a value is JSON, so that orjson encodes it exactly or refuses it.
+
+        Level by level with `gc.get_referents`, which runs in C. False may be wrong, True never is.
+        What was met so far must not be too long, however often it is shared.
+        """
+        level, bytes_left = [value], self._bytes_left
+        for _ in range(levels):
+            found = codec.is_plain_level(level, _PLAIN, CONTAINERS)
+            if found is False:
+                break
+            bytes_left -= len(level)
+            # Texts, and commas in containers. In a long level they are only added up if two samples
+            # of it say that they may be too many.
+            if len(level) <= _SAMPLED_MIN or any(
+                step * sum(map(length_hint, level[::step])) > bytes_left for step in _SAMPLE_STEPS
+            ):
+                bytes_left -= sum(map(length_hint, level))
+            if bytes_left < 0:
+                raise self._refuse("is too large")
+            if found:
+                return True
+            inner = [each for each in level if type(each) in CONTAINERS]
+            if len(inner) > self._many and 2 * len({*map(id, inner)}) < len(inner):
+                break  # it may contain itself, and then each level has twice as many
+            level = gc.get_referents(*inner)
+        self._many = _FEW  # its parts are checked one by one, and must not take as long each
+        return False
 
     def _part(self, value: Any, depth: int) -> Any:
         """Return the tree of a value that may be met again, or may contain itself."""

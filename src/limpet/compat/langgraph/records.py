@@ -159,7 +159,8 @@ def commit_of(
     body, split = _encoded_state(codec_, checkpoint, parent_id, bytes_max, before)
     # Only the run id: more labels would make each checkpoint a tenth larger.
     run = meta.get(RUN)
-    labels = {RUN: label_of(run)} if type(run) in (str, int) else {}
+    is_label = isinstance(run, str | int) and not isinstance(run, bool)
+    labels = {RUN: label_of(run)} if is_label else {}
     commit = Commit(
         scope=scope_in(config),
         body=body,

@@ -4,12 +4,11 @@ The methods only run the functions of `checkpoints`, `listing`, `history` and `p
 """
 
 import copy
-import operator
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import timedelta
 from functools import wraps
 from types import SimpleNamespace
-from typing import Any, Concatenate, ParamSpec
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
@@ -39,6 +38,8 @@ from limpet.compat.wire import check_store
 from limpet.model import Stats
 
 P = ParamSpec("P")
+Q = ParamSpec("Q")
+T = TypeVar("T")
 
 
 def _twin(method: Callable[Concatenate[Any, P], Any]) -> Callable[Concatenate[Any, P], Any]:
@@ -91,11 +92,14 @@ class LimpetSaver(BaseCheckpointSaver[str]):
         rules = ValueRules(self.serde, allowed, not isinstance(self.serde, JsonPlusSerializer))
         codec = ValueCodec(rules, MessageCache(), ValueDecoder(rules))
         self._context = SaverContext(codec, self._sync, self._guard)
-        # What the methods use, sync and async. Those of many calls run in a thread of the pool.
-        self._driver: Any = self._sync.driver
-        self._call: Callable[..., Any] = operator.call
+        # What the methods use; and their async twins.
+        self._driver = self._sync.driver
         aio = self._aio.driver
         self._async = SimpleNamespace(_context=self._context, _driver=aio, _call=aio.in_pool)
+
+    def _call(self, fn: Callable[Q, T], *args: Q.args, **options: Q.kwargs) -> T:
+        """Call a function that makes many calls; async in a thread of the pool."""
+        return fn(*args, **options)
 
     def with_allowlist(self, extra_allowlist: Collection[tuple[str, ...]]) -> "LimpetSaver":
         """Return a saver over the same store that allows these classes, and those of their fields.
@@ -265,7 +269,8 @@ class LimpetSaver(BaseCheckpointSaver[str]):
     ) -> None:
         """Async twin of `prune`. Written out: it takes more than that of LangGraph's class."""
         options: dict[str, Any] = {"keep_last": keep_last, "older_than": older_than}
-        await LimpetSaver.prune(self._async, thread_ids, strategy=strategy, **options)
+        prune: Any = LimpetSaver.prune
+        await prune(self._async, thread_ids, strategy=strategy, **options)
 
     def expire(
         self, older_than: timedelta, *, prefix: str = "", limit: int | None = None
