@@ -122,23 +122,6 @@ def test_an_answer_that_only_seems_the_same_is_recorded() -> None:
             assert [repr(write[2]) for write in writes] == [repr(answer)]
 
 
-def test_what_is_sealed_comes_back_as_it_was() -> None:
-    value = {"t": (1, ("2", [3])), "wide": 2**70, "lone": "\ud800", "b": b"\x00", 5: {"x": {1, 2}}}
-    message = ToolMessage("done", tool_call_id="1", id="m", artifact=("a", b"b"))
-    with limpet.open("memory:") as store:
-        sealing = [LimpetSaver(store, serde=EncryptedSerializer(Cipher())) for _ in range(2)]
-        put(sealing[0], 1, odd=value, messages=[message], name="alice")
-        for saver in sealing:
-            values = got(saver).checkpoint["channel_values"]
-            assert values["odd"] == value
-            assert type(values["odd"]["t"]) is tuple
-            assert values["messages"] == [message]
-            assert type(values["messages"][0].artifact) is tuple
-        stored = store.scope("t", kind="thread").load()
-        assert stored is not None
-        assert "alice" not in str(stored.state)
-
-
 def test_names_that_are_no_text_are_refused() -> None:
     with limpet.open("memory:") as store:
         saver = LimpetSaver(store)

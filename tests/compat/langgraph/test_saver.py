@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langgraph.checkpoint.base import WRITES_IDX_MAP, BaseCheckpointSaver
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
@@ -175,6 +175,8 @@ async def test_both_apis_see_the_same(store: Store) -> None:
         assert [each async for each in saver.athreads()] == list(saver.threads()) == ["t"]
         assert (await saver.asizes("t")).snapshots == saver.sizes("t").snapshots == 1
         await saver.acopy_thread("t", "u")
+        assert await saver.aexpire(timedelta(0), prefix="u") == ["u"]
+        await saver.acopy_thread("t", "u")
         await saver.aprune(["u"], strategy="delete")
         await saver.adelete_for_runs(["r"])
         assert saver.get_tuple(config()) is None
@@ -305,13 +307,17 @@ def test_classes_of_ones_own_are_allowed_by_being_listed(memory: LimpetSaver) ->
 def test_a_serializer_that_encrypts_sees_everything(saver: LimpetSaver) -> None:
     sealing = LimpetSaver(saver._sync, serde=EncryptedSerializer(Cipher()))
     secret = "CARD 4111"
-    messages = [HumanMessage(secret, id="1")]
+    odd = {"t": (1, ("2", [3])), "wide": 2**70, "lone": "\ud800", "b": b"\0", 5: {"x": {1, 2}}}
+    done = ToolMessage("done", tool_call_id="1", id="m", artifact=("a", b"b"))
+    messages = [HumanMessage(secret, id="1"), done]
     metadata: Any = {"step": 1, "secret": secret}
     for number in (1, 2):
-        sealing.put(config(), checkpoint(number, messages=messages, bare=secret), metadata, {})
+        values = {"messages": messages, "bare": secret, "odd": odd}
+        sealing.put(config(), checkpoint(number, **values), metadata, {})
         sealing.put_writes(config(number=number), [("bare", secret)], "task")
-    found = got(sealing)
-    assert found.checkpoint["channel_values"] == {"messages": messages, "bare": secret}
+    for each in (sealing, LimpetSaver(saver._sync, serde=EncryptedSerializer(Cipher()))):
+        found = got(each)
+        assert repr(found.checkpoint["channel_values"]) == repr(values)
     assert found.metadata == metadata
     assert found.pending_writes == [("task", "bare", secret)]
     assert ids(sealing.list(config(), filter={"secret": secret})) == [2, 1]
