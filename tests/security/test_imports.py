@@ -9,7 +9,7 @@ import pytest
 import limpet
 from limpet import LimpetError
 from limpet.compat import openai_sqlite
-from limpet.compat.langgraph.migrate import transfer
+from limpet.compat.langgraph import import_sqlite
 from limpet.compat.sqlite_files import opened
 
 # With a greater limit it would never end.
@@ -39,7 +39,7 @@ def test_a_view_is_no_table(path: Path) -> None:
     """A view can compute for ever. Whoever needs one makes a table of it."""
     with limpet.open("memory:") as store:
         with pytest.raises(LimpetError, match="has no tables"):
-            transfer.import_sqlite(store, path)
+            import_sqlite(store, path)
         with pytest.raises(LimpetError, match="no such table"):
             openai_sqlite.import_sqlite(store, path)
         assert list(store.sessions()) == []

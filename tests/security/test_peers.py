@@ -19,8 +19,7 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 import limpet
 from limpet import InvalidInput, LimpetError, Store
-from limpet.compat.langgraph import LimpetSaver, LimpetStore
-from limpet.compat.langgraph.migrate.transfer import import_sqlite
+from limpet.compat.langgraph import LimpetSaver, LimpetStore, import_sqlite
 from tests.cases import for_each
 from tests.compat.langgraph.kit import checkpoint, config, got, id_of, put
 from tests.security.conftest import also_on_postgres

@@ -401,7 +401,7 @@ def _check_source(form: str, path: str) -> None:
 
 def _langgraph() -> ModuleType:
     try:
-        return importlib.import_module("limpet.compat.langgraph.migrate.transfer")
+        return importlib.import_module("limpet.compat.langgraph.migrate")
     except ImportError as cause:  # also of a version that is too old
         fact = "LangGraph is not installed: pip install 'limpet[langgraph]'"
         raise limpet.Unsupported(fact) from cause

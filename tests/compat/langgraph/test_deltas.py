@@ -70,20 +70,9 @@ def test_what_is_read_is_what_was_there(saver: LimpetSaver) -> None:
     graph = talk(saver)
     found = states(graph)
     assert states(compiled(LimpetSaver(saver._sync))) == found
-    plain = states(compiled(_Walking(saver)))
-    assert plain == found
     latest = graph.get_state(on("t")).values
     assert latest["log"][:2] == [("in", 0), HumanMessage("n0", id="n0")]
     assert len(latest["rare"]) == 2
-
-
-class _Walking(BaseCheckpointSaver[str]):
-    """The same saver, whose deltas are gathered by LangGraph, one checkpoint after the other."""
-
-    def __init__(self, saver: LimpetSaver) -> None:
-        super().__init__()
-        self.list = saver.list  # type: ignore[method-assign]
-        self.get_tuple = saver.get_tuple  # type: ignore[method-assign]
 
 
 @for_each("options", [{}, {"keep_last": 5}, {"older_than": timedelta(0)}])
@@ -143,16 +132,6 @@ def test_forks_and_changes_keep_to_their_line(saver: LimpetSaver) -> None:
     saver.prune(["t"], keep_last=3)
     after = states(graph)
     assert after == {id: before[id] for id in sorted(before)[-3:]}
-
-
-async def test_the_same_by_the_async_methods(memory: LimpetSaver) -> None:
-    graph = compiled(memory)
-    for turn in range(4):
-        await graph.ainvoke({"log": [turn], "rare": [turn], "count": 0}, on("t", turn))
-    before = states(graph)
-    await memory.aprune(["t"], keep_last=2)
-    found = [state async for state in graph.aget_state_history(on("t"))]
-    assert [each.values for each in found] == [before[id] for id in sorted(before)[:-3:-1]]
 
 
 # The eight promises of `get_delta_channel_history`.

@@ -22,10 +22,10 @@ def save(
     saver.put(config(thread_id, namespace), checkpoint(number, a=a), {}, {})
 
 
-def moment(gap_ms: int = 2) -> datetime:
+def moment() -> datetime:
     """Return a moment that is after all that was saved, and before all that will be."""
     now = datetime.now(UTC)
-    until(lambda: datetime.now(UTC) > now + timedelta(milliseconds=gap_ms))
+    until(lambda: datetime.now(UTC) > now + timedelta(milliseconds=2))
     return now + timedelta(milliseconds=1)
 
 
@@ -33,14 +33,14 @@ def since(at: datetime) -> timedelta:
     return datetime.now(UTC) - at
 
 
-def fill(saver: LimpetSaver, gap_ms: int = 2) -> datetime:
+def fill(saver: LimpetSaver) -> datetime:
     """Save threads of which three are old afterwards; return since when the others are not."""
     for thread_id in ("a/bare", "a/old", "b/old", "sub", "top", "writes"):
         if thread_id != "a/bare":
             save(saver, thread_id)
             save(saver, thread_id, "sub|x:1")
         saver.put_writes(config(thread_id, number=2), [("a", 1)], "task")
-    at = moment(gap_ms)
+    at = moment()
     save(saver, "sub", "sub|x:1", 2)
     save(saver, "top", number=2)
     saver.put_writes(config("writes", "sub|x:1", number=1), [("a", 1)], "another")
@@ -64,15 +64,6 @@ def test_a_thread_without_new_saves_expires_whole(saver: LimpetSaver) -> None:
     # Such a thread can begin anew.
     save(saver, "b/old")
     assert [each.checkpoint["id"] for each in saver.list(config("b/old"))] == [id_of(1)]
-
-
-async def test_the_same_by_the_async_method(saver: LimpetSaver) -> None:
-    asynchronous = LimpetSaver(saver._sync.aio)
-    at = fill(saver, gap_ms=1000)  # which it may take until a thread begins
-    assert await asynchronous.aexpire(since(at), limit=2) == ["a/bare", "a/old"]
-    assert await asynchronous.aexpire(since(at)) == ["b/old"]
-    assert await asynchronous.aexpire(timedelta(0), prefix="w") == ["writes"]
-    assert list(saver.threads()) == ["sub", "top"]
 
 
 def test_one_that_was_saved_again_is_not_old(saver: LimpetSaver) -> None:

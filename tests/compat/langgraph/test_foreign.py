@@ -24,7 +24,7 @@ TAGS = sorted(each for each in vars(tags).values() if isinstance(each, str) and 
 WORDS = [
     *CHANNELS,
     *TAGS,
-    *tags.SEQUENCE_OF,
+    *tags.SEQUENCES.values(),
     "HumanMessage",
     "channel_values",
     "channel_versions",
@@ -165,18 +165,13 @@ def history(saver: LimpetSaver, number: int = 2) -> Any:
     return saver.get_delta_channel_history(config=config(number=number), channels=["a"])
 
 
-@for_each("names", [None, 5, "a", {"a": 1}, [["a"]], ["a", 1]])
-def test_names_of_channels_must_be_a_list_of_text(saver: LimpetSaver, names: Any) -> None:
+@for_each("names", [None, 5, "b", {"a": 1}, [["a"]], ["b", 1]])
+def test_names_of_channels_are_only_hints(saver: LimpetSaver, names: Any) -> None:
     scope = saved(saver, langgraph_carries=names)
-    with pytest.raises(Corrupt) as told:
-        history(saver)
-    assert str(told.value) == f"the metadata is not that of a checkpoint. id=`{id_of(2)}`"
-    # Where it is not needed it does no harm, and neither does it in what somebody else saved.
-    assert len(list(saver.list(config()))) == 2
     scope.save({"b": 5}, id=id_of(3), metadata={"langgraph_carries": names})
     scope.save({"channel_values": {}}, id=id_of(4), metadata={**OURS, "langgraph_absent": names})
     scope.save({"channel_values": {}}, id=id_of(5), metadata=OURS)
-    for number in (3, 4, 5):
+    for number in (2, 3, 4, 5):
         assert history(saver, number) == {"a": {"seed": [1], "writes": []}}
 
 
@@ -242,13 +237,6 @@ def test_what_a_cipher_does_not_open(memory: LimpetSaver, form: str, body: str) 
         scope.save(state, id=id_of(2), overwrite=True, metadata={"langgraph": {}})
         with pytest.raises((Corrupt, InvalidInput)):
             sealing.get_tuple(config())
-
-
-@for_each("name", [[], {}])
-def test_the_class_of_a_message_must_be_text(memory: LimpetSaver, name: Any) -> None:
-    saved(memory, state={"channel_values": {"a": [{"$message": name}]}})
-    with pytest.raises(Corrupt, match="malformed"):
-        memory.get_tuple(config())
 
 
 @for_each("state", [5, {}, {"channel_values": 1}, {"$set": [], "channel_values": {}}])

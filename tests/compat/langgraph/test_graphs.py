@@ -61,16 +61,6 @@ def test_interrupts_parallel_nodes_and_time_travel(saver: LimpetSaver) -> None:
     assert converse(saver, LimpetSaver(saver._sync)) == converse(expected, expected)
 
 
-async def test_the_same_by_the_async_methods(memory: LimpetSaver) -> None:
-    graph, expected = approving(memory), approving(InMemorySaver())
-    for each in (graph, expected):
-        await each.ainvoke({"messages": [HumanMessage("hi", id="h1")], "notes": []}, CONFIG)
-        await each.ainvoke(Command(resume=True), CONFIG)
-    ours = [state async for state in graph.aget_state_history(CONFIG)]
-    assert plain(ours) == plain([state async for state in expected.aget_state_history(CONFIG)])
-    assert plain(graph.get_state_history(CONFIG)) == plain(ours)
-
-
 def test_subgraphs_wait_and_go_on(saver: LimpetSaver) -> None:
     answers = []
     for each, again in ((saver, LimpetSaver(saver._sync)), (InMemorySaver(),) * 2):

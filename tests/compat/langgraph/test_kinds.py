@@ -1,58 +1,191 @@
-"""Graphs with values of every kind: saved and resumed, also where the process was killed."""
+"""Graphs whose state has values of each kind end as with LangGraph's own saver."""
 
-import json
-import os
-import subprocess
-import sys
-from pathlib import Path
-from typing import Any
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Annotated, Any, NamedTuple, TypedDict
 
+import numpy as np
 import pytest
+from langchain_core.language_models.fake_chat_models import FakeMessagesListChatModel
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
+from langchain_core.runnables import RunnableLambda
+from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.func import entrypoint, task
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.graph.message import add_messages
+from langgraph.prebuilt import create_react_agent
+from pydantic import BaseModel
 
 from limpet.compat.langgraph import LimpetSaver
 from tests.cases import for_each
-from tests.compat.langgraph import kinds
 from tests.compat.langgraph.kit import Places
-
-ROOT = Path(__file__).resolve().parents[3]
-START = "import sys; from tests.compat.langgraph.kinds import main; main(*sys.argv[1:])"
 
 pytestmark = pytest.mark.filterwarnings("ignore:create_react_agent has been moved")
 
+Log = Annotated[list[str], operator.add]
 
-@for_each("kind", kinds.KINDS)
+
+class Colour(Enum):
+    RED = "red"
+    BLUE = "blue"
+
+
+class Place(NamedTuple):
+    name: str
+    at: tuple[float, float]
+
+
+class Address(BaseModel):
+    street: str
+    colour: Colour = Colour.RED
+
+
+class Order(BaseModel):
+    number: int
+    to: Address | None = None
+    before: "list[Order]" = []
+
+
+@dataclass
+class Line:
+    title: str
+    cents: int
+    where: Place | None = None
+
+
+class PydanticState(BaseModel):
+    log: Log = []
+    order: Order | None = None
+
+
+@dataclass
+class DataclassState:
+    log: Log = field(default_factory=list)
+    line: Line | None = None
+
+
+class ArtifactState(TypedDict):
+    log: Log
+    messages: Annotated[list[AnyMessage], add_messages]
+
+
+class Report(BaseModel):
+    """What an agent answers with."""
+
+    verdict: str
+    colour: Colour
+
+
+class AgentState(MessagesState):
+    log: Log
+    structured_response: Any
+
+
+@dataclass
+class Receipt:
+    line: Line
+    paid: bool
+
+
+def artifact() -> ToolMessage:
+    table = np.array([[1.5, np.nan], [0.0, -1.0]], order="F")
+    return ToolMessage("done", tool_call_id="c", id="t", artifact=table)
+
+
+LINE = Line("tea", 250, Place("shop", (1.0, 2.0)))
+ORDER = Order(number=1, to=Address(street="Elm", colour=Colour.BLUE), before=[Order(number=0)])
+STATES: dict[str, tuple[Any, Callable[[], dict[str, Any]]]] = {
+    "pydantic state": (PydanticState, lambda: {"order": ORDER}),
+    "dataclass state": (DataclassState, lambda: {"line": LINE}),
+    "artifact": (ArtifactState, lambda: {"messages": [artifact()]}),
+}
+KINDS = [*STATES, "agent", "task"]
+ALLOW = [*(schema for schema, _ in STATES.values()), Report, Receipt]
+
+
+class Model(FakeMessagesListChatModel):
+    def with_structured_output(self, schema: Any, **kwargs: Any) -> Any:
+        return RunnableLambda(lambda _: schema(verdict="fine", colour=Colour.RED))
+
+    def bind_tools(self, tools: Any, **kwargs: Any) -> Any:
+        return self
+
+
+def agent() -> Any:
+    model = Model(responses=[AIMessage("I think so", id="a")])
+    return create_react_agent(model, [], response_format=Report)
+
+
+def graph_of(kind: str, saver: Any) -> Any:
+    if kind == "task":
+        return tasks(saver)
+    schema, update = STATES.get(kind, (AgentState, None))
+    graph = StateGraph(schema)
+    graph.add_node("make", agent() if update is None else lambda state: update())
+    graph.add_node("costly", lambda state: {"log": ["costly"]})
+
+    graph.add_node("other", lambda state: {"log": ["other"]})
+    graph.add_edge(START, "make")
+    graph.add_edge("make", "costly")
+    graph.add_edge("make", "other")
+    return graph.compile(checkpointer=saver)
+
+
+def tasks(saver: Any) -> Any:
+    @task
+    def pay(cents: int) -> Receipt:
+        return Receipt(LINE, cents == LINE.cents)
+
+    @task
+    def other(receipt: Receipt) -> list[Receipt]:
+        return [receipt]
+
+    @entrypoint(checkpointer=saver)
+    def shop(given: dict[str, Any]) -> list[Receipt]:
+        return other(pay(LINE.cents).result()).result()
+
+    return shop
+
+
+def config(kind: str) -> Any:
+    return {"configurable": {"thread_id": kind}}
+
+
+def begin(kind: str) -> dict[str, Any]:
+    messages = {"messages": [HumanMessage("well?", id="q")]} if kind == "agent" else {}
+    return {"log": ["begin"], **messages}
+
+
+def expected(kind: str) -> Any:
+    """Return the final state of a run that nothing interrupts, with LangGraph's own saver."""
+    with SqliteSaver.from_conn_string(":memory:") as saver:
+        return graph_of(kind, saver).invoke(begin(kind), config(kind))
+
+
+def same(found: Any, wanted: Any) -> bool:
+    """Tell whether two values are the same, as far as their text shows it."""
+    return type(found) is type(wanted) and shown(found) == shown(wanted)
+
+
+def shown(value: Any) -> str:
+    if isinstance(value, dict):
+        return str({key: shown(each) for key, each in value.items()})
+    if isinstance(value, list):
+        return str([shown(each) for each in value])
+    if isinstance(value, ToolMessage):
+        facts = value.artifact.dtype, value.artifact.flags.f_contiguous, value.artifact.tolist()
+        return f"{value!r} {facts}"
+    return repr(value)
+
+
+@for_each("kind", KINDS)
 def test_a_graph_ends_as_with_the_saver_of_langgraph(places: Places, kind: str) -> None:
-    wanted = kinds.expected(kind)
+    wanted = expected(kind)
     with places.open("memory") as store:
-        graph = kinds.graph_of(kind, LimpetSaver(store, allow=kinds.ALLOW), lambda kind: None)
-        assert kinds.same(graph.invoke(kinds.begin(kind), kinds.config(kind)), wanted)
-        other = kinds.graph_of(kind, LimpetSaver(store, allow=kinds.ALLOW), lambda kind: None)
-        state = other.get_state(kinds.config(kind)).values
-        assert kinds.same(state, wanted if kind == "task" else {**state, **wanted})
-
-
-def run(url: str, word: str, **env: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", START, url, word],
-        cwd=ROOT,
-        env={**os.environ, **env},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("word", "env"), [("", {}), ("strict ", {"LANGGRAPH_STRICT_MSGPACK": "true"})]
-)
-def test_all_kinds_after_a_kill(places: Places, word: str, env: Any) -> None:
-    """In strict mode LangGraph passes the classes of the schema, and no list is needed."""
-    url = places.url("sqlite")
-    died = run(url, f"{word}die", **env)
-    assert died.returncode == -9, died.stderr
-    again = run(url, f"{word}go on", **env)
-    assert again.returncode == 0, again.stderr
-    wanted = kinds.COLLECTED if word else kinds.KINDS
-    assert json.loads(again.stdout) == dict.fromkeys(wanted, "")
+        graph = graph_of(kind, LimpetSaver(store, allow=ALLOW))
+        assert same(graph.invoke(begin(kind), config(kind)), wanted)
+        other = graph_of(kind, LimpetSaver(store, allow=ALLOW))
+        state = other.get_state(config(kind)).values
+        assert same(state, wanted if kind == "task" else {**state, **wanted})

@@ -14,29 +14,22 @@ from pydantic import BaseModel
 from limpet.compat.langgraph import upstream
 
 
-def test_the_allow_list_of_the_serializer_is_found() -> None:
+def test_the_serializer_of_langgraph_is_as_we_know_it() -> None:
     hint = "JsonPlusSerializer._allowed_msgpack_modules moved: see upstream.allowed_modules"
-    listed = [("shop", "Order")]
-    assert upstream.allowed_modules(JsonPlusSerializer(allowed_msgpack_modules=listed)), hint
-    assert not upstream.allowed_modules(JsonPlusSerializer(allowed_msgpack_modules=None)), hint
-    assert upstream.allows_all(JsonPlusSerializer(allowed_msgpack_modules=True)), hint
-    assert not upstream.allows_all(JsonPlusSerializer(allowed_msgpack_modules=None)), hint
-
-
-def test_the_safe_types_are_pairs_of_names() -> None:
-    hint = "langgraph.checkpoint.serde._msgpack.SAFE_MSGPACK_TYPES has another form"
-    assert ("datetime", "datetime") in upstream.SAFE_MSGPACK_TYPES, hint
-    assert {len(each) for each in upstream.SAFE_MSGPACK_TYPES} == {2}, hint
-
-
-def test_the_class_of_delta_snapshots_is_found() -> None:
+    listed, nothing, all_ = (
+        JsonPlusSerializer(allowed_msgpack_modules=each)
+        for each in ([("shop", "Order")], None, True)
+    )
+    assert upstream.allowed_modules(listed), hint
+    assert not upstream.allowed_modules(nothing), hint
+    assert upstream.allows_all(all_), hint
+    assert not upstream.allows_all(nothing), hint
+    assert ("datetime", "datetime") in upstream.SAFE_MSGPACK_TYPES
+    assert {len(each) for each in upstream.SAFE_MSGPACK_TYPES} == {2}
     module, name = upstream.DELTA_SNAPSHOT
     assert hasattr(importlib.import_module(module), name), f"{module}.{name} moved"
-
-
-def test_the_extension_codes_are_those_that_an_import_checks() -> None:
     codes = {name: each for name, each in vars(jsonplus).items() if name.startswith("EXT_")}
-    assert sorted(codes.values()) == list(range(8)), f"migrate/checked_serde.py: {codes}"
+    assert sorted(codes.values()) == list(range(8)), f"serde.py: {codes}"
 
 
 def test_the_format_of_langchain_is_read_without_a_warning() -> None:

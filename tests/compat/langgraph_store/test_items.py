@@ -15,7 +15,6 @@ from langgraph.store.base import (
     SearchOp,
 )
 
-import limpet
 from limpet import InvalidInput, ScopeKey, Store
 from limpet.compat.langgraph import LimpetSaver, LimpetStore
 from tests.compat.langgraph.kit import config, put
@@ -26,28 +25,25 @@ DOCS = ("test", "docs")
 
 def test_an_item_is_put_changed_and_deleted(items: Through) -> None:
     before = datetime.now(UTC)
-    items.put(DOCS, "a", {"title": "one", "deep": {"list": [1, None, 2**70, "\0é"]}})
+    value = {"title": "one", "deep": {"list": [1, None, 2**70, "\0é"]}}
+    items.put(DOCS, "a", value)
     first = items.get(DOCS, "a")
     assert type(first) is Item
-    assert (first.key, first.namespace) == ("a", DOCS)
-    assert first.value == {"title": "one", "deep": {"list": [1, None, 2**70, "\0é"]}}
+    assert (first.key, first.namespace, first.value) == ("a", DOCS, value)
     assert before <= first.created_at <= first.updated_at <= datetime.now(UTC)
     first.value["title"] = "not stored"
 
     items.put(DOCS, "a", {"title": "two"})
     second = items.get(DOCS, "a")
     assert second is not None
-    assert second.value == {"title": "two"}
-    assert second.created_at == first.created_at
+    assert (second.value, second.created_at) == ({"title": "two"}, first.created_at)
     assert second.updated_at > first.updated_at
-    assert items.get(("test",), "a") is None
-    assert items.get((*DOCS, "more"), "a") is None
+    assert type(items.search(DOCS)[0]) is SearchItem
 
     items.delete(DOCS, "a")
     items.delete(DOCS, "a")
     assert items.get(DOCS, "a") is None
-    assert items.search(()) == []
-    assert items.list_namespaces() == []
+    assert items.search(()) == items.list_namespaces() == []
     items.put(DOCS, "a", {})
     again = items.get(DOCS, "a")
     assert again is not None
@@ -56,49 +52,22 @@ def test_an_item_is_put_changed_and_deleted(items: Through) -> None:
 
 def test_a_batch_reads_before_it_writes(items: Through) -> None:
     put_all(items, DOCS, a={"n": 1}, b={"n": 2})
-    found = run(
-        items,
-        PutOp(DOCS, "a", {"n": 10}),
-        GetOp(DOCS, "a"),
-        SearchOp(("test",), filter={"n": 2}),
-        PutOp(DOCS, "c", {"n": 3}),
-        PutOp(("other",), "d", {"n": 4}),
-        PutOp(DOCS, "c", {"n": 33}),
-        PutOp(DOCS, "b", None),
-        GetOp(DOCS, "c"),
-        GetOp(DOCS, "b"),
-        GetOp(DOCS, "b"),
-        ListNamespacesOp(),
-        PutOp(("other",), "e", {"n": 5}),
-        PutOp(("other",), "e", None),
-    )
-    assert [found[at] for at in (0, 3, 4, 5, 6, 7, 11, 12)] == [None] * 8
-    assert found[1].value == {"n": 1}
-    assert keys(found[2]) == ["b"]
-    assert type(found[2][0]) is SearchItem
-    assert found[8].value == found[9].value == {"n": 2}
-    assert found[10] == [DOCS]
-    values = {each.key: each.value["n"] for each in items.search(())}
-    assert values == {"a": 10, "c": 33, "d": 4}
+    ops = (PutOp(DOCS, "a", {"n": 10}), GetOp(DOCS, "a"), PutOp(DOCS, "b", None), GetOp(DOCS, "b"))
+    found = run(items, *ops, PutOp(DOCS, "c", {"n": 3}), PutOp(DOCS, "c", {"n": 33}))
+    assert [each and each.value["n"] for each in found] == [None, 1, None, 2, None, None]
+    assert {each.key: each.value["n"] for each in items.search(())} == {"a": 10, "c": 33}
     assert run(items) == []
 
 
 def test_a_search_goes_by_whole_labels_and_by_last_update(items: Through) -> None:
     for namespace in [("a",), ("a", "b"), ("a", "b", "c"), ("ab",), ("a-b",), ("b", "a"), ("A",)]:
-        items.put(namespace, "-".join(namespace), {"of": list(namespace)})
+        items.put(namespace, "-".join(namespace), {})
     items.put(("a",), "a", {"of": "again"})
-
     assert keys(items.search(("a",))) == ["a", "a-b-c", "a-b"]
-    assert keys(items.search(("a", "b"))) == ["a-b-c", "a-b"]
-    assert keys(items.search(("ab",))) == ["ab"]
-    assert keys(items.search(("a", "c"))) == keys(items.search(("none",))) == []
     every = keys(items.search(()))
     assert every == ["a", "A", "b-a", "a-b", "ab", "a-b-c", "a-b"]
-    assert keys(items.search((), limit=3)) == every[:3]
     assert keys(items.search((), limit=3, offset=2)) == every[2:5]
-    assert keys(items.search((), offset=6)) == every[6:]
     assert items.search((), limit=0) == items.search((), offset=7) == []
-    assert items.search(("a",))[0].namespace == ("a",)
     labels: Any = ["a", "b"]
     assert len(items.search(labels)) == 2
 
@@ -147,28 +116,15 @@ def test_namespaces_are_listed(items: Through) -> None:
     every = sorted([*docs, ("test", "images", "public"), ("prod", "documents", "public"), ("te",)])
     for namespace in every:
         items.put(namespace, "k", {})
-
     assert items.list_namespaces() == every
-    assert items.list_namespaces(prefix=("test",)) == every[2:]
     assert items.list_namespaces(prefix=("te",)) == [("te",)]
-    assert items.list_namespaces(suffix=("public",)) == [n for n in every if n[-1] == "public"]
     assert items.list_namespaces(prefix=("test", "*", "public")) == [every[3], every[4]]
-    assert items.list_namespaces(prefix=("*", "documents")) == [every[0], *every[2:4]]
     assert items.list_namespaces(suffix=("*", "public"), prefix=("prod",)) == [every[0]]
-    assert items.list_namespaces(max_depth=2) == [
-        ("prod", "documents"),
-        ("te",),
-        ("test", "documents"),
-        ("test", "images"),
-    ]
     assert items.list_namespaces(max_depth=1, limit=2) == [("prod",), ("te",)]
     assert items.list_namespaces(limit=2, offset=1) == every[1:3]
-    assert items.list_namespaces(prefix=("prod", "documents", "public", "x")) == []
     for namespace in docs:
         items.delete(namespace, "k")
     assert items.list_namespaces(prefix=("test", "documents")) == []
-    empty = (MatchCondition("prefix", ()),)
-    assert run(items, ListNamespacesOp(match_conditions=empty)) == [items.list_namespaces()]
 
 
 ODD = ["/", "%", "%2F", "a/b", " ", "ä😀", "a%25b", "~", "A", "*", "long " * 20]
@@ -276,17 +232,3 @@ def test_items_are_notes_in_sessions(store: Store) -> None:
     items.put(("alice", "mem"), "odd0", {"mine": 1})
     assert keys(items.search(("alice",))) == ["odd0", "k"]
     assert ScopeKey("alice/mem", "main", "items") in [each.key for each in store.scopes()]
-
-
-def test_items_are_copied_with_the_store(memory: Store) -> None:
-    from limpet import portable
-
-    items = LimpetStore(memory)
-    items.put(("alice",), "k", {"n": 1}, ttl=5)
-    with limpet.open("memory:") as other:
-        portable.copy(memory, other)
-        found = LimpetStore(other).get(("alice",), "k", refresh_ttl=False)
-        before = items.get(("alice",), "k", refresh_ttl=False)
-        assert found is not None
-        assert before is not None
-        assert (found.value, found.created_at) == (before.value, before.created_at)

@@ -1,10 +1,6 @@
 """Graphs that use checkpointer and store on one file; two processes; and a differential test."""
 
 import asyncio
-import subprocess
-import sys
-import textwrap
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -51,35 +47,6 @@ def test_a_graph_with_checkpointer_and_store(store: Store) -> None:
         found = graph.invoke({"messages": [("user", text)]}, config)
     assert found["messages"][-1].text == "likes jazz, likes tea"
     assert list(store.sessions()) == ["1", "2", "memories/ann"]
-
-
-WRITER = """
-import sys, limpet
-from limpet.compat.langgraph import LimpetStore
-with limpet.open(sys.argv[1]) as store:
-    items = LimpetStore(store)
-    for n in range(40):
-        items.put(("shared",), f"{sys.argv[2]}-{n}", {"n": n})
-        items.put(("shared",), "both", {"by": sys.argv[2], "n": n})
-"""
-
-
-@pytest.mark.slow
-def test_two_processes_share_a_file(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path}/a.db"
-    with limpet.open(url) as store:
-        items = LimpetStore(store)
-        items.put(("shared",), "both", {"by": "me"})
-        first = items.get(("shared",), "both")
-        command = [sys.executable, "-c", textwrap.dedent(WRITER), url]
-        workers = [subprocess.Popen([*command, name]) for name in ("x", "y")]
-        assert [worker.wait(60) for worker in workers] == [0, 0]
-        found = items.search(("shared",), limit=100)
-        assert len(found) == 81
-        last = items.get(("shared",), "both")
-        assert first is not None
-        assert last is not None
-        assert (last.value["n"], last.created_at) == (39, first.created_at)
 
 
 NAMESPACES = st.sampled_from([("a",), ("a", "b"), ("ab",), ("b", "a"), ("a", "b", "c")])

@@ -39,8 +39,8 @@ is the latest.
 from limpet.compat.extras import needs
 
 with needs("langgraph.checkpoint", "LangGraph", extra="langgraph"):
-    from limpet.compat.langgraph.migrate.transfer import import_postgres, import_sqlite
+    from limpet.compat.langgraph.migrate import import_postgres, import_sqlite
     from limpet.compat.langgraph.saver import LimpetSaver
-    from limpet.compat.langgraph.store.store import LimpetStore
+    from limpet.compat.langgraph.store import LimpetStore
 
 __all__ = ["LimpetSaver", "LimpetStore", "import_postgres", "import_sqlite"]

@@ -20,13 +20,13 @@ from langgraph.checkpoint.base import (
 )
 from langgraph.checkpoint.serde.types import INTERRUPT
 
+from limpet import Store
 from limpet.api.integrations import (
     Backend,
     Commit,
     NoteWrite,
     Recent,
     Steps,
-    Tools,
     codec,
     contend,
     limits,
@@ -66,9 +66,11 @@ class SaverContext:
     A known head may be out of date: the commit then fails, and is tried again with a new one.
     """
 
-    def __init__(self, codec_: ValueCodec, tools: Tools, guard: RunGuard) -> None:
+    def __init__(self, codec_: ValueCodec, store: Store, guard: RunGuard) -> None:
         self.codec = codec_
-        self.tools = tools
+        self.store = store
+        self.backend = store.driver.opened.backend
+        self.tools = store.driver.tools
         self.guard = guard
         self.heads: Recent[ScopeKey, KnownHead] = Recent(_KNOWN_BYTES_MAX, KnownHead.cost)
 
@@ -103,27 +105,22 @@ def _read(
     context: SaverContext, scope: ScopeKey, wanted: str | None, backend: Backend
 ) -> CheckpointTuple | None:
     revision, split = context.last_split(scope) if wanted is None else (None, None)
-    if split is not None:  # if it is still the latest, its state need not be read
-        info = backend.read_info(scope, None)
-        if info is not None and info.revision == revision:
-            checkpoint = records.rebuild_checkpoint(context.codec, info, split)
-            return _with_writes(context, backend, info, checkpoint)
-    found = backend.read_snapshots(scope, [wanted])
-    if not found:
+    # If the last one is still the latest, its state need not be read.
+    info = None if split is None else backend.read_info(scope, None)
+    if split is not None and info is not None and info.revision == revision:
+        checkpoint = records.rebuild_checkpoint(context.codec, info, split)
+    else:
+        found = backend.read_snapshots(scope, [wanted])
+        if not found:
+            if wanted is None:
+                context.remember(scope, None)
+            return None
+        ((info, body),) = found
         if wanted is None:
-            context.remember(scope, None)
-        return None
-    ((info, body),) = found
-    if wanted is None:
-        later = partial(records.split_checkpoint, context.codec, info, body)
-        context.heads.put(scope, KnownHead(info.id, info.revision, len(body), later))
-    return _with_writes(context, backend, info, records.checkpoint_of(context.codec, info, body))
-
-
-def _with_writes(
-    context: SaverContext, backend: Backend, info: SnapshotInfo, checkpoint: dict[str, Any]
-) -> CheckpointTuple:
-    notes = notes_on(backend, info.scope, [info.id])
+            later = partial(records.split_checkpoint, context.codec, info, body)
+            context.heads.put(scope, KnownHead(info.id, info.revision, len(body), later))
+        checkpoint = records.checkpoint_of(context.codec, info, body)
+    notes = notes_on(backend, scope, [info.id])
     return records.tuple_of(context.codec, info, checkpoint, notes)
 
 
@@ -262,10 +259,7 @@ def _encoded_items(
         idx = WRITES_IDX_MAP.get(channel, position)
         path = ["writes", channel]
         encoder = ValueEncoder(codec_.rules, codec_.cache, path, bytes_max=bytes_max)
-        parts = [b"[%d," % idx, encoded_name(channel), b","]
-        encoder.write(value, parts)
-        parts.append(b"]")
-        items[idx] = b"".join(parts)
+        items[idx] = b"[%d,%b,%b]" % (idx, encoded_name(channel), encoder.value(value))
         wide = wide or encoder.wide
     return items, wide
 

@@ -8,11 +8,13 @@ import dataclasses
 import sys
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from enum import Enum
 from functools import cached_property, lru_cache
 from importlib import import_module
 from importlib.util import find_spec
 from inspect import getattr_static
+from itertools import chain
 from operator import attrgetter
 from pathlib import Path
 from types import SimpleNamespace, UnionType
@@ -20,7 +22,6 @@ from typing import (
     Annotated,
     Any,
     Literal,
-    NamedTuple,
     TypeAlias,
     get_args,
     get_origin,
@@ -29,9 +30,6 @@ from typing import (
 
 from langchain_core import messages
 from langchain_core.messages import BaseMessage
-from langgraph.checkpoint.serde.base import SerializerProtocol
-from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
-from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from pydantic import BaseModel
 from typing_extensions import is_typeddict
 
@@ -159,11 +157,11 @@ def lines(kinds: Sequence[Any], *more: tuple[str, str]) -> str:
     `kinds` may also have (module, name). Classes of the script itself are not imported. Empty if
     two classes have one name, or one has parameters that are not classes.
     """
-    found = [part for kind in kinds if isinstance(kind, type) for part in _parts(kind)]
-    if not all(isinstance(part, type) for part in found):
+    parts = [part for kind in kinds if isinstance(kind, type) for part in _parts(kind)]
+    if not all(isinstance(part, type) for part in parts):
         return ""
     modules: dict[str, str] = {}  # by the name that is imported from it
-    for module, qualname in [*((part.__module__, part.__qualname__) for part in found), *more]:
+    for module, qualname in [*((part.__module__, part.__qualname__) for part in parts), *more]:
         is_here = module in ("builtins", *_MAINS) or "<locals>" in qualname
         source = "" if is_here else module
         if modules.setdefault(_local(qualname).partition(".")[0], source) != source:
@@ -172,8 +170,8 @@ def lines(kinds: Sequence[Any], *more: tuple[str, str]) -> str:
     for module in sorted({*modules.values()} - {""}):
         names = sorted(name for name, source in modules.items() if source == module)
         imports.append(f"from {module} import {', '.join(names)}")
-    written = [_written(each) if isinstance(each, type) else repr(each) for each in kinds]
-    allow = ", ".join(dict.fromkeys([*written, *(_local(qualname) for _, qualname in more)]))
+    listed = [_local(each.__qualname__) if isinstance(each, type) else repr(each) for each in kinds]
+    allow = ", ".join(dict.fromkeys([*listed, *(_local(qualname) for _, qualname in more)]))
     return "`" + "; ".join([*imports, f"LimpetSaver(store, allow=[{allow}])"]) + "`"
 
 
@@ -181,25 +179,14 @@ def _local(qualname: str) -> str:
     return qualname.rpartition("<locals>.")[2]
 
 
-def _written(kind: type) -> str:
-    origin, args = _parameters(kind)
-    if origin is None:
-        return _local(kind.__qualname__)
-    return f"{_written(origin)}[{', '.join(map(_written, args))}]"
-
-
 def _parts(kind: Any) -> Iterator[Any]:
     """Yield a class; of a pydantic model with parameters, such as `Page[Order]`, its parts."""
-    origin, args = _parameters(kind)
-    if origin is None:
+    generic = getattr(kind, "__pydantic_generic_metadata__", None)
+    if not generic or generic["origin"] is None:
         yield kind
-    for each in (origin, *args) if origin else ():
-        yield from _parts(each)
-
-
-def _parameters(kind: Any) -> tuple[Any, tuple[Any, ...]]:
-    generic = getattr(kind, "__pydantic_generic_metadata__", None) or {"origin": None, "args": ()}
-    return generic["origin"], generic["args"]
+    else:
+        for each in (generic["origin"], *generic["args"]):
+            yield from _parts(each)
 
 
 # What objects consist of
@@ -416,20 +403,13 @@ class Allowed:
 
     def name_of(self, kind: type) -> str | None:
         """Return the name that a class is stored under; None if it is not allowed."""
-        known = self._name_of.get(kind)
-        if known is not None:
-            return known
-        name = class_name(kind)
-        if not self._is_listed(module_name(kind.__module__), kind.__qualname__):
-            return None
-        try:
-            found = self.class_of(name)
-        except InvalidInput:
-            found = None
-        if found is not kind:
-            return None
-        self._name_of[kind] = name
-        return name
+        if kind not in self._name_of and self._is_listed(
+            module_name(kind.__module__), kind.__qualname__
+        ):
+            with suppress(InvalidInput):
+                if self.class_of(class_name(kind)) is kind:
+                    self._name_of[kind] = class_name(kind)
+        return self._name_of.get(kind)
 
     def class_of(self, name: Any) -> type | None:
         """Return the class of a name; None if it is not allowed.
@@ -437,16 +417,13 @@ class Allowed:
         Raises:
             InvalidInput: it does not exist any more.
         """
-        known = MESSAGES.get(name) if isinstance(name, str) else None
-        if known is not None:
-            return known
         name = str(name)
-        if name not in self._classes:
-            found = self._found(name) or self._renamed(name)
-            if found is None:
-                return None
-            self._classes[name] = found
-        return self._classes[name]
+        known = MESSAGES.get(name) or self._classes.get(name)
+        if known is None:
+            known = self._found(name) or self._renamed(name)
+            if known is not None:
+                self._classes[name] = known
+        return known
 
     def _found(self, name: str) -> type | None:
         module, _, qualname = name.partition(":")
@@ -468,8 +445,7 @@ class Allowed:
     def _renamed(self, name: str) -> type | None:
         """Return the listed class that a program stored under another name, if it is only one."""
         classes = [each for each in self._listed if isinstance(each, type)]
-        module, _, qualname = name.partition(":")
-        loaded = loaded_at(module, qualname)
+        loaded = loaded_at(*name.split(":", 1)) if ":" in name else None
         same = [each for each in classes if each is loaded]
         same = same or [each for each in classes if name in other_names(each)]
         return same[0] if len(same) == 1 else None
@@ -507,10 +483,9 @@ class Allowed:
         return f"{self._listing(kinds)}. class=`{shown(kinds[0])}`"
 
     def _listing(self, kinds: list[type], *more: tuple[str, str]) -> str:
-        given: list[Any] = []
-        for each in self._given:  # of a type such as `list[Order]`, its classes
-            given += [each] if isinstance(each, type | tuple) else listed(each)
-        line = lines([*given, *kinds], *more)
+        # Of a given type such as `list[Order]`, its classes.
+        given = [[each] if isinstance(each, type | tuple) else listed(each) for each in self._given]
+        line = lines([*chain(*given), *kinds], *more)
         return f"{_LIST_IT}: {line}" if line else _LIST_IT
 
     def _refused(self, value: Any, root: Any) -> list[type]:
@@ -526,44 +501,3 @@ class Allowed:
 def not_allowed(name: str, advice: str = _LIST_IT) -> InvalidInput:
     fact = "a stored value is of a class that is not allowed"
     return InvalidInput(f"{fact}: {advice}. class=`{name}`")
-
-
-# Serializers
-
-
-class ValueRules(NamedTuple):
-    """How values are encoded. If `sealed`, all go through the serializer, which may encrypt."""
-
-    serde: SerializerProtocol
-    allowed: Allowed
-    sealed: bool = False
-
-
-def default_serde() -> JsonPlusSerializer:
-    """Return LangGraph's serializer, allowed to make only the types that it considers safe."""
-    return JsonPlusSerializer(allowed_msgpack_modules=None)
-
-
-def safe_serde(serde: Any) -> Any:
-    """Return a serializer that makes only objects of listed classes.
-
-    By default LangGraph's own imports and calls whatever stored bytes name, and is replaced.
-
-    Raises:
-        InvalidInput: it may pickle, or is a subclass of LangGraph's that allows all classes.
-    """
-    if serde is None:
-        return default_serde()
-    inner = serde.serde if isinstance(serde, EncryptedSerializer) else serde
-    if isinstance(inner, JsonPlusSerializer) and inner.pickle_fallback:
-        raise InvalidInput(
-            "the serializer must not pickle, because stored pickles can run any code: create it"
-            " without pickle_fallback, and list your classes in `allow`"
-        )
-    if not isinstance(serde, JsonPlusSerializer) or not upstream.allows_all(serde):
-        return serde
-    if type(serde) is not JsonPlusSerializer:
-        raise InvalidInput(
-            "the serializer allows every class: create it with allowed_msgpack_modules=[...]"
-        )
-    return default_serde()

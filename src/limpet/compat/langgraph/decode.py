@@ -5,6 +5,7 @@ from base64 import b64decode
 from collections import deque
 from collections.abc import Callable
 from enum import Enum
+from functools import partial
 from typing import Any, TypeAlias
 
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
@@ -12,8 +13,10 @@ from pydantic import BaseModel
 
 from limpet.api.integrations import codec
 from limpet.compat.langgraph import tags
-from limpet.compat.langgraph.classes import MESSAGES, ValueRules, all_slots, shown
+from limpet.compat.langgraph.classes import MESSAGES, all_slots, shown
 from limpet.compat.langgraph.messages import FIELDS, make
+from limpet.compat.langgraph.serde import ValueRules
+from limpet.compat.langgraph.upstream import SETTERS
 from limpet.errors import Corrupt, InvalidInput, LimpetError
 
 _CONTAINERS = frozenset((dict, list))
@@ -35,17 +38,12 @@ class ValueDecoder:
             tags.ENUM: self._enum,
             tags.MAP: lambda tree, inner: {self.read(key): self.read(each) for key, each in inner},
             tags.PLAIN: lambda tree, inner: self._members(inner),
-            tags.TEXT: lambda tree, inner: inner.encode("ascii").decode("unicode_escape"),
-            tags.FLOAT: lambda tree, inner: float(inner),
-            tags.BYTES: lambda tree, inner: b64decode(inner, validate=True),
-            tags.BYTEARRAY: lambda tree, inner: bytearray(b64decode(inner, validate=True)),
             tags.SERDE: self._serialized,
-            tags.SEALED: self._sealed,
+            tags.SEALED: _refuse_sealed,
             tags.LANGCHAIN: lambda tree, inner: tags.load_langchain(self.read(inner)),
             tags.JAVASCRIPT: _javascript,
-            **{tag: self._sequence(kind) for tag, kind in tags.SEQUENCE_OF.items()},
-            tags.DEQUE: lambda tree, inner: deque(self.read(inner), tree.get("maxlen")),
-            **{tag: _moment(tag) for tag in tags.MOMENTS},
+            **{tag: partial(self._sequence, kind) for kind, tag in tags.SEQUENCES.items()},
+            **{tag: partial(_read_text, read) for tag, read in tags.TEXTS.items()},
         }
 
     def value(self, tree: Any) -> Any:
@@ -56,7 +54,8 @@ class ValueDecoder:
             Corrupt: the JSON is malformed.
         """
         if self._rules.sealed:
-            return self._unseal(tree)
+            is_list = type(tree) is list
+            return [*map(self._unsealed, tree)] if is_list else self._unsealed(tree)
         return self.read(tree)
 
     def read(self, tree: Any) -> Any:
@@ -95,23 +94,11 @@ class ValueDecoder:
         kind = MESSAGES[name]
         if tuple(tree) == FIELDS[kind]:
             return make(kind, tree)
-        return self._restored(kind, tree, {})
+        return _restored(kind, tree, {})
 
     def _rich(self, tree: dict[str, Any], name: Any) -> Any:
-        tree = self._members(tree)
-        extra = tree.pop(tags.EXTRA, {})
-        return self._restored(MESSAGES[name], tree, extra)
-
-    def _restored(self, kind: Any, fields: dict[str, Any], extra: dict[str, Any]) -> Any:
-        """Return a model as it was; if its class has other fields now, it is validated."""
-        if fields.keys() != kind.model_fields.keys():
-            return kind.model_validate({**fields, **extra})
-        made = kind.__new__(kind)
-        _set(made, "__dict__", fields)
-        _set(made, "__pydantic_fields_set__", set(fields))
-        _set(made, "__pydantic_extra__", _extra(kind, extra))
-        _set(made, "__pydantic_private__", None)
-        return made
+        extra = self.read(tree.pop(tags.EXTRA, {}))
+        return _restored(MESSAGES[name], self._members(tree), extra)
 
     def _class_of(self, name: Any) -> Any:
         found = self._rules.allowed.class_of(name)
@@ -125,7 +112,8 @@ class ValueDecoder:
             return tuple.__new__(kind, self.read(tree["items"]))
         fields = self._members(tree["fields"])
         if issubclass(kind, BaseModel):
-            return self._model(kind, fields, tree)
+            extra, private = (self._members(tree.get(name, {})) for name in ("extra", "private"))
+            return _restored(kind, fields, extra, tree.get("unset", ()), private or None)
         if dataclasses.is_dataclass(kind):
             return self._dataclass(kind, fields, tree)
         if not hasattr(kind, "__slots__"):
@@ -151,26 +139,11 @@ class ValueDecoder:
         if "extra" in tree:
             fields |= self._members(tree["extra"])
         made = object.__new__(kind)
-        if not kind.__dictoffset__:
-            for name, each in fields.items():
-                _set(made, name, each)
-            return made
         # Into `__dict__` unless it is a slot: a descriptor may convert what is assigned.
-        for name in fields.keys() & all_slots(kind):
+        for name in fields.keys() & (all_slots(kind) if kind.__dictoffset__ else fields):
             _set(made, name, fields.pop(name))
-        made.__dict__.update(fields)
-        return made
-
-    def _model(self, kind: Any, fields: dict[str, Any], tree: dict[str, Any]) -> Any:
-        extra = self._members(tree.get("extra", {}))
-        made = self._restored(kind, fields, extra)
-        if fields.keys() == kind.model_fields.keys():
-            _set(made, "__pydantic_fields_set__", {*fields, *extra} - {*tree.get("unset", ())})
-            private = tree.get("private")
-            if private is not None:
-                _set(made, "__pydantic_private__", self._members(private))
-            elif kind.__private_attributes__:
-                made.model_post_init(None)
+        if fields:
+            made.__dict__.update(fields)
         return made
 
     def _enum(self, tree: dict[str, Any], name: Any) -> Any:
@@ -179,8 +152,9 @@ class ValueDecoder:
             raise InvalidInput(f"a stored value names a class that is not an enum. class=`{name}`")
         return kind[tree["name"]] if "name" in tree else kind(self.read(tree["value"]))
 
-    def _sequence(self, kind: Any) -> Decode:
-        return lambda tree, inner: kind(self.read(inner))
+    def _sequence(self, kind: Any, tree: dict[str, Any], inner: Any) -> Any:
+        items = self.read(inner)
+        return deque(items, tree.get("maxlen")) if kind is deque else kind(items)
 
     def _serialized(self, tree: dict[str, Any], inner: Any) -> Any:
         form, body, name = inner
@@ -193,16 +167,6 @@ class ValueDecoder:
             raise self._rules.allowed.refusal(str(name))
         # An array would be a read-only view of the stored bytes.
         return value.copy("K") if name == "numpy:ndarray" else value
-
-    def _sealed(self, tree: dict[str, Any], inner: Any) -> Any:
-        raise InvalidInput(
-            "a stored value needs the serializer that it was saved with: pass it as serde"
-        )
-
-    def _unseal(self, tree: Any) -> Any:
-        if type(tree) is list:
-            return [self._unsealed(each) for each in tree]
-        return self._unsealed(tree)
 
     def _unsealed(self, tree: Any) -> Any:
         match tree:
@@ -226,12 +190,29 @@ def loaded(load: Callable[[], Any]) -> Any:
         raise Corrupt(f"a stored value cannot be decoded. error=`{kind}`") from cause
 
 
+def _restored(
+    kind: Any, fields: dict[str, Any], extra: dict[str, Any], unset: Any = (), private: Any = None
+) -> Any:
+    """Return a model as it was; if its class has other fields now, it is validated."""
+    if fields.keys() != kind.model_fields.keys():
+        return kind.model_validate({**fields, **extra})
+    made = kind.__new__(kind)
+    SETTERS.fields(made, fields)
+    SETTERS.fields_set(made, {*fields, *extra} - {*unset})
+    SETTERS.extras(made, extra if kind.model_config.get("extra") == "allow" else None)
+    SETTERS.private(made, private)
+    if private is None and kind.__private_attributes__:
+        made.model_post_init(None)
+    return made
+
+
 def _misfit(kind: type) -> InvalidInput:
     return InvalidInput(f"a stored value does not fit its class. class=`{shown(kind)}`")
 
 
-def _extra(kind: Any, extra: dict[str, Any]) -> dict[str, Any] | None:
-    return extra if kind.model_config.get("extra") == "allow" else None
+def _refuse_sealed(tree: dict[str, Any], inner: Any) -> None:
+    fact = "a stored value needs the serializer that it was saved with"
+    raise InvalidInput(f"{fact}: pass it as serde")
 
 
 def _javascript(tree: dict[str, Any], inner: Any) -> None:
@@ -241,5 +222,5 @@ def _javascript(tree: dict[str, Any], inner: Any) -> None:
         raise InvalidInput(f"a stored value is of a type of LangGraph.js. type=`{named}`")
 
 
-def _moment(tag: str) -> Decode:
-    return lambda tree, inner: tags.decoded_moment(tag, inner)
+def _read_text(read: Callable[[Any], Any], tree: dict[str, Any], inner: Any) -> Any:
+    return read(inner)

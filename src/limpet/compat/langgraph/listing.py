@@ -23,7 +23,7 @@ from limpet.compat.langgraph.checkpoints import SaverContext, notes_on
 from limpet.compat.langgraph.encode import ValueEncoder
 from limpet.compat.langgraph.messages import MessageRun
 from limpet.compat.langgraph.records import SplitCheckpoint, ValueCodec
-from limpet.model import Note, ScopeInfo, ScopeKey, SnapshotInfo, SnapshotRef
+from limpet.model import ScopeInfo, ScopeKey, SnapshotInfo, SnapshotRef
 
 T = TypeVar("T")
 
@@ -44,6 +44,22 @@ class _LongestRun(NamedTuple):
     joined: bytes
     ends: list[int]
 
+    def count_in(self, body: bytes) -> int:
+        """Return how many of the messages make up the list at the same place; 0 if it differs."""
+        if not body.startswith(self.before):
+            return 0
+        start = len(self.before)
+        ends, joined = self.ends, memoryview(self.joined)  # slices of a memoryview copy nothing
+        # One byte rules out nearly all counts before messages are compared.
+        last = bisect_right(ends, len(body) - start - 1)
+        counts = (count for count in range(last, 0, -1) if body[start + ends[count - 1]] == _END)
+        same = (
+            count
+            for count in islice(counts, _TRIES_MAX)
+            if body.startswith(joined[: ends[count - 1]], start)
+        )
+        return next(same, 0)
+
 
 class HistoryDecoder:
     """Decodes checkpoints. Messages that the last one had, too, are not decoded again."""
@@ -54,30 +70,21 @@ class HistoryDecoder:
         self._given: list[list[BaseMessage]] = []
 
     def checkpoint(self, info: SnapshotInfo, body: bytes) -> dict[str, Any]:
-        found = self._from_longest(info, body)
-        if found is not None:
-            return found
+        known = self._longest
+        if (
+            known is not None
+            and records.FACADE in info.metadata
+            and (count := known.count_in(body))
+        ):
+            rest = body[len(known.before) + known.ends[count - 1] :]
+            checkpoint = records.checkpoint_of(self._codec, info, known.before + rest)
+            checkpoint["channel_values"][known.channel] = self._messages(known.run, count)
+            return checkpoint
         split = records.split_checkpoint(self._codec, info, body)
         if split is None:
             return records.checkpoint_of(self._codec, info, body)
         self._longest = _longest_run(split, body)
         return records.rebuild_checkpoint(self._codec, info, split)
-
-    def _from_longest(self, info: SnapshotInfo, body: bytes) -> dict[str, Any] | None:
-        """Return a checkpoint whose messages are the first ones of the known run, else None."""
-        known = self._longest
-        if known is None or records.FACADE not in info.metadata:
-            return None
-        if not body.startswith(known.before):
-            return None
-        start = len(known.before)
-        count = _count_same(body, start, known)
-        if not count:
-            return None
-        end = start + known.ends[count - 1]
-        checkpoint = records.checkpoint_of(self._codec, info, known.before + body[end:])
-        checkpoint["channel_values"][known.channel] = self._messages(known.run, count)
-        return checkpoint
 
     def _messages(self, run: MessageRun, count: int) -> list[BaseMessage]:
         # Those of the last two states are held: the caller may still use the last one, and those of
@@ -88,34 +95,21 @@ class HistoryDecoder:
         return made
 
 
-def _count_same(body: bytes, start: int, known: _LongestRun) -> int:
-    """Return how many known messages make up the list that begins at `start`; 0 if it differs."""
-    ends, joined = known.ends, memoryview(known.joined)  # slices of a memoryview copy nothing
-    # One byte rules out nearly all counts before messages are compared.
-    last = bisect_right(ends, len(body) - start - 1)
-    counts = (count for count in range(last, 0, -1) if body[start + ends[count - 1]] == _END)
-    for count in islice(counts, _TRIES_MAX):
-        if body.startswith(joined[: ends[count - 1]], start):
-            return count
-    return 0
-
-
 def _longest_run(split: SplitCheckpoint, body: bytes) -> _LongestRun | None:
-    runs = {name: each for name, each in split.channels.items() if isinstance(each, MessageRun)}
-    if not runs:
+    found: _LongestRun | None = None
+    at = len(b'{"channel_values":')
+    for name, channel in split.channels.items():
+        at += len(orjson.dumps(name)) + 2  # with a brace or comma, and a colon
+        if isinstance(channel, bytes):
+            at += len(channel)
+            continue
+        if found is None or channel.size() > found.run.size():
+            found = _LongestRun(name, body[: at + 1], channel, channel.joined(), channel.ends())
+        at += channel.size() + 2
+    # Unless other bytes were stored, such as those of another encoder.
+    if found is None or not found.before.endswith(b":["):
         return None
-    name = max(runs, key=lambda each: runs[each].size())
-    run = runs[name]
-    at = len(b'{"channel_values":{')
-    for other, channel in split.channels.items():
-        at += len(orjson.dumps(other)) + 1
-        if other == name:
-            break
-        at += (len(channel) if isinstance(channel, bytes) else channel.size() + 2) + 1
-    before = body[: at + 1]
-    joined = run.joined()
-    is_found = before.endswith(b":[") and body.startswith(joined, at + 1)
-    return _LongestRun(name, before, run, joined, run.ends()) if is_found else None
+    return found if body.startswith(found.joined, len(found.before)) else None
 
 
 # Checkpoints that are decoded when they are used
@@ -215,7 +209,9 @@ def list_checkpoints(
     states = ListedStates(HistoryDecoder(context.codec))
     refs: Callable[[Backend], Iterable[SnapshotRef]] = partial(_matching, context, None, wanted)
     if config is not None:
-        refs = _in_thread(context, config, wanted)
+        scope, only = records.scope_in(config), records.id_in(config)
+        one_scope = records.configurable(config).get("checkpoint_ns") is not None
+        refs = partial(_in_thread, context, scope, only, one_scope, wanted)
 
     def find(backend: Backend) -> Iterator[CheckpointTuple]:
         chosen = (ref for ref in refs(backend) if ceiling is None or ref.id < ceiling)
@@ -264,42 +260,27 @@ def _paged(find: Callable[[Backend], Iterator[T]], size: int) -> Walk[T]:
 
 
 def _in_thread(
-    context: SaverContext, config: RunnableConfig, wanted: Mapping[str, Any]
-) -> Callable[[Backend], Iterable[SnapshotRef]]:
-    scope, only = records.scope_in(config), records.id_in(config)
-    one_scope = records.configurable(config).get("checkpoint_ns") is not None
-
-    def find(backend: Backend) -> list[SnapshotRef]:
-        scopes = [scope] if one_scope else scopes_of(backend, scope.session_id)
-        found = (ref for each in scopes for ref in _refs(context, backend, each, wanted))
-        chosen = (ref for ref in found if only is None or ref.id == only)
-        return sorted(chosen, key=lambda ref: ref.id, reverse=True)
-
-    return find
-
-
-def scopes_of(backend: Backend, session_id: str) -> list[ScopeKey]:
-    """Return the scopes of a thread, without those of other applications."""
-    scopes = verbs.each(backend, verbs.scopes(session_id, kind=records.KIND, prefix=""))
-    return [each.key for each in scopes if records.namespace_of(each.key) is not None]
-
-
-def _refs(
-    context: SaverContext, backend: Backend, scope: ScopeKey, wanted: Mapping[str, Any]
-) -> Iterable[SnapshotRef]:
-    if wanted:
-        return _matching(context, scope, wanted, backend)
-    return (SnapshotRef(scope, id) for id in all_ids(backend, scope))
-
-
-def all_ids(backend: Backend, scope: ScopeKey) -> list[str]:
-    """Return the ids of a scope in ascending order."""
-    return [*verbs.each(backend, verbs.list_ids(scope, after=None, limit=None))]
-
-
-def infos(backend: Backend, query: Query) -> Iterator[SnapshotInfo]:
-    """Yield checkpoints without their states, the last saved first."""
-    return verbs.each(backend, verbs.matching(query))
+    context: SaverContext,
+    scope: ScopeKey,
+    only: str | None,
+    one_scope: bool,
+    wanted: Mapping[str, Any],
+    backend: Backend,
+) -> list[SnapshotRef]:
+    """Return the checkpoints of a thread, or of one namespace, the greatest id first."""
+    listed = verbs.scopes(scope.session_id, kind=records.KIND, prefix="")
+    scopes = [scope] if one_scope else [each.key for each in verbs.each(backend, listed)]
+    found: list[SnapshotRef] = []
+    for each in scopes:
+        if records.namespace_of(each) is None:  # of another application
+            continue
+        if wanted:
+            found += _matching(context, each, wanted, backend)
+        else:
+            ids = verbs.each(backend, verbs.list_ids(each, after=None, limit=None))
+            found += (SnapshotRef(each, id) for id in ids)
+    chosen = (ref for ref in found if only is None or ref.id == only)
+    return sorted(chosen, key=lambda ref: ref.id, reverse=True)
 
 
 def _matching(
@@ -308,18 +289,12 @@ def _matching(
     """Yield the checkpoints whose metadata has the wanted values, the last saved first."""
     run_id = wanted.get(records.RUN)  # the store has an index for it
     labels = ((records.RUN, records.label_of(run_id)),) if isinstance(run_id, str) else ()
-    for info in infos(backend, Query(scope, labels=labels)):
-        if records.namespace_of(info.scope) is not None and _matches(context, info, wanted):
+    for info in verbs.each(backend, verbs.matching(Query(scope, labels=labels))):
+        if records.namespace_of(info.scope) is None:
+            continue
+        meta = records.read_metadata(context.codec, info) if wanted else {}
+        if all(key in meta and _is_equal(context, meta[key], wanted[key]) for key in wanted):
             yield SnapshotRef(info.scope, info.id)
-
-
-def _matches(context: SaverContext, info: SnapshotInfo, wanted: Mapping[str, Any]) -> bool:
-    if not wanted:
-        return True
-    meta = records.read_metadata(context.codec, info)
-    return all(
-        key in meta and _is_equal(context, meta[key], value) for key, value in wanted.items()
-    )
 
 
 def _is_equal(context: SaverContext, found: Any, value: Any) -> bool:
@@ -328,13 +303,8 @@ def _is_equal(context: SaverContext, found: Any, value: Any) -> bool:
     except ValueError:  # arrays compare item by item
         if type(found) is not type(value):
             return False
-        return _encoded(context, found) == _encoded(context, value)
-
-
-def _encoded(context: SaverContext, value: Any) -> list[bytes]:
-    parts: list[bytes] = []
-    ValueEncoder(context.codec.rules, context.codec.cache, ["filter"]).write_open(value, parts)
-    return parts
+        encoder = ValueEncoder(context.codec.rules, context.codec.cache)
+        return encoder.open_value(found) == encoder.open_value(value)
 
 
 def _read(
@@ -347,15 +317,12 @@ def _read(
         notes = notes_on(backend, scope, [info.id for info, _ in found])
         for info, body in found:
             own = [note for note in notes if note.snapshot_id == info.id]
-            tuples[SnapshotRef(scope, info.id)] = _tuple_of(context, states, info, body, own)
+            checkpoint: Any
+            if len(body) < LARGE_MIN:
+                checkpoint = records.checkpoint_of(context.codec, info, body)
+            else:
+                checkpoint = partial(states.checkpoint, states.add(body), info)
+            made = records.tuple_of(context.codec, info, checkpoint, own)
+            is_late = callable(checkpoint)
+            tuples[SnapshotRef(scope, info.id)] = LazyTuple(*made) if is_late else made
     return [tuples[ref] for ref in refs if ref in tuples]
-
-
-def _tuple_of(
-    context: SaverContext, states: ListedStates, info: SnapshotInfo, body: bytes, notes: list[Note]
-) -> CheckpointTuple:
-    if len(body) < LARGE_MIN:
-        checkpoint = records.checkpoint_of(context.codec, info, body)
-        return records.tuple_of(context.codec, info, checkpoint, notes)
-    lazy: Any = partial(states.checkpoint, states.add(body), info)
-    return LazyTuple(*records.tuple_of(context.codec, info, lazy, notes))

@@ -20,7 +20,7 @@ from langgraph.checkpoint.base import (
 )
 
 from limpet.api.integrations import Commit, Stamp, codec, limits, prepare, times
-from limpet.compat.langgraph.classes import MESSAGE_NAMES, ValueRules
+from limpet.compat.langgraph.classes import MESSAGE_NAMES
 from limpet.compat.langgraph.decode import ValueDecoder
 from limpet.compat.langgraph.encode import ValueEncoder
 from limpet.compat.langgraph.messages import (
@@ -31,13 +31,14 @@ from limpet.compat.langgraph.messages import (
     read_template,
     template_of,
 )
+from limpet.compat.langgraph.serde import ValueRules
 from limpet.compat.langgraph.tags import MESSAGE, SEALED, encoded_name
 from limpet.errors import Corrupt, InvalidInput
 from limpet.model import Note, ScopeKey, SnapshotInfo
 
 KIND = "thread"
 FACADE = "langgraph"
-ABSENT = "langgraph_absent"  # in the metadata: delta channels without a value in this checkpoint
+ABSENT = "langgraph_absent"  # in the metadata: channels without a value here, if some are deltas
 DELTA_HISTORY = "delta_history"  # in the state: the deltas of removed ancestors, by channel
 DELTA_HISTORY_OF = "langgraph_carries"  # in the metadata: the channels of that
 RUN = "run_id"
@@ -156,11 +157,15 @@ def commit_of(
     parent_id = id_in(config)
     meta = metadata_of(config, metadata)
     body, split = _encoded_state(codec_, checkpoint, parent_id, bytes_max, before)
+    # Only the run id: more labels would make each checkpoint a tenth larger.
+    run = meta.get(RUN)
+    is_label = isinstance(run, str | int) and not isinstance(run, bool)
+    labels = {RUN: label_of(run)} if is_label else {}
     commit = Commit(
         scope=scope_in(config),
         body=body,
         status="completed",
-        labels=prepare.encode_labels(_labels_of(meta)),
+        labels=prepare.encode_labels(labels),
         metadata=_encoded_metadata(codec_, meta, checkpoint, bytes_max),
         stamp=stamp,
         id=id,
@@ -189,23 +194,18 @@ def _encoded_state(
     rest = {k: v for k, v in checkpoint.items() if k not in (_VALUES, "id", DELTA_HISTORY)}
     if next(iter(rest), "").startswith("$"):
         raise InvalidInput("the first key of a checkpoint must not begin with $")
-    encoded: list[bytes] = []
-    encoder.write_open(rest, encoded)
-    after = b"".join(encoded)
+    after = encoder.open_value(rest)
     parts: list[bytes] = [b'{"channel_values":']
     separator = b"{"
     for name, channel in channels.items():
-        parts += (separator, encoded_name(name), b":", *_json(channel))
+        json = (channel,) if isinstance(channel, bytes) else (b"[", *channel.parts, b"]")
+        parts += (separator, encoded_name(name), b":", *json)
         separator = b","
     parts += (b"{}" if separator == b"{" else b"}", b"," + after[1:] if rest else b"}")
     body = joined(parts, encoder.wide, "the checkpoint", bytes_max)
     if encoder.wide:
         return body, None
     return body, SplitCheckpoint(checkpoint["id"], channels, versions, after, len(body))
-
-
-def _json(channel: MessageRun | bytes) -> Iterable[bytes]:
-    return (channel,) if isinstance(channel, bytes) else (b"[", *channel.parts, b"]")
 
 
 def joined(parts: list[bytes], wide: bool, what: str, bytes_max: int) -> bytes:
@@ -230,32 +230,17 @@ def _encoded_metadata(
     codec_: ValueCodec, meta: dict[str, Any], checkpoint: Mapping[str, Any], bytes_max: int
 ) -> bytes:
     encoder = ValueEncoder(codec_.rules, codec_.cache, ["metadata"], bytes_max=bytes_max)
-    parts = [b'{"langgraph":']
-    encoder.write(meta, parts)
-    absent = _absent(meta, checkpoint)
-    if absent:
-        parts += (b',"langgraph_absent":', orjson.dumps(absent))
+    parts = [b'{"langgraph":', encoder.value(meta)]
+    absent = checkpoint.get("channel_versions", {}).keys() - checkpoint[_VALUES].keys()
+    if absent and meta.get(_COUNTERS):  # there are delta channels
+        parts += (b',"langgraph_absent":', orjson.dumps(sorted(absent)))
     parts.append(b"}")
     return joined(parts, encoder.wide, "the metadata", bytes_max)
-
-
-def _absent(meta: Mapping[str, Any], checkpoint: Mapping[str, Any]) -> list[str]:
-    """Return the channels without a value, if there are delta channels: a hint for `history`."""
-    if not meta.get(_COUNTERS):
-        return []
-    return sorted(checkpoint.get("channel_versions", {}).keys() - checkpoint[_VALUES].keys())
 
 
 def delta_channels(meta: Mapping[str, Any]) -> set[str]:
     counters = meta.get(_COUNTERS)
     return set(counters) if isinstance(counters, Mapping) else set()
-
-
-def _labels_of(meta: Mapping[str, Any]) -> dict[str, str]:
-    # Only the run id: more labels would make each checkpoint a tenth larger.
-    run = meta.get(RUN)
-    is_label = isinstance(run, str | int) and not isinstance(run, bool)
-    return {RUN: label_of(run)} if is_label else {}
 
 
 def label_of(value: Any) -> str:

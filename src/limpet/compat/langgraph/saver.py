@@ -4,17 +4,10 @@ The methods only run the functions of `checkpoints`, `listing`, `history` and `p
 """
 
 import copy
-from collections.abc import (
-    AsyncIterator,
-    Callable,
-    Collection,
-    Coroutine,
-    Iterator,
-    Mapping,
-    Sequence,
-)
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import timedelta
-from functools import partial, wraps
+from functools import wraps
+from types import SimpleNamespace
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from langchain_core.runnables import RunnableConfig
@@ -29,72 +22,37 @@ from langgraph.checkpoint.serde.base import SerializerProtocol, maybe_add_typed_
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from limpet import AsyncStore, Store
-from limpet.api.integrations import Steps, Walk
 from limpet.compat.langgraph import checkpoints, history, listing, pruning, upstream
 from limpet.compat.langgraph.checkpoints import SaverContext
 from limpet.compat.langgraph.classes import (
     Allow,
     Allowed,
-    ValueRules,
     imported,
-    safe_serde,
 )
 from limpet.compat.langgraph.concurrent import Concurrent, RunGuard
 from limpet.compat.langgraph.decode import ValueDecoder
 from limpet.compat.langgraph.messages import MessageCache
 from limpet.compat.langgraph.records import ValueCodec
+from limpet.compat.langgraph.serde import ValueRules, safe_serde
 from limpet.compat.wire import check_store
 from limpet.model import Stats
 
 P = ParamSpec("P")
+Q = ParamSpec("Q")
 T = TypeVar("T")
 
 
-def _awaited(
-    verb: Callable[Concatenate[SaverContext, P], Steps[T]],
-) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
-    """Return the async method that runs a verb; values are encoded in the caller's task."""
-
-    @wraps(verb)
-    async def twin(self: Any, /, *args: P.args, **options: P.kwargs) -> T:
-        found: T = await self._aio.driver.drive(verb(self._context, *args, **options))
-        return found
-
-    _name(twin, verb.__name__)
-    return twin
-
-
-def _iterated(
-    walk: Callable[Concatenate[SaverContext, P], Walk[T]], name: str
-) -> Callable[Concatenate[Any, P], AsyncIterator[T]]:
-    """Return the async method that goes through a listing."""
-
-    @wraps(walk)
-    def twin(self: Any, /, *args: P.args, **options: P.kwargs) -> AsyncIterator[T]:
-        found: AsyncIterator[T] = self._aio.driver.stream(walk(self._context, *args, **options))
-        return found
-
-    _name(twin, name)
-    return twin
-
-
-def _in_pool(
-    method: Callable[Concatenate[Any, P], T],
-) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
-    """Return the async twin of a method of many calls: it runs in a thread of the pool."""
+def _twin(method: Callable[Concatenate[Any, P], Any]) -> Callable[Concatenate[Any, P], Any]:
+    """Return the async twin of a method: its body, with the async driver."""
 
     @wraps(method)
-    async def twin(self: Any, /, *args: P.args, **options: P.kwargs) -> T:
-        found: T = await self._aio.driver.in_pool(partial(method, self, *args, **options))
-        return found
+    def twin(self: Any, /, *args: P.args, **options: P.kwargs) -> Any:
+        return method(self._async, *args, **options)
 
-    _name(twin, method.__name__)
+    twin.__name__ = f"a{method.__name__}"
+    twin.__qualname__ = f"LimpetSaver.{twin.__name__}"
+    twin.__doc__ = f"Async twin of `{method.__name__}`."
     return twin
-
-
-def _name(twin: Any, name: str) -> None:
-    twin.__name__, twin.__qualname__ = f"a{name}", f"LimpetSaver.a{name}"
-    twin.__doc__ = f"Async twin of `{name}`."
 
 
 class LimpetSaver(BaseCheckpointSaver[str]):
@@ -133,7 +91,15 @@ class LimpetSaver(BaseCheckpointSaver[str]):
     def _set_allowed(self, allowed: Allowed) -> None:
         rules = ValueRules(self.serde, allowed, not isinstance(self.serde, JsonPlusSerializer))
         codec = ValueCodec(rules, MessageCache(), ValueDecoder(rules))
-        self._context = SaverContext(codec, self._sync.driver.tools, self._guard)
+        self._context = SaverContext(codec, self._sync, self._guard)
+        # What the methods use; and their async twins.
+        self._driver = self._sync.driver
+        aio = self._aio.driver
+        self._async = SimpleNamespace(_context=self._context, _driver=aio, _call=aio.in_pool)
+
+    def _call(self, fn: Callable[Q, T], *args: Q.args, **options: Q.kwargs) -> T:
+        """Call a function that makes many calls; async in a thread of the pool."""
+        return fn(*args, **options)
 
     def with_allowlist(self, extra_allowlist: Collection[tuple[str, ...]]) -> "LimpetSaver":
         """Return a saver over the same store that allows these classes, and those of their fields.
@@ -159,9 +125,9 @@ class LimpetSaver(BaseCheckpointSaver[str]):
         The latest is the one with the greatest id. Pending writes are in the order in which
         LangGraph applies them.
         """
-        return self._sync.driver.drive(checkpoints.get_tuple(self._context, config))
+        return self._driver.drive(checkpoints.get_tuple(self._context, config))
 
-    aget_tuple = _awaited(checkpoints.get_tuple)
+    aget_tuple = _twin(get_tuple)
 
     def put(
         self,
@@ -180,11 +146,11 @@ class LimpetSaver(BaseCheckpointSaver[str]):
                 unless `concurrent="allow"`. Nothing was saved.
             InvalidInput: a value cannot be stored exactly; the message has its path.
         """
-        return self._sync.driver.drive(
+        return self._driver.drive(
             checkpoints.put(self._context, config, checkpoint, metadata, new_versions)
         )
 
-    aput = _awaited(checkpoints.put)
+    aput = _twin(put)
 
     def put_writes(
         self,
@@ -198,11 +164,11 @@ class LimpetSaver(BaseCheckpointSaver[str]):
         Earlier writes of the task stay: one that runs again keeps its first result. Only errors,
         interrupts and resume values are replaced.
         """
-        self._sync.driver.drive(
+        return self._driver.drive(
             checkpoints.put_writes(self._context, config, writes, task_id, task_path)
         )
 
-    aput_writes = _awaited(checkpoints.put_writes)
+    aput_writes = _twin(put_writes)
 
     # Listing
 
@@ -222,9 +188,9 @@ class LimpetSaver(BaseCheckpointSaver[str]):
         walk = listing.list_checkpoints(
             self._context, config, filter=filter, before=before, limit=limit
         )
-        return self._sync.driver.stream(walk)
+        return self._driver.stream(walk)
 
-    alist = _iterated(listing.list_checkpoints, "list")
+    alist = _twin(list)  # noqa: A003 - the method
 
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
@@ -234,32 +200,32 @@ class LimpetSaver(BaseCheckpointSaver[str]):
         For each channel the `writes` of the ancestors, oldest first, and the `seed` before them, if
         there is one. Takes a few reads for any number of ancestors.
         """
-        return self._sync.driver.run(history.delta_history(self._context, config, channels))
+        return self._call(history.delta_history, self._context, config, channels)
 
-    aget_delta_channel_history = _in_pool(get_delta_channel_history)
+    aget_delta_channel_history = _twin(get_delta_channel_history)
 
     def threads(
         self, *, prefix: str = "", after: str | None = None, limit: int | None = None
     ) -> Iterator[str]:
         """Yield the ids of threads that are greater than `after`, in text order. Lazy."""
         walk = listing.list_threads(self._context, prefix=prefix, after=after, limit=limit)
-        return self._sync.driver.stream(walk)
+        return self._driver.stream(walk)
 
-    athreads = _iterated(listing.list_threads, "threads")
+    athreads = _twin(threads)
 
     def sizes(self, thread_id: str) -> Stats:
         """Return how many checkpoints and bytes a thread has, and its largest parts."""
-        return self._sync.stats(str(thread_id))
+        return self._call(self._context.store.stats, str(thread_id))
 
-    asizes = _in_pool(sizes)
+    asizes = _twin(sizes)
 
     # Removing and copying
 
     def delete_thread(self, thread_id: str) -> None:
         """Remove all checkpoints and writes of a thread. Idempotent."""
-        pruning.delete_thread(self._context, self._sync, thread_id)
+        return self._call(pruning.delete_thread, self._context, thread_id)
 
-    adelete_thread = _in_pool(delete_thread)
+    adelete_thread = _twin(delete_thread)
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Remove the checkpoints and writes of some runs, in all threads.
@@ -267,15 +233,15 @@ class LimpetSaver(BaseCheckpointSaver[str]):
         The others keep their values, delta channels too. Where a parent is removed, the nearest
         ancestor that stays becomes the parent.
         """
-        pruning.delete_for_runs(self._context, self._sync, run_ids)
+        return self._call(pruning.delete_for_runs, self._context, run_ids)
 
-    adelete_for_runs = _in_pool(delete_for_runs)
+    adelete_for_runs = _twin(delete_for_runs)
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy all checkpoints and writes of a thread to another one. May be repeated."""
-        pruning.copy_thread(self._context, self._sync, source_thread_id, target_thread_id)
+        return self._call(pruning.copy_thread, self._context, source_thread_id, target_thread_id)
 
-    acopy_thread = _in_pool(copy_thread)
+    acopy_thread = _twin(copy_thread)
 
     def prune(
         self,
@@ -291,7 +257,7 @@ class LimpetSaver(BaseCheckpointSaver[str]):
         **and** older than that; the latest always stays. The strategy "delete" removes all. The
         values of delta channels are kept.
         """
-        pruning.prune(self._context, self._sync, thread_ids, strategy, keep_last, older_than)
+        return self._call(pruning.prune, self._context, thread_ids, strategy, keep_last, older_than)
 
     async def aprune(
         self,
@@ -302,8 +268,9 @@ class LimpetSaver(BaseCheckpointSaver[str]):
         older_than: timedelta | None = None,
     ) -> None:
         """Async twin of `prune`. Written out: it takes more than that of LangGraph's class."""
-        run = _in_pool(LimpetSaver.prune)
-        await run(self, thread_ids, strategy=strategy, keep_last=keep_last, older_than=older_than)
+        options: dict[str, Any] = {"keep_last": keep_last, "older_than": older_than}
+        prune: Any = LimpetSaver.prune
+        await prune(self._async, thread_ids, strategy=strategy, **options)
 
     def expire(
         self, older_than: timedelta, *, prefix: str = "", limit: int | None = None
@@ -318,9 +285,9 @@ class LimpetSaver(BaseCheckpointSaver[str]):
         removed. Other writes that arrive in that moment are. Namespaces are removed one by one:
         if a thread is saved to meanwhile, those that came first are gone.
         """
-        return pruning.expire(self._context, self._sync, older_than, prefix, limit)
+        return self._call(pruning.expire, self._context, older_than, prefix, limit)
 
-    aexpire = _in_pool(expire)
+    aexpire = _twin(expire)
 
     def get_next_version(self, current: str | float | None, channel: None = None) -> str:
         """Return the next version: a count and a random part, so that no two forks share one."""

@@ -28,6 +28,7 @@ With a serializer that is not LangGraph's own, such as one that encrypts, each v
 `{"$sealed": [type, "<base64>"]}`, lists item by item.
 """
 
+from base64 import b64decode
 from collections import deque
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
@@ -42,7 +43,7 @@ from langchain_core.load.serializable import Serializable
 
 from limpet.compat.langgraph import upstream
 from limpet.compat.langgraph.classes import MESSAGES, walk
-from limpet.errors import Corrupt, InvalidInput
+from limpet.errors import InvalidInput
 
 MESSAGE = "$message"
 RICH = "$message+"
@@ -66,14 +67,8 @@ LANGCHAIN = "$langchain"
 DEQUE = "$deque"
 JAVASCRIPT = "$js"
 
-SEQUENCES: dict[type, str] = {
-    tuple: "$tuple",
-    set: "$set",
-    frozenset: "$frozenset",
-    deque: DEQUE,
-}
+SEQUENCES: dict[type, str] = {tuple: "$tuple", set: "$set", frozenset: "$frozenset", deque: DEQUE}
 UNORDERED = frozenset((set, frozenset))
-SEQUENCE_OF = {tag: kind for kind, tag in SEQUENCES.items()}
 
 _LANGCHAIN_PARTS_MAX = 100_000
 TAG_PREFIX = b'{"$'
@@ -92,8 +87,10 @@ def encoded_name(name: object) -> bytes:
 def encoded_moment(value: Any) -> tuple[str, Any] | None:
     """Return tag and text of a date, time or Decimal; None for others, also for subclasses."""
     kind = type(value)
-    if kind is datetime and _is_known_zone(value.tzinfo):
-        return DATETIME, _encoded_datetime(value)
+    if kind is datetime and (zone := _zone_of(value.tzinfo)) is not None:
+        text, (is_zone_info, name) = value.isoformat(), zone
+        is_plain = name is None and not value.fold
+        return DATETIME, text if is_plain else [text, is_zone_info, name, value.fold]
     if kind is date:
         return DATE, value.isoformat()
     if kind is time and value.tzinfo is None:
@@ -105,35 +102,15 @@ def encoded_moment(value: Any) -> tuple[str, Any] | None:
     return None
 
 
-def _is_known_zone(zone: Any) -> bool:
-    if type(zone) is ZoneInfo:
-        return isinstance(zone.key, str)  # a zone that was read from a file has no key
-    return zone is None or type(zone) is timezone
-
-
-def _encoded_datetime(value: datetime) -> Any:
-    zone = value.tzinfo
-    name = None
-    if isinstance(zone, ZoneInfo):
-        name = zone.key
-    elif isinstance(zone, timezone):
-        name = _given_name(zone)
-    if name is None and not value.fold:
-        return value.isoformat()
-    return [value.isoformat(), type(zone) is ZoneInfo, name, value.fold]
-
-
-def _given_name(zone: Any) -> str | None:
-    # `tzname` would make a name up where none was given.
-    _, *names = zone.__getinitargs__()
-    return names[0] if names else None
-
-
-def decoded_moment(tag: str, written: Any) -> Any:
-    try:
-        return _READERS[tag](written)
-    except (ValueError, TypeError, ArithmeticError, KeyError, OSError) as cause:
-        raise Corrupt(f"a stored value is malformed. tag=`{tag}`") from cause
+def _zone_of(zone: Any) -> tuple[bool, str | None] | None:
+    """Return whether a zone is a `ZoneInfo`, and the name it was given; None if it is another."""
+    if type(zone) is ZoneInfo:  # one that was read from a file has no key
+        return (True, zone.key) if isinstance(zone.key, str) else None
+    if type(zone) is timezone:
+        # `tzname` would make up a name.
+        _, *names = zone.__getinitargs__()  # type: ignore[attr-defined]
+        return False, names[0] if names else None
+    return (False, None) if zone is None else None
 
 
 def _read_datetime(written: Any) -> datetime:
@@ -141,12 +118,12 @@ def _read_datetime(written: Any) -> datetime:
         return datetime.fromisoformat(written)
     text, is_zone_info, name, fold = written
     moment = datetime.fromisoformat(text).replace(fold=fold)
+    offset = moment.utcoffset()
     if is_zone_info:
         return moment.replace(tzinfo=ZoneInfo(name))
-    offset = moment.utcoffset()
-    return (
-        moment if name is None or offset is None else moment.replace(tzinfo=timezone(offset, name))
-    )
+    if name is None or offset is None:
+        return moment
+    return moment.replace(tzinfo=timezone(offset, name))
 
 
 def _read_time(written: Any) -> time:
@@ -156,14 +133,18 @@ def _read_time(written: Any) -> time:
     return time.fromisoformat(text).replace(fold=fold)
 
 
-_READERS: dict[str, Any] = {
+TEXTS: dict[str, Any] = {
+    TEXT: lambda written: written.encode("ascii").decode("unicode_escape"),
+    FLOAT: float,
+    BYTES: lambda written: b64decode(written, validate=True),
+    BYTEARRAY: lambda written: bytearray(b64decode(written, validate=True)),
     DATETIME: _read_datetime,
     DATE: date.fromisoformat,
     TIME: _read_time,
     TIMEDELTA: lambda written: timedelta(*written),
     DECIMAL: Decimal,
 }
-MOMENTS = frozenset(_READERS)
+"""What makes values of what is written behind a tag."""
 
 
 # Prompts and other objects of langchain-core, in LangChain's own format. A prompt holds types and

@@ -7,23 +7,9 @@ from inspect import unwrap
 from typing import Any, NamedTuple
 
 from langchain_core.load import dumpd, load
-from langgraph.checkpoint.serde._msgpack import SAFE_MSGPACK_TYPES
+from langgraph.checkpoint.serde._msgpack import SAFE_MSGPACK_TYPES as SAFE_MSGPACK_TYPES
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from pydantic import BaseModel
-
-__all__ = [
-    "DELTA_SNAPSHOT",
-    "LEASE",
-    "SAFE_MSGPACK_TYPES",
-    "SETTERS",
-    "allowed_modules",
-    "allows_all",
-    "is_comparing",
-    "is_root_run",
-    "lc_dump",
-    "lc_load",
-    "run_of",
-]
 
 lc_dump = dumpd
 lc_load: Any = unwrap(load)

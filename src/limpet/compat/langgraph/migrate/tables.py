@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, NamedTuple, Protocol
+from functools import partial
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.types import TASKS
@@ -37,121 +38,104 @@ class WriteRow(NamedTuple):
     value: Typed
 
 
-class SaverTables(Protocol):
-    """The tables of another saver, opened for reading."""
+class Source(Protocol):
+    """A database that is read: `SqliteFile`, and the same for PostgreSQL."""
 
-    def threads(self, prefix: str) -> Iterator[str]:
-        """Yield the ids of the threads that begin with a prefix."""
+    def columns(self, table: str, /) -> set[str]: ...
 
-    def reading(self) -> AbstractContextManager[object]:
-        """Return a context in which all reads see one moment."""
+    def reading(self) -> AbstractContextManager[object]: ...
+
+    def rows(self, query: str, /, *names: str | None) -> Iterator[Any]: ...
+
+
+class SaverTables:
+    """The tables of another saver, opened for reading. A subclass has the statements."""
+
+    nothing: str
+    columns: ClassVar[Mapping[str, Collection[str]]]  # by table, the one of writes last
+    threads_sql: str
+    writes_sql: str
+    sends_sql: str
+
+    def __init__(self, source: Source) -> None:
+        """Raise NotFound if a table is missing, Unsupported if a column is."""
+        self._source = source
+        self.reading = source.reading  # a context in which all reads see one moment
+        with self.reading():
+            found = {table: source.columns(table) for table in self.columns}
+        for table, names in self.columns.items():
+            if not found[table]:
+                raise NotFound(f"{self.nothing} table=`{table}`")
+            missing = [each for each in names if each not in found[table]]
+            if missing:
+                where = f"table=`{table}` column=`{missing[0]}`"
+                raise Unsupported(f"{OTHER_LAYOUT}. {where}")
+        if "task_path" not in found[table]:  # as in early versions
+            self.writes_sql = self.writes_sql.replace("task_path", "''")
+
+    def threads(self, prefix: str) -> list[str]:
+        """Return the ids of the threads that begin with a prefix."""
+        with self.reading():
+            return [thread_id for (thread_id,) in self._source.rows(self.threads_sql, prefix)]
 
     def writes(self, thread_id: str) -> Iterator[WriteRow]:
         """Yield the writes of a thread, those of one task together, by index."""
+        for row in self._source.rows(self.writes_sql, thread_id):
+            yield WriteRow._make((*row[:-2], row[-2:]))
 
     def checkpoints(self, thread_id: str) -> Iterator[CheckpointRow]:
         """Yield the checkpoints of a thread, by namespace, the oldest first."""
+        raise NotImplementedError
 
-    def sends(self, thread_id: str, namespace: str, checkpoint_id: str) -> list[Typed]:
+    def sends(self, thread_id: str, namespace: str, checkpoint_id: str | None) -> list[Typed]:
         """Return the pending sends of a checkpoint in LangGraph's order."""
-
-
-def check_columns(
-    found: Mapping[str, Collection[str]], wanted: Mapping[str, Collection[str]], nothing: str
-) -> None:
-    """Raise NotFound with `nothing` if a table is missing, Unsupported if a column is."""
-    for table, columns in wanted.items():
-        if not found[table]:
-            raise NotFound(f"{nothing} table=`{table}`")
-        missing = [each for each in columns if each not in found[table]]
-        if missing:
-            where = f"table=`{table}` column=`{missing[0]}`"
-            raise Unsupported(f"{OTHER_LAYOUT}. {where}")
+        return [*self._source.rows(self.sends_sql, thread_id, namespace, checkpoint_id, TASKS)]
 
 
 # The tables of `SqliteSaver`, opened read-only
 
-_COLUMNS = {
-    "checkpoints": ("thread_id", "checkpoint_ns", "checkpoint_id", "parent_checkpoint_id", "type"),
-    "writes": ("thread_id", "checkpoint_ns", "checkpoint_id", "task_id", "idx", "channel", "type"),
-}
-
-# The next thread in the order of the primary keys.
-_NEXT_THREAD = """
-SELECT min(thread_id) FROM (
-    SELECT * FROM (
-        SELECT thread_id FROM checkpoints
-         WHERE thread_id >= CAST(? AS TEXT) AND thread_id IS NOT CAST(? AS TEXT)
-           AND substr(thread_id, 1, length(CAST(? AS TEXT))) = CAST(? AS TEXT)
-           AND typeof(thread_id) = 'text'
-         ORDER BY thread_id LIMIT 1)
-    UNION ALL
-    SELECT * FROM (
-        SELECT thread_id FROM writes
-         WHERE thread_id >= CAST(? AS TEXT) AND thread_id IS NOT CAST(? AS TEXT)
-           AND substr(thread_id, 1, length(CAST(? AS TEXT))) = CAST(? AS TEXT)
-           AND typeof(thread_id) = 'text'
-         ORDER BY thread_id LIMIT 1))
-"""
-
+_KEY = ("thread_id", "checkpoint_ns", "checkpoint_id")
 _CHECKPOINTS = """
 SELECT checkpoint_ns, checkpoint_id, parent_checkpoint_id, metadata, type, checkpoint
   FROM checkpoints WHERE thread_id = CAST(? AS TEXT)
  ORDER BY checkpoint_ns, checkpoint_id
 """
 
-_WRITES = """
+
+class SqliteSaverTables(SaverTables):
+    columns: ClassVar = {
+        "checkpoints": (*_KEY, "parent_checkpoint_id", "type"),
+        "writes": (*_KEY, "task_id", "idx", "channel", "type"),
+    }
+    threads_sql = """
+SELECT thread_id FROM (SELECT thread_id FROM checkpoints UNION SELECT thread_id FROM writes)
+ WHERE typeof(thread_id) = 'text'
+   AND substr(thread_id, 1, length(CAST(?1 AS TEXT))) = CAST(?1 AS TEXT)
+ ORDER BY thread_id
+"""
+    writes_sql = """
 SELECT checkpoint_ns, checkpoint_id, task_id, task_path, idx, channel, type, value
   FROM writes WHERE thread_id = CAST(? AS TEXT)
  ORDER BY checkpoint_ns, checkpoint_id, task_id, idx
 """
-
-# The table had no such column before 3.1 of the package.
-_WRITES_WITHOUT_PATH = _WRITES.replace("task_path", "''")
-
-_SENDS = """
+    sends_sql = """
 SELECT type, value FROM writes
  WHERE thread_id = CAST(? AS TEXT) AND checkpoint_ns = CAST(? AS TEXT)
    AND checkpoint_id = CAST(? AS TEXT) AND channel = CAST(? AS TEXT)
  ORDER BY task_id, idx
 """
 
-
-class SqliteSaverTables:
     def __init__(self, file: SqliteFile) -> None:
-        self._file = file
-        found = {name: file.columns(name) for name in _COLUMNS}
-        nothing = f"the file has no tables of a SqliteSaver. path=`{file.path}`"
-        check_columns(found, _COLUMNS, nothing)
-        self._writes = _WRITES if "task_path" in found["writes"] else _WRITES_WITHOUT_PATH
-
-    def threads(self, prefix: str) -> Iterator[str]:
-        last: str | None = None
-        while True:
-            start = prefix if last is None else last
-            of_each_table = (start, last, prefix, prefix)
-            ((last,),) = self._file.rows(_NEXT_THREAD, *of_each_table, *of_each_table)
-            if last is None:
-                return
-            yield last
-
-    def reading(self) -> AbstractContextManager[None]:
-        return self._file.reading()
-
-    def writes(self, thread_id: str) -> Iterator[WriteRow]:
-        for row in self._file.rows(self._writes, thread_id):
-            yield WriteRow._make((*row[:-2], row[-2:]))
+        self.nothing = f"the file has no tables of a SqliteSaver. path=`{file.path}`"
+        super().__init__(file)
 
     def checkpoints(self, thread_id: str) -> Iterator[CheckpointRow]:
-        for row in self._file.rows(_CHECKPOINTS, thread_id):
-            yield CheckpointRow._make((*row[:-2], _load(row[-2:])))
-
-    def sends(self, thread_id: str, namespace: str, checkpoint_id: str) -> list[Typed]:
-        return [*self._file.rows(_SENDS, thread_id, namespace, checkpoint_id, TASKS)]
+        for row in self._source.rows(_CHECKPOINTS, thread_id):
+            yield CheckpointRow._make((*row[:-2], partial(_load, row[-2:])))
 
 
-def _load(value: Typed) -> Callable[[SerializerProtocol], Any]:
-    return lambda serde: serde.loads_typed(value)
+def _load(value: Typed, serde: SerializerProtocol) -> Any:
+    return serde.loads_typed(value)
 
 
 @contextmanager

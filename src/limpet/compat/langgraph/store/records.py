@@ -17,7 +17,6 @@ only a search by meaning reads them.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -58,30 +57,21 @@ class Stored(NamedTuple):
         return self.document.get("ttl")
 
     def item(self) -> Item:
-        created_at, updated_at = self._times()
-        return Item(
-            value=self.document["value"],
-            key=self.note.name,
-            namespace=self.namespace,
-            created_at=created_at,
-            updated_at=updated_at,
-        )
+        return Item(**self._facts())
 
     def search_item(self, score: float | None = None) -> SearchItem:
-        created_at, updated_at = self._times()
-        return SearchItem(
-            namespace=self.namespace,
-            key=self.note.name,
-            value=self.document["value"],
-            created_at=created_at,
-            updated_at=updated_at,
-            score=score,
-        )
+        return SearchItem(**self._facts(), score=score)
 
-    def _times(self) -> tuple[datetime, datetime]:
+    def _facts(self) -> dict[str, Any]:
         created_us, updated_us = self.document[CREATED_AT], self.note.updated_at
         created_at = times.from_us(created_us)
-        return created_at, created_at if created_us == updated_us else times.from_us(updated_us)
+        return {
+            "namespace": self.namespace,
+            "key": self.note.name,
+            "value": self.document["value"],
+            "created_at": created_at,
+            "updated_at": created_at if created_us == updated_us else times.from_us(updated_us),
+        }
 
 
 # Namespaces

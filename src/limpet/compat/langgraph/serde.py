@@ -1,13 +1,13 @@
-"""LangGraph's serializer, with all classes in the stored bytes checked before it decodes them.
+"""The serializers that a saver may use, and LangGraph's with every class checked.
 
-By itself it silently returns something else for what it refuses: the fields of an object as a
-dict, a time or an array as None.
+By itself LangGraph's serializer imports and calls whatever stored bytes name, or silently returns
+something else for what it refuses: the fields of an object as a dict, a time or an array as None.
 """
 
 import json
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 
 import ormsgpack
 from langgraph.checkpoint.serde.base import SerializerProtocol
@@ -15,15 +15,7 @@ from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from limpet.compat.langgraph import upstream
-from limpet.compat.langgraph.classes import (
-    MESSAGES,
-    Allow,
-    Allowed,
-    default_serde,
-    listed,
-    not_allowed,
-    safe_serde,
-)
+from limpet.compat.langgraph.classes import MESSAGES, Allow, Allowed, listed, not_allowed, shown
 from limpet.compat.langgraph.upstream import SAFE_MSGPACK_TYPES
 from limpet.errors import Corrupt, InvalidInput, LimpetError
 
@@ -39,26 +31,61 @@ _PLAIN = frozenset(("null", "bytes", "bytearray"))
 _OWN = frozenset(("langchain", "langchain_core"))
 
 
+class ValueRules(NamedTuple):
+    """How values are encoded. If `sealed`, all go through the serializer, which may encrypt."""
+
+    serde: SerializerProtocol
+    allowed: Allowed
+    sealed: bool = False
+
+
+def default_serde() -> JsonPlusSerializer:
+    """Return LangGraph's serializer, allowed to make only the types that it considers safe."""
+    return JsonPlusSerializer(allowed_msgpack_modules=None)
+
+
+def safe_serde(serde: Any) -> Any:
+    """Return a serializer that makes only objects of listed classes.
+
+    Raises:
+        InvalidInput: it may pickle, or is a subclass of LangGraph's that allows all classes.
+    """
+    if serde is None:
+        return default_serde()
+    inner = serde.serde if isinstance(serde, EncryptedSerializer) else serde
+    if isinstance(inner, JsonPlusSerializer) and inner.pickle_fallback:
+        raise InvalidInput(
+            "the serializer must not pickle, because stored pickles can run any code: create it"
+            " without pickle_fallback, and list your classes in `allow`"
+        )
+    if not isinstance(serde, JsonPlusSerializer) or not upstream.allows_all(serde):
+        return serde
+    if type(serde) is not JsonPlusSerializer:
+        raise InvalidInput(
+            "the serializer allows every class: create it with allowed_msgpack_modules=[...]"
+        )
+    return default_serde()
+
+
+# What another saver wrote
+
+
 def checked(serde: SerializerProtocol | None, allow: Allow) -> SerializerProtocol:
     """Return a serializer that decodes only allowed classes, also inside encrypted values.
 
     A serializer that is not LangGraph's own is returned as it is.
     """
-    extra = listed(allow)
-    if serde is None:
-        return CheckedSerializer(default_serde(), extra)
-    if isinstance(serde, JsonPlusSerializer):
-        return CheckedSerializer(serde, extra)
+    if serde is None or isinstance(serde, JsonPlusSerializer):
+        return _CheckedSerializer(safe_serde(serde), allow)
     if isinstance(serde, EncryptedSerializer) and isinstance(serde.serde, JsonPlusSerializer):
-        return EncryptedSerializer(serde.cipher, CheckedSerializer(serde.serde, extra))
+        return EncryptedSerializer(serde.cipher, _CheckedSerializer(safe_serde(serde.serde), allow))
     return serde
 
 
-class CheckedSerializer(SerializerProtocol):
+class _CheckedSerializer(SerializerProtocol):
     """LangGraph's serializer, which raises an error for what it refuses."""
 
     def __init__(self, serde: JsonPlusSerializer, allow: Allow) -> None:
-        serde = safe_serde(serde)
         extra = listed(allow)
         self._allowed = Allowed(upstream.allowed_modules(serde)).with_(extra)
         self._serde = serde.with_msgpack_allowlist(extra)
@@ -74,12 +101,13 @@ class CheckedSerializer(SerializerProtocol):
             Corrupt: it is malformed.
         """
         form, body = data
+        # Collected, because the decoder replaces what a hook raises.
         refused: list[LimpetError] = []
         try:
             if form == "msgpack":
                 _unpacked(body, self._checking(refused))
             elif form == "json":
-                json.loads(body, object_hook=lambda each: self._check_json(each, refused))
+                json.loads(body, object_hook=lambda each: _check_json(each, refused))
             elif form not in _PLAIN:
                 refused.append(_unknown_format(form))
             if not refused:
@@ -90,17 +118,20 @@ class CheckedSerializer(SerializerProtocol):
         raise refused[0]
 
     def _checking(self, refused: list[LimpetError]) -> Callable[[int, bytes], None]:
-        """Return a hook that checks each object in the bytes, and those inside it.
-
-        It collects refusals in a list, because the decoder replaces what a hook raises.
-        """
+        """Return a hook that checks each object in the bytes, and those inside it."""
 
         def check(code: int, data: bytes) -> None:
             try:
                 inside = None if code == _ARRAY else _unpacked(data, check)
                 kind = self._kind_of(code, inside)
-                if kind is not None and not refused:
-                    self._check_made(code, data, kind)
+                if kind is None or refused:
+                    return
+                made = self._serde.loads_typed(
+                    ("msgpack", ormsgpack.packb(ormsgpack.Ext(code, data)))
+                )
+                if made is None or not isinstance(made, kind):  # it may have other fields now
+                    fact = "a stored value does not fit its class any more"
+                    raise InvalidInput(f"{fact}. class=`{shown(kind)}`")
             except LimpetError as refusal:
                 refused.append(refusal)
 
@@ -128,38 +159,25 @@ class CheckedSerializer(SerializerProtocol):
         found = getattr(import_module(inside[0]), inside[1])
         return found if isinstance(found, type) else object
 
-    def _check_made(self, code: int, data: bytes, kind: type) -> None:
-        """Refuse an object that LangGraph cannot make, as when its class has other fields now."""
-        made = self._serde.loads_typed(("msgpack", ormsgpack.packb(ormsgpack.Ext(code, data))))
-        if made is None or not isinstance(made, kind):
-            name = f"{kind.__module__}:{kind.__qualname__}"
-            raise InvalidInput(f"a stored value does not fit its class any more. class=`{name}`")
-
-    def _check_json(self, tree: dict[str, Any], refused: list[LimpetError]) -> dict[str, Any]:
-        """Check an object in the JSON that older versions of LangGraph wrote."""
-        if tree.get("lc") not in (1, 2) or "type" not in tree or "id" not in tree:
-            return tree
-        try:
-            *path, name = tree["id"]
-            if tree["type"] != "constructor" or tree.get("method"):
-                refused.append(_unknown_format(f"json {tree['type']}"))
-            elif not (_is_message(path, name) if tree["lc"] == 1 else _is_safe(path, name)):
-                refused.append(not_allowed(f"{'.'.join(path)}:{name}"))
-        except (TypeError, ValueError):
-            refused.append(Corrupt("a stored value is malformed. format=`json`"))
-        return tree
-
 
 def _unpacked(data: bytes, check: Callable[[int, bytes], None]) -> Any:
     return ormsgpack.unpackb(data, ext_hook=check, option=ormsgpack.OPT_NON_STR_KEYS)
 
 
-def _is_message(path: list[str], name: str) -> bool:
-    return bool(path) and path[0] in _OWN and name in MESSAGES
-
-
-def _is_safe(path: list[str], name: str) -> bool:
-    return (".".join(path), name) in SAFE_MSGPACK_TYPES
+def _check_json(tree: dict[str, Any], refused: list[LimpetError]) -> dict[str, Any]:
+    """Check an object in the JSON that older versions of LangGraph wrote."""
+    if tree.get("lc") not in (1, 2) or "type" not in tree or "id" not in tree:
+        return tree
+    try:
+        *path, name = tree["id"]
+        is_message = bool(path) and path[0] in _OWN and name in MESSAGES
+        if tree["type"] != "constructor" or tree.get("method"):
+            refused.append(_unknown_format(f"json {tree['type']}"))
+        elif not (is_message if tree["lc"] == 1 else (".".join(path), name) in SAFE_MSGPACK_TYPES):
+            refused.append(not_allowed(f"{'.'.join(path)}:{name}"))
+    except (TypeError, ValueError):
+        refused.append(Corrupt("a stored value is malformed. format=`json`"))
+    return tree
 
 
 def _unknown_format(form: object) -> InvalidInput:
