@@ -197,7 +197,8 @@ def test_both_apis_have_the_parameters_of_langgraph(memory: LimpetSaver) -> None
             f"a{name}",
             f"Async twin of `{name}`",
         )
-        if name in methods:
+        # The lowest LangGraph that we work with has no `get_delta_channel_history`.
+        if name in methods and hasattr(BaseCheckpointSaver, name):
             base = inspect.signature(getattr(BaseCheckpointSaver, name)).parameters
             assert [*base][1:] == [each[0] for each in shapes[0]][: len(base) - 1], name
 
