@@ -3,15 +3,11 @@
 from pathlib import Path
 
 from limpet import opening
-from limpet.backends.memory import MemoryStorage
-from limpet.engine import Engine
-from limpet.engine.rolling import Limits
 from limpet.protocol import Backend
 from limpet.testing import conformance
 
 
 class TestMemory(conformance.Suite):
     def open_backend(self, place: Path) -> Backend:
-        # Tails are rolled after three snapshots, so that every chapter reads segments.
-        tails = Limits(snapshots=3)
-        return Engine(MemoryStorage(), clock=opening.CLOCK, draw=opening.draw, tails=tails)
+        # With the tails that users get: SQLite passes the suite with short ones.
+        return opening.open_backend("memory:")

@@ -164,7 +164,7 @@ DEFECTS = (
         "engine/editing.py",
         "        if row.base in touched and row.seq not in touched:\n",
         "        if row.base in dropped and row.seq not in touched:\n",
-        _on("test_update_replaces_in_place or test_promise_05", "sqlite"),
+        _on("test_update_replaces_in_place", "memory"),
     ),
     Defect(
         "the oldest kept is uncovered, in memory",
