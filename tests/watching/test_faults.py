@@ -135,3 +135,15 @@ def test_a_slow_reader_never_sees_one_snapshot_twice_in_a_row() -> None:
         until(lambda: subscription.take()[0] == [third])
         scope.delete_snapshot(third.id)
         until(lambda: subscription.take()[0] == [first])
+
+
+def test_a_session_that_had_no_head_when_it_was_first_looked_at_ends() -> None:
+    """So does a watch over HTTP that connects again after the last head has gone."""
+    with limpet.open("memory:") as store:
+        store.scope("s").set_note("name", 1)
+        polled = threading.Event()
+        subscription = Subscription(Topic(session_id="s"), polled.set)
+        store.driver.opened.service(Dispatcher).add(subscription)
+        assert polled.wait(10)
+        store.delete_session("s")
+        until(lambda: subscription.take() == ([], True))

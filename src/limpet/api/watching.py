@@ -86,9 +86,9 @@ class Subscription:
             self._call()
 
     def publish(self, current: Collection[SnapshotInfo]) -> None:
-        """Take over what differs from what was published before."""
+        """Take over what differs from what was published before; the topic exists."""
         with self._lock:
-            self._existed = self._existed or bool(current)
+            self._existed = True
             for info in current:
                 if self._revisions.get(info.scope) != info.revision:
                     self._revisions[info.scope] = info.revision
