@@ -31,5 +31,7 @@ def server() -> Iterator[PrivatePostgres]:
 
 @pytest.fixture
 def space(server: PrivatePostgres) -> Iterator[Schemas]:
+    if server._process is None:  # a test that failed has stopped it
+        server.start()
     with server.schemas() as schemas:
         yield schemas

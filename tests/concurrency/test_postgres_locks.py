@@ -144,6 +144,20 @@ def test_a_session_that_is_deleted_while_a_scope_is_added(
     assert complaints(one) == []
 
 
+def test_a_fork_that_is_waited_for_goes_with_its_session(
+    conn: Connection, schema: str, one: Store, two: Store
+) -> None:
+    one.scope("s", "a").save({}, id="1")
+    with gate(conn, schema, "scopes", "INSERT") as closed:
+        forking = closed.begin(lambda: two.scope("s", "a").fork("1", scope_id="b"))
+        deleting = closed.meanwhile(lambda: one.delete_session("s"))
+        assert not deleting.done()
+        closed.open()
+        forking.result()
+        assert deleting.result() == 2
+    assert list(one.scopes()) == []
+
+
 def test_two_who_cover_what_the_other_builds_on(
     conn: Connection, schema: str, one: Store, two: Store
 ) -> None:
@@ -222,6 +236,30 @@ def test_a_state_is_removed_while_forks_and_saves_stand_still(
         removing.result()
     assert state_of(one.scope("s", "d")) == near(1, 10)
     check_family(one, CHANGED[name])
+
+
+def test_a_first_fork_while_a_state_is_removed(
+    conn: Connection, schema: str, postgres_url: str, one: Store, two: Store
+) -> None:
+    """A scope that was alone when its remover began to wait is not, when it gets the lock."""
+    three = limpet.open(postgres_url)
+    scope = one.scope("s", "a")
+    for number in range(10):
+        scope.save(near(1, number), id=f"{number}")
+    with gate(conn, schema, "tails", "INSERT") as closed:
+        forking = closed.begin(lambda: two.scope("s", "a").fork("5", scope_id="b"))
+        removing = closed.meanwhile(lambda: scope.delete_snapshot("5"))
+        changing = closed.meanwhile(
+            lambda: three.scope("s", "a").save(text(2), id="4", overwrite=True)
+        )
+        closed.open()
+        forking.result()
+        assert removing.result() == 1
+        changing.result()
+    three.close()
+    assert state_of(one.scope("s", "b")) == near(1, 5)
+    assert [state_of(scope, "4"), state_of(scope, "6")] == [text(2), near(1, 6)]
+    assert complaints(one) == []
 
 
 @pytest.mark.parametrize("table", ["snapshots", "scopes"])

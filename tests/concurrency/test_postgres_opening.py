@@ -284,6 +284,16 @@ def test_a_role_that_may_not_create_tables(
             fill(store.scope(f"s{setup}"))
 
 
+def test_a_role_that_owns_its_schema(
+    postgres: Postgres, schemas: Schemas, as_role: str, role: str
+) -> None:
+    """It may create tables there, though no schemas: somebody else made it."""
+    with postgres.connect() as conn:
+        conn.execute(f"CREATE SCHEMA {schemas.name()} AUTHORIZATION {role}")
+    with opened(postgres, as_role) as store:
+        fill(store.scope("s"))
+
+
 def test_without_setup_nothing_is_made(
     postgres: Postgres, schemas: Schemas, postgres_url: str
 ) -> None:

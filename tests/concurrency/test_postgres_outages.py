@@ -176,6 +176,23 @@ def test_a_database_that_was_dropped(server: PrivatePostgres) -> None:
         fill(store.scope("s"))
 
 
+def test_tables_that_are_created_again_in_mid_use(server: PrivatePostgres, url: str) -> None:
+    """Nothing that a connection or the store remembers of the old ones is in the way."""
+    name = url.rpartition("=")[2]
+    with opened(server, url) as store:
+        for _ in range(3):
+            store.scope("s").save({"n": 1}, id="a")
+            store.scope("s").append("n2", [1])
+            store.scope("s").load()
+            with server.connect() as conn:
+                conn.execute(f"DROP SCHEMA {name} CASCADE")
+            with pytest.raises(Unavailable, match="setup=True"):
+                store.scope("s").save({"n": 2})
+            with opened(server, url):
+                pass
+            assert everything(store) == []
+
+
 # Limits of the server and of the store
 
 

@@ -14,6 +14,9 @@ import limpet
 from limpet import opening
 from limpet.protocol import Backend
 from limpet.testing import conformance
+from limpet.testing.conformance.functions import Functions
+from limpet.testing.conformance.leasing import Leasing
+from limpet.testing.conformance.programs import Verbs
 from limpet.testing.conformance.threads import Threads
 from tests.concurrency.pg_tools import WRITES, fill, opened, outage
 from tests.concurrency.pg_verbs import VERBS, answer_of, expected, prepare, seen
@@ -50,6 +53,21 @@ class Pooled(conformance.Kit):
 
 class TestPooled(Sync, Pooled, Threads):
     """The chapter in which most is asked of transactions."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("pooler", [PgBouncer], indirect=True)
+class TestPooledAtLength(Sync, Pooled, Verbs, Functions, Leasing):
+    pass
+
+
+def test_a_pooler_gives_two_connections_in_turn(pooler: Pooler | PgBouncer) -> None:
+    """Else all the others would pass, whatever a store leaves to the next transaction."""
+    with psycopg.connect(pooler.url, autocommit=True, prepare_threshold=None) as conn:
+        pids = [one(conn, "SELECT pg_backend_pid()") for _ in range(4)]
+        assert len(set(pids)) == len(set(pids[:2])) == 2
+        with conn.transaction():
+            assert len({one(conn, "SELECT pg_backend_pid()") for _ in range(4)}) == 1
 
 
 @pytest.fixture
@@ -140,3 +158,22 @@ def test_the_pooler_loses_its_server(
                 assert at > 1
                 return
     raise AssertionError("there is no end to it")
+
+
+def test_the_proxy_loses_a_request_before_it_is_executed_and_a_reply_after(
+    postgres: Postgres, schemas: Schemas, pg_proxy: PgProxy
+) -> None:
+    """Else what stores make of the two would not be tested."""
+    table = schemas.name()
+    with postgres.connect() as conn:
+        conn.execute(f"CREATE SCHEMA {table}; CREATE TABLE {table}.t (n int)")
+        for number, drop in enumerate([pg_proxy.drop_reply, pg_proxy.drop_request]):
+            drop(text="commit")
+            with (
+                pytest.raises(psycopg.OperationalError),
+                psycopg.connect(pg_proxy.url, autocommit=True) as client,
+                client.pipeline(),
+                client.transaction(),
+            ):
+                client.execute(f"INSERT INTO {table}.t VALUES (%s)", [number])
+        assert one(conn, f"SELECT array_agg(n) FROM {table}.t") == [0]

@@ -114,6 +114,18 @@ def test_the_queue_does_not_add_up_the_waiting(
         store.scope("s").save({"n": "after"})
 
 
+@pytest.mark.parametrize("lock_wait_s", [0, 0.2])
+def test_a_scope_that_others_hold_for_too_long(
+    conn: Connection, schema: str, postgres_url: str, lock_wait_s: float
+) -> None:
+    """A caller that does not wait at all may still write."""
+    with limpet.open(postgres_url, lock_wait_s=lock_wait_s, retry_s=0) as store:
+        store.scope("s").save({})
+        store.scope("s").set_note("name", 1)
+        with locked(conn, schema), pytest.raises(Unavailable, match="55P03"):
+            store.scope("s").save({})
+
+
 def test_one_that_hangs_does_not_keep_the_others(postgres_url: str) -> None:
     """Its answer never comes, and the row is free."""
     with (

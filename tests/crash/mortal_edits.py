@@ -14,7 +14,7 @@ from typing import Any
 import limpet
 from limpet import Scope, Store
 
-SESSION = "s"
+SESSION = "edits"  # another than that of a storm
 WINDOW = 40  # turns, after which the chat begins to slide: it must not grow from round to round
 
 

@@ -4,9 +4,12 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import limpet
 from limpet import SnapshotInfo, Store
-from tests.encryption.keys import ONE, sqlite_values
+from tests.encryption.keys import ONE, postgres_values, sqlite_values
+from tests.servers.postgres import Postgres, Schemas
 
 CANARY = "c4n4ry"
 FACTS: dict[str, Any] = {
@@ -81,3 +84,17 @@ def test_sqlite_shows_nothing(tmp_path: Path) -> None:
         assert not [each for each in sqlite_values(encrypted) if CANARY.encode() in each]
     with limpet.open(str(encrypted), keys=ONE) as two:
         assert answers(two) == expected
+
+
+@pytest.mark.slow
+def test_postgres_shows_nothing(postgres: Postgres, schemas: Schemas) -> None:
+    plain, encrypted = schemas.url("plain"), schemas.url("encrypted")
+    with limpet.open(plain) as one, limpet.open(encrypted, keys=ONE) as two:
+        fill(one)
+        fill(two)
+        assert answers(one) == answers(two)
+    with limpet.open(encrypted, keys=ONE) as two, limpet.open(plain) as one:
+        assert answers(one) == answers(two)
+    with postgres.connect() as conn:
+        values = list(postgres_values(conn, schemas.name("encrypted")))
+    assert not [each for each in values if CANARY.encode() in each]

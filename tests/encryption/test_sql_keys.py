@@ -104,6 +104,20 @@ def test_with_other_keys_nothing_is_read_and_nothing_is_changed(
         assert len(list(store.history(labels={"task": "tax"}))) == 3
 
 
+def test_damage_is_found_without_keys(path: Path) -> None:
+    rows = {"tails.body": "max", "snapshots.metadata": "min", "notes.value": "min"}
+    for name, which in rows.items():
+        table, _, column = name.partition(".")
+        with closing(sqlite3.connect(path)) as conn, conn:
+            conn.execute(
+                f"UPDATE {table} SET {column} = substr({column}, 1, 9)"
+                f" WHERE rowid = (SELECT {which}(rowid) FROM {table})"
+            )
+    with limpet.open(str(path)) as store:
+        found = {each.code for each in store.check()}
+    assert found == {"state_damaged", "snapshot_damaged", "note_damaged"}
+
+
 def test_what_is_not_encrypted_is_refused_until_it_is_allowed(tmp_path: Path) -> None:
     path = tmp_path / "limpet.db"
     with limpet.open(str(path)) as store:

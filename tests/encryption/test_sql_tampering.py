@@ -255,6 +255,19 @@ def test_no_row_can_take_the_place_of_another(tmp_path: Path) -> None:
                 assert not is_unseen(attacker.path, before), (table, into, other)
 
 
+def test_no_state_of_another_store_is_taken_for_one_of_another_name(tmp_path: Path) -> None:
+    """The numbers of the scope and of the row are the same in both: the names alone differ."""
+    original, other = stored(tmp_path), tmp_path / "other.db"
+    with limpet.open(str(other), keys=ONE, synchronous="off") as store:
+        fill(store, "t")
+    with limpet.open(str(original), keys=ONE) as store:
+        before = seen(store)
+    attacker = Attacker(original, tmp_path / "summed.db")
+    for into, row in zip(rows_of(original, "tails"), rows_of(other, "tails"), strict=True):
+        attacker.write("tails", into[KEYS["tails"]], content("tails", row))
+    assert not is_unseen(attacker.path, before)
+
+
 def test_what_was_true_once_is_believed(tmp_path: Path) -> None:
     """Not seen: rows that were changed in place, all put back as they were before."""
     original = stored(tmp_path)

@@ -94,19 +94,22 @@ def processes() -> dict[int, tuple[int, str]]:
 
 
 def watch(
-    server: "subprocess.Popen[bytes]", folder: Path, alive: Path = Path("/dev/stdin")
+    server: "subprocess.Popen[bytes]", folder: Path, alive: int = subprocess.PIPE
 ) -> "subprocess.Popen[bytes]":
-    """Start what ends a server and removes its folder if the tests are killed before they do."""
+    """Start what ends a server and removes its folder if the tests are killed before they do.
+
+    `alive` is the end to be read of a pipe, whose other end such processes have.
+    """
     script = """
-        read _ < "$3"  # nothing is ever said: this ends with the process of the tests
+        read _  # nothing is ever said: this ends with the process of the tests
         kill -INT "$1"
         n=0
         while kill -0 "$1" && [ $((n += 1)) -lt 100 ]; do sleep 0.1; done
         rm -rf "$2"
     """
     return subprocess.Popen(
-        ["sh", "-c", script, "sh", str(server.pid), str(folder), str(alive)],
-        stdin=subprocess.PIPE,
+        ["sh", "-c", script, "sh", str(server.pid), str(folder)],
+        stdin=alive,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,

@@ -146,6 +146,7 @@ def sharing() -> Iterator[None]:
     closed then, to which the watcher of the server listens.
     """
     folder = Path(tempfile.mkdtemp(prefix="limpet-postgres-"))
+    folder.chmod(0o755)  # it may be another user who runs the server
     os.mkfifo(folder / "alive")
     alive = os.open(folder / "alive", os.O_RDWR)
     os.environ[SHARED] = str(folder)
@@ -155,7 +156,7 @@ def sharing() -> Iterator[None]:
         del os.environ[SHARED]
         os.close(alive)
         if not (folder / "url").exists():  # else the watcher removes the folder
-            shutil.rmtree(folder)
+            shutil.rmtree(folder, ignore_errors=True)  # a worker may still be at work there
 
 
 def _shared(folder: Path, choice: str) -> Postgres:
@@ -163,7 +164,7 @@ def _shared(folder: Path, choice: str) -> Postgres:
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not said.exists():
-            _started.append(PrivatePostgres(choice, folder=folder).__enter__())
+            _started.append(PrivatePostgres(choice, shared=folder).__enter__())
             said.write_text(_started[-1].url)
     return Postgres(said.read_text())
 
@@ -194,11 +195,11 @@ class PrivatePostgres(Postgres):
         *,
         settings: Mapping[str, str] | None = None,
         primary: "PrivatePostgres | None" = None,
-        folder: Path | None = None,
+        shared: Path | None = None,
     ) -> None:
         """`choice` is that of `find_programs`; None: what the environment says, but for a URL.
 
-        In a `folder` that is given, the server runs until nobody writes to the pipe `alive` there.
+        Below a folder that is shared, it runs until nobody writes to the pipe `alive` there.
         """
         super().__init__("")
         if choice is None:
@@ -207,14 +208,15 @@ class PrivatePostgres(Postgres):
         self._choice = choice
         self._settings = {**SETTINGS, **(settings or {})}
         self._primary = primary
-        self._shared_folder = folder
+        self._shared = shared
         self._process: subprocess.Popen[bytes] | None = None
         self._watcher: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
-            if self._shared_folder is not None:
-                self._folder = self._shared_folder
+            if self._shared is not None:
+                # Of its own, as others may have failed before, which must not hide why this does.
+                self._folder = Path(tempfile.mkdtemp(dir=self._shared))
             else:
                 temporary = tempfile.TemporaryDirectory(prefix="limpet-postgres-")
                 self._folder = Path(stack.enter_context(temporary))
@@ -351,8 +353,14 @@ class PrivatePostgres(Postgres):
             # In a session of its own, or a key that interrupts the tests would end it first.
             process = subprocess.Popen(**command, stdout=log, stderr=log, start_new_session=True)
         self._process = process
-        alive = [self._folder / "alive"] if self._shared_folder else []
-        self._watcher = watch(process, self._folder, *alive)
+        if self._shared is None:
+            self._watcher = watch(process, self._folder)
+        else:
+            # Opened here and at once, or who opens it when the tests have ended waits for ever.
+            alive = os.open(self._shared / "alive", os.O_RDONLY | os.O_NONBLOCK)
+            os.set_blocking(alive, True)
+            self._watcher = watch(process, self._shared, alive)
+            os.close(alive)
         deadline = time.monotonic() + START_S_MAX
         while process.poll() is None and time.monotonic() < deadline:
             with suppress(FileNotFoundError):

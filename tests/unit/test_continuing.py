@@ -3,7 +3,9 @@
 Two stores over one file stand for two processes: neither knows what the other did.
 """
 
+import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -180,3 +182,54 @@ def test_two_processes_take_turns(store: Store, other: Store, url: str) -> None:
             there.delete_snapshot(oldest)
             del expected[oldest]
     assert all_states(url) == list(expected.values())
+
+
+# What others may do to a scope with a fork, that is one of `origin`.
+CHANGES: list[Callable[[Store, Scope], object]] = [
+    lambda store, scope: scope.save(state_of(7)),
+    lambda store, scope: scope.save(state_of(7, LONG), head=False),
+    lambda store, scope: scope.save(state_of(7), keep=False),
+    lambda store, scope: scope.append("log", [7]),
+    lambda store, scope: scope.save(state_of(7), id="1", overwrite=True),
+    lambda store, scope: scope.save(state_of(3), id="3", overwrite=True, status="x"),
+    lambda store, scope: scope.update("3", by_another),
+    lambda store, scope: [scope.delete_snapshot(id) for id in ("2", "none")],
+    lambda store, scope: scope.fork("3", scope_id="other"),
+    lambda store, scope: scope.set_note("x", 1),
+    lambda store, scope: store.scope("s", "fork").delete(),
+    lambda store, scope: store.scope("s", "origin").delete_snapshot("0"),
+    lambda store, scope: store.scope("s", "origin").save(state_of(7), id="0", overwrite=True),
+    lambda store, scope: store.compact(),
+    lambda store, scope: list(store.repair()),
+    lambda store, scope: scope.delete_snapshot("3"),
+    lambda store, scope: scope.prune(keep_last=1),
+    lambda store, scope: (scope.delete(), scope.save(state_of(7, LONG))),
+]
+
+
+def test_whatever_changes_a_scope_changes_its_version(
+    request: pytest.FixtureRequest, url: str, store: Store, tmp_path: Path
+) -> None:
+    """By the version a writer knows that nothing has changed since its last save."""
+    origin = store.scope("s", "origin")
+    origin.save(state_of(0), id="0")
+    origin.save(state_of(1))
+    scope = origin.fork("0", scope_id="a")
+    for number in range(4):
+        scope.save(state_of(10 + number), keep=False)
+        scope.save(state_of(number), id=str(number), labels={"n": str(number)})
+    scope.fork("2", scope_id="fork")
+    if url.startswith("sqlite"):
+        conn: Any = sqlite3.connect(tmp_path / "store.db", isolation_level=None)
+        query = "SELECT pk, version, * FROM scopes"
+    else:
+        conn = request.getfixturevalue("postgres").connect()
+        query = f"SELECT pk, version, * FROM {request.getfixturevalue('schemas').name()}.scopes"
+    with closing(conn):
+        for at, change in enumerate(CHANGES):
+            before = {pk: row for pk, *row in conn.execute(query)}
+            change(store, scope)
+            after = {pk: row for pk, *row in conn.execute(query)}
+            for pk in before.keys() & after.keys():
+                same = before[pk] == after[pk]
+                assert same or before[pk][0] != after[pk][0], f"change {at}"

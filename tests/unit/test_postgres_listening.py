@@ -1,6 +1,7 @@
 """Hearing of changes on PostgreSQL: who is told what, at what cost, and what a loss does to it."""
 
 import os
+import statistics
 import threading
 import time
 from collections.abc import Iterator
@@ -227,6 +228,50 @@ def test_who_does_not_tell_sends_nothing(
         texts = [text for batch in pg_proxy.batches() for text in batch]
         assert not [each for each in texts if TOLD in each or "pg_try_advisory_lock" in each]
     listener.close()
+
+
+def test_no_more_connections_than_allowed(
+    postgres: Postgres, schemas: Schemas, backend: Engine, pg_proxy: PgProxy
+) -> None:
+    listener = backend.listen()
+    with limpet.open(schemas.url(server_url=pg_proxy.url), connections=3) as store:
+
+        def work(name: str) -> None:
+            for number in range(40):
+                store.scope(name).append("n", [number])
+                assert pg_proxy.connections() <= 3
+
+        for each in [Background(lambda n=n: work(f"s{n}")) for n in range(6)]:  # type: ignore[misc]
+            each.result()
+        for number in range(6):
+            found = store.scope(f"s{number}").load()
+            assert found is not None
+            assert found.state == {"n": list(range(40))}
+    listener.close()
+
+
+@pytest.mark.slow
+def test_no_caller_waits_for_notifications(
+    backend: Engine, schemas: Schemas, pg_proxy: PgProxy
+) -> None:
+    """On a slow line a save takes as long as with nobody to hear it."""
+    delay_s, count = 0.2, 7
+    with limpet.open(schemas.url(server_url=pg_proxy.url)) as store:
+        scope = store.scope("s")
+        listener = backend.listen()
+        pg_proxy.delay(delay_s)
+        for number in range(8):
+            scope.save(number)  # it opens a second connection, and prepares what it says
+        pg_proxy.forget()
+        took_s = []
+        for number in range(count):
+            begin = time.monotonic()
+            scope.save(number)
+            took_s.append(time.monotonic() - begin)
+        pg_proxy.delay(0)
+        listener.close()
+        until(lambda: told(pg_proxy) >= count)
+    assert statistics.median(took_s) < 1.7 * 2 * delay_s  # to wait for it would be twice that
 
 
 # What goes wrong

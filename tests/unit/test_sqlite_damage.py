@@ -12,6 +12,7 @@ import pytest
 
 import limpet
 from limpet import Corrupt, Scope, ScopeKey, Store
+from limpet.core.limits import PAGE_ITEMS_MAX
 from tests.cases import for_each
 
 IDS = ["id-0", "id-1", "id-2", "id-3"]
@@ -274,3 +275,18 @@ def test_the_body_of_a_head_is_verified_also_if_its_state_is_known(path: Path) -
         damage(path, f"UPDATE tails SET body = {flipped('body')} WHERE seq = :seq", "id-2")
         with pytest.raises(Corrupt):
             store.scope("s").load()
+
+
+@pytest.mark.slow
+def test_a_name_that_is_no_text_ends_no_listing(store: Store, path: Path) -> None:
+    """What comes on later pages is still listed when it is the last name of a page that is bad."""
+    many = [f"n-{number:03}" for number in range(PAGE_ITEMS_MAX + 10)]
+    for name in many:
+        store.scope(name).save({})
+        store.scope("s").save({}, id=name)
+    bad = many.pop(PAGE_ITEMS_MAX - 1)
+    for table, column in (("scopes", "session_id"), ("snapshots", "id")):
+        where = f"{column} = '{bad}' AND :seq AND :pk"
+        text = f"CAST('{bad}' || x'ff' AS TEXT)"
+        damage(path, f"UPDATE {table} SET {column} = {text} WHERE {where}")
+    assert list(store.sessions(prefix="n-")) == list(store.scope("s").ids(after="n")) == many

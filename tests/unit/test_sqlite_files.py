@@ -15,6 +15,7 @@ import pytest
 
 import limpet
 from limpet import Corrupt, InvalidInput, LimpetError, Unavailable, Unsupported
+from limpet.backends.sqlite import in_place
 from limpet.backends.sqlite.errors import APPLICATION_ID
 from limpet.backends.sqlite.in_place import Connection
 from limpet.backends.sqlite.schema import MIGRATIONS, NEWEST
@@ -59,7 +60,7 @@ def execute(path: Path, *statements: str) -> None:
 # Files of others.
 
 OURS = "CREATE TABLE a (b)"
-REFUSED: list[tuple[list[str] | bytes, type[LimpetError], str]] = [
+REFUSED: list[tuple[list[str] | bytes | Callable[[Path], None], type[LimpetError], str]] = [
     (["CREATE TABLE snapshots (a)"], InvalidInput, "another program"),
     ([OURS, "PRAGMA journal_mode = WAL"], InvalidInput, "another program"),
     (["PRAGMA application_id = 7"], InvalidInput, "another program"),
@@ -72,6 +73,8 @@ REFUSED: list[tuple[list[str] | bytes, type[LimpetError], str]] = [
         f"found=`{NEWEST + 1}` known=`{NEWEST}`",
     ),
     (["filled", "PRAGMA user_version = 3"], Unsupported, "before the first release"),
+    (Path.mkdir, LimpetError, "."),
+    (os.mkfifo, InvalidInput, "."),  # which is not waited for
     *(
         (content, LimpetError, "path=")
         for content in (
@@ -88,11 +91,16 @@ REFUSED: list[tuple[list[str] | bytes, type[LimpetError], str]] = [
 
 @for_each("content, error, message", REFUSED, path=path_in)
 def test_what_is_not_ours_is_left_alone(
-    path: Path, content: list[str] | bytes, error: type[LimpetError], message: str
+    path: Path,
+    content: list[str] | bytes | Callable[[Path], None],
+    error: type[LimpetError],
+    message: str,
 ) -> None:
     """A database of another program, of another version of ours, or a file that is none."""
     if isinstance(content, bytes):
         path.write_bytes(content)
+    elif callable(content):
+        content(path)
     else:
         if content[0] == "filled":
             fill(path)
@@ -315,6 +323,27 @@ def test_nothing_is_saved_into_a_file_that_is_gone(path: Path, how: str) -> None
         for verb in [*verbs, *verbs]:
             with pytest.raises(Unavailable, match=r"was (removed|replaced|truncated)"):
                 verb()
+    if how == "log removed":  # closing the store, as the message says, copies what was saved
+        with limpet.open(url_of(path)) as store:
+            head = store.scope("s").load()
+            assert head is not None
+            assert head.state == {"n": 1, "list": []}
+
+
+@for_each("how", ["removed", "replaced"], path=path_in)
+def test_no_new_connection_reads_another_file(
+    path: Path, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor is one made: it would empty the log that ours is reading, which may end the process."""
+    with limpet.open(url_of(path)) as store:
+        store.scope("s").save({"n": 1})
+        lose(path, how)
+        file = store.driver.opened.backend.storage._file  # type: ignore[attr-defined]
+        in_use = [file._idle.pop() for _ in list(file._idle)]  # by other threads
+        monkeypatch.delattr(sqlite3, "connect")
+        with pytest.raises(Unavailable):
+            store.scope("s").load()
+        file._idle.extend(in_use)
 
 
 def test_a_file_that_others_make_smaller_is_not_truncated(path: Path) -> None:
@@ -329,6 +358,29 @@ def test_a_file_that_others_make_smaller_is_not_truncated(path: Path) -> None:
         other.compact()
         assert path.stat().st_size < before
         other.scope("more").save({"text": os.urandom(40_000).hex()})
+        assert store.scope("s").load()
+        assert store.scope("s").save({"n": 2})
+
+
+def test_a_file_that_grows_while_its_log_is_read_is_not_truncated(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with limpet.open(url_of(path)) as store, limpet.open(url_of(path)) as other:
+        other.scope("large").save({"text": os.urandom(400_000).hex()})
+        other.compact()
+        store.scope("s").save({"n": 1})  # the size is seen
+        other.delete_session("large")
+        other.compact()
+
+        def while_others_write(log: str) -> object:
+            monkeypatch.undo()
+            other.scope("more").save({"text": os.urandom(400_000).hex()})
+            other.compact()  # the pages are in the file, and the log is begun again
+            other.scope("more").save({"n": 1})
+            return read_log(log)
+
+        read_log = in_place._read_log
+        monkeypatch.setattr(in_place, "_read_log", while_others_write)
         assert store.scope("s").load()
         assert store.scope("s").save({"n": 2})
 

@@ -207,3 +207,10 @@ def test_a_file_that_cannot_be_written(folder: Path, folder_too: bool, in_use: b
     with limpet.open(f"sqlite:///{path}") as store:
         assert everything(store) == before
         store.scope("s").save({"a": 1})
+
+
+def test_a_file_that_cannot_be_read(folder: Path) -> None:
+    with limpet.open(f"sqlite:///{folder}/store.db") as store:
+        fill(store.scope("s"))
+    (folder / "store.db").chmod(0)
+    run(READ_ONLY, folder / "store.db")

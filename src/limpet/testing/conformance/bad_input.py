@@ -320,6 +320,7 @@ class BadInput(Kit):
         large = {"text": "é\0" * 100_000}
         by_facades = [{key: "x" * 100_000, "n": 1} for key in ("strands", "genkit", "agentos")]
         most: list[dict[str, Any]] = [{"m": "x" * (64 * 1024 - len('{"m":""}'))}, *by_facades]
+        most.append({"\0": "\0"})
         for metadata in most:
             scope.save(nested(200), labels=labels, metadata=metadata, status="ü" * 256)
             found = present(scope.load())
