@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -203,6 +204,25 @@ def test_keys_of_all_kinds(bucket: ObjectStoreBucket) -> None:
             bucket.get([key])
 
 
+def test_closing_under_way(seaweedfs: Service) -> None:
+    bucket = seaweedfs.open(uuid4().hex)
+    keys = [f"k/{number}" for number in range(100)]
+    bucket.mark(keys)
+    stop = threading.Event()
+
+    def read() -> None:
+        for _ in range(3):
+            assert None not in bucket.get(keys)
+        stop.set()
+
+    def close() -> None:
+        while not stop.wait(0.01):
+            bucket.close()
+
+    together([read, close])
+    bucket.close()
+
+
 # What is wrong
 
 
@@ -219,9 +239,10 @@ def verbs(bucket: ObjectStoreBucket) -> list[Callable[[], object]]:
     ]
 
 
-def test_a_missing_bucket_is_an_error(seaweedfs: Service) -> None:
-    """It is neither an empty store nor a conflict."""
-    bucket = seaweedfs.open("p", bucket="nobody-made-this")
+@pytest.mark.parametrize("service", ["seaweedfs", pytest.param("moto", marks=pytest.mark.slow)])
+def test_a_missing_bucket_is_an_error(request: pytest.FixtureRequest, service: str) -> None:
+    """It is neither an empty store nor a conflict; AWS words it as moto does."""
+    bucket = request.getfixturevalue(service).open("p", bucket="nobody-made-this")
     for call in verbs(bucket):
         with pytest.raises(Unavailable, match=r"does not exist.*`nobody-made-this`") as caught:
             call()

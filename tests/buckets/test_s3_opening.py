@@ -193,6 +193,17 @@ def test_keys_of_the_environment_come_before_those_of_a_file(home: dict[str, str
     assert read_profile(keyed, "work").keys == ("work-key", "work-s3cr3t", "work-token")
 
 
+def test_a_profile_signs_requests(home: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def open_client(name: str, *, credential_provider: Callable[[], Any], **_: Any) -> None:
+        signed = credential_provider()
+        raise InvalidInput(f"{signed['access_key_id']} {signed['token']}")
+
+    monkeypatch.setattr("obstore.store.S3Store", open_client)
+    for extra, profile in (({}, "work"), ({"AWS_PROFILE": "work"}, None)):
+        with pytest.raises(InvalidInput, match="work-key work-token"):
+            make(environ={**home, **extra}, profile=profile).get(["k"])
+
+
 def test_profiles_that_cannot_be_used(home: dict[str, str]) -> None:
     assert read_profile({"HOME": "/nonexistent"}, None) == (None, None, None)
     for environ, name in ((home, "none"), ({**home, "AWS_PROFILE": "none"}, None)):

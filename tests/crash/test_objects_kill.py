@@ -14,6 +14,10 @@ import pytest
 
 import limpet
 from limpet import Store
+from limpet.engine.rolling import Limits
+from tests.buckets.counting import CountingBucket, kills
+from tests.buckets.opened import store_on
+from tests.cases import for_each
 from tests.crash.mortal_objects import (
     ALL,
     TEMPORARY,
@@ -152,3 +156,56 @@ def test_what_was_acknowledged_survives_many_kills(tmp_path: Path) -> None:
             f"file://{tmp_path}/{number}", rounds=30, writes_max=50, seed=1000 * number
         )
     assert counts.keys() >= ALL | {"killed, done", "killed, not"}
+
+
+# Killed before every write of an object
+
+BASE: list[Write] = [
+    ["save", "log", "x-1", 11], ["save", "log", "x-2", 12], ["save", "log", "x-3", 13],
+    ["note", None, "n-1", 14], ["note", "x-2", "n-1", 15], ["save", "mixed", "y-1", 16],
+    ["draft", "mixed", "y-2", 17], ["append", "1"], ["append", "2"],
+]  # fmt: skip
+VERBS: list[list[Write]] = [
+    [["save", "log", "x-9", 1]],
+    [["save", "mixed", "x-9", 1]],  # over a draft
+    [["aside", "log", "x-9", 1]],
+    [["append", "9"]],
+    [["update", "log", "x-2", 1]],
+    [["overwrite", "log", "x-1", 1]],
+    [["delete", "log", "x-3", 0]],
+    [["delete", "log", "x-3", 0], ["delete", "log", "x-2", 0]],  # below a void head
+    [["note", None, "n-9", 9]],  # it does not fit into the head
+    [["fork", "log", "x-2", "fork-9"]],
+    [["forget", "log"]],
+]
+
+
+@for_each("writes", VERBS)
+def test_each_verb_is_killed_at_its_steps(writes: list[Write]) -> None:
+    """Promise 2: wherever a writer dies, its write is done or not, and can be done again."""
+
+    def opened(bucket: CountingBucket) -> Store:
+        return store_on(bucket, tails=Limits(snapshots=3, newest_bytes=16_384, wholes=False))
+
+    def fill(store: Store) -> None:
+        for each in [*BASE, *writes[:-1]]:
+            perform(store, each)
+
+    with limpet.open("memory:") as oracle:
+        fill(oracle)
+        before = dump(oracle)
+        perform(oracle, writes[-1])
+        after = dump(oracle)
+    found = []
+    for bucket in kills(opened, fill, lambda store: perform(store, writes[-1])):
+        with opened(bucket) as store:
+            found.append(compare(dump(store), before, after))
+            assert [each for each in store.check() if each.severity == "error"] == []
+            if found[-1] == "not":
+                perform(store, writes[-1])
+                assert dump(store) == after
+            perform(store, ["save", "log", "z-1", 5])
+            assert unfound(store) == []
+    # Once a write is done it stays so: there is one moment at which it happens.
+    assert found == sorted(found, reverse=True)
+    assert (found[0], found[-1]) == ("not", "done")

@@ -18,6 +18,7 @@ from limpet.backends.objects import listing
 from limpet.backends.objects.encrypted import EncryptedBucket
 from limpet.cli._app import run
 from limpet.core.encryption import Keys
+from limpet.model import Expect
 from tests.buckets.counting import CountingBucket, kills
 from tests.buckets.opened import store_on
 from tests.cases import for_each
@@ -318,6 +319,26 @@ def test_a_rekey_that_is_killed_is_repeated() -> None:
             assert len(list(store.history(labels=labels))) == 5
             assert store.scope("s-1").load().state == {"n": 1, "turns": [1]}  # type: ignore[union-attr]
             assert not [each for each in store.check() if each.severity != "info"]
+
+
+def test_what_is_saved_while_a_rekey_is_under_way_stays() -> None:
+    """Between its read of a head and its write of it."""
+    meanwhile: list[Callable[[], object]] = []
+
+    class Bucket(CountingBucket):
+        def put(self, key: str, data: bytes, *, expect: Expect) -> str:
+            if key.endswith("/head") and meanwhile:
+                meanwhile.pop()()
+            return super().put(key, data, expect=expect)
+
+    bucket = Bucket()
+    store_on(bucket, ciphers=ciphers_of(ONE)).scope("s").save({"n": 1})
+    store = store_on(bucket, ciphers=ciphers_of(f"{TWO}\n{ONE}"))
+    meanwhile.append(lambda: store.scope("s").append("turns", [1]))
+    store.rekey()
+    assert not meanwhile
+    found = store_on(bucket, ciphers=ciphers_of(TWO)).scope("s").load()
+    assert found.state == {"n": 1, "turns": [1]}  # type: ignore[union-attr]
 
 
 def test_labels_are_found_by_a_program_that_has_not_met_the_new_key(root: Path) -> None:

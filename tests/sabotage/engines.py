@@ -322,14 +322,14 @@ BUCKETS = (
         "backends/buckets/s3/bucket.py",
         '        mode = {"e_tag": expect} if self._version == "e_tag" else {"version": expect}\n',
         '        mode = "overwrite"\n',
-        ("tests/buckets/test_s3_faults.py -k errors_that",),
+        ("tests/buckets/test_s3_faults.py -k busy_server",),
     ),
     Defect(
         "S3: an object is created without If-None-Match",
         "backends/buckets/s3/bucket.py",
         '            mode = "create"\n',
         '            mode = "overwrite"\n',
-        ("tests/buckets/test_s3_faults.py -k errors_that",),
+        ("tests/buckets/test_s3_faults.py -k busy_server",),
     ),
     Defect(
         "a replaced segment is left in the bucket",

@@ -27,6 +27,7 @@ from limpet import (
     Unsupported,
     opening,
 )
+from tests.buckets.counting import CountingBucket
 from tests.buckets.opened import impatient_clock, store_on
 from tests.cases import for_each
 from tests.servers.stub import Stub
@@ -228,8 +229,10 @@ def test_a_link_leads_nowhere(filled: Path, tmp_path: Path, place: str, is_link:
 def test_a_url_that_names_a_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_text("mine")
-    with pytest.raises(InvalidInput):
-        limpet.open(f"file://{path}")
+    os.mkfifo(tmp_path / "pipe")
+    for name in ("file", "pipe"):
+        with pytest.raises(InvalidInput):
+            limpet.open(f"file://{tmp_path}/{name}")
     with limpet.open(f"file://{path}/store") as store, pytest.raises(Unavailable):
         store.scope("s").save({})
     assert path.read_text() == "mine"
@@ -263,6 +266,22 @@ def test_foreign_files_are_left_alone(filled: Path, root: Path) -> None:
         list(store.repair())
         assert store.scope("s").prune(keep_last=2).count > 5
     assert {name: data for name, data in files(root).items() if name in mine} == mine
+
+
+def test_names_that_are_not_ours_end_no_listing() -> None:
+    """Also where whole pages have no other."""
+    bucket = CountingBucket()
+    with store_on(bucket) as store:
+        for at in range(3):
+            store.scope(f"s{at}").save({"n": at}, labels={"k": "v"})
+            store.scope("many", f"s{at}").save({}, id=f"i{at}")
+            store.scope("s").save({}, id=f"i{at}")
+        for key in list(bucket.objects):
+            bucket.mark([f"{key}!{n:04}" for n in range(1100)])
+        assert list(store.sessions()) == ["many", "s", "s0", "s1", "s2"]
+        assert [info.key.scope_id for info in store.scopes("many")] == ["s0", "s1", "s2"]
+        assert len(list(store.history(labels={"k": "v"}))) == 3
+        assert list(store.scope("s").ids()) == ["i0", "i1", "i2"]
 
 
 def test_the_folder_of_another_tool_is_no_empty_store(root: Path) -> None:

@@ -205,6 +205,10 @@ CASES = {
         lambda root: (root / HEAD).write_bytes((root / OTHERS).read_bytes())
     ),
     "no head": rebuilt(removed(HEAD), "head_missing"),
+    "no head, and a bit in the facts of the segment": Case.stays(
+        "head_missing",
+        lambda root: (changed(flip_behind(-9), "segments")(root), removed(HEAD)(root)),
+    ),
     "a head of another version": Case.stays("head_damaged", changed(next_version)),
     "a bit in a state of the head": Case.stays("state_damaged", changed(flip_behind(9))),
     "a bit in a note of the head": Case.stays("note_damaged", changed(flip(-2))),
@@ -278,8 +282,28 @@ def test_damage(filled: Path, tmp_path: Path, name: str) -> None:
     with store_over(engine(root)) as store:  # the other scopes go on, and this one can go
         assert store.scope("other").save({"n": 2}).parent_id == "o"
         assert {*store.sessions()} == {"s", "other", LONG}
+        had_head = (root / HEAD).exists()
         store.delete_session("s")
         assert {*store.sessions()} == {"other", LONG}
+    # Without a head nobody knows which of them are of a first save that is under way.
+    assert not had_head or pointed(root) == []
+
+
+def pointed(root: Path) -> list[str]:
+    """Return the pointers to what `s` has, or had: they show its labels."""
+    return [name for name in files(root) if name.startswith(INDEX) and re.search(r"[/.]s\.", name)]
+
+
+@for_each("name", ["an encrypted segment", "a segment of another version", "no segment"])
+def test_a_scope_that_is_deleted_leaves_no_label(filled: Path, tmp_path: Path, name: str) -> None:
+    root = rooted(filled, tmp_path)
+    CASES[name].damage(root)
+    with store_over(engine(root)) as store:
+        shown = store.scope("s").info()
+        assert shown is not None
+        store.scope("s").delete(expect=shown.revision)
+        assert store.scope("s").info() is None
+    assert pointed(root) == []
 
 
 def test_every_code_has_a_case() -> None:

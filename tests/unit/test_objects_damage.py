@@ -531,3 +531,59 @@ def test_a_deletion_beside_a_redaction_is_no_damage(delete: Callable[[Store], ob
         if left >= 0:
             break
     assert number > 5
+
+
+def test_what_does_not_build_on_a_damaged_segment_stays(
+    bucket: CountingBucket, chat: list[str]
+) -> None:
+    """When the segment is put aside: also a state that is damaged itself, and notes in the head."""
+    with store_on(bucket) as store:
+        store.scope("chat").set_note("n", 1)
+        last = store.scope("chat").save({"n": "last"}).id
+    path = head_of(bucket)
+    at = bucket.objects[path][0].index(b'{"n":"last"}')
+    spoil(bucket, path, at)
+    spoiled = bucket.objects[path][0][at:][:12]
+    spoil(bucket, segments(bucket)[0])
+    with store_on(bucket) as store:
+        found = {each.code: each.repaired for each in store.repair()}
+        assert found == {"segment_damaged": True, "state_damaged": False}
+        assert errors(store) == [("state_damaged", last)]
+        assert spoiled in bucket.objects[path][0]
+        assert [note.value for note in store.scope("chat").notes()] == [1]
+
+
+def test_several_parts_that_are_missing(bucket: CountingBucket) -> None:
+    """Each is reported, the rest is listed, and saves, rolls and notes go on."""
+    scope = store_on(bucket, tails=rolling.Limits(2)).scope("s")
+    ids = [scope.save({"text": text(n) * 9}).id for n in range(30)]
+    for n in range(300):
+        scope.set_note(f"n{n:03}", n)
+    notes = [key for key in bucket.objects if "/notes/" in key]
+    bucket.delete([*segments(bucket)[:2], *notes[:2]])
+    store = store_on(bucket, tails=rolling.Limits(2))
+    scope = store.scope("s")
+    assert {*scope.ids()} == {info.id for info in scope.history()} < {*ids}
+    assert 0 < len(list(scope.notes())) < 300
+    check_refused(lambda: scope.fork(ids[0], scope_id="fork"))
+    ids += [scope.save({"text": text(n)}).id for n in range(30)]
+    assert [info.id for info in scope.history()][:30] == ids[:29:-1]
+    found = sorted(code for code, _ in errors(store))
+    assert found == [*["notes_missing"] * 2, *["segment_missing"] * 2]
+    assert all(each.repaired for each in store.repair())
+    assert {each.code for each in store.check()} <= {"pointer_dangling"}
+
+
+def test_the_head_moves_while_a_segment_is_read(bucket: CountingBucket, chat: list[str]) -> None:
+    """A reader whose segment was replaced reads the head again."""
+    scope, writer = (store_on(bucket).scope("chat") for _ in range(2))
+    get, late = bucket.get, [lambda: writer.delete_snapshot(chat[3])]
+
+    def get_late(keys: list[str], *, first: int | None = None) -> object:
+        if late and "/segments/" in keys[0]:
+            late.pop()()
+        return get(keys, first=first)
+
+    bucket.get = get_late  # type: ignore[assignment,method-assign]
+    assert scope.load(chat[1]) is not None
+    assert not late

@@ -299,9 +299,12 @@ class ObjectStorage(Checking, Watching):
             raise LostAnswer from cause  # the refusal before may have been false
 
     def _pointers_of(self, reader: ObjectReader) -> set[str]:
-        """Return the pointers to all that a scope has, as far as it can be read."""
+        """Return the pointers to all that a scope has; where that cannot be read, all to it."""
         record = reader.record
-        found = {*self.index.current(reader.key, reader.newest_first(skip=True))}
+        try:
+            found = {*self.index.current(reader.key, reader.newest_first())}
+        except (Corrupt, Unsupported):
+            found = self._pointers_below(keys.scope_prefix(reader.key))
         if record is not None:
             found |= {*keys.line_signs(reader.key, line_of(record.pk))}
         return found
@@ -348,8 +351,7 @@ class ObjectStorage(Checking, Watching):
             if head.record is not None:
                 lines.add((head.key, line_of(head.record.pk)))
             parts = building.part_keys(head)
-            with suppress(Corrupt, Unsupported):
-                pointers |= self._pointers_of(ObjectReader(self.files, head.key, head, parts))
+            pointers |= self._pointers_of(ObjectReader(self.files, head.key, head, parts))
         started = {keys.started_key(*line) for line in lines}
         rest = {each.key for each in page if each.key not in paths}
         rest |= started | {keys.line_key(*line) for line in lines}
