@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 from limpet import AsyncStore, Store
 from limpet.api.integrations import finding, times
-from limpet.errors import InvalidInput
+from limpet.errors import InvalidInput, NotFound
 from limpet.model import JSON, Finding, ScopeKey
 
 if TYPE_CHECKING:
@@ -144,6 +144,14 @@ def folder_of(folder: Any) -> str:
     if not isinstance(path, str) or not path or "\0" in path:
         raise InvalidInput(f"expected the path of a folder. type=`{type(folder).__name__}`")
     return "/" + os.path.abspath(os.path.expanduser(path)).lstrip("/")
+
+
+def existing_folder(folder: Any) -> str:
+    """Return the absolute path of a folder, or raise NotFound if there is none."""
+    path = folder_of(folder)
+    if not os.path.isdir(path):
+        raise NotFound(f"there is no such folder. path=`{path}`")
+    return path
 
 
 def check_store(store: object) -> Store | AsyncStore:

@@ -8,7 +8,6 @@ import json
 import sqlite3
 from contextlib import ExitStack, closing
 from dataclasses import replace
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -60,12 +59,6 @@ async def test_d2_a_detached_run_is_not_its_own_parent(desk: Desk) -> None:
     assert await desk.latest() == await desk.latest(reject_branching_sessions=True) == "run"
 
 
-async def test_d2_nor_if_it_is_the_first_of_its_session(desk: Desk) -> None:
-    await detach(desk, "run", 1, None)
-    await desk.put("after", second=9, parent_id="run")
-    assert await desk.latest() == await desk.latest(reject_branching_sessions=True) == "after"
-
-
 async def test_d3_pruning_behind_a_detached_run_comes_to_an_end(memory: Desk) -> None:
     await memory.put("before", second=1)
     await detach(memory, "run", 2, "before")
@@ -73,27 +66,6 @@ async def test_d3_pruning_behind_a_detached_run_comes_to_an_end(memory: Desk) ->
     assert [each.id async for each in scope.ancestors("run")] == ["run", "before"]
     assert (await scope.prune(keep_last=1)).count == 1
     assert await memory.latest() == "run"
-
-
-async def test_d4_a_rewrite_of_a_detached_run_keeps_its_state(desk: Desk) -> None:
-    await desk.put("before", second=1, state={"n": 1})
-    await detach(desk, "run", 2, "before")
-    found = await desk.get("run")
-    await desk.sessions.save_snapshot("run", always(replace(found, finish_reason="stop")))
-    assert (await desk.get("run")).state == {"n": 2}
-
-
-async def test_d5_a_rewrite_of_a_row_changes_no_other(desk: Desk) -> None:
-    for turn in range(3):
-        messages = [f"turn {number}" for number in range(turn + 1)]
-        await desk.put(str(turn), parent_id=str(turn - 1), second=turn, state=messages)
-    await desk.sessions.save_snapshot("0", always({"state": ["TAMPERED"]}))
-    assert (await desk.get("2")).state == ["turn 0", "turn 1", "turn 2"]
-
-
-async def test_d6_created_at_is_kept(desk: Desk) -> None:
-    await detach(desk, "run", 1, None)
-    assert (await desk.get("run")).created_at == at(1)
 
 
 async def test_d7_watching_does_not_reach_another_tenant(memory: Desk) -> None:
@@ -168,16 +140,6 @@ async def test_d11_a_callback_that_raises_stops_no_other(
         end()
 
 
-async def test_d13_d15_branches_are_chosen_by_one_rule(desk: Desk) -> None:
-    """By what was made last: not by what was saved last, nor by what a pointer remembers."""
-    await desk.put("root", second=0)
-    await desk.put("late", second=9, parent_id="root")
-    await desk.put("early", second=1, parent_id="root")
-    assert await desk.latest() == "late"
-    await desk.sessions.scope("s").delete_snapshot("late")
-    assert await desk.latest() == "early"
-
-
 async def test_d14_a_turn_that_failed_is_no_branch(desk: Desk) -> None:
     await desk.put("good", second=1)
     for second, status in ((2, "failed"), (3, "aborted")):
@@ -199,15 +161,6 @@ async def test_d16_ties_and_offsets_are_the_same_everywhere(desk: Desk) -> None:
     assert await desk.latest() == "k3"
 
 
-async def test_d17_what_is_no_row_destroys_none(memory: Desk) -> None:
-    await memory.put("a", state=1)
-    answers: list[Any] = [..., 3, "text", [], True, {"snapshotId": 3}]
-    for answer, id in product(answers, ("a", "b", None)):
-        with pytest.raises(InvalidInput):
-            await memory.sessions.save_snapshot(id, always(answer))
-    assert (await memory.get("a")).state == 1
-
-
 async def test_d17_an_id_that_is_taken_is_not_overwritten(desk: Desk) -> None:
     """Without an id the function has not seen what is there."""
     await desk.put("a", state=1)
@@ -215,17 +168,6 @@ async def test_d17_an_id_that_is_taken_is_not_overwritten(desk: Desk) -> None:
         with pytest.raises(AlreadyExists, match="snapshot_id=`a`"):
             await desk.sessions.save_snapshot(None, always(row(session_id, snapshot_id="a")))
     assert (await desk.get("a")).state == 1
-
-
-async def test_d18_unknown_fields_are_kept(desk: Desk) -> None:
-    await desk.sessions.save_snapshot("a", always({"sessionId": "s", "usage": {"n": 1}, "x": None}))
-
-    def mutator(current: Row | None) -> Row:
-        assert current is not None
-        return replace(current, state=1)
-
-    await desk.sessions.save_snapshot("a", mutator)
-    assert (await desk.get("a")).extra == {"usage": {"n": 1}, "x": None}
 
 
 async def test_d19_no_context_is_not_every_tenant(memory: Desk) -> None:
@@ -239,25 +181,3 @@ async def test_d19_no_context_is_not_every_tenant(memory: Desk) -> None:
         assert await sessions.get_snapshot(session_id=id, context=lost) is None
     with pytest.raises(InvalidInput, match=r"no auth\.uid"):
         await sessions.get_snapshot(snapshot_id=id, context={"other": 1})
-
-
-async def test_d20_reading_writes_nothing(stores: Any) -> None:
-    desk: Desk = stores.desk("directory")
-    await desk.put("a")
-    before = [each async for each in desk.store.aio.sessions()]
-    assert await desk.sessions.get_snapshot(snapshot_id="x", context="nobody") is None
-    assert await desk.sessions.get_snapshot(session_id="x", context="nobody") is None
-    assert [each async for each in desk.store.aio.sessions()] == before
-
-
-async def test_d21_sessions_are_listed_walked_and_deleted(desk: Desk) -> None:
-    for id, session_id in (("a", "s"), ("b", "s"), ("c", "other")):
-        await desk.put(id, session_id, state={"id": id})
-    prefix = f"{desk.tenant}/"
-    found = [each async for each in desk.store.aio.sessions(prefix=prefix)]
-    assert found == [prefix + "other", prefix + "s"]
-    scope = desk.sessions.scope("s")
-    assert [each.id async for each in scope.history()] == ["b", "a"]
-    assert await desk.store.aio.delete_session(scope.session_id) == 2
-    assert await desk.latest() is None
-    assert await desk.latest("other") == "c"

@@ -7,8 +7,8 @@ import pytest
 
 from limpet import InvalidInput
 from limpet.compat.genkit import SessionStore
-from limpet.compat.genkit.tenants import Tenant, tenant_of
-from tests.compat.genkit.kit import ENGINES, Desk, Heard, Stores, always, row
+from limpet.compat.genkit.records import Tenant, tenant_of
+from tests.compat.genkit.kit import ENGINES, Desk, Stores, always, row
 
 NAMES = ["a", "a/b", "a%2Fb", "a%252Fb", "/", "%", "%25", "//", "%2F", "A", "é", " a"]
 
@@ -58,23 +58,6 @@ async def test_a_context_that_names_none_is_refused(memory: Desk) -> None:
             sessions.on_snapshot_state_change("a", print, context=context)
 
 
-async def test_prefix_of_is_asked_each_time(memory: Desk) -> None:
-    asked: list[Any] = []
-
-    def prefix_of(context: Any) -> Any:
-        asked.append(context)
-        return context
-
-    sessions = memory.open(prefix_of=prefix_of)
-    id = memory.tenant
-    await sessions.save_snapshot(id, always(row(id)), context=id)
-    assert await sessions.get_snapshot(snapshot_id=id) is None
-    assert asked == [id, None]
-    for odd in ("", 3):
-        with pytest.raises(InvalidInput, match="a tenant must have a name"):
-            await sessions.get_snapshot(snapshot_id=id, context=odd)  # type: ignore[arg-type]
-
-
 @pytest.fixture(params=ENGINES)
 def sessions(request: pytest.FixtureRequest, stores: Stores) -> SessionStore[Any]:
     """Sessions of everybody in a store, so ids must be one's own."""
@@ -93,22 +76,3 @@ async def test_equal_ids_of_others_hide_nothing_and_show_nothing(sessions: Any) 
                 found = await sessions.get_snapshot(**ids, context=reader)
                 assert found.state["who"] == reader
     assert await sessions.get_snapshot(snapshot_id=id, context="carol") is None
-
-
-async def test_equal_ids_of_others_are_not_noticed(sessions: Any) -> None:
-    """Neither before one's own is there, when any of that id could be meant, nor after."""
-    id = secrets.token_hex(6)
-    all_heard = {who: Heard() for who in (None, "alice", "bob")}
-    ends = [
-        sessions.on_snapshot_state_change(id, heard, context=who)
-        for who, heard in all_heard.items()
-    ]
-    for turn in range(2):
-        for who, heard in all_heard.items():
-            given = {"sessionId": id, "state": [who, turn]}
-            await sessions.save_snapshot(id, always(given), context=who)
-            await heard.until_last([who, turn])
-    for who, heard in all_heard.items():
-        assert heard.states == [[who, 0], [who, 1]]
-    for end in ends:
-        end()

@@ -78,14 +78,6 @@ async def test_another_thread_may_end_it(memory: Desk) -> None:
     assert heard.rows == []
 
 
-def test_it_may_be_ended_when_its_loop_is_gone(memory: Desk) -> None:
-    async def subscribe() -> Any:
-        return memory.sessions.on_snapshot_state_change("a", print)
-
-    end = asyncio.run(subscribe())
-    end()
-
-
 async def test_a_row_that_is_deleted_and_created_again_is_noticed(desk: Desk) -> None:
     heard = Heard()
     end = desk.sessions.on_snapshot_state_change("a", heard)
@@ -120,15 +112,3 @@ async def test_a_row_that_cannot_be_read_is_logged(
     end = memory.sessions.on_snapshot_state_change("a", print)
     await eventually(lambda: bool(caplog.records))
     end()
-
-
-async def test_many_watch_many(memory: Desk) -> None:
-    all_heard = {str(number): Heard() for number in range(50)}
-    ends = [memory.sessions.on_snapshot_state_change(id, heard) for id, heard in all_heard.items()]
-    for id in all_heard:
-        await memory.put(id, state=id)
-    for id, heard in all_heard.items():
-        await heard.until_last(id)
-    for end in ends:
-        end()
-    await eventually(lambda: watchers() == 0)

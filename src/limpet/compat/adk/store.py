@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 from weakref import WeakValueDictionary
@@ -21,9 +22,9 @@ from limpet import AsyncScope, AsyncStore, Store
 from limpet.api.integrations import Recent, codec, limits, new_id
 from limpet.compat.adk import records
 from limpet.compat.adk.records import Address, Document, Tiers
-from limpet.compat.contention import Contention
 from limpet.compat.logs import conversations, foreign
 from limpet.compat.wire import check_store
+from limpet.compat.writes import contended
 from limpet.errors import AlreadyExists, Conflict, Corrupt
 from limpet.model import JSON, ScopeInfo, ScopeKey, SnapshotInfo
 from limpet.opening import open as open_store
@@ -352,20 +353,15 @@ class LimpetSessionService(BaseSessionService):  # type: ignore[misc,unused-igno
 
     async def _merge(self, key: ScopeKey, id: str, values: dict[str, JSON]) -> None:
         scope = self._scope(key)
-        contention = Contention(
-            self._store.driver.tools.clock, f"session=`{key.session_id}` kind=`{key.kind}`"
-        )
-        while True:
+
+        async def merge() -> None:
             found = await scope.load()
             state = {**({} if found is None else found.state), **values}
-            try:
+            with suppress(AlreadyExists):  # it was made before, and others after it
                 await scope.save(state, id=id, expect=None if found is None else found.revision)
-            except Conflict:
-                await contention.pause()
-            except AlreadyExists:
-                return  # it was made before, and others after it
-            else:
-                return
+
+        where = f"session=`{key.session_id}` kind=`{key.kind}`"
+        await contended(self._store.driver.tools, where, merge)
 
 
 def _session(

@@ -22,10 +22,9 @@ from typing import Any, Final, NoReturn, TypeAlias
 from limpet import Scope
 from limpet.compat.extras import needs
 from limpet.compat.genkit import rules
-from limpet.compat.genkit.records import COMPLETED, Row
+from limpet.compat.genkit.records import COMPLETED, Context, Row
 from limpet.compat.genkit.records import SessionSnapshot as Record
 from limpet.compat.genkit.store import Sessions, check_function
-from limpet.compat.genkit.tenants import Context
 from limpet.compat.genkit.watching import Subscription
 from limpet.errors import Conflict, Corrupt, InvalidInput, LimpetError, Unavailable
 from limpet.model import Snapshot

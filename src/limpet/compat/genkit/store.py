@@ -8,19 +8,20 @@ from typing import Any, Generic, TypeAlias
 
 from limpet import AsyncScope, AsyncStore, Scope, Store
 from limpet.api.integrations import Query, check_prefix, limits, verbs
-from limpet.compat.contention import Contention
 from limpet.compat.genkit import records, rules
-from limpet.compat.genkit.records import S, SessionSnapshot
-from limpet.compat.genkit.tenants import (
+from limpet.compat.genkit.records import (
     KIND,
     Context,
     PrefixOf,
+    S,
+    SessionSnapshot,
     Tenant,
     check_prefix_of,
     tenant_of,
 )
 from limpet.compat.genkit.watching import Subscription
 from limpet.compat.wire import check_store
+from limpet.compat.writes import contended
 from limpet.errors import CLOSED, AlreadyExists, InvalidInput, NotFound
 from limpet.model import ScopeKey, Snapshot, SnapshotInfo, SnapshotRef
 
@@ -150,8 +151,8 @@ class Sessions(Generic[S]):
     ) -> SessionSnapshot[S] | None:
         """Change or create a row as one step; return it as it is stored."""
         id = check_id("snapshot_id", snapshot_id)
-        contention = Contention(self._store.driver.tools.clock, f"snapshot_id=`{id}`")
-        while True:
+
+        async def save() -> SessionSnapshot[S] | None:
             found = await self._locate(tenant, id)
             where = None if found is None else found.scope
             if where is None:
@@ -163,10 +164,10 @@ class Sessions(Generic[S]):
                 except AlreadyExists:
                     # Another writer was faster; or it is a draft, which is not found by its id.
                     where = tenant.scope(rules.session_of(after) or "")
-            try:
-                return await self._update(tenant, where, id, mutator)
-            except _DeletedMeanwhile:
-                await contention.pause()
+            return await self._update(tenant, where, id, mutator)
+
+        tools, what = self._store.driver.tools, f"snapshot_id=`{id}`"
+        return await contended(tools, what, save, overtaken=_DeletedMeanwhile)
 
     async def _create(self, tenant: Tenant, mutator: Mutator[S]) -> SessionSnapshot[S] | None:
         after = await apply_mutator(mutator, None)

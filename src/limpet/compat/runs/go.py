@@ -37,8 +37,8 @@ from limpet.compat.runs.records import (
     scope_of,
     taken,
 )
-from limpet.compat.runs.store import make_folder
-from limpet.compat.wire import folder_of, shown
+from limpet.compat.runs.store import RunStore, StoreAddress, make_folder
+from limpet.compat.wire import Tally, Transfer, existing_folder, folder_of, shown
 from limpet.errors import Corrupt, InvalidInput, LimpetError, NotFound, Unavailable
 from limpet.model import JSON, Finding
 from limpet.opening import draw
@@ -394,3 +394,54 @@ def _read_all(handle: int) -> bytes:
     check_size(os.fstat(handle).st_size)
     with open(handle, "rb", buffering=0, closefd=False) as file:
         return file.readall()
+
+
+# Imports and exports. One checkpoint is in memory at a time.
+
+
+def import_runs(store: StoreAddress, dir: str | os.PathLike[str]) -> Transfer:
+    """Import every checkpoint of a Go store's folder, each under the name of its file.
+
+    It replaces the checkpoint of the run in the store. May be repeated. A file that cannot be read,
+    or that the store refuses, is skipped and reported, and so is a link.
+
+    Raises:
+        NotFound: there is no such folder.
+    """
+    folder, tally = existing_folder(dir), Tally()
+    tally.skipped += links_below(folder)
+    with RunStore(store) as target:
+        return _carried_over(GoRunStore(folder), target, tally, LimpetError)
+
+
+def export_runs(store: StoreAddress, dir: str | os.PathLike[str]) -> Transfer:
+    """Export the checkpoint of every run to a Go store's folder, which may be new.
+
+    It replaces the run's file. May be repeated. A run that cannot be read, or whose id cannot be a
+    file name, is skipped and reported.
+    """
+    with RunStore(store) as source:
+        return _carried_over(source, GoRunStore(dir), Tally(), (Corrupt, InvalidInput))
+
+
+def _carried_over(
+    source: GoRunStore | RunStore,
+    target: GoRunStore | RunStore,
+    tally: Tally,
+    unreadable: type[LimpetError] | tuple[type[LimpetError], ...],
+) -> Transfer:
+    for run_id in source._run_ids():
+        try:
+            found = source.load(run_id)
+        except NotFound:
+            continue  # it has no head, or was deleted meanwhile
+        except unreadable as error:
+            tally.skip("run_skipped", error, scope=scope_of(run_id))
+            continue
+        try:
+            target.save(found)
+        except InvalidInput as error:
+            tally.skip("run_skipped", error, scope=scope_of(run_id))
+        else:
+            tally.count += 1
+    return tally.result()

@@ -23,7 +23,6 @@ from typing import Any, Literal, Protocol, Self, TypeAlias, TypeVar, cast, get_a
 
 from limpet import AsyncStore, Store
 from limpet.api.integrations import ids, times
-from limpet.compat.finishing import finished
 from limpet.compat.strands.documents import FileStorage
 from limpet.compat.strands.records import (
     SCHEMA_VERSION,
@@ -34,6 +33,7 @@ from limpet.compat.strands.records import (
 )
 from limpet.compat.strands.store import SessionError, SnapshotStorage, StoreStorage
 from limpet.compat.wire import wire_time
+from limpet.compat.writes import finished
 from limpet.errors import AlreadyExists, Conflict, Corrupt, InvalidInput, Unsupported
 from limpet.model import JSON
 from limpet.opening import draw

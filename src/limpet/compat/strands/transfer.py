@@ -25,8 +25,8 @@ from limpet.compat.strands import documents
 from limpet.compat.strands.dialects import dialect_of, to_python
 from limpet.compat.strands.records import SCOPES, Wire, is_identifier
 from limpet.compat.strands.store import MANIFEST, is_gone, save_options, wire_of
-from limpet.compat.wire import Tally, Transfer, address_of, check_store, shown
-from limpet.errors import Corrupt, InvalidInput, LimpetError, NotFound, Unsupported
+from limpet.compat.wire import Tally, Transfer, address_of, check_store, existing_folder, shown
+from limpet.errors import Corrupt, InvalidInput, LimpetError, Unsupported
 from limpet.model import ANY, JSON, ScopeKey
 
 _ROOTS = {"classic": "", "unified": "session/"}
@@ -70,8 +70,8 @@ def import_sessions(
     target = check_store(store).sync
     url, folder = address_of(source)
     folder = folder or opening.file_of(url)
-    if folder is not None and not os.path.isdir(folder):
-        raise NotFound(f"there is no such folder. path=`{folder}`")
+    if folder is not None:
+        existing_folder(folder)
     files = opening.open_files(url, **options)
     try:
         importing = _SessionImport(target, files, as_python=payload == "python")

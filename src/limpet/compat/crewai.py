@@ -1,4 +1,29 @@
-"""`LimpetFlowPersistence`: what CrewAI calls to save and restore the state of a flow."""
+"""States of CrewAI flows: its `FlowPersistence` on every engine.
+
+Each step of a flow is a snapshot, which can be loaded, compared and forked::
+
+    from crewai.flow import Flow, persist
+    from limpet.compat.crewai import LimpetFlowPersistence
+
+    store = limpet.open("sqlite:///agents.db")
+
+    @persist(LimpetFlowPersistence(store))
+    class Support(Flow): ...
+
+    Support().kickoff(inputs={"id": "chat-42"})
+
+How the terms translate, so that other programs see what is saved here:
+
+| CrewAI                         | Limpet                                                        |
+|--------------------------------|---------------------------------------------------------------|
+| `id` of the flow's state       | session; the scope is `main`, of kind `agent`                 |
+| a saved state                  | a kept snapshot, which becomes the head                       |
+| the method that was completed  | label `method`                                                |
+| pending feedback               | status `waiting`, then `answered`; the context is in          |
+|                                | `metadata["crewai"]`                                          |
+
+So `store.scope("chat-42")` is the flow: its history, diffs and forks.
+"""
 
 import json
 from dataclasses import replace
@@ -6,15 +31,19 @@ from math import isfinite
 from typing import Any
 from weakref import WeakValueDictionary
 
-from crewai.flow.async_feedback.types import PendingFeedbackContext
-from crewai.flow.persistence import FlowPersistence
-from pydantic import BaseModel, Field, PrivateAttr
-
 from limpet import AsyncStore, Scope, Store, jsonable
 from limpet.api.integrations import limits, new_id
+from limpet.compat.extras import needs
 from limpet.compat.wire import check_store
 from limpet.errors import InvalidInput
 from limpet.model import JSON, Snapshot, SnapshotLike
+
+with needs("crewai", "CrewAI", extra="crewai"):
+    from crewai.flow.async_feedback.types import PendingFeedbackContext
+    from crewai.flow.persistence import FlowPersistence
+    from pydantic import BaseModel, Field, PrivateAttr
+
+__all__ = ["LimpetFlowPersistence"]
 
 WAITING = "waiting"
 ANSWERED = "answered"
