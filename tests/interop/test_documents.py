@@ -100,18 +100,6 @@ def test_an_import_has_all_sessions_and_scopes(ground: Ground, store: Store) -> 
         assert head.state == {"is": list(scope)}
 
 
-def test_a_later_import_has_what_they_did_since(ground: Ground, store: Store) -> None:
-    theirs = ground.theirs(*SCOPE)
-    for turn in (1, 2, 3):
-        theirs.save(uuid7(turn), {"turn": turn}, second=turn)
-        theirs.save_latest({"turn": turn}, second=turn)
-        ground.pull(store)
-        head = store.scope(*SCOPE).load()
-        assert head is not None
-        assert head.state == {"turn": turn}
-        assert len(list(store.scope(*SCOPE).history())) == turn
-
-
 def test_documents_are_the_same_byte_for_byte(ground: Ground) -> None:
     """In the layouts that the classic storages write."""
     if ground.layout.family != "classic":

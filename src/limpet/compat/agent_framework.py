@@ -8,19 +8,7 @@ Each conversation has a history of its own, whose last checkpoint any process ca
     storage = LimpetCheckpointStorage(store, session_id="chat-42")
     workflow = WorkflowBuilder(start_executor=..., name="support", checkpoint_storage=storage)...
 
-How the terms translate, so that other programs see what is saved here:
-
-| Agent Framework                | Limpet                                                        |
-|--------------------------------|---------------------------------------------------------------|
-| `session_id` of the storage    | session; without it, the name of the workflow, with `%` and   |
-|                                | `/` escaped as in URLs                                        |
-| `workflow_name`                | scope id; the kind is `workflow`                              |
-| `checkpoint_id`                | id of the snapshot                                            |
-| `previous_checkpoint_id`       | parent; none at a root                                        |
-| the latest                     | the head: the checkpoint that was saved last                  |
-| `pending_request_info_events`  | status `waiting` if there are any                             |
-| `iteration_count`              | label `iteration`                                             |
-| the checkpoint                 | the state, as the framework encodes it                        |
+`docs/guides/agent_framework.md` lists where each thing is stored, so that other programs see it.
 
 The framework writes what is not JSON as pickles. They are read by its own decoder, when it loads a
 checkpoint, and by nothing else.
@@ -34,7 +22,7 @@ from typing import Any
 
 from limpet import AsyncScope, AsyncStore, Store
 from limpet.api.integrations import limits
-from limpet.compat.extras import needs
+from limpet.compat import needs
 from limpet.compat.wire import check_store, escaped
 from limpet.errors import AlreadyExists, InvalidInput
 from limpet.model import JSON, ScopeKey, Snapshot, SnapshotInfo

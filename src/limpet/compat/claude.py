@@ -10,17 +10,7 @@ The SDK mirrors each transcript into it while the agent works, and resumes from 
         async for message in query(prompt="Go on.", options=options):
             print(message)
 
-How the terms translate, so that other programs see what is saved here:
-
-| Claude Agent SDK                | Limpet                                                       |
-|---------------------------------|--------------------------------------------------------------|
-| `project_key`, `session_id`     | the session `claude/project_key/session_id`, each with `%`   |
-|                                 | and `/` inside escaped as in URLs                            |
-| the main transcript             | the scope `main`, of kind `conversation`                     |
-| a subagent's, with a `subpath`  | the scope `main/<subpath>`                                   |
-| the entries                     | `state["entries"]`; each append is a kept snapshot           |
-| the `data` of the summary       | `metadata["claude"]` of the head                             |
-| `mtime`                         | when the head was saved                                      |
+`docs/guides/claude_agent_sdk.md` lists where each thing is stored, so that other programs see it.
 """
 
 import json
@@ -29,7 +19,7 @@ from typing import Any
 
 from limpet import AsyncScope, AsyncStore, Store
 from limpet.api.integrations import Recent, codec, limits
-from limpet.compat.extras import needs
+from limpet.compat import needs
 from limpet.compat.logs import KIND, MAIN, Log, conversations
 from limpet.compat.wire import check_store, escaped, shown, unescaped
 from limpet.errors import Conflict, InvalidInput
@@ -189,7 +179,6 @@ class LimpetClaudeStore(SessionStore):
 def _folded(
     key: SessionKey, head: SnapshotInfo | None, new: list[SessionStoreEntry]
 ) -> dict[str, JSON]:
-    """Return the metadata of the next head: the summary, with the new entries."""
     before: SessionSummaryEntry | None = None
     if head is not None:
         data = head.metadata.get(FACADE)

@@ -12,15 +12,7 @@ Each step of a flow is a snapshot, which can be loaded, compared and forked::
 
     Support().kickoff(inputs={"id": "chat-42"})
 
-How the terms translate, so that other programs see what is saved here:
-
-| CrewAI                         | Limpet                                                        |
-|--------------------------------|---------------------------------------------------------------|
-| `id` of the flow's state       | session; the scope is `main`, of kind `agent`                 |
-| a saved state                  | a kept snapshot, which becomes the head                       |
-| the method that was completed  | label `method`                                                |
-| pending feedback               | status `waiting`, then `answered`; the context is in          |
-|                                | `metadata["crewai"]`                                          |
+`docs/guides/crewai.md` lists where each thing is stored, so that other programs see it.
 
 So `store.scope("chat-42")` is the flow: its history, diffs and forks.
 """
@@ -33,7 +25,7 @@ from weakref import WeakValueDictionary
 
 from limpet import AsyncStore, Scope, Store, jsonable
 from limpet.api.integrations import limits, new_id
-from limpet.compat.extras import needs
+from limpet.compat import needs
 from limpet.compat.wire import check_store
 from limpet.errors import InvalidInput
 from limpet.model import JSON, Snapshot, SnapshotLike

@@ -30,7 +30,6 @@ def is_file_name(name: object, *, bytes_max: int) -> bool:
 
 
 def check_size(size: int) -> None:
-    """Raise Corrupt if a file is too large to be parsed."""
     if size > FILE_BYTES_MAX:
         raise Corrupt(f"the file is too large. bytes=`{size}` max=`{FILE_BYTES_MAX}`")
 
@@ -41,7 +40,6 @@ def read_files(files: Bucket, keys: Sequence[str]) -> list[Stored | None]:
 
 
 def json_of(stored: Stored) -> JSON:
-    """Return the value of a file that any tool may have written, or raise Corrupt."""
     check_size(stored.size)
     return codec.decode_foreign(stored.data)
 

@@ -10,15 +10,7 @@ They branch, keep their history, and store runs that wait for a person::
         result = await Runner.run(agent, "Hello", session=session)
         again = await session.branch(turn=1)         # as it was before the first question
 
-How the terms translate, so that other programs see what is saved here:
-
-| OpenAI Agents SDK                  | Limpet                                                   |
-|------------------------------------|----------------------------------------------------------|
-| `session_id`                       | session                                                  |
-| the branch: `main`, or its name    | scope id, kind `conversation`                            |
-| items                              | the state: `{"items": [...]}`; each `add_items` a snapshot |
-| metadata                           | note `metadata` of the scope `main`                      |
-| a run that waits (`RunState`)      | scope `run`, or `run/` and the branch, kind `run`        |
+`docs/guides/openai_agents.md` lists where each thing is stored, so that other programs see it.
 
 `limpet import openai-sqlite` imports the files of the SDK's own sessions.
 """
@@ -31,7 +23,7 @@ from typing import Any
 
 from limpet import AsyncScope, AsyncStore, Store
 from limpet.api.integrations import hold
-from limpet.compat.extras import needs
+from limpet.compat import needs
 from limpet.compat.logs import KIND, MAIN, Log, conversations
 from limpet.compat.wire import ABSENT, check_store
 from limpet.compat.writes import finished
@@ -314,7 +306,6 @@ def _object_in(value: JSON) -> dict[str, JSON]:
 
 
 def _end_before(items: list[Any], turn: int) -> int:
-    """Return how many items come before the question of a turn."""
     asked = [at for at, item in enumerate(items) if _is_question(item)]
     if not 1 <= turn <= len(asked):
         raise InvalidInput(f"there is no such turn. turn=`{turn}` turns=`{len(asked)}`")

@@ -148,7 +148,6 @@ class _Import:
             yield _Line(scope, rows, begun_at)
 
     def _line(self, line: _Line, others: Sequence[_Line]) -> None:
-        """Add what is missing of a line."""
         found = self._store.scope(*line.scope).load()
         try:
             head: SnapshotInfo | None
@@ -195,7 +194,6 @@ class _Import:
         return head, count
 
     def _snapshot_with(self, scope: ScopeKey, count: int) -> SnapshotRef | None:
-        """Return the snapshot that an import made when the line had so many items."""
         for info in self._store.scope(*scope).history():
             if info.metadata.get(MARK) == count:
                 return SnapshotRef(scope, info.id)

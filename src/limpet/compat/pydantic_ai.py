@@ -11,16 +11,7 @@ Load a conversation before a run, and save the result after it::
         result = await agent.run("Hello!", conversation=chat)
         await conversations.save(result)
 
-How the terms translate, so that other programs see what is saved here:
-
-| Pydantic AI                | Limpet                                                           |
-|----------------------------|------------------------------------------------------------------|
-| `conversation_id`          | session; the scope is `main`, of kind `conversation`             |
-| a save, a branch           | a kept snapshot, the new head                                    |
-| the history up to the head | the state: `{"messages": [{"id": entry, "message": {...}}]}`     |
-| the rest of the record     | `metadata["pydantic_ai"]`                                        |
-| the entries of a save      | labels, by which they are found: `{entry: "entry"}`              |
-| a fork                     | another session, whose first snapshot says where it comes from   |
+`docs/guides/pydantic_ai.md` lists where each thing is stored, so that other programs see it.
 
 `docs/decisions/0038-pydantic-ai.md` says why.
 """
@@ -33,7 +24,7 @@ from typing import Any, NamedTuple
 
 from limpet import AsyncStore, Scope, Store
 from limpet.api.integrations import Recent, codec, limits
-from limpet.compat.extras import needs
+from limpet.compat import needs
 from limpet.compat.logs import KIND, MAIN, foreign
 from limpet.compat.wire import check_store
 from limpet.errors import AlreadyExists, Conflict, Corrupt, InvalidInput, NotFound

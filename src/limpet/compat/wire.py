@@ -85,17 +85,15 @@ class WireRecord:
         extra: Mapping[str, JSON] = getattr(self, "extra", {})
         return {**wire, **{name: value for name, value in extra.items() if name not in values}}
 
-    def _check_extra(self) -> None:
+    def __post_init__(self) -> None:
+        """Check `extra`, and replace datetimes by their wire texts: callers may give either."""
         extra: object = getattr(self, "extra", {})
         if not isinstance(extra, Mapping):
             raise InvalidInput(f"extra must be a mapping. type=`{type(extra).__name__}`")
-
-    def _time_to_text(self, name: str) -> None:
-        """Replace a datetime by its wire text, so that callers may give either."""
-        moment = getattr(self, name)
-        if isinstance(moment, datetime):
-            times.to_us(name, moment)  # refuses one without a zone
-            object.__setattr__(self, name, wire_time(moment))
+        for name in self.__dataclass_fields__:
+            if name.endswith("_at") and isinstance(moment := getattr(self, name), datetime):
+                times.to_us(name, moment)  # refuses one without a zone
+                object.__setattr__(self, name, wire_time(moment))
 
 
 def wire_time(moment: datetime) -> str:
@@ -147,7 +145,6 @@ def folder_of(folder: Any) -> str:
 
 
 def existing_folder(folder: Any) -> str:
-    """Return the absolute path of a folder, or raise NotFound if there is none."""
     path = folder_of(folder)
     if not os.path.isdir(path):
         raise NotFound(f"there is no such folder. path=`{path}`")

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from limpet.api.integrations import Backoff, Tools, limits
 from limpet.errors import Conflict, Unavailable
@@ -31,6 +31,19 @@ async def contended(
             if pause_s is None:
                 raise Unavailable(f"other writers were faster for {wait_s} s. {what}") from None
         await asyncio.sleep(pause_s)
+
+
+class AsyncClosing:
+    """An async context manager that is closed at the end of its block."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        raise NotImplementedError
 
 
 async def finished(write: Coroutine[Any, Any, T]) -> T:

@@ -3,10 +3,8 @@
 Of 12 see test_upstream_js.py.
 """
 
-import asyncio
-import json
 import sqlite3
-from contextlib import ExitStack, closing
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,10 +15,6 @@ import limpet
 from limpet import AlreadyExists, Conflict, Corrupt, InvalidInput
 from limpet.compat.genkit import SessionStore
 from tests.compat.genkit.kit import Desk, Heard, Row, always, at, row
-from tests.concurrency.crew import Worker
-
-PROCESSES = 3
-SAVES = 10
 
 
 async def detach(desk: Desk, id: str, second: int, parent_id: str | None) -> None:
@@ -28,28 +22,6 @@ async def detach(desk: Desk, id: str, second: int, parent_id: str | None) -> Non
     await desk.put(id, second=second, parent_id=parent_id, status="pending", heartbeat_at=at(0))
     done = row(second=second + 5, parent_id=id, status="completed", state={"n": second})
     await desk.sessions.save_snapshot(id, always(done))
-
-
-def test_d1_increments_of_many_processes_are_all_there(shared: Desk) -> None:
-    """Also those that begin the row, though they are all equal."""
-    place = shared.place
-    with ExitStack() as stack:
-        crew = [
-            stack.enter_context(
-                Worker(
-                    "tests.compat.genkit.worker",
-                    place.url,
-                    json.dumps(dict(place.options)),
-                    shared.tenant,
-                )
-            )
-            for _ in range(PROCESSES)
-        ]
-        for each in crew:
-            each.tell(SAVES)
-        assert [each.hear() for each in crew] == ["done"] * PROCESSES
-    found = asyncio.run(shared.get("a"))
-    assert found.state == {"n": PROCESSES * SAVES}
 
 
 async def test_d2_a_detached_run_is_not_its_own_parent(desk: Desk) -> None:

@@ -23,17 +23,11 @@ from limpet.compat.genkit import (
 )
 from tests.compat.genkit.kit import FIXTURES, Row, at, row
 from tests.effort import times
-from tests.runs.conftest import place_of
 from tests.runs.hands import Place
 
 REAL = FIXTURES / "store"
 STATUSES = ["completed", "pending", "aborting", "failed", "aborted"]
 NOW = 4_000_000_000_000_000  # long after all of it
-
-
-@pytest.fixture(params=["memory", "sqlite", pytest.param("directory", marks=pytest.mark.slow)])
-def place(request: pytest.FixtureRequest) -> Place:
-    return place_of(request.param, request)
 
 
 @pytest.fixture

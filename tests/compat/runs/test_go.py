@@ -19,7 +19,7 @@ from limpet.backends.buckets.directory.folders import flush
 from limpet.compat.runs import Checkpoint, GoRunStore, RunStore, go
 from limpet.compat.runs import go as go_format
 from tests.cases import for_each
-from tests.compat.runs.hands import FIXTURES, HELLO, SESSIONS, Runs, golden, large
+from tests.compat.runs.hands import FIXTURES, HELLO, SESSIONS, Runs, golden
 
 WHOLE = Checkpoint(
     "r", "task", 3, [{"role": "user"}], "<p>", 12, 34, "2026-03-01T20:54:15.123456789-05:00"
@@ -49,14 +49,6 @@ def runs(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Runs]:
 
 def names(folder: Path) -> list[str]:
     return sorted(os.listdir(folder))
-
-
-def test_overwrite_keeps_one_file(tmp_path: Path) -> None:
-    runs = GoRunStore(tmp_path)
-    for iteration in range(3):
-        runs.save(Checkpoint("r", iteration=iteration))
-    assert names(tmp_path) == ["r.json"]
-    assert runs.load("r").iteration == 2
 
 
 def test_has_is_false_for_what_is_no_file(folder: Path) -> None:
@@ -132,13 +124,6 @@ def test_nil_messages(runs: Runs, folder: Path) -> None:
     assert runs.load("none").messages == []
 
 
-def test_nested_dir_creation(tmp_path: Path) -> None:
-    GoRunStore(tmp_path / "a" / "b").save(WHOLE)
-    assert names(tmp_path / "a" / "b") == ["r.json"]
-    with pytest.raises(InvalidInput):
-        GoRunStore(tmp_path / "a" / "b" / "r.json")
-
-
 # Ours.
 
 
@@ -209,21 +194,6 @@ def test_0600(tmp_path: Path) -> None:
     """Go writes transcripts that everybody can read."""
     GoRunStore(tmp_path).save(WHOLE)
     assert stat.S_IMODE((tmp_path / "r.json").stat().st_mode) == 0o600
-
-
-def test_true_metadata_only_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a large file only the ends are read; how many bytes, the seed's test counts."""
-    runs = GoRunStore(tmp_path)
-    saved = large("r")
-    runs.save(saved)
-
-    def never(handle: int) -> bytes:
-        raise AssertionError("the file was read whole")
-
-    monkeypatch.setattr(go, "_read_all", never)
-    (found,) = runs.list()
-    assert (found.task_name, found.iteration) == (saved.task_name, saved.iteration)
-    assert (found.input_tokens, found.output_tokens) == (11, 12)
 
 
 def test_corrupt_reported_not_hidden(folder: Path) -> None:

@@ -4,8 +4,6 @@ import asyncio
 import json
 import os
 import shutil
-import subprocess
-import sys
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,7 +23,6 @@ from tests.compat.strands.kit import (
     Ground,
     Grounds,
     all_calls,
-    close,
     documents,
     make_location,
     make_snapshot,
@@ -37,9 +34,6 @@ from tests.servers.service import Service
 from tests.servers.stub import Stub
 
 FIXTURES = Path(__file__).parents[2] / "interop" / "fixtures"
-WORKER = Path(__file__).with_name("worker.py")
-
-
 SLOW = [pytest.param(each, marks=pytest.mark.slow) for each in ("postgres", "S3Storage")]
 
 
@@ -92,29 +86,6 @@ async def test_of_fifty_latest_saves_at_a_time_none_is_rejected(
     )
     assert await ground.storage.load_snapshot(location) in snapshots
     assert await ground.storage.list_snapshot_ids(location) == []
-
-
-def test_of_latest_saves_by_four_processes_none_is_rejected(
-    tmp_path: Path, location: SnapshotLocation
-) -> None:
-    command = [sys.executable, str(WORKER), str(tmp_path), location.session_id]
-    workers = [
-        subprocess.Popen([*command, str(number), "10"], stderr=subprocess.PIPE)
-        for number in range(4)
-    ]
-    for worker in workers:
-        _, errors = worker.communicate(timeout=60)
-        assert worker.returncode == 0, errors.decode()
-    files = [each.name for each in tmp_path.rglob("*") if each.is_file()]
-    assert files == ["snapshot_latest.json"]
-
-    async def read() -> Snapshot | None:
-        async with FileStorage(tmp_path) as storage:
-            return await storage.load_snapshot(location)
-
-    found = asyncio.run(read())
-    assert found is not None
-    assert found.data in [{"by": number, "index": 9} for number in range(4)]
 
 
 async def test_history_and_latest_saved_together(
@@ -305,28 +276,6 @@ async def test_a_prefix_is_made_regular(seaweedfs: Service) -> None:
 # Deletes
 
 
-async def test_another_session_is_not_deleted(ground: Ground, location: SnapshotLocation) -> None:
-    ids = [location.session_id + more for more in ("", "1", "-1", "_", "-")]
-    for id in ids:
-        await ground.storage.save_snapshot(make_location(id), "x", True, make_snapshot())
-    await ground.storage.delete_session(location.session_id)
-    found = [await ground.storage.load_snapshot(make_location(id)) for id in ids]
-    assert found == [None, *[make_snapshot()] * 4]
-
-
-async def test_a_session_that_was_deleted_begins_empty(
-    ground: Ground, location: SnapshotLocation
-) -> None:
-    for round in range(2):
-        await ground.storage.save_snapshot(location, "latest", True, make_snapshot(round))
-        assert await ground.storage.list_snapshot_ids(location) == []
-        await ground.storage.save_snapshot(location, "x", False, make_snapshot(round))
-        assert await ground.storage.load_snapshot(location, "x") == make_snapshot(round)
-        assert (await ground.storage.load_manifest(location)).schema_version == "1.0"
-        await ground.storage.save_manifest(location, {"schemaVersion": "2.0", "updatedAt": "then"})
-        await ground.storage.delete_session(location.session_id)
-
-
 # Damage
 
 
@@ -404,30 +353,6 @@ async def test_documents_can_be_copied_and_edited(
     for where, id in ((location, None), (location, "x-copy"), (other, "x")):
         assert await filed.storage.load_snapshot(where, id) == expected
     assert await filed.storage.list_snapshot_ids(location) == ["x", "x-copy"]
-
-
-async def test_of_saves_over_a_damaged_latest_none_is_rejected(
-    filed: Ground, location: SnapshotLocation
-) -> None:
-    write(filed, f"{documents(location)}/snapshot_latest.json", b"")
-    storages = [filed.storage, filed.open()]
-    await asyncio.gather(
-        *(
-            storages[number % 2].save_snapshot(location, "x", True, make_snapshot(number))
-            for number in range(10)
-        )
-    )
-    assert await filed.storage.load_snapshot(location) in [make_snapshot(n) for n in range(10)]
-    close(storages[1])
-
-
-async def test_an_empty_file_is_an_error(filed: Ground, location: SnapshotLocation) -> None:
-    """With S3 it reads as none there, so that a session begins anew over what was lost."""
-    for name, id in (("snapshot_latest", None), ("immutable_history/snapshot_x", "x")):
-        write(filed, f"{documents(location)}/{name}.json", b"")
-        with pytest.raises(SessionError) as caught:
-            await filed.storage.load_snapshot(location, id)
-        assert isinstance(caught.value.__cause__, Corrupt)
 
 
 FOREIGN = [

@@ -1,6 +1,5 @@
 """The interface of `CheckpointStorage`, on every engine and on the framework's own storages."""
 
-import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -117,23 +116,6 @@ async def test_the_same_id_again_replaces_it(storage: Any) -> None:
     assert await ids(storage) == ["a"]
 
 
-async def test_what_is_saved_or_loaded_may_be_changed(store: limpet.Store) -> None:
-    """Not so in the framework's memory storage before #7683 was fixed."""
-    storage = LimpetCheckpointStorage(store, allowed_checkpoint_types=ALLOWED)
-    saved = checkpoint("a", state={"list": [1], "order": Order(1)})
-    await storage.save(saved)
-    saved.state["list"].append(2)
-    saved.state["order"].number = 2
-    for each in (
-        await storage.load("a"),
-        await storage.get_latest(workflow_name="support"),
-        *await storage.list_checkpoints(workflow_name="support"),
-    ):
-        assert each.state == {"list": [1], "order": Order(1)}
-        each.state["list"].append(3)
-        each.state["order"].number = 3
-
-
 async def test_a_class_that_is_not_allowed_is_not_made(store: limpet.Store) -> None:
     """The framework's own file storage refuses it at the same moment, from version 1.19 on."""
     careful = LimpetCheckpointStorage(store)
@@ -245,34 +227,6 @@ async def test_what_waits_for_a_person_needs_attention(memory: limpet.Store) -> 
     await storage.save(checkpoint("b", previous_checkpoint_id="a"))
     (session,) = overview.sessions(memory, attention=True).shown
     assert session.attention == ()
-
-
-async def test_no_checkpoint_of_many_writers_is_lost(places: Places) -> None:
-    url = places.url("sqlite")
-    with limpet.open(url) as one, limpet.open(url) as other:
-
-        async def save(number: int) -> None:
-            storage = LimpetCheckpointStorage((one, other)[number % 2])
-            for n in range(10):
-                await storage.save(checkpoint(f"{number}-{n}"))
-
-        await asyncio.gather(*(save(number) for number in range(6)))
-        found = await ids(LimpetCheckpointStorage(one))
-    assert len(found) == 60
-    for number in range(6):
-        mine = [id for id in found if id.startswith(f"{number}-")]
-        assert mine == [f"{number}-{n}" for n in range(10)]
-
-
-async def test_growth_follows_what_is_new(places: Places) -> None:
-    """20 steps of 2 KB take 11 times their text in the file storage."""
-    with limpet.open(places.url("sqlite")) as store:
-        storage, messages = LimpetCheckpointStorage(store), []
-        for number in range(20):
-            messages.append({"role": "user", "content": f"{number} " * 700})
-            await storage.save(checkpoint(f"{number}", state={"messages": messages}))
-        text = sum(len(each["content"]) for each in messages)
-        assert store.stats().stored_bytes < 1.5 * text
 
 
 def test_what_is_not_accepted(memory: limpet.Store) -> None:

@@ -26,14 +26,6 @@ async def test_an_entry_is_stored_once_whoever_appends_it(memory: limpet.Store) 
     assert len(list(memory.scope(*first.scope(key()).key).history())) == 3
 
 
-async def test_the_same_id_in_another_transcript_is_another_entry(memory: limpet.Store) -> None:
-    sessions = LimpetClaudeStore(memory)
-    entries = talk(1)
-    for each in (key(), key("other"), key(subpath="subagents/agent-1")):
-        await sessions.append(each, entries)
-        assert await sessions.load(each) == entries
-
-
 async def test_names_do_not_collide(memory: limpet.Store) -> None:
     sessions = LimpetClaudeStore(memory)
     names = ["a", "a/b", "a%2Fb", "a%252Fb", "b", "a/", "/a", "..", "main", "-a", "ü 😀", "A"]
@@ -180,38 +172,8 @@ async def test_what_cannot_be_stored_is_refused_and_nothing_is_written(
     assert await sessions.load(key()) is None
 
 
-async def test_a_title_may_be_long(memory: limpet.Store) -> None:
-    sessions = LimpetClaudeStore(memory)
-    title = "x" * 200_000
-    await sessions.append(key(), [said(0, "hello", customTitle=title)])
-    (summary,) = await sessions.list_session_summaries(key()["project_key"])
-    assert summary["data"]["custom_title"] == title
-
-
-async def test_each_append_is_a_moment_to_go_back_to(memory: limpet.Store) -> None:
-    sessions = LimpetClaudeStore(memory)
-    entries = talk(4)
-    for each in entries:
-        await sessions.append(key(), [each])
-    scope = sessions.scope(key())
-    moments = [each.id async for each in scope.history()]
-    await scope.restore(moments[-2])
-    assert await sessions.load(key()) == entries[:2]
-    await sessions.append(key(), [entries[3]])
-    assert await sessions.load(key()) == [*entries[:2], entries[3]]
-
-
 async def test_the_transcript_of_another_program_is_corrupt(memory: limpet.Store) -> None:
     sessions = LimpetClaudeStore(memory)
     memory.scope(*sessions.scope(key()).key).save({"entries": 5})
     with pytest.raises(limpet.Corrupt):
         await sessions.load(key())
-
-
-async def test_many_transcripts(memory: limpet.Store) -> None:
-    sessions = LimpetClaudeStore(memory)
-    for _ in range(2):
-        for number in range(300):
-            await sessions.append(key(f"s{number}"), talk(2))
-    assert len(await sessions.list_sessions(key()["project_key"])) == 300
-    assert await sessions.load(key("s0")) == talk(2)

@@ -1,11 +1,6 @@
 """A run that waits for a person: saved, found by another process, and resumed once."""
 
 import asyncio
-import json
-import signal
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 from agents import Runner
@@ -13,8 +8,6 @@ from agents import Runner
 import limpet
 from limpet.compat.openai import LimpetSession
 from limpet.views import attention
-from tests.environments import ROOT
-from tests.frameworks.kit import SHARED, Places
 from tests.frameworks.openai.approval import janitor
 
 ASKED = "Clean up"
@@ -123,20 +116,6 @@ async def test_one_that_fails_can_be_resumed_again(memory: limpet.Store) -> None
     assert needs(memory) == []
 
 
-async def test_the_answer_can_be_saved_for_a_worker(memory: limpet.Store) -> None:
-    session, done = LimpetSession("chat", memory), []  # type: tuple[LimpetSession, list[str]]
-    await paused(session, done)
-    agent = janitor(done.append)
-    state = await session.load_run(agent)
-    assert state is not None
-    (question,) = state.get_interruptions()
-    state.approve(question)
-    await session.save_run(state)
-    async with session.resume_run(agent) as approved:
-        await Runner.run(agent, approved, session=session)
-    assert done == ["old.txt"]
-
-
 async def test_each_branch_has_its_own_run_and_the_context_is_kept(memory: limpet.Store) -> None:
     session, done = LimpetSession("chat", memory), []  # type: tuple[LimpetSession, list[str]]
     await session.add_items([{"role": "user", "content": "hi"}])
@@ -151,40 +130,3 @@ async def test_each_branch_has_its_own_run_and_the_context_is_kept(memory: limpe
     replaced = await other.load_run(agent, context_override={"user": "bob"})
     assert replaced is not None
     assert replaced.to_json()["context"]["context"] == {"user": "bob"}
-
-
-def worker(*arguments: str | Path) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "tests.frameworks.openai.approval", *arguments]
-    return subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
-    )
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("engine", SHARED)
-def test_a_process_that_is_killed_while_it_waits(
-    engine: str, places: Places, tmp_path: Path
-) -> None:
-    url, log = places.url(engine), tmp_path / "log"
-    killed = worker("ask", url, log)
-    assert killed.returncode == -signal.SIGKILL, killed.stderr
-    with limpet.open(url) as store:
-        assert needs(store) == ["interrupted"]
-    first = worker("approve", url, log)
-    assert first.returncode == 0, first.stderr
-    assert json.loads(first.stdout) == "deleted: old.txt"
-    again = worker("approve", url, log)
-    assert (again.returncode, json.loads(again.stdout)) == (0, "no run waits")
-    assert log.read_text(encoding="utf-8") == "old.txt\n"
-
-
-@pytest.mark.slow
-def test_a_process_that_is_killed_while_it_resumes(places: Places, tmp_path: Path) -> None:
-    url, log = places.url("sqlite"), tmp_path / "log"
-    worker("ask", url, log)
-    assert worker("die", url, log).returncode == -signal.SIGKILL
-    with limpet.open(url) as store:
-        assert needs(store) == [attention.NO_WORKER]
-    assert json.loads(worker("approve", url, log).stdout) == "deleted: old.txt"
-    with limpet.open(url) as store:
-        assert needs(store) == []

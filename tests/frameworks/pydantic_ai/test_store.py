@@ -1,8 +1,6 @@
 """What only our store promises: one commit a save, its addresses, many writers, bad data."""
 
 import asyncio
-import multiprocessing
-from pathlib import Path
 
 import pytest
 from pydantic_ai import Conversation, DeferredToolRequests, UserError
@@ -120,12 +118,6 @@ async def test_a_large_request_waits(memory: limpet.Store) -> None:
     assert (await loaded(conversations, "chat")).deferred_tool_requests == waiting
 
 
-@pytest.mark.parametrize("id", ["", "x" * 513, "a\0b"])
-async def test_impossible_ids(memory: limpet.Store, id: str) -> None:
-    with pytest.raises(limpet.InvalidInput):
-        await LimpetConversationStore(memory).load(id)
-
-
 def test_it_needs_a_store() -> None:
     with pytest.raises(limpet.InvalidInput, match="expected a store"):
         LimpetConversationStore("sqlite:///x.db")  # type: ignore[arg-type]
@@ -236,24 +228,6 @@ async def test_many_writers_lose_and_double_nothing(engine: str, places: Places)
     await check_talk(url)
 
 
-def talk_alone(url: str, name: str) -> None:
-    asyncio.run(talk(url, name))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("engine", SHARED)
-async def test_many_processes_lose_and_double_nothing(engine: str, places: Places) -> None:
-    url = places.url(engine)
-    spawn = multiprocessing.get_context("spawn")
-    workers = [spawn.Process(target=talk_alone, args=(url, str(each))) for each in range(TASKS)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        await asyncio.to_thread(worker.join)
-    assert [each.exitcode for each in workers] == [0] * TASKS
-    await check_talk(url)
-
-
 @pytest.mark.parametrize("engine", slowly(SHARED, but=("sqlite",)))
 async def test_forks_and_deletes_at_once(engine: str, places: Places) -> None:
     """A fork has its messages, or is refused; never something in between."""
@@ -276,15 +250,3 @@ async def test_forks_and_deletes_at_once(engine: str, places: Places) -> None:
                 found = await first.load(name)
                 assert (found is not None) == is_made
                 assert found is None or texts(found.messages) == ["a", "b"]
-
-
-async def test_a_save_costs_what_is_new(tmp_path: Path) -> None:
-    """Also after a fork, whose copy is stored once."""
-    with limpet.open(f"sqlite:///{tmp_path}/x.db") as store:
-        conversations = LimpetConversationStore(store)
-        chat = new_chat("chat")
-        for number in range(60):
-            chat.messages += [asked(f"question {number} " * 40), said(f"answer {number} " * 40)]
-            await conversations.save(chat)
-        stats = store.stats()
-        assert stats.stored_bytes < stats.logical_bytes / 20

@@ -24,8 +24,8 @@ _STATELESS = "genkit_stateless"  # in metadata: the row has no state, which diff
 _BORN = "genkit_born"  # in metadata: tells apart two equal rows that are created at once
 
 _ELSEWHERE = ("snapshotId", "sessionId", "parentId", "status", "state")
-_TIMES = ("created_at", "updated_at", "heartbeat_at")
-_TEXTS = ("snapshot_id", "session_id", "parent_id", "status", "finish_reason", *_TIMES)
+_TEXTS = ("snapshot_id", "session_id", "parent_id", "created_at", "updated_at", "heartbeat_at")
+_TEXTS += ("status", "finish_reason")
 
 
 @dataclass(frozen=True)
@@ -50,8 +50,7 @@ class SessionSnapshot(WireRecord, Generic[S]):
     extra: Mapping[str, JSON] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
-        for name in _TIMES:
-            self._time_to_text(name)
+        super().__post_init__()
         for name in _TEXTS:
             value: Any = getattr(self, name)
             if value is not None and not isinstance(value, str):
@@ -59,7 +58,6 @@ class SessionSnapshot(WireRecord, Generic[S]):
                 raise InvalidInput(f"a field must be text. field=`{name}` type=`{kind}`")
         if self.error is not None and not isinstance(self.error, Mapping):
             raise InvalidInput(f"error must be a mapping. type=`{type(self.error).__name__}`")
-        self._check_extra()
 
     def to_json(self) -> dict[str, JSON]:
         """Return the wire dict, without the missing fields."""
@@ -72,7 +70,6 @@ Row: TypeAlias = SessionSnapshot[Any]
 
 
 def save_options(row: Row, *, born: str) -> dict[str, Any]:
-    """Return the options of `Scope.save` for a new row."""
     return {
         "state": None if row.state is ABSENT else row.state,
         "parent": row.parent_id,

@@ -233,7 +233,6 @@ class _FolderImport:
                 self._save(scope, folder, self._in_order(scope, folder, session_id, rows))
 
     def _rows(self, tenant: Tenant, folder: TenantFolder) -> Iterator[Row]:
-        """Yield the rows of a folder that have a session, without their states."""
         before = self._shared_ids
         if not tenant.prefix:
             self._shared_ids = before | {*folder.ids()}
@@ -256,7 +255,6 @@ class _FolderImport:
     def _in_order(
         self, scope: ScopeKey, folder: TenantFolder, session_id: str, rows: list[Row]
     ) -> list[str]:
-        """Return the ids in the order of creation, but the latest of the session last."""
         ordered = _creation_order(rows)
         latest = _latest_id(rows, session_id)
         if latest is None:

@@ -6,9 +6,9 @@ A run is the scope `main` of kind `run` in the session of its name, as in `limpe
 import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
-from typing import Any
+from typing import Any, ClassVar
 
 from limpet.api.integrations import limits, times
 from limpet.errors import InvalidInput, NotFound
@@ -40,7 +40,7 @@ _TIME = re.compile(
 _DAYS_IN_400_YEARS = 146_097
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class Checkpoint:
     """The state of a run after one of its iterations.
 
@@ -52,27 +52,43 @@ class Checkpoint:
         InvalidInput: a value has a wrong type, more than 64 bits, or is not a time.
     """
 
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]  # messages are a list
+
     run_id: str
-    task_name: str = ""
-    iteration: int = 0
-    messages: list[JSON] | None = None
-    system_prompt: str = ""
-    input_tokens: int = 0
-    output_tokens: int = 0
-    created_at: str = ""
-    extra: Mapping[str, JSON] = field(default_factory=dict)
+    task_name: str
+    iteration: int
+    messages: list[JSON] | None
+    system_prompt: str
+    input_tokens: int
+    output_tokens: int
+    created_at: str
+    extra: Mapping[str, JSON]
 
-    def __post_init__(self) -> None:
-        for name in ("run_id", "task_name", "system_prompt"):
-            self._set(name, _text(name, getattr(self, name)))
-        for name in _COUNTS:
-            self._set(name, _integer(name, getattr(self, name)))
-        self._set("messages", _messages(self.messages))
-        self._set("created_at", _time(self.created_at))
-        self._set("extra", _extra(self.extra))
-
-    def _set(self, name: str, value: object) -> None:
-        object.__setattr__(self, name, value)
+    def __init__(
+        self,
+        run_id: str,
+        task_name: str = "",
+        iteration: int = 0,
+        messages: list[JSON] | None = None,
+        system_prompt: str = "",
+        input_tokens: int = 0,
+        output_tokens: int = 0,
+        created_at: str | datetime = "",
+        extra: Mapping[str, JSON] | None = None,
+    ) -> None:
+        values: dict[str, Any] = {
+            "run_id": _text("run_id", run_id),
+            "task_name": _text("task_name", task_name),
+            "iteration": _integer("iteration", iteration),
+            "messages": _messages(messages),
+            "system_prompt": _text("system_prompt", system_prompt),
+            "input_tokens": _integer("input_tokens", input_tokens),
+            "output_tokens": _integer("output_tokens", output_tokens),
+            "created_at": _time(created_at),
+            "extra": _extra({} if extra is None else extra),
+        }
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
 
     def to_json(self) -> dict[str, JSON]:
         """Return its JSON: the eight fields in their order, then the extra ones."""
@@ -109,7 +125,6 @@ def taken(checkpoint: "Checkpoint | Mapping[str, JSON]") -> Checkpoint:
 
 
 def bare(checkpoint: Checkpoint) -> Checkpoint:
-    """Return a checkpoint without its state, as listings show it."""
     return replace(checkpoint, messages=None, system_prompt="", extra={})
 
 
@@ -191,7 +206,6 @@ def loaded(run_id: str, found: Snapshot | None) -> Checkpoint:
 
 
 def listed(scopes: Iterable[ScopeInfo]) -> list[Checkpoint]:
-    """Return the checkpoints of runs by their metadata alone, newest first."""
     return newest_first(
         [
             (Checkpoint(**_facts(scope.head)), int(scope.head.updated_at.timestamp() * 10**6))
@@ -202,7 +216,6 @@ def listed(scopes: Iterable[ScopeInfo]) -> list[Checkpoint]:
 
 
 def _facts(info: SnapshotInfo) -> dict[str, Any]:
-    """Return the fields that are not in the state; missing ones have their defaults."""
     counts = {name: info.metadata.get(name) for name in _COUNTS}
     return {
         "run_id": info.session_id,

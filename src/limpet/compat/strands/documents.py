@@ -15,7 +15,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 from limpet import opening
 from limpet.api.integrations import Bucket, Listed, Stored, codec, times
@@ -30,6 +30,7 @@ from limpet.compat.strands.records import (
 )
 from limpet.compat.strands.store import BaseStorage, no_cursor
 from limpet.compat.wire import folder_of, wire_time
+from limpet.compat.writes import AsyncClosing
 from limpet.errors import CLOSED, Corrupt, InvalidInput, LimpetError
 from limpet.model import ANY, JSON
 
@@ -43,7 +44,6 @@ _BEGIN, _END = "snapshot_", ".json"
 
 
 def folder_key(session_id: str, scope_id: str, kind: str) -> str:
-    """Return the prefix of the keys of a scope."""
     return f"{session_id}/scopes/{kind}/{scope_id}{_SNAPSHOTS}"
 
 
@@ -53,7 +53,6 @@ def document_name(id: str | None) -> str:
 
 
 def listed(bucket: Bucket, prefix: str, *, after: str = "") -> Iterator[Listed]:
-    """Iterate over all keys with a prefix, a page at a time."""
     while True:
         page = bucket.list(prefix, after=after, limit=_PAGE)
         yield from page
@@ -70,19 +69,13 @@ def read_document(stored: Stored) -> Wire:
     return found
 
 
-class DocumentStorage(BaseStorage):
+class DocumentStorage(AsyncClosing, BaseStorage):
     """A `SnapshotStorage` over a bucket, in the layout of the SDK. An async context manager."""
 
     def __init__(self, open_bucket: Callable[[], Bucket]) -> None:
         self._open_bucket = open_bucket
         self._bucket: Bucket | None = None
         self._closed = False
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        await self.close()
 
     async def close(self) -> None:
         """Close the folder or the bucket. May be repeated."""

@@ -15,6 +15,7 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from itertools import chain, groupby
 from typing import Any, Literal
 
@@ -72,8 +73,7 @@ def import_sessions(
     folder = folder or opening.file_of(url)
     if folder is not None:
         existing_folder(folder)
-    files = opening.open_files(url, **options)
-    try:
+    with closing(opening.open_files(url, **options)) as files:
         importing = _SessionImport(target, files, as_python=payload == "python")
         is_log = layout == "messages"
         start = f"session_{prefix}" if is_log else f"{root}{prefix}"
@@ -84,8 +84,6 @@ def import_sessions(
         else:
             importing.snapshots(root, start)
         return importing.tally.result()
-    finally:
-        files.close()
 
 
 def find_layout(source: str | os.PathLike[str], **options: Any) -> LayoutName:
@@ -95,8 +93,7 @@ def find_layout(source: str | os.PathLike[str], **options: Any) -> LayoutName:
         InvalidInput: the source is not valid.
     """
     url, _ = address_of(source)
-    files = opening.open_files(url, **options)
-    try:
+    with closing(opening.open_files(url, **options)) as files:
         # A session of the classic layout may be called `session`, or begin with that.
         for start in ("session_", "session/"):
             for each in files.list(start, limit=1):
@@ -104,8 +101,6 @@ def find_layout(source: str | os.PathLike[str], **options: Any) -> LayoutName:
                 if found is not None:
                     return found
         return "classic"
-    finally:
-        files.close()
 
 
 def export_sessions(
@@ -127,11 +122,8 @@ def export_sessions(
     root = _root(layout)
     origin = check_store(store).sync
     url, _ = address_of(to)
-    files = opening.open_files(url, **options)
-    try:
+    with closing(opening.open_files(url, **options)) as files:
         return _SessionExport(files, root, indent=layout == "classic").run(origin, prefix)
-    finally:
-        files.close()
 
 
 def _root(layout: object, others: tuple[str, ...] = ()) -> str:
@@ -196,7 +188,6 @@ class _SessionImport:
                 self._save(scope, None, wire)
 
     def _read(self, scope: ScopeKey, match: re.Match[str]) -> Any:
-        """Return a manifest, or the document of a snapshot."""
         key = match.string
         if scope.kind not in SCOPES:
             raise InvalidInput(f"scope must be agent or multiAgent. key=`{key!a}`")
@@ -224,7 +215,6 @@ class _SessionImport:
             self.tally.skip("refused", cause, scope=scope, id=id)
 
     def _save_snapshot(self, scope: Scope, id: str | None, wire: Wire, parent: str | None) -> None:
-        """Save a snapshot in history under its id, or without one as the latest."""
         envelope = to_python(wire) if self._as_python else wire
         state = envelope.pop("data")
         options = {**save_options(envelope), "parent": parent}
