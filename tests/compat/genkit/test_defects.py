@@ -17,18 +17,18 @@ from limpet.compat.genkit import SessionStore
 from tests.compat.genkit.kit import Desk, Heard, Row, always, at, row
 
 
-async def detach(desk: Desk, id: str, second: int, parent_id: str | None) -> None:
+async def detach(memory: Desk, id: str, second: int, parent_id: str | None) -> None:
     """Do what the runtime does for a detached run, self-parenting at its end included."""
-    await desk.put(id, second=second, parent_id=parent_id, status="pending", heartbeat_at=at(0))
+    await memory.put(id, second=second, parent_id=parent_id, status="pending", heartbeat_at=at(0))
     done = row(second=second + 5, parent_id=id, status="completed", state={"n": second})
-    await desk.sessions.save_snapshot(id, always(done))
+    await memory.sessions.save_snapshot(id, always(done))
 
 
-async def test_d2_a_detached_run_is_not_its_own_parent(desk: Desk) -> None:
-    await desk.put("before", second=1)
-    await detach(desk, "run", 2, "before")
-    assert (await desk.get("run")).parent_id == "before"
-    assert await desk.latest() == await desk.latest(reject_branching_sessions=True) == "run"
+async def test_d2_a_detached_run_is_not_its_own_parent(memory: Desk) -> None:
+    await memory.put("before", second=1)
+    await detach(memory, "run", 2, "before")
+    assert (await memory.get("run")).parent_id == "before"
+    assert await memory.latest() == await memory.latest(reject_branching_sessions=True) == "run"
 
 
 async def test_d3_pruning_behind_a_detached_run_comes_to_an_end(memory: Desk) -> None:
@@ -65,11 +65,11 @@ async def test_d8_a_tenant_of_any_name_stays_where_it_is(memory: Desk) -> None:
             assert await memory.sessions.get_snapshot(snapshot_id=str(id), context=other) is None
 
 
-async def test_d9_what_is_refused_leaves_nothing(desk: Desk) -> None:
+async def test_d9_what_is_refused_leaves_nothing(memory: Desk) -> None:
     for bad in (row("x" * 600), row(" "), row(status="expired"), row(state={"x": float("inf")})):
         with pytest.raises(InvalidInput):
-            await desk.sessions.save_snapshot("a", always(bad))
-        assert await desk.sessions.get_snapshot(snapshot_id="a") is None
+            await memory.sessions.save_snapshot("a", always(bad))
+        assert await memory.sessions.get_snapshot(snapshot_id="a") is None
 
 
 async def test_d10_one_bad_row_breaks_no_other(tmp_path: Path) -> None:
@@ -93,7 +93,7 @@ async def test_d10_one_bad_row_breaks_no_other(tmp_path: Path) -> None:
 
 
 async def test_d11_a_callback_that_raises_stops_no_other(
-    desk: Desk, caplog: pytest.LogCaptureFixture
+    memory: Desk, caplog: pytest.LogCaptureFixture
 ) -> None:
     calls: list[Row] = []
 
@@ -102,44 +102,44 @@ async def test_d11_a_callback_that_raises_stops_no_other(
         raise RuntimeError("enough")
 
     heard = Heard()
-    ends = [desk.sessions.on_snapshot_state_change("a", each) for each in (fails, heard)]
-    await desk.put("a", status="pending")
+    ends = [memory.sessions.on_snapshot_state_change("a", each) for each in (fails, heard)]
+    await memory.put("a", status="pending")
     await heard.until(lambda it: len(it.rows) == len(calls) == 1)
-    assert await desk.sessions.save_snapshot("a", always({"status": "completed"})) == "a"
+    assert await memory.sessions.save_snapshot("a", always({"status": "completed"})) == "a"
     await heard.until(lambda it: len(it.rows) == len(calls) == 2)
     assert {each.message for each in caplog.records} == {"a callback has failed. snapshot_id=`a`"}
     for end in ends:
         end()
 
 
-async def test_d14_a_turn_that_failed_is_no_branch(desk: Desk) -> None:
-    await desk.put("good", second=1)
+async def test_d14_a_turn_that_failed_is_no_branch(memory: Desk) -> None:
+    await memory.put("good", second=1)
     for second, status in ((2, "failed"), (3, "aborted")):
-        await desk.put(status, second=second, parent_id="good", status=status)
-    assert await desk.latest(reject_branching_sessions=True) == "aborted"
-    await desk.put("again", second=4, parent_id="good")
-    assert await desk.latest(reject_branching_sessions=True) == "again"
-    await desk.put("other", second=5, parent_id="good")
+        await memory.put(status, second=second, parent_id="good", status=status)
+    assert await memory.latest(reject_branching_sessions=True) == "aborted"
+    await memory.put("again", second=4, parent_id="good")
+    assert await memory.latest(reject_branching_sessions=True) == "again"
+    await memory.put("other", second=5, parent_id="good")
     with pytest.raises(Conflict, match="leaves=`2`"):
-        await desk.latest(reject_branching_sessions=True)
+        await memory.latest(reject_branching_sessions=True)
 
 
-async def test_d16_ties_and_offsets_are_the_same_everywhere(desk: Desk) -> None:
+async def test_d16_ties_and_offsets_are_the_same_everywhere(memory: Desk) -> None:
     for id in ("k3", "k1"):
-        await desk.put(id)
-    assert await desk.latest() == "k3"
+        await memory.put(id)
+    assert await memory.latest() == "k3"
     made = "2026-01-01T04:00:00+05:00"
-    await desk.sessions.save_snapshot("k9", always(replace(row(), created_at=made)))
-    assert await desk.latest() == "k3"
+    await memory.sessions.save_snapshot("k9", always(replace(row(), created_at=made)))
+    assert await memory.latest() == "k3"
 
 
-async def test_d17_an_id_that_is_taken_is_not_overwritten(desk: Desk) -> None:
+async def test_d17_an_id_that_is_taken_is_not_overwritten(memory: Desk) -> None:
     """Without an id the function has not seen what is there."""
-    await desk.put("a", state=1)
+    await memory.put("a", state=1)
     for session_id in ("s", "another"):
         with pytest.raises(AlreadyExists, match="snapshot_id=`a`"):
-            await desk.sessions.save_snapshot(None, always(row(session_id, snapshot_id="a")))
-    assert (await desk.get("a")).state == 1
+            await memory.sessions.save_snapshot(None, always(row(session_id, snapshot_id="a")))
+    assert (await memory.get("a")).state == 1
 
 
 async def test_d19_no_context_is_not_every_tenant(memory: Desk) -> None:

@@ -15,8 +15,7 @@ import pytest
 
 import limpet
 from limpet import Corrupt, InvalidInput, NotFound, Unavailable
-from limpet.backends.buckets.directory.folders import flush
-from limpet.compat.runs import Checkpoint, GoRunStore, RunStore, go
+from limpet.compat.runs import Checkpoint, GoRunStore, RunStore
 from limpet.compat.runs import go as go_format
 from tests.cases import for_each
 from tests.compat.runs.hands import FIXTURES, HELLO, SESSIONS, Runs, golden
@@ -147,47 +146,6 @@ def test_the_longest_name_fits_with_all_that_is_made_of_it(tmp_path: Path) -> No
     (tmp_path / f"{run_id}.json").write_bytes(b"{")
     runs.save(Checkpoint(run_id))
     assert names(tmp_path) == [f"{run_id}.json", f"{run_id}.json.corrupt-1"]
-
-
-def test_unique_tmp_and_fsync(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The file is synced before it gets its name, its folder after; Go syncs neither."""
-    told: list[str] = []
-    rename = os.rename
-
-    def flushing(handle: int) -> None:
-        told.append("folder" if stat.S_ISDIR(os.fstat(handle).st_mode) else "file")
-        flush(handle)
-
-    def renaming(source: str, target: str) -> None:
-        told.append(Path(source).name)
-        rename(source, target)
-
-    monkeypatch.setattr(go, "flush", flushing)
-    monkeypatch.setattr(os, "rename", renaming)
-    runs = GoRunStore(tmp_path)
-    runs.save(WHOLE)
-    runs.save(WHOLE)
-    assert told[::3] == ["file", "file"]
-    assert told[2::3] == ["folder", "folder"]
-    first, second = told[1::3]
-    assert first != second
-    assert not first.endswith(".json")
-
-
-def test_a_save_that_fails_leaves_what_was_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    runs = GoRunStore(tmp_path)
-    runs.save(WHOLE)
-
-    def failing(handle: int) -> None:
-        raise OSError(28, "no space left")
-
-    monkeypatch.setattr(go, "flush", failing)
-    with pytest.raises(Unavailable, match=r"r\.json"):
-        runs.save(Checkpoint("r"))
-    assert runs.load("r") == WHOLE
-    assert names(tmp_path) == ["r.json"]
 
 
 def test_0600(tmp_path: Path) -> None:

@@ -24,8 +24,8 @@ _STATELESS = "genkit_stateless"  # in metadata: the row has no state, which diff
 _BORN = "genkit_born"  # in metadata: tells apart two equal rows that are created at once
 
 _ELSEWHERE = ("snapshotId", "sessionId", "parentId", "status", "state")
-_TEXTS = ("snapshot_id", "session_id", "parent_id", "created_at", "updated_at", "heartbeat_at")
-_TEXTS += ("status", "finish_reason")
+_TIMES = ("created_at", "updated_at", "heartbeat_at")
+_TEXTS = ("snapshot_id", "session_id", "parent_id", "status", "finish_reason", *_TIMES)
 
 
 @dataclass(frozen=True)

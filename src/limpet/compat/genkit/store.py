@@ -42,33 +42,29 @@ _PAUSE_S_MAX = 5.0
 _log = logging.getLogger(__name__)
 _tasks: set[asyncio.Task[None]] = set()
 
-Locate = Callable[[], Awaitable[SnapshotRef | None]]
-
 
 class Subscription:
     """Calls a function with a snapshot as it is now, and after each change, until `end`.
 
-    In a task of its own. `locate` finds the snapshot. Until it does, any snapshot of that id below
-    `prefix` is watched.
+    In a task of its own. Until the tenant has it, any snapshot of that id below the prefix of the
+    tenant is watched.
     """
 
     def __init__(
         self,
-        store: AsyncStore,
+        sessions: "Sessions[Any]",
+        tenant: Tenant,
         snapshot_id: str,
-        *,
-        prefix: str,
-        locate: Locate,
         call: Callable[[Snapshot], object],
     ) -> None:
         try:
             self._loop = asyncio.get_running_loop()
         except RuntimeError:
             raise InvalidInput("there is no event loop to watch in: call this in a task") from None
-        self._store = store
+        self._store = sessions._store
         self._id = snapshot_id
-        self._prefix = prefix
-        self._locate = locate
+        self._prefix = tenant.prefix
+        self._locate = partial(sessions._locate, tenant, snapshot_id)
         self._call = call
         self._seen: tuple[str, str] | None = None  # the scope and the revision
         self._ended = False
@@ -105,17 +101,14 @@ class Subscription:
         found = await self._locate()
         if found is None:
             # A snapshot of this id that appears may be another tenant's: so locate it again.
-            news = self._store.watch(
-                snapshot_id=self._id, prefix=self._prefix, timeout_s=_RELOCATE_S
-            )
-            async with _closing(news):
+            options: Any = {"prefix": self._prefix, "timeout_s": _RELOCATE_S}
+            async with _closing(self._store.watch(snapshot_id=self._id, **options)) as news:
                 async for _ in news:
                     if self._ended or await self._locate() is not None:
                         return
             return
         scope = self._store.scope(*found.scope)
-        news = scope.watch(self._id, timeout_s=_RELOCATE_S)
-        async with _closing(news):
+        async with _closing(scope.watch(self._id, timeout_s=_RELOCATE_S)) as news:
             async for _ in news:
                 loaded = await scope.load(self._id)
                 if self._ended:
@@ -246,14 +239,7 @@ class Sessions(Generic[S]):
     ) -> Subscription:
         if self._store.driver.opened.closed:
             raise InvalidInput(CLOSED)
-        id = check_id("snapshot_id", snapshot_id)
-        return Subscription(
-            self._store,
-            id,
-            prefix=tenant.prefix,
-            locate=lambda: self._locate(tenant, id),
-            call=call,
-        )
+        return Subscription(self, tenant, check_id("snapshot_id", snapshot_id), call)
 
     # Writing
 

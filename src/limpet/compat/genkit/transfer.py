@@ -26,13 +26,18 @@ from limpet.api.integrations import (
     Bucket,
     Moved,
     check_prefix,
-    failure,
-    is_text,
     times,
 )
 from limpet.compat.genkit import records, rules
 from limpet.compat.genkit.records import KIND, Row, SessionSnapshot, Tenant, tenant_of
-from limpet.compat.json_files import dump_indented, is_file_name, json_of, links_below, read_files
+from limpet.compat.json_files import (
+    dump_indented,
+    is_file_name,
+    json_of,
+    links_below,
+    listed,
+    read_files,
+)
 from limpet.compat.wire import (
     ABSENT,
     Tally,
@@ -160,17 +165,13 @@ class TenantFolder:
 
 def _folders_of(root: str) -> list[TenantFolder]:
     """Return the folders that may hold snapshots: those of tenants, and last `root` itself."""
-    files, found = open_files(root), list[TenantFolder]()
-
-    def refuse(cause: OSError) -> None:
-        if not isinstance(cause, FileNotFoundError):
-            raise failure(cause, cause.filename or root) from cause
-
-    for path, below, names in os.walk(root, onerror=refuse):
-        below[:] = sorted(each for each in below if each != _POINTERS and is_text(each))
-        prefix = "" if path == root else os.path.relpath(path, root)
-        found.append(TenantFolder(files, root, prefix, sorted(names)))
-    return [*found[1:], *found[:1]]
+    files, found = open_files(root), dict[str, list[str]]()
+    for each in listed(files, ""):
+        prefix, _, name = each.key.rpartition("/")
+        if _POINTERS not in prefix.split("/"):
+            found.setdefault(prefix, []).append(name)
+    in_order = sorted(found, key=lambda prefix: (not prefix, prefix))
+    return [TenantFolder(files, root, prefix, found[prefix]) for prefix in in_order]
 
 
 def _is_name(id: object) -> bool:

@@ -21,7 +21,7 @@ from typing import Any, Literal
 
 from limpet import AsyncStore, Scope, Store, opening
 from limpet.api.integrations import Bucket, LayoutName, layout_of
-from limpet.compat.json_files import is_file_name, json_of, links_below, read_files
+from limpet.compat.json_files import is_file_name, json_of, links_below, listed, read_files
 from limpet.compat.strands import documents
 from limpet.compat.strands.dialects import dialect_of, to_python
 from limpet.compat.strands.records import SCOPES, Wire, is_identifier
@@ -148,7 +148,7 @@ class _SessionImport:
 
         The SDK for Python accepts nearly any name, and writes it unescaped.
         """
-        keys = (each.key for each in documents.listed(self._files, start))
+        keys = (each.key for each in listed(self._files, start))
         matches = filter(None, (_SNAPSHOT_KEY.fullmatch(key, len(root)) for key in keys))
         for scope, group in groupby(
             matches, key=lambda match: ScopeKey(match["session"], match["scope"], match["kind"])
@@ -177,7 +177,7 @@ class _SessionImport:
         and without those that the conversation manager removed. These are in `app_data`, under
         `removed_messages`.
         """
-        keys = (each.key for each in documents.listed(self._files, start))
+        keys = (each.key for each in listed(self._files, start))
         matches = filter(None, map(_MESSAGE_KEY.fullmatch, keys))
         for scope, group in groupby(matches, key=_scope_of_log):
             try:
