@@ -43,6 +43,17 @@ async def test_what_is_saved_is_not_shared_with_the_caller(checkpoints: Checkpoi
     assert await checkpoints.get(checkpoint.id) == before
 
 
+async def test_what_is_returned_is_the_callers_own(checkpoints: CheckpointStore) -> None:
+    (saved,) = await save_some(checkpoints, {})
+    for read in (checkpoints.get(saved.id), checkpoints.latest(saved.run_id)):
+        found = await read
+        assert found is not None
+        found.state.clear()
+        found.node_results.clear()
+        found.visited_nodes.clear()
+    assert await checkpoints.get(saved.id) == saved
+
+
 async def test_a_fork_says_where_it_came_from(checkpoints: CheckpointStore) -> None:
     """And so does a fork of a fork; the store itself knows it, too."""
     (source,) = await save_some(checkpoints, {"extra": {"more": 1}})

@@ -3,9 +3,11 @@
 Of 12 see test_upstream_js.py.
 """
 
+import asyncio
 import sqlite3
 from contextlib import closing
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -15,20 +17,39 @@ import limpet
 from limpet import AlreadyExists, Conflict, Corrupt, InvalidInput
 from limpet.compat.genkit import SessionStore
 from tests.compat.genkit.kit import Desk, Heard, Row, always, at, row
+from tests.processes import run_at_once
+from tests.runs.hands import Place
 
 
-async def detach(memory: Desk, id: str, second: int, parent_id: str | None) -> None:
+async def count(place: Place, tenant: str) -> None:
+    def increment(current: Row | None) -> dict[str, Any]:
+        """Count the saves; all that begin the row are the same to the last byte."""
+        made = {"sessionId": "s", "createdAt": at(0)}
+        return {**made, "state": {"n": 1 if current is None else current.state["n"] + 1}}
+
+    with place.open() as store:
+        for _ in range(10):
+            await SessionStore[Any](store).save_snapshot("a", increment, context=tenant)
+
+
+def test_d1_increments_of_many_processes_are_all_there(shared: Desk) -> None:
+    """Also those that begin the row, though they are all equal."""
+    run_at_once(count, [(shared.place, shared.tenant)] * 3)
+    assert asyncio.run(shared.get("a")).state == {"n": 30}
+
+
+async def detach(desk: Desk, id: str, second: int, parent_id: str | None) -> None:
     """Do what the runtime does for a detached run, self-parenting at its end included."""
-    await memory.put(id, second=second, parent_id=parent_id, status="pending", heartbeat_at=at(0))
+    await desk.put(id, second=second, parent_id=parent_id, status="pending", heartbeat_at=at(0))
     done = row(second=second + 5, parent_id=id, status="completed", state={"n": second})
-    await memory.sessions.save_snapshot(id, always(done))
+    await desk.sessions.save_snapshot(id, always(done))
 
 
-async def test_d2_a_detached_run_is_not_its_own_parent(memory: Desk) -> None:
-    await memory.put("before", second=1)
-    await detach(memory, "run", 2, "before")
-    assert (await memory.get("run")).parent_id == "before"
-    assert await memory.latest() == await memory.latest(reject_branching_sessions=True) == "run"
+async def test_d2_a_detached_run_is_not_its_own_parent(desk: Desk) -> None:
+    await desk.put("before", second=1)
+    await detach(desk, "run", 2, "before")
+    assert (await desk.get("run")).parent_id == "before"
+    assert await desk.latest() == await desk.latest(reject_branching_sessions=True) == "run"
 
 
 async def test_d3_pruning_behind_a_detached_run_comes_to_an_end(memory: Desk) -> None:
@@ -65,11 +86,11 @@ async def test_d8_a_tenant_of_any_name_stays_where_it_is(memory: Desk) -> None:
             assert await memory.sessions.get_snapshot(snapshot_id=str(id), context=other) is None
 
 
-async def test_d9_what_is_refused_leaves_nothing(memory: Desk) -> None:
+async def test_d9_what_is_refused_leaves_nothing(desk: Desk) -> None:
     for bad in (row("x" * 600), row(" "), row(status="expired"), row(state={"x": float("inf")})):
         with pytest.raises(InvalidInput):
-            await memory.sessions.save_snapshot("a", always(bad))
-        assert await memory.sessions.get_snapshot(snapshot_id="a") is None
+            await desk.sessions.save_snapshot("a", always(bad))
+        assert await desk.sessions.get_snapshot(snapshot_id="a") is None
 
 
 async def test_d10_one_bad_row_breaks_no_other(tmp_path: Path) -> None:
@@ -93,7 +114,7 @@ async def test_d10_one_bad_row_breaks_no_other(tmp_path: Path) -> None:
 
 
 async def test_d11_a_callback_that_raises_stops_no_other(
-    memory: Desk, caplog: pytest.LogCaptureFixture
+    desk: Desk, caplog: pytest.LogCaptureFixture
 ) -> None:
     calls: list[Row] = []
 
@@ -102,44 +123,74 @@ async def test_d11_a_callback_that_raises_stops_no_other(
         raise RuntimeError("enough")
 
     heard = Heard()
-    ends = [memory.sessions.on_snapshot_state_change("a", each) for each in (fails, heard)]
-    await memory.put("a", status="pending")
+    ends = [desk.sessions.on_snapshot_state_change("a", each) for each in (fails, heard)]
+    await desk.put("a", status="pending")
     await heard.until(lambda it: len(it.rows) == len(calls) == 1)
-    assert await memory.sessions.save_snapshot("a", always({"status": "completed"})) == "a"
+    assert await desk.sessions.save_snapshot("a", always({"status": "completed"})) == "a"
     await heard.until(lambda it: len(it.rows) == len(calls) == 2)
     assert {each.message for each in caplog.records} == {"a callback has failed. snapshot_id=`a`"}
     for end in ends:
         end()
 
 
-async def test_d14_a_turn_that_failed_is_no_branch(memory: Desk) -> None:
-    await memory.put("good", second=1)
+async def test_d13_d15_branches_are_chosen_by_one_rule(desk: Desk) -> None:
+    """By what was made last: not by what was saved last, nor by what a pointer remembers."""
+    await desk.put("root", second=0)
+    await desk.put("late", second=9, parent_id="root")
+    await desk.put("early", second=1, parent_id="root")
+    assert await desk.latest() == "late"
+    await desk.sessions.scope("s").delete_snapshot("late")
+    assert await desk.latest() == "early"
+
+
+async def test_d14_a_turn_that_failed_is_no_branch(desk: Desk) -> None:
+    await desk.put("good", second=1)
     for second, status in ((2, "failed"), (3, "aborted")):
-        await memory.put(status, second=second, parent_id="good", status=status)
-    assert await memory.latest(reject_branching_sessions=True) == "aborted"
-    await memory.put("again", second=4, parent_id="good")
-    assert await memory.latest(reject_branching_sessions=True) == "again"
-    await memory.put("other", second=5, parent_id="good")
+        await desk.put(status, second=second, parent_id="good", status=status)
+    assert await desk.latest(reject_branching_sessions=True) == "aborted"
+    await desk.put("again", second=4, parent_id="good")
+    assert await desk.latest(reject_branching_sessions=True) == "again"
+    await desk.put("other", second=5, parent_id="good")
     with pytest.raises(Conflict, match="leaves=`2`"):
-        await memory.latest(reject_branching_sessions=True)
+        await desk.latest(reject_branching_sessions=True)
 
 
-async def test_d16_ties_and_offsets_are_the_same_everywhere(memory: Desk) -> None:
+async def test_d16_ties_and_offsets_are_the_same_everywhere(desk: Desk) -> None:
     for id in ("k3", "k1"):
-        await memory.put(id)
-    assert await memory.latest() == "k3"
+        await desk.put(id)
+    assert await desk.latest() == "k3"
     made = "2026-01-01T04:00:00+05:00"
-    await memory.sessions.save_snapshot("k9", always(replace(row(), created_at=made)))
-    assert await memory.latest() == "k3"
+    await desk.sessions.save_snapshot("k9", always(replace(row(), created_at=made)))
+    assert await desk.latest() == "k3"
 
 
-async def test_d17_an_id_that_is_taken_is_not_overwritten(memory: Desk) -> None:
-    """Without an id the function has not seen what is there."""
+async def test_d17_what_is_no_row_destroys_none(memory: Desk) -> None:
     await memory.put("a", state=1)
+    answers: list[Any] = [..., 3, "text", [], True, {"snapshotId": 3}]
+    for answer, id in product(answers, ("a", "b", None)):
+        with pytest.raises(InvalidInput):
+            await memory.sessions.save_snapshot(id, always(answer))
+    assert (await memory.get("a")).state == 1
+
+
+async def test_d17_an_id_that_is_taken_is_not_overwritten(desk: Desk) -> None:
+    """Without an id the function has not seen what is there."""
+    await desk.put("a", state=1)
     for session_id in ("s", "another"):
         with pytest.raises(AlreadyExists, match="snapshot_id=`a`"):
-            await memory.sessions.save_snapshot(None, always(row(session_id, snapshot_id="a")))
-    assert (await memory.get("a")).state == 1
+            await desk.sessions.save_snapshot(None, always(row(session_id, snapshot_id="a")))
+    assert (await desk.get("a")).state == 1
+
+
+async def test_d18_unknown_fields_are_kept(desk: Desk) -> None:
+    await desk.sessions.save_snapshot("a", always({"sessionId": "s", "usage": {"n": 1}, "x": None}))
+
+    def mutator(current: Row | None) -> Row:
+        assert current is not None
+        return replace(current, state=1)
+
+    await desk.sessions.save_snapshot("a", mutator)
+    assert (await desk.get("a")).extra == {"usage": {"n": 1}, "x": None}
 
 
 async def test_d19_no_context_is_not_every_tenant(memory: Desk) -> None:
@@ -153,3 +204,16 @@ async def test_d19_no_context_is_not_every_tenant(memory: Desk) -> None:
         assert await sessions.get_snapshot(session_id=id, context=lost) is None
     with pytest.raises(InvalidInput, match=r"no auth\.uid"):
         await sessions.get_snapshot(snapshot_id=id, context={"other": 1})
+
+
+async def test_d21_sessions_are_listed_walked_and_deleted(desk: Desk) -> None:
+    for id, session_id in (("a", "s"), ("b", "s"), ("c", "other")):
+        await desk.put(id, session_id, state={"id": id})
+    prefix = f"{desk.tenant}/"
+    found = [each async for each in desk.store.aio.sessions(prefix=prefix)]
+    assert found == [prefix + "other", prefix + "s"]
+    scope = desk.sessions.scope("s")
+    assert [each.id async for each in scope.history()] == ["b", "a"]
+    assert await desk.store.aio.delete_session(scope.session_id) == 2
+    assert await desk.latest() is None
+    assert await desk.latest("other") == "c"

@@ -12,19 +12,19 @@ from limpet.compat.strands import Snapshot, SnapshotLocation, StoreStorage
 from tests.compat.genkit.kit import Desk, always, at, fixture, row, stored_rows
 
 
-async def test_the_rows_of_the_real_package_are_read_back_verbatim(memory: Desk) -> None:
+async def test_the_rows_of_the_real_package_are_read_back_verbatim(desk: Desk) -> None:
     """But for a session and a status that are not said, which then are."""
-    sessions = memory.sessions
+    sessions = desk.sessions
     kept = [each for each in stored_rows() if each["snapshotId"] != "minimal"]  # of no session
     for each in kept:
         await sessions.save_snapshot(None, always(each))
     for each in kept:
-        found = await memory.get(each["snapshotId"])
+        found = await desk.get(each["snapshotId"])
         said = {"sessionId": each.get("state", {}).get("sessionId"), "status": "completed"}
         assert found.to_json() == {**said, **each}
 
 
-async def test_the_history_of_a_status_is_that_of_the_real_package(memory: Desk) -> None:
+async def test_the_history_of_a_status_is_that_of_the_real_package(desk: Desk) -> None:
     history = fixture("store.expected.json")["statusHistory"]
     for name, expected in history:
 
@@ -32,17 +32,17 @@ async def test_the_history_of_a_status_is_that_of_the_real_package(memory: Desk)
             aborted = current is not None and current.status == "aborted"
             return None if aborted and "skipped" in name else expected
 
-        written = await memory.sessions.save_snapshot("st-2", mutator)
+        written = await desk.sessions.save_snapshot("st-2", mutator)
         assert written == (None if "skipped" in name else "st-2")
-        found = await memory.get("st-2")
+        found = await desk.get("st-2")
         stale = expected["status"] == "pending"  # it has not been heard of since that day
         assert found.to_json() == {**expected, **({"status": "expired"} if stale else {})}
 
 
-async def test_the_core_sees_a_row_as_a_snapshot(memory: Desk) -> None:
-    await memory.put("a", "x/y", second=1, state={"n": 1})
-    await memory.put("b", "x/y", second=2, parent_id="a", status="pending", state={"n": 2})
-    scope = memory.store.scope(f"{memory.tenant}/x%2Fy")
+async def test_the_core_sees_a_row_as_a_snapshot(desk: Desk) -> None:
+    await desk.put("a", "x/y", second=1, state={"n": 1})
+    await desk.put("b", "x/y", second=2, parent_id="a", status="pending", state={"n": 2})
+    scope = desk.store.scope(f"{desk.tenant}/x%2Fy")
     head = scope.load()
     assert head is not None
     assert (head.id, head.parent_id, head.status, head.state) == ("b", "a", "pending", {"n": 2})
@@ -51,39 +51,39 @@ async def test_the_core_sees_a_row_as_a_snapshot(memory: Desk) -> None:
     assert [each.id for each in scope.ancestors("b")] == ["b", "a"]
 
 
-async def test_what_the_core_saved_is_a_row(memory: Desk) -> None:
-    scope = memory.sessions.scope("s")
+async def test_what_the_core_saved_is_a_row(desk: Desk) -> None:
+    scope = desk.sessions.scope("s")
     first = await scope.save({"n": 1}, labels={"user": "ann"}, metadata={"cost": 3})
     second = await scope.save({"n": 2}, status="running")
-    found = await memory.get(first.id)
+    found = await desk.get(first.id)
     assert (found.session_id, found.status, found.state) == ("s", "completed", {"n": 1})
     assert found.created_at is not None
     assert found.created_at == found.updated_at
-    assert await memory.latest() == second.id
-    await memory.sessions.save_snapshot(first.id, always(replace(found, state={"n": 3})))
+    assert await desk.latest() == second.id
+    await desk.sessions.save_snapshot(first.id, always(replace(found, state={"n": 3})))
     info = await scope.load(first.id)
     assert info is not None
     assert (info.state, info.labels) == ({"n": 3}, {"user": "ann"})
     assert info.metadata["cost"] == 3
 
 
-async def test_the_state_of_a_fork_names_its_own_session(memory: Desk) -> None:
+async def test_the_state_of_a_fork_names_its_own_session(desk: Desk) -> None:
     """Agents save the next turn in the session that the state names."""
-    await memory.put("a", state={"sessionId": "s", "messages": []})
-    to = memory.sessions.scope("branch").session_id
-    await memory.sessions.scope("s").fork("a", to=to)
-    found = await memory.sessions.get_snapshot(session_id="branch")
+    await desk.put("a", state={"sessionId": "s", "messages": []})
+    to = desk.sessions.scope("branch").session_id
+    await desk.sessions.scope("s").fork("a", to=to)
+    found = await desk.sessions.get_snapshot(session_id="branch")
     assert found is not None
     assert found.state == {"sessionId": "branch", "messages": []}
-    assert (await memory.get("a")).state == {"sessionId": "s", "messages": []}
+    assert (await desk.get("a")).state == {"sessionId": "s", "messages": []}
 
 
-async def test_what_strands_saved_last_is_the_latest(memory: Desk) -> None:
+async def test_what_strands_saved_last_is_the_latest(desk: Desk) -> None:
     """It is a draft, and has no id by which it could be asked for."""
-    sessions = SessionStore[Any](memory.store)
-    session_id = memory.tenant
+    sessions = SessionStore[Any](desk.store)
+    session_id = desk.tenant
     location = SnapshotLocation(session_id, "agent", "main")
-    storage = StoreStorage(memory.store)
+    storage = StoreStorage(desk.store)
     for number in range(2):
         made = f"2026-01-0{number + 1}T00:00:00.000Z"
         snapshot = Snapshot("agent", "1.0", made, {"messages": [number]})

@@ -8,7 +8,7 @@ import pytest
 from limpet import InvalidInput
 from limpet.compat.genkit import SessionStore
 from limpet.compat.genkit.records import Tenant, tenant_of
-from tests.compat.genkit.kit import ENGINES, Desk, Stores, always, row
+from tests.compat.genkit.kit import ENGINES, Desk, Heard, Stores, always, row
 
 NAMES = ["a", "a/b", "a%2Fb", "a%252Fb", "/", "%", "%25", "//", "%2F", "A", "é", " a"]
 
@@ -76,3 +76,22 @@ async def test_equal_ids_of_others_hide_nothing_and_show_nothing(sessions: Any) 
                 found = await sessions.get_snapshot(**ids, context=reader)
                 assert found.state["who"] == reader
     assert await sessions.get_snapshot(snapshot_id=id, context="carol") is None
+
+
+async def test_equal_ids_of_others_are_not_noticed(sessions: Any) -> None:
+    """Neither before one's own is there, when any of that id could be meant, nor after."""
+    id = secrets.token_hex(6)
+    all_heard = {who: Heard() for who in (None, "alice", "bob")}
+    ends = [
+        sessions.on_snapshot_state_change(id, heard, context=who)
+        for who, heard in all_heard.items()
+    ]
+    for turn in range(2):
+        for who, heard in all_heard.items():
+            given = {"sessionId": id, "state": [who, turn]}
+            await sessions.save_snapshot(id, always(given), context=who)
+            await heard.until_last([who, turn])
+    for who, heard in all_heard.items():
+        assert heard.states == [[who, 0], [who, 1]]
+    for end in ends:
+        end()

@@ -135,6 +135,13 @@ async def test_the_real_folder_arrives_exactly_and_may_be_repeated(
         }
 
 
+def test_a_prefix_chooses_sessions_by_the_names_they_get(memory: Store) -> None:
+    assert import_sessions(memory, REAL, prefix="alice/").count == 1
+    assert [*memory.sessions()] == ["alice/linear"]
+    assert import_sessions(memory, REAL, prefix="l").count == 4
+    assert [*memory.sessions()] == ["alice/linear", "legacy", "linear"]
+
+
 # What is made up
 
 

@@ -234,11 +234,17 @@ async def test_latest_empty_session_id_fails(memory: Desk) -> None:
 
 
 async def test_metadata_matches_full_read_without_state(desk: Desk) -> None:
+    for unknown in ({"snapshot_id": "a"}, {"session_id": "s"}):
+        assert await desk.sessions.get_metadata(**unknown) is None
     await desk.put("a", **AT_WORK, state={"n": 1}, error={"message": "x"}, extra={"y": 1})
     found = await desk.sessions.get_metadata(snapshot_id="a")
     assert found == replace(await desk.get("a"), state=ABSENT)
     assert found is not None
     assert found.status == "expired"  # the day is over
+    await desk.put("b", second=9, parent_id="a")
+    latest = await desk.sessions.get_metadata(session_id="s")
+    assert latest is not None
+    assert latest.snapshot_id == await desk.latest() == "b"
 
 
 # Subscriber

@@ -113,3 +113,15 @@ async def test_what_is_no_function_is_refused(memory: Desk) -> None:
         await memory.sessions.save_snapshot("a", bad)
     with pytest.raises(InvalidInput, match="the callback must be a function"):
         memory.sessions.on_snapshot_state_change("a", bad)
+
+
+async def test_the_history_of_a_session_costs_what_changes(stores: Any) -> None:
+    """Checkpoints, diffs and shards, which Firestore needs for that, are the engine's matter."""
+    desk = stores.desk("sqlite")
+    words = "x" * 100_000
+    for turn in range(20):
+        state = {"messages": [words, *range(turn)], "artifacts": [{"name": str(turn)}]}
+        await desk.put(str(turn), second=turn, parent_id=str(turn - 1), state=state)
+    stats = await desk.sessions._store.stats(desk.sessions.scope("s").session_id)
+    assert stats.logical_bytes > 20 * len(words)
+    assert stats.stored_bytes < 2 * len(words)

@@ -12,7 +12,7 @@ from limpet.errors import InvalidInput
 from tests.compat.genkit.kit import Desk, Heard, Row, always, eventually, row, watchers
 
 
-async def test_a_callback_may_be_async_and_is_not_called_twice_at_once(memory: Desk) -> None:
+async def test_a_callback_may_be_async_and_is_not_called_twice_at_once(desk: Desk) -> None:
     heard: list[Any] = []
     busy = 0
 
@@ -24,9 +24,9 @@ async def test_a_callback_may_be_async_and_is_not_called_twice_at_once(memory: D
         heard.append(row.state)
         busy -= 1
 
-    end = memory.sessions.on_snapshot_state_change("a", callback)
+    end = desk.sessions.on_snapshot_state_change("a", callback)
     for turn in range(10):
-        await memory.sessions.save_snapshot("a", always(row(state=turn)))
+        await desk.sessions.save_snapshot("a", always(row(state=turn)))
     await eventually(lambda: heard[-1:] == [9])
     assert heard == sorted(set(heard))
     end()
@@ -78,13 +78,21 @@ async def test_another_thread_may_end_it(memory: Desk) -> None:
     assert heard.rows == []
 
 
-async def test_a_row_that_is_deleted_and_created_again_is_noticed(memory: Desk) -> None:
+def test_it_may_be_ended_when_its_loop_is_gone(memory: Desk) -> None:
+    async def subscribe() -> Any:
+        return memory.sessions.on_snapshot_state_change("a", print)
+
+    end = asyncio.run(subscribe())
+    end()
+
+
+async def test_a_row_that_is_deleted_and_created_again_is_noticed(desk: Desk) -> None:
     heard = Heard()
-    end = memory.sessions.on_snapshot_state_change("a", heard)
+    end = desk.sessions.on_snapshot_state_change("a", heard)
     for turn in range(3):
-        await memory.put("a", f"session-{turn}", state=turn)
+        await desk.put("a", f"session-{turn}", state=turn)
         await heard.until_last(turn)
-        await memory.sessions.scope(f"session-{turn}").delete_snapshot("a")
+        await desk.sessions.scope(f"session-{turn}").delete_snapshot("a")
     assert [each.session_id for each in heard.rows] == [f"session-{turn}" for turn in range(3)]
     end()
 

@@ -8,6 +8,7 @@ import json
 import os
 import stat
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,12 @@ def runs(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Runs]:
 
 def names(folder: Path) -> list[str]:
     return sorted(os.listdir(folder))
+
+
+def test_an_empty_time_becomes_the_present(runs: Runs) -> None:
+    runs.save(Checkpoint("r"))
+    made = datetime.fromisoformat(runs.load("r").created_at)
+    assert abs(datetime.now(UTC) - made) < timedelta(minutes=1)
 
 
 def test_has_is_false_for_what_is_no_file(folder: Path) -> None:

@@ -45,6 +45,12 @@ def test_what_go_wrote_comes_back_byte_for_byte(tmp_path: Path) -> None:
         assert (tmp_path / name).read_bytes() == (SESSIONS / name).read_bytes()
 
 
+def test_a_folder_that_is_missing_is_not_made(tmp_path: Path) -> None:
+    with limpet.open("memory:") as store, pytest.raises(NotFound):
+        import_runs(store, tmp_path / "none")
+    assert not (tmp_path / "none").exists()
+
+
 def test_what_fits_only_one_side_is_reported(tmp_path: Path) -> None:
     source = GoRunStore(tmp_path / "in")
     source.save(Checkpoint("long", task_name="x" * 300))

@@ -30,6 +30,7 @@ from tests.compat.strands.kit import (
 )
 from tests.compat.strands.stubborn import Stubborn
 from tests.interop.places import Below, Objects
+from tests.processes import run_at_once
 from tests.servers.service import Service
 from tests.servers.stub import Stub
 
@@ -86,6 +87,25 @@ async def test_of_fifty_latest_saves_at_a_time_none_is_rejected(
     )
     assert await ground.storage.load_snapshot(location) in snapshots
     assert await ground.storage.list_snapshot_ids(location) == []
+
+
+async def save_often(folder: Path, location: SnapshotLocation, number: int) -> None:
+    async with FileStorage(folder) as storage:
+        for index in range(10):
+            snapshot = make_snapshot(data={"by": number, "index": index})
+            await storage.save_snapshot(location, "latest", True, snapshot)
+
+
+async def test_of_latest_saves_by_four_processes_none_is_rejected(
+    tmp_path: Path, location: SnapshotLocation
+) -> None:
+    run_at_once(save_often, [(tmp_path, location, number) for number in range(4)])
+    files = [each.name for each in tmp_path.rglob("*") if each.is_file()]
+    assert files == ["snapshot_latest.json"]
+    async with FileStorage(tmp_path) as storage:
+        found = await storage.load_snapshot(location)
+    assert found is not None
+    assert found.data in [{"by": number, "index": 9} for number in range(4)]
 
 
 async def test_history_and_latest_saved_together(
@@ -394,7 +414,7 @@ async def test_foreign_files_are_not_listed_and_not_in_the_way(
 
 async def test_pages_by_ids_that_are_no_uuids(ground: Ground, location: SnapshotLocation) -> None:
     """In whatever order the engine has them, each comes once, and the whole list has the same."""
-    ids = ["1", "a", "a-", "a-b", "a0", "a_", "a_b", "b", "zz_1", uuid7(1)]
+    ids = ["1", "a", "a-", "a-b", "a0", "a_", "a_b", "b", "zz_1", uuid7(1), "a" * 200]
     for id in ids:
         await ground.storage.save_snapshot(location, id, False, make_snapshot())
     whole = await ground.storage.list_snapshot_ids(location)
@@ -426,3 +446,15 @@ async def test_documents_of_the_sdk_come_back_as_they_are(tmp_path: Path, fixtur
             assert id == "latest" or id in await storage.list_snapshot_ids(location)
             count += 1
     assert count >= 4
+
+
+async def test_documents_of_others_have_defaults(filed: Ground, location: SnapshotLocation) -> None:
+    """Of the SDK for Python, or of nobody: they hold only data, or have no time."""
+    python = {"scope": "agent", "schema_version": "1.0", "created_at": "then", "app_data": {}}
+    for id, facts in (("1", {}), ("2", python), ("3", {"createdAt": None})):
+        wire = {**facts, "data": {"id": id}}
+        key = f"{documents(location)}/immutable_history/snapshot_{id}.json"
+        write(filed, key, json.dumps(wire).encode())
+        found = await filed.storage.load_snapshot(location, id)
+        assert found is not None
+        assert found.data == {"id": id}

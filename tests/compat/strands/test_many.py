@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from limpet.compat.strands import FileStorage, SnapshotLocation, SnapshotStorage
+import limpet
+from limpet.compat.strands import FileStorage, SnapshotLocation, SnapshotStorage, StoreStorage
 from limpet.compat.strands.documents import DocumentStorage
 from tests.buckets.counting import CountingBucket
 from tests.compat.strands.kit import close, documents, make_snapshot, uuid7
@@ -18,18 +19,18 @@ COUNT = 2_500
 IDS = [uuid7(number) for number in range(COUNT)]
 
 
-async def check_all(storage: SnapshotStorage, location: SnapshotLocation) -> None:
+async def check_all(storage: SnapshotStorage, location: SnapshotLocation, ids: list[str]) -> None:
     """List all, walk by pages, load the ends, and delete."""
-    assert await storage.list_snapshot_ids(location) == IDS
-    assert await storage.list_snapshot_ids(location, limit=1_100) == IDS[:1_100]
-    assert await storage.list_snapshot_ids(location, start_after=IDS[-3]) == IDS[-2:]
+    assert await storage.list_snapshot_ids(location) == ids
+    assert await storage.list_snapshot_ids(location, limit=1_100) == ids[:1_100]
+    assert await storage.list_snapshot_ids(location, start_after=ids[-3]) == ids[-2:]
     found, token, more = list[str](), None, True
     while more:
         page = await storage.list_snapshots(location, limit=999, start_after=token)
         found, token = [*found, *page.snapshot_ids], page.next_token
         more = token is not None
-    assert found == IDS
-    for id in (IDS[0], IDS[-1]):
+    assert found == ids
+    for id in (ids[0], ids[-1]):
         assert await storage.load_snapshot(location, id) == make_snapshot()
     await storage.delete_session(location.session_id)
     assert await storage.list_snapshot_ids(location) == []
@@ -44,8 +45,21 @@ async def test_a_folder_of_2500(tmp_path: Path, location: SnapshotLocation) -> N
         data = json.dumps(make_snapshot().to_json(), indent=2).encode()
         for id in IDS:
             (history / f"snapshot_{id}.json").write_bytes(data)
-        await check_all(storage, location)
+        await check_all(storage, location, IDS)
     assert list(tmp_path.iterdir()) == []
+
+
+async def test_a_database_of_1200(tmp_path: Path, location: SnapshotLocation) -> None:
+    with limpet.open(f"sqlite:///{tmp_path}/agents.db?synchronous=off") as store:
+        storage = StoreStorage(store)
+        ids = IDS[:1_200]
+        await storage.save_snapshot(location, ids[0], False, make_snapshot())
+        scope = store.scope(location.session_id, location.scope_id, location.scope)
+        stored = scope.load(ids[0])
+        assert stored is not None
+        for id in ids[1:]:  # as the facade does, without the way through its threads
+            scope.save(stored.state, id=id, head=False, metadata=stored.metadata)
+        await check_all(storage, location, ids)
 
 
 @pytest.fixture

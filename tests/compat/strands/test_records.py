@@ -113,3 +113,12 @@ async def test_what_is_not_json_is_refused_with_its_path(grounds: Grounds) -> No
         bad = {"schemaVersion": "1.0", "updatedAt": "then", "more": float("nan")}
         with pytest.raises(InvalidInput, match="more"):
             await storage.save_manifest(location, bad)
+
+
+async def test_is_latest_must_be_a_bool(grounds: Grounds) -> None:
+    odd: list[Any] = [None, 1, "yes"]
+    for is_latest in odd:
+        with pytest.raises(InvalidInput, match="is_latest"):
+            await grounds["memory"].storage.save_snapshot(
+                make_location(), "x", is_latest, make_snapshot()
+            )

@@ -12,10 +12,10 @@ import pytest
 from psycopg import sql
 
 import limpet
-from limpet import Corrupt, Store
-from limpet.compat.strands import FileStorage, S3Storage, SessionError, StoreStorage
+from limpet import Corrupt, Store, Unavailable
+from limpet.compat.strands import FileStorage, S3Storage, SessionError, Snapshot, StoreStorage
 from limpet.compat.strands.manager import SessionManager
-from limpet.compat.strands.store import BaseStorage
+from limpet.compat.strands.store import AnyLocation, BaseStorage
 from limpet.model import ANY
 from tests.compat.strands.kit import close
 from tests.compat.strands_manager.hands import (
@@ -215,3 +215,20 @@ async def test_history_is_walked_from_the_newest(tmp_path: Path) -> None:
             assert restored is not None
             assert restored.snapshot_id == id
             (tmp_path / key_of(id)).write_bytes(b"{")
+
+
+async def test_history_that_is_away_is_not_taken_for_damaged(tmp_path: Path) -> None:
+    class Away(FileStorage):
+        async def load_snapshot(
+            self, location: AnyLocation, snapshot_id: str | None = None
+        ) -> Snapshot | None:
+            if snapshot_id == ids[2]:
+                raise SessionError("the storage is away") from Unavailable("no answer")
+            return await super().load_snapshot(location, snapshot_id)
+
+    async with Away(tmp_path) as storage:
+        ids, _ = await fill(storage)
+        (tmp_path / LATEST).write_bytes(b"{")
+        with pytest.raises(SessionError, match="away"):
+            await SessionManager(storage, SESSION).restore(agent := Plain())
+    assert agent.messages == []

@@ -1,8 +1,9 @@
 """What an agent is restored from, and what is never written over."""
 
 from contextlib import suppress
+from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -17,6 +18,7 @@ from limpet import (
     Unsupported,
 )
 from limpet.compat.strands import (
+    FileStorage,
     SessionError,
     Snapshot,
     SnapshotStorage,
@@ -291,3 +293,30 @@ async def test_full_lifecycle(store: Store) -> None:
     await manager.delete_session()
     assert await SessionManager(store, SESSION).restore(Plain()) is None
     assert await later.list_snapshot_ids(second) == []
+
+
+async def test_save_gives_an_id_to_come_back_to(observed: Observed) -> None:
+    manager, agent = SessionManager(observed, SESSION), Plain()
+    ids = []
+    for text in ("a", "b", "c"):
+        agent.hear(text)
+        ids.append(await manager.save(agent, app_data={"heard": text}))
+
+    assert await manager.list_snapshot_ids(agent) == ids  # and not the latest
+    assert await manager.list_snapshot_ids(agent, limit=1, start_after=ids[0]) == [ids[1]]
+    assert (await latest_of(observed)).app_data == {"heard": "c"}
+    assert await manager.restore(agent, ids[1])
+    assert agent.messages == ["a", "b"]
+
+
+async def test_sessions_and_scopes_are_apart(tmp_path: Path) -> None:
+    """One storage for all of them; deleting a session leaves its neighbours."""
+    scopes: tuple[Literal["agent", "multiAgent"], ...] = ("agent", "multiAgent")
+    async with FileStorage(tmp_path) as storage:
+        for session, scope in product(("s", "s1"), scopes):
+            manager = SessionManager(storage, session, scope=scope)
+            await turn_of(manager, Plain(), f"{session} {scope}")
+        await SessionManager(storage, "s").delete_session()
+        for session, scope in product(("s", "s1"), scopes):
+            await SessionManager(storage, session, scope=scope).restore(agent := Plain())
+            assert agent.messages == ([] if session == "s" else [f"{session} {scope}"])

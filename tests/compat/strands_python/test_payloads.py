@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from limpet import Unsupported
+from limpet import InvalidInput, Unsupported
 from limpet.compat.strands import dialect_of, to_python
 from tests.compat.strands_python.agents import FIXTURES
 
@@ -174,6 +174,25 @@ def test_a_state_without_a_word_around_it_becomes_a_snapshot() -> None:
     assert dialect_of([]) is None
 
 
+def test_an_id_that_typescript_does_not_compute_is_kept() -> None:
+    names = ["b", "beforeTools:", "x:a", None]
+    asked = {
+        str(number): {"id": f"hook:beforeTools:{number}", "name": name}
+        for number, name in enumerate(names)
+    }
+    asked["4"] = {"id": "hook:beforeTools:", "name": "beforeTools:"}
+    told = to_python(whole({"interrupts": {"interrupts": asked}}))
+    assert [*told["data"]["interrupt_state"]["interrupts"]] == [
+        each["id"] for each in asked.values()
+    ]
+
+
+def test_a_run_that_has_ended_starts_afresh() -> None:
+    told = to_python(TEAM)
+    assert told["data"]["orchestrator_id"] == "team"
+    assert told["data"]["state"]["next_nodes_to_execute"] == []
+
+
 def test_a_run_that_goes_on_is_refused() -> None:
     going_on: list[tuple[dict[str, Any], str]] = [
         ({"_pendingInput": "go"}, r"state\._pendingInput"),
@@ -183,3 +202,10 @@ def test_a_run_that_goes_on_is_refused() -> None:
         data = {"orchestratorId": "team", "state": {**TEAM["data"]["state"], **more}}
         with pytest.raises(Unsupported, match=f"orchestrator_id=`team` field=`{field}`"):
             to_python({**TEAM, "data": data})
+
+
+def test_what_is_no_snapshot_is_refused() -> None:
+    wires: list[Any] = [None, [], {}, {"schemaVersion": "1.0"}]
+    for wire in wires:
+        with pytest.raises(InvalidInput, match="must be an object with data"):
+            to_python(wire)

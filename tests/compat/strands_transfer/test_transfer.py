@@ -22,6 +22,7 @@ LAYOUTS: dict[str, Any] = {
     "ts_unified_localfile": "unified",
     "py_snapshot": "unified",
 }
+SNAPSHOTS = "raw-session/scopes/agent/a-1/snapshots"
 
 
 def files_below(folder: Path) -> dict[str, bytes]:
@@ -156,6 +157,45 @@ def test_what_is_refused_does_not_stop_the_rest(tmp_path: Path) -> None:
         assert (came.count, [each.code for each in came.skipped]) == (4, ["refused"])
         came = import_sessions(store, tmp_path / "messages", layout="messages")
         assert (came.count, len(came.skipped)) == (1, 1)
+
+
+def test_a_scope_that_strands_does_not_have_is_reported(memory: Store, tmp_path: Path) -> None:
+    place = tmp_path / "s/scopes/Tool/a/snapshots"
+    place.mkdir(parents=True)
+    (place / "snapshot_latest.json").write_text('{"data": {}}')
+    came = import_sessions(memory, tmp_path)
+    assert came.count == 0
+    assert [each.scope for each in came.skipped] == [ScopeKey("s", "a", "Tool")]
+
+
+def test_a_prefix_chooses_sessions(memory: Store, tmp_path: Path) -> None:
+    assert import_sessions(memory, FIXTURES / "ts_filestorage", prefix="demo-m").count == 2
+    assert list(memory.sessions()) == ["demo-message"]
+    memory.scope("other").save({})
+    export_sessions(memory, tmp_path / "out", prefix="oth")
+    assert {key.split("/")[0] for key in files_below(tmp_path / "out")} == {"other"}
+
+
+def test_a_later_import_has_what_they_did_since(memory: Store, tmp_path: Path) -> None:
+    folder = shutil.copytree(FIXTURES / "ts_raw_storage", tmp_path / "in")
+    import_sessions(memory, folder)
+    scope, place = memory.scope("raw-session", "a-1"), folder / SNAPSHOTS
+    before = list(scope.history())
+    assert [each.id for each in scope.ancestors(before[0].id)] == [each.id for each in before]
+    latest = json.loads((place / "snapshot_latest.json").read_bytes())
+    later = json.dumps({**latest, "createdAt": "2027-01-01T00:00:00.000Z", "data": {"turn": 4}})
+    for name in (
+        "snapshot_latest",
+        "immutable_history/snapshot_019fffff-0000-7000-8000-000000000000",
+    ):
+        (place / f"{name}.json").write_text(later)
+    import_sessions(memory, folder)
+    head, after = scope.load(), list(scope.history())
+    assert head is not None
+    assert (head.state, head.kept) == ({"turn": 4}, False)
+    assert (len(after), after[1:]) == (len(before) + 1, before)
+    import_sessions(memory, folder)  # to repeat it moves nothing
+    assert (scope.load(), list(scope.history())) == (head, after)
 
 
 def test_from_a_bucket_and_to_a_bucket(memory: Store, seaweedfs: Service, tmp_path: Path) -> None:
