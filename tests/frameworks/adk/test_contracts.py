@@ -219,6 +219,7 @@ async def test_everything_in_an_event_comes_back(sessions: Sessions) -> None:
     asked = ToolConfirmation(hint="really?", confirmed=False, payload={"album": "photos"})
     whole.actions = EventActions(
         artifact_delta={"plan": 0},
+        state_delta={"big": 2**70, "one": 1.0, "user:big": -(2**65), "app:e": 1e300},
         transfer_to_agent="b",
         escalate=True,
         requested_tool_confirmations={"call-1": asked},

@@ -16,6 +16,7 @@ from limpet.compat.adk import LimpetSessionService, open_session_service
 from tests.effort import slowly
 from tests.frameworks.adk.services import USER, Sessions, event
 from tests.frameworks.kit import SHARED, Places
+from tests.processes import run_at_once
 
 # A session that has changed
 
@@ -33,6 +34,15 @@ async def test_a_stale_session_is_refused_whatever_the_times(ours: Sessions) -> 
     assert found.state == {"n": 1, "app:a": 0, "user:u": 0}
     assert [each.id for each in found.events] == [first.events[0].id]
     assert second.events == []
+
+
+async def test_times_alone_do_not_make_a_session_stale(ours: Sessions) -> None:
+    """(append_event_allows_timestamp_drift_for_current_session)"""
+    session = await ours.new("s")
+    await ours.append(session, event(timestamp=session.last_update_time + 10))
+    session.last_update_time -= 100
+    await ours.append(session, event(timestamp=3.0))
+    assert len((await ours.get("s")).events) == 2
 
 
 async def test_a_session_from_json_is_current_by_its_last_event(ours: Sessions) -> None:
@@ -167,6 +177,14 @@ async def test_what_json_cannot_express_becomes_text_or_null(ours: Sessions) -> 
     assert found.events[0].avg_logprobs is None
 
 
+async def test_events_are_in_the_order_of_their_commits(ours: Sessions) -> None:
+    session = await ours.new("s")
+    for id in ("z", "m", "a"):
+        await ours.append(session, event(id=id, timestamp=100.0))
+    await ours.append(session, event(id="early", timestamp=50.0))
+    assert [each.id for each in (await ours.get("s")).events] == ["z", "m", "a", "early"]
+
+
 # Names
 
 
@@ -180,6 +198,14 @@ async def test_names_do_not_meet(ours: Sessions) -> None:
     assert [each.id for each in await ours.listed("")] == ["a"]
     await ours.delete("b/c", user="a")
     assert len(await ours.listed(None)) == len(names) - 1
+
+
+async def test_apps_do_not_meet(ours: Sessions) -> None:
+    nested = Sessions(ours.service, f"{ours.app_name}/{USER}")
+    await ours.new("s", state={"app:a": 1})
+    await nested.new("s", state={"app:a": 2})
+    assert [each.state for each in await ours.listed(None)] == [{"app:a": 1}]
+    assert [each.state for each in await nested.listed(None)] == [{"app:a": 2}]
 
 
 async def test_what_other_programs_saved_is_left_alone(memory: limpet.Store) -> None:
@@ -356,3 +382,17 @@ async def everything_is_there(ours: Sessions, names: list[str], count: int) -> N
     assert keys == {key for key in found.state if ":" not in key}
     assert set(await ours.user_state()) == keys
     assert {"app:first", "app:last"} < set(found.state)
+
+
+async def work_alone(url: str, name: str) -> None:
+    with limpet.open(url) as store:
+        await work(Sessions(LimpetSessionService(store), "app"), name, 10)
+
+
+@pytest.mark.slow
+async def test_processes_lose_nothing(shared_url: str) -> None:
+    with limpet.open(shared_url) as store:
+        ours = Sessions(LimpetSessionService(store), "app")
+        await ours.new("s", state={"app:first": 1})
+        run_at_once(work_alone, [(shared_url, name) for name in "abc"])
+        await everything_is_there(ours, ["a", "b", "c"], 10)

@@ -110,6 +110,20 @@ async def test_a_person_answers_in_another_process(store: limpet.Store) -> None:
     assert (await latest(other)).state["_executor_state"]["count"] == {"total": 0}
 
 
+async def test_an_earlier_checkpoint_begins_a_new_line(memory: limpet.Store) -> None:
+    storage = LimpetCheckpointStorage(memory)
+    adding = workflow(storage)
+    await adding.run(4)
+    first = await latest(storage)
+    await adding.run(5)
+    again = workflow(storage)
+    await again.run(checkpoint_id=first.checkpoint_id)
+    assert (await again.run(1)).get_outputs() == [5]
+    assert (await latest(storage)).state["_executor_state"]["count"] == {"total": 5}
+    leaves = list(memory.scope(NAME, NAME, "workflow").leaves())
+    assert len(leaves) == 2
+
+
 class Echo(BaseChatClient[Any]):
     """A model that repeats what it is told."""
 

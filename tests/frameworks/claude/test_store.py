@@ -12,6 +12,7 @@ from limpet.compat.claude import LimpetClaudeStore
 from tests.effort import slowly
 from tests.frameworks.claude.keys import SESSION, key, said, talk, uuid, uuids
 from tests.frameworks.kit import SHARED, Places
+from tests.processes import run_at_once
 
 
 async def test_an_entry_is_stored_once_whoever_appends_it(memory: limpet.Store) -> None:
@@ -177,3 +178,31 @@ async def test_the_transcript_of_another_program_is_corrupt(memory: limpet.Store
     memory.scope(*sessions.scope(key()).key).save({"entries": 5})
     with pytest.raises(limpet.Corrupt):
         await sessions.load(key())
+
+
+ENTRIES = 40
+
+
+async def append(url: str, name: str) -> None:
+    async with limpet.open_async(url) as store:
+        sessions = LimpetClaudeStore(store)
+        for n in range(ENTRIES):
+            own, shared = said(f"{name}{n}", name, customTitle=f"{name}{n}"), said(f"both{n}", "b")
+            await sessions.append(key(), [own, shared])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", SHARED)
+async def test_processes_lose_and_double_nothing(engine: str, places: Places) -> None:
+    url = places.url(engine)
+    run_at_once(append, [(url, name) for name in "ab"])
+    async with limpet.open_async(url) as store:
+        sessions = LimpetClaudeStore(store)
+        loaded = await sessions.load(key()) or []
+        found = [each["uuid"] for each in loaded]
+        assert len(found) == 3 * ENTRIES
+        for name in ("a", "b", "both"):  # each in its own order
+            wanted = [uuid(f"{name}{n}") for n in range(ENTRIES)]
+            assert [each for each in found if each in wanted] == wanted
+        (summary,) = await sessions.list_session_summaries(key()["project_key"])
+        assert summary["data"] == fold_session_summary(None, key(), loaded)["data"]

@@ -99,14 +99,20 @@ async def test_one_that_asks_again(memory: limpet.Store) -> None:
     assert statuses == ["completed", "completed"]
 
 
-async def test_one_that_fails_can_be_resumed_again(memory: limpet.Store) -> None:
+@pytest.mark.parametrize("dies", [False, True])
+async def test_one_that_fails_can_be_resumed_again(memory: limpet.Store, dies: bool) -> None:
     session, done = LimpetSession("chat", memory), []  # type: tuple[LimpetSession, list[str]]
     await paused(session, done)
     agent = janitor(done.append)
-    with pytest.raises(OSError, match="no network"):
-        async with session.resume_run(agent):
-            raise OSError("no network")
-    assert needs(memory) == ["failed: OSError: no network"]
+    if dies:  # this is what its process has left
+        scope = memory.scope("chat", "run", "run")
+        scope.update(next(scope.ids()), lambda run: run.with_(status="running"))
+        assert needs(memory) == [attention.NO_WORKER]
+    else:
+        with pytest.raises(OSError, match="no network"):
+            async with session.resume_run(agent):
+                raise OSError("no network")
+        assert needs(memory) == ["failed: OSError: no network"]
     async with session.resume_run(agent) as state:
         (question,) = state.get_interruptions()
         state.reject(question)
@@ -114,6 +120,20 @@ async def test_one_that_fails_can_be_resumed_again(memory: limpet.Store) -> None
     assert done == []
     assert result.final_output.startswith("deleted: ")
     assert needs(memory) == []
+
+
+async def test_the_answer_can_be_saved_for_a_worker(memory: limpet.Store) -> None:
+    session, done = LimpetSession("chat", memory), []  # type: tuple[LimpetSession, list[str]]
+    await paused(session, done)
+    agent = janitor(done.append)
+    state = await session.load_run(agent)
+    assert state is not None
+    (question,) = state.get_interruptions()
+    state.approve(question)
+    await session.save_run(state)
+    async with session.resume_run(agent) as approved:
+        await Runner.run(agent, approved, session=session)
+    assert done == ["old.txt"]
 
 
 async def test_each_branch_has_its_own_run_and_the_context_is_kept(memory: limpet.Store) -> None:

@@ -1,6 +1,7 @@
 """What only our store promises: one commit a save, its addresses, many writers, bad data."""
 
 import asyncio
+from pathlib import Path
 
 import pytest
 from pydantic_ai import Conversation, DeferredToolRequests, UserError
@@ -21,6 +22,7 @@ from tests.frameworks.pydantic_ai.chats import (
     texts,
     words_of,
 )
+from tests.processes import run_at_once
 
 KIND = "conversation"
 TURNS, TASKS = 6, 4
@@ -228,6 +230,14 @@ async def test_many_writers_lose_and_double_nothing(engine: str, places: Places)
     await check_talk(url)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", SHARED)
+async def test_many_processes_lose_and_double_nothing(engine: str, places: Places) -> None:
+    url = places.url(engine)
+    run_at_once(talk, [(url, str(name)) for name in range(TASKS)])
+    await check_talk(url)
+
+
 @pytest.mark.parametrize("engine", slowly(SHARED, but=("sqlite",)))
 async def test_forks_and_deletes_at_once(engine: str, places: Places) -> None:
     """A fork has its messages, or is refused; never something in between."""
@@ -250,3 +260,15 @@ async def test_forks_and_deletes_at_once(engine: str, places: Places) -> None:
                 found = await first.load(name)
                 assert (found is not None) == is_made
                 assert found is None or texts(found.messages) == ["a", "b"]
+
+
+async def test_a_save_costs_what_is_new(tmp_path: Path) -> None:
+    """Also after a fork, whose copy is stored once."""
+    with limpet.open(f"sqlite:///{tmp_path}/x.db") as store:
+        conversations = LimpetConversationStore(store)
+        chat = new_chat("chat")
+        for number in range(60):
+            chat.messages += [asked(f"question {number} " * 40), said(f"answer {number} " * 40)]
+            await conversations.save(chat)
+        stats = store.stats()
+        assert stats.stored_bytes < stats.logical_bytes / 20
