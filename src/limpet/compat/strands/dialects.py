@@ -1,6 +1,7 @@
 """Translates snapshots of the Strands SDK for TypeScript to those of the SDK for Python.
 
-Both SDKs use the same keys for different documents, and neither reads those of the other.
+Both SDKs use the same keys for different documents, and neither reads those of the other;
+`docs/guides/strands_python.md` lists which word becomes which.
 
 An agent that waits for an answer continues in Python: its interrupts get the ids that the tool
 computes there (so an answer must name the new id). The message with the tool call is the last one
