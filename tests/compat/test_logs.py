@@ -1,8 +1,6 @@
 """A log over a scope: what is appended, what is not appended twice, and several writers at once."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,26 +9,10 @@ import limpet
 from limpet import Corrupt
 from limpet.compat.logs import Log
 from limpet.compat.wire import ABSENT
-from tests.effort import slowly
-
-Test = Callable[[limpet.AsyncStore], Awaitable[None]]
 
 
-@pytest.fixture(params=slowly(["memory:", "sqlite", "folder"], but=["memory:", "sqlite"]))
-def run(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[Test], None]:
-    """Run a coroutine function over a store of each kind."""
-    place = {"sqlite": f"sqlite:///{tmp_path}/a.db", "folder": str(tmp_path)}
-    url = place.get(request.param, request.param)
-
-    async def opened(test: Test) -> None:
-        async with limpet.open_async(url) as store:
-            await test(store)
-
-    return lambda test: asyncio.run(opened(test))
-
-
-def log_of(store: limpet.AsyncStore, **options: Any) -> Log:
-    return Log(store.scope("chat", kind="conversation"), "items", **options)
+def log_of(store: limpet.Store, **options: Any) -> Log:
+    return Log(store.aio.scope("chat", kind="conversation"), "items", **options)
 
 
 def item(id: str | None, text: str = "") -> dict[str, Any]:
@@ -42,94 +24,74 @@ def id_of(item: Any) -> str | None:
     return found if isinstance(found, str) else None
 
 
-def test_what_is_appended_is_read_and_is_a_snapshot(
-    run: Callable[[Test], None],
-) -> None:
-    async def test(store: limpet.AsyncStore) -> None:
-        log = log_of(store)
-        assert await log.read() is None
-        assert await log.append([]) is None
-        await log.append([1, 2])
-        await log.append([3])
-        assert await log.read() == [1, 2, 3]
-        assert [len((await each).state["items"]) async for each in loads(log)] == [3, 2]
-
-    async def loads(log: Log) -> AsyncIterator[Awaitable[Any]]:
-        async for info in log.scope.history():
-            yield log.scope.load(info)
-
-    run(test)
+async def test_what_is_appended_is_read_and_is_a_snapshot(store: limpet.Store) -> None:
+    log = log_of(store)
+    assert await log.read() is None
+    assert await log.append([]) is None
+    await log.append([1, 2])
+    await log.append([3])
+    assert await log.read() == [1, 2, 3]
+    sizes = [
+        len(each.state["items"])
+        async for each in log.scope.load_many([info async for info in log.scope.history()])
+    ]
+    assert sizes == [3, 2]
 
 
-def test_a_known_id_is_not_appended_again(run: Callable[[Test], None]) -> None:
-    async def test(store: limpet.AsyncStore) -> None:
-        log, other = log_of(store, id_of=id_of), log_of(store, id_of=id_of)
-        await log.append([item("a"), item(None), item("a", "again")])
-        await log.append([item("a"), item("b"), item(None)])
-        await other.append([item("b"), item("c")])
-        assert await log.append([item("c"), item("a")]) is None
-        await log.append([item("d")])
-        found = await log.read() or []
-        assert [id_of(each) for each in found] == ["a", None, "b", None, "c", "d"]
-        await other.scope.delete()
-        await log.append([item("a")])
-        assert await log.read() == [item("a")]
-
-    run(test)
+async def test_a_known_id_is_not_appended_again(store: limpet.Store) -> None:
+    log, other = log_of(store, id_of=id_of), log_of(store, id_of=id_of)
+    await log.append([item("a"), item(None), item("a", "again")])
+    await log.append([item("a"), item("b"), item(None)])
+    await other.append([item("b"), item("c")])
+    assert await log.append([item("c"), item("a")]) is None
+    await log.append([item("d")])
+    found = await log.read() or []
+    assert [id_of(each) for each in found] == ["a", None, "b", None, "c", "d"]
+    await other.scope.delete()
+    await log.append([item("a")])
+    assert await log.read() == [item("a")]
 
 
-def test_metadata_follows_the_head(run: Callable[[Test], None]) -> None:
+async def test_metadata_follows_the_head(store: limpet.Store) -> None:
     def describe(head: Any, new: list[Any]) -> dict[str, Any]:
         return {"count": len(new) + (0 if head is None else head.metadata["count"])}
 
-    async def test(store: limpet.AsyncStore) -> None:
-        log, other = log_of(store), log_of(store)
-        await log.append([1, 2], describe=describe)
-        await other.append([3], describe=describe)
-        last = await log.append([4, 5], describe=describe)
-        assert last is not None
-        assert last.metadata == {"count": 5}
-
-    run(test)
+    log, other = log_of(store), log_of(store)
+    await log.append([1, 2], describe=describe)
+    await other.append([3], describe=describe)
+    last = await log.append([4, 5], describe=describe)
+    assert last is not None
+    assert last.metadata == {"count": 5}
 
 
-def test_concurrent_appends_and_pops_lose_nothing(run: Callable[[Test], None]) -> None:
-    async def test(store: limpet.AsyncStore) -> None:
-        async def write(name: str) -> None:
-            log = log_of(store, id_of=id_of)
-            for n in range(10):
-                await log.append([item(f"{name}{n}")])
-
-        await asyncio.gather(*(write(name) for name in "abc"))
-        log = log_of(store)
-        popped = await asyncio.gather(*(log_of(store).pop() for _ in range(5)))
-        left = await log.read() or []
-        ids = [id_of(each) for each in [*left, *popped]]
-        assert len(ids) == 30
-        assert {*ids} == {f"{name}{n}" for name in "abc" for n in range(10)}
-
-    run(test)
-
-
-def test_an_empty_log_has_nothing_to_pop(run: Callable[[Test], None]) -> None:
-    async def test(store: limpet.AsyncStore) -> None:
-        log = log_of(store)
-        assert await log.pop() is ABSENT
-        await log.append([None])
-        assert await log.pop() is None
-        assert await log.pop() is ABSENT
-        assert await log.read() == []
-
-    run(test)
-
-
-def test_what_another_program_saved_is_refused(run: Callable[[Test], None]) -> None:
-    async def test(store: limpet.AsyncStore) -> None:
+async def test_concurrent_appends_and_pops_lose_nothing(store: limpet.Store) -> None:
+    async def write(name: str) -> None:
         log = log_of(store, id_of=id_of)
-        for state in (["no", "log"], {"items": "none"}):
-            await log.scope.save(state)
-            for call in (log.read(), log.pop(), log.append([1])):
-                with pytest.raises(Corrupt, match=r"not a log.*scope=`chat/main/conversation`"):
-                    await call
+        for n in range(10):
+            await log.append([item(f"{name}{n}")])
 
-    run(test)
+    await asyncio.gather(*(write(name) for name in "abc"))
+    log = log_of(store)
+    popped = await asyncio.gather(*(log_of(store).pop() for _ in range(5)))
+    left = await log.read() or []
+    ids = [id_of(each) for each in [*left, *popped]]
+    assert len(ids) == 30
+    assert {*ids} == {f"{name}{n}" for name in "abc" for n in range(10)}
+
+
+async def test_an_empty_log_has_nothing_to_pop(store: limpet.Store) -> None:
+    log = log_of(store)
+    assert await log.pop() is ABSENT
+    await log.append([None])
+    assert await log.pop() is None
+    assert await log.pop() is ABSENT
+    assert await log.read() == []
+
+
+async def test_what_another_program_saved_is_refused(store: limpet.Store) -> None:
+    log = log_of(store, id_of=id_of)
+    for state in (["no", "log"], {"items": "none"}):
+        await log.scope.save(state)
+        for call in (log.read(), log.pop(), log.append([1])):
+            with pytest.raises(Corrupt, match=r"not a log.*scope=`chat/main/conversation`"):
+                await call

@@ -152,36 +152,6 @@ def test_smolagents(python: Path, url: str, tmp_path: Path) -> None:
     assert said == [ask, "the flight is booked", "The hotel is paid.", "Done."]
 
 
-SAME = """
-import json, runpy, smolagents as sa
-step_from = runpy.run_path("{recipe}")["step_from"]
-logger = sa.AgentLogger(sa.LogLevel.OFF)
-call = sa.memory.ToolCall("book", {{"what": "hotel"}}, "1")
-for more in (
-    {{}},
-    {{"model_output": "so", "tool_calls": [call], "observations": "done", "code_action": "x = 1"}},
-    {{"tool_calls": [call], "error": sa.AgentError("no such hotel", logger)}},
-    {{"token_usage": sa.TokenUsage(3, 4), "model_output_message": sa.ChatMessage("user", "so")}},
-):
-    memory = sa.AgentMemory("be kind")
-    memory.steps = [sa.TaskStep("a trip"), sa.ActionStep(1, sa.Timing(1.0, 2.0), **more)]
-    saved = memory.get_succinct_steps()
-    again = [step_from(json.loads(json.dumps(step)), logger) for step in saved]
-    for old, new in zip(memory.steps, again, strict=True):
-        assert type(old) is type(new)
-        assert str(old.to_messages()) == str(new.to_messages()), (old, new)
-    memory.steps = again
-    assert [step.keys() for step in memory.get_succinct_steps()] == [step.keys() for step in saved]
-"""
-
-
-@pytest.mark.slow
-def test_the_restored_memory_of_smolagents_says_the_same_to_the_model(
-    python: Path, tmp_path: Path
-) -> None:
-    run(python, tmp_path, "-c", SAME.format(recipe=FOLDER / "smolagents_memory.py"))
-
-
 @pytest.mark.slow
 def test_ag2(python: Path, url: str, tmp_path: Path) -> None:
     run_killed(python, tmp_path, "ag2_history")

@@ -32,7 +32,7 @@ def sdk() -> Iterator[Sdk]:
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     """An empty place: a folder, or a prefix in a bucket of SeaweedFS.
 
-    Engine and SDK do the same in both. `test_facades.py` shows that.
+    Engine and SDK do the same in both.
     """
     if request.param == "directory":
         return tmp_path / "store"

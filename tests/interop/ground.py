@@ -16,24 +16,22 @@ from limpet.compat.strands import (
 from limpet.compat.wire import Transfer
 from limpet.model import JSON, ScopeKey
 from tests.interop.places import Files, Folder, Objects, Place
-from tests.interop.sdk import Sdk, Theirs, snapshot
+from tests.interop.sdk import Sdk, Side, Theirs
 
 
 class Layout(NamedTuple):
     """Where sessions stand, and which of the SDK's storages puts them there.
 
-    The classic storages write below their folder or prefix; `below` is what they are given more.
-    The unified ones write below `session/`, or below a namespace.
+    The classic storages write below their folder or prefix, the unified ones below `session/` in
+    it, or below a namespace.
     """
 
     root: str
     family: str
-    below: str = ""
     namespace: str = ""
 
 
 LAYOUTS = {
-    "ours": Layout("sessions/", "classic", below="sessions"),
     "classic": Layout("", "classic"),
     "unified": Layout("session/", "unified"),
 }
@@ -51,7 +49,7 @@ class Ground:
         options: dict[str, Any] = {}
         if isinstance(at, Path):
             self.files = Folder(at)
-            self._spec["folder"] = str(at / layout.below)
+            self._spec["folder"] = str(at)
             address = str(at)
         else:
             self.files = Objects(at)
@@ -60,7 +58,7 @@ class Ground:
                 "endpoint": options["endpoint_url"],
                 "region": options["region"],
                 "bucket": at.service.name,
-                "prefix": "/".join(filter(None, (at.prefix, layout.below))),
+                "prefix": at.prefix,
                 "accessKeyId": at.service.access_key_id,
                 "secretAccessKey": at.service.secret_access_key,
             }
@@ -102,21 +100,11 @@ class Ground:
         return [key.removeprefix(start) for key in found]
 
 
-class Ours:
+class Ours(Side):
     """One scope in our storage, with the methods of `Theirs`."""
 
     def __init__(self, storage: SnapshotStorage, location: SnapshotLocation) -> None:
-        self.storage, self.location = storage, location
-
-    def save_latest(self, data: JSON, *, second: int = 0) -> dict[str, JSON]:
-        taken = snapshot(data, scope=self.location.scope, second=second)
-        self.put(None, taken)
-        return taken
-
-    def save(self, id: str, data: JSON, *, second: int = 0) -> dict[str, JSON]:
-        taken = snapshot(data, scope=self.location.scope, second=second)
-        self.put(id, taken)
-        return taken
+        self.storage, self.location, self.kind = storage, location, location.scope
 
     def put(self, id: str | None, taken: JSON) -> None:
         asyncio.run(self.storage.save_snapshot(self.location, id or "latest", id is None, taken))

@@ -33,12 +33,9 @@ class Runtime(NamedTuple):
     npm: tuple[str, ...]
 
 
-def find_runtime(path: str | None = None) -> Runtime:
-    """Return the machine's Node if it is new enough, else the one in a wheel.
-
-    `path` is where to look instead of `$PATH`.
-    """
-    node, npm = shutil.which("node", path=path), shutil.which("npm", path=path)
+def find_runtime() -> Runtime:
+    """Return the machine's Node if it is new enough, else the one in a wheel."""
+    node, npm = shutil.which("node"), shutil.which("npm")
     if node is not None and npm is not None and _major(node) >= NODE_MAJOR_MIN:
         return Runtime(node, (npm,))
     return _wheel()

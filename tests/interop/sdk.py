@@ -42,11 +42,31 @@ def uuid7(number: int) -> str:
     return f"019caf00-{number:04x}-7000-8000-{number:012x}"
 
 
-class Theirs:
+class Side:
+    """One scope, as one of both sides sees it."""
+
+    kind: str
+
+    def put(self, id: str | None, taken: JSON) -> None:
+        """Save whatever is given: under an id, or as the latest."""
+        raise NotImplementedError
+
+    def save_latest(self, data: JSON, *, second: int = 0) -> dict[str, JSON]:
+        taken = snapshot(data, scope=self.kind, second=second)
+        self.put(None, taken)
+        return taken
+
+    def save(self, id: str, data: JSON, *, second: int = 0) -> dict[str, JSON]:
+        taken = snapshot(data, scope=self.kind, second=second)
+        self.put(id, taken)
+        return taken
+
+
+class Theirs(Side):
     """One scope, as the SDK sees it."""
 
     def __init__(self, sdk: Sdk, spec: Mapping[str, Any], scope: ScopeKey) -> None:
-        self._sdk, self._spec, self.scope = sdk, spec, scope
+        self._sdk, self._spec, self.scope, self.kind = sdk, spec, scope, scope.kind
         self.location = {
             "sessionId": scope.session_id,
             "scope": scope.kind,
@@ -56,18 +76,7 @@ class Theirs:
     def ask(self, verb: str, **parameters: JSON) -> JSON:
         return self._sdk.ask(verb, self._spec, parameters)
 
-    def save_latest(self, data: JSON, *, second: int = 0) -> dict[str, JSON]:
-        taken = snapshot(data, scope=self.scope.kind, second=second)
-        self.put(None, taken)
-        return taken
-
-    def save(self, id: str, data: JSON, *, second: int = 0) -> dict[str, JSON]:
-        taken = snapshot(data, scope=self.scope.kind, second=second)
-        self.put(id, taken)
-        return taken
-
     def put(self, id: str | None, taken: JSON) -> None:
-        """Save whatever is given: under an id, or as the latest."""
         self.ask(
             "saveSnapshot",
             location=self.location,

@@ -6,7 +6,7 @@ where that says "file", an engine may keep it in another way.
 
 import asyncio
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import fields
 from itertools import product
@@ -16,14 +16,11 @@ import pytest
 
 import limpet
 from limpet import NotFound
-from limpet.backends.buckets.s3.open import ObjectStoreBucket
 from limpet.compat.runs import AsyncRunStore, Checkpoint, GoRunStore, RunStore
-from tests.compat.runs import reading
 from tests.compat.runs.hands import AsyncHands, Runs, bare, large
 from tests.effort import slowly
 from tests.runs.conftest import place_of
 from tests.runs.hands import Place
-from tests.servers.postgres import Postgres, Schemas
 
 READ_BYTES_MAX = 16 * 1024  # of a run, by a listing
 BESIDE_BYTES_MAX = 8 * 1024  # once: what tells where the runs are
@@ -254,71 +251,47 @@ def test_list_returns_all_checkpoints_sorted_by_creation_time_newest_first(runs:
     assert runs.list() == [b, a, c, e, d]
 
 
-@pytest.mark.parametrize("engine", [*ENGINES, pytest.param("s3", marks=pytest.mark.slow), "go"])
+@contextmanager
+def counted() -> Iterator[Callable[[], int]]:
+    """Count what this process reads by any call of the system."""
+
+    def total() -> int:
+        return int(Path("/proc/self/io").read_text().split()[1])
+
+    before = total()
+    cost = total() - before  # of asking
+    before = total() + cost
+    yield lambda: total() - before
+
+
+@pytest.mark.parametrize("engine", ["sqlite", "directory", "go"])
 def test_list_reads_only_metadata(
-    engine: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+    engine: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     """Go reads and parses all of every file. Here the bytes that are really read are counted."""
     count = 20
     saved = [large(f"r{n:02}", f"2026-03-01T20:54:{n:02}Z") for n in range(count)]
     with ExitStack() as stack:
-        open_ = opener_of(engine, request, stack)
-        first: Runs = open_()
+
+        def opened_again() -> Runs:
+            if engine == "go":
+                return GoRunStore(tmp_path / "sessions")
+            return RunStore(stack.enter_context(place_of(engine, request).open()))
+
+        first = opened_again()
         for each in saved:
             first.save(each)
-        # As another process would: nothing is in memory yet.
-        runs = first if engine == "memory" else open_()
+        runs = opened_again()  # as by another process: nothing is in memory yet
         runs.has_checkpoint("other")
-        measured = reading.from_files()
-        if engine == "memory":
-            measured = reading.into_memory()
-        elif engine == "s3":
-            measured = reading.out_of_a_bucket(ObjectStoreBucket, monkeypatch)
-        before = open_.received
-        with measured as counted:
+        with counted() as so_far:
             found = runs.list()
-            read = counted() if open_.wire is None else open_.received - before
+            read = so_far()
             for each in saved:
                 runs.load(each.run_id)
-            whole = counted() if open_.wire is None else open_.received - before
+            whole = so_far()
     assert found == [bare(each) for each in reversed(saved)]
     assert all(each.messages is None for each in found)
     assert 0 < read <= count * READ_BYTES_MAX + BESIDE_BYTES_MAX < whole
-
-
-class Opener:
-    """Opens a run store of an engine as often as it is asked."""
-
-    def __init__(self, place: Place | None, folder: Path, stack: ExitStack) -> None:
-        self._place = place
-        self._folder = folder
-        self._stack = stack
-        self.wire: reading.Wire | None = None
-
-    @property
-    def received(self) -> int:
-        return 0 if self.wire is None else self.wire.received
-
-    def __call__(self) -> Runs:
-        if self._place is None:
-            return GoRunStore(self._folder / "sessions")
-        return RunStore(self._stack.enter_context(self._place.open()))
-
-
-def opener_of(engine: str, request: pytest.FixtureRequest, stack: ExitStack) -> Opener:
-    folder: Path = request.getfixturevalue("tmp_path")
-    if engine.startswith("go"):
-        return Opener(None, folder, stack)
-    if engine != "postgres":
-        return Opener(place_of(engine, request), folder, stack)
-    server: Postgres = request.getfixturevalue("postgres")
-    schemas: Schemas = request.getfixturevalue("schemas")
-    port = int(server.url.rpartition(":")[2].partition("/")[0])
-    wire = stack.enter_context(reading.Wire(port))
-    url = schemas.url(server_url=server.url.replace(f":{port}", f":{wire.port}"))
-    opener = Opener(Place(url, {}), folder, stack)
-    opener.wire = wire
-    return opener
 
 
 # func (*Store) Load

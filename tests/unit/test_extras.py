@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from limpet.compat.extras import needs
+from limpet.compat import needs
 from tests.cases import for_each
 
 ROOT = Path(__file__).resolve().parents[2]

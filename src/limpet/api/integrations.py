@@ -25,7 +25,7 @@ the caller's thread and for the async API in a pool:
   `check_prefix`, `check_retention`, which returns a `Retention`.
 - Leases: `hold`, `Claim`, `Hold`, the module `leases`.
 - Files of other programs: `Bucket`, `Listed`, `Moved`, `Stored` (what `opening.open_files`
-  returns), `NOTHING`, `TEMPORARY`, `failure`, `flush`, `is_text`, `layout_of`, `LayoutName`.
+  returns), `NOTHING`, `TEMPORARY`, `failure`, `is_text`, `layout_of`, `LayoutName`.
 - In this process: `Recent` is the bounded cache, `Backoff` the retry loop; `Clock`, `Opened`,
   `start_thread`.
 - What an import or a check reports: `finding`.
@@ -44,7 +44,6 @@ from limpet.backends.buckets import (
     Moved,
     Stored,
     failure,
-    flush,
     is_text,
 )
 from limpet.backends.support.backoff import Backoff
@@ -110,7 +109,6 @@ __all__ = [
     "delta",
     "failure",
     "finding",
-    "flush",
     "hold",
     "ids",
     "is_text",

@@ -27,7 +27,7 @@ from limpet.cli._shared import (
     without_setup,
 )
 from limpet.cli._terminal import make_console
-from limpet.compat.extras import is_installed
+from limpet.compat import is_installed
 from limpet.opening import (
     CLOCK,
     DEFAULT_SCHEMA,

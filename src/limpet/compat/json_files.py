@@ -7,12 +7,13 @@ from math import isfinite
 
 import orjson
 
-from limpet.api.integrations import Bucket, Stored, codec, finding, limits
+from limpet.api.integrations import Bucket, Listed, Stored, codec, finding, limits
 from limpet.errors import Corrupt, InvalidInput
 from limpet.model import JSON, Finding
 
 # A file may be indented, so that it is larger than its state. Parsed it takes far more memory.
 FILE_BYTES_MAX = 4 * limits.STATE_BYTES_MAX
+PAGE = 1_000  # keys: what one request lists and deletes
 
 
 def is_file_name(name: object, *, bytes_max: int) -> bool:
@@ -30,9 +31,17 @@ def is_file_name(name: object, *, bytes_max: int) -> bool:
 
 
 def check_size(size: int) -> None:
-    """Raise Corrupt if a file is too large to be parsed."""
     if size > FILE_BYTES_MAX:
         raise Corrupt(f"the file is too large. bytes=`{size}` max=`{FILE_BYTES_MAX}`")
+
+
+def listed(bucket: Bucket, prefix: str, *, after: str = "") -> Iterator[Listed]:
+    while True:
+        page = bucket.list(prefix, after=after, limit=PAGE)
+        yield from page
+        if len(page) < PAGE:
+            return
+        after = page[-1].key
 
 
 def read_files(files: Bucket, keys: Sequence[str]) -> list[Stored | None]:
@@ -41,7 +50,6 @@ def read_files(files: Bucket, keys: Sequence[str]) -> list[Stored | None]:
 
 
 def json_of(stored: Stored) -> JSON:
-    """Return the value of a file that any tool may have written, or raise Corrupt."""
     check_size(stored.size)
     return codec.decode_foreign(stored.data)
 

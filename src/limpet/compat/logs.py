@@ -4,13 +4,14 @@ The state is `{key: [item, ...]}` and perhaps other members. Each append is a sn
 every earlier moment can be loaded, compared and forked; it costs what is appended.
 """
 
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from functools import partial
+from typing import Any, TypeAlias, TypeVar
 
 from limpet import AsyncScope, AsyncStore
-from limpet.compat.contention import Contention
 from limpet.compat.wire import ABSENT, Absent
+from limpet.compat.writes import contended
 from limpet.errors import Conflict, Corrupt
 from limpet.model import JSON, ScopeInfo, SnapshotInfo
 
@@ -20,6 +21,7 @@ KIND = "conversation"
 MAIN = "main"
 """The scope of a conversation; branches, and transcripts of subagents, have others."""
 
+T = TypeVar("T")
 IdOf: TypeAlias = Callable[[Any], str | None]
 Describe: TypeAlias = Callable[[SnapshotInfo | None, list[Any]], Mapping[str, JSON]]
 
@@ -83,52 +85,49 @@ class Log:
             return None
         if self._id_of is None and describe is None:
             return await self.scope.append(self._key, items)
-        contention = self._contention()
-        while True:
-            known = self._known or await self._look()  # another thread may set it meanwhile
-            new = self._new(items, known.ids)
-            if not new:
-                if _revision(await self.scope.info()) != _revision(known.head):
-                    self._known = None  # deleted or changed meanwhile
-                    continue
-                self._known = known
-                return None
-            self._known = None  # unless the append succeeds
-            try:
-                head = await self.scope.append(
-                    self._key,
-                    new,
-                    metadata=None if describe is None else describe(known.head, new),
-                    expect=_revision(known.head),
-                )
-            except Conflict:
-                await contention.pause()
-                continue
-            known.ids.update(self._ids(new))
-            self._known = _Known(head, known.ids)
-            return head
+        return await self._contended(partial(self._append, items, describe))
 
     async def pop(self) -> Any | Absent:
         """Remove the last item and return it; ABSENT if there is none. History keeps it."""
-        contention = self._contention()
-        while True:
-            found = await self.scope.load()
-            items = [] if found is None else self.items_of(found.state)
-            if found is None or not items:
-                return ABSENT
-            *kept, last = items
-            try:
-                await self.scope.save(
-                    {**found.state, self._key: kept},
-                    labels=found.labels,
-                    metadata=found.metadata,
-                    status=found.status,
-                    expect=found.revision,
-                )
-            except Conflict:
-                await contention.pause()
-                continue
-            return last
+        return await self._contended(self._pop)
+
+    async def _contended(self, attempt: Callable[[], Awaitable[T]]) -> T:
+        where = f"scope=`{'/'.join(self.scope.key)}`"
+        return await contended(self.scope.driver.tools, where, attempt)
+
+    async def _append(self, items: list[Any], describe: Describe | None) -> SnapshotInfo | None:
+        known = self._known or await self._look()  # another thread may set it meanwhile
+        self._known = None  # unless this succeeds
+        new = self._new(items, known.ids)
+        if not new:
+            if _revision(await self.scope.info()) != _revision(known.head):
+                raise Conflict("the log was deleted or changed meanwhile")
+            self._known = known
+            return None
+        head = await self.scope.append(
+            self._key,
+            new,
+            metadata=None if describe is None else describe(known.head, new),
+            expect=_revision(known.head),
+        )
+        known.ids.update(self._ids(new))
+        self._known = _Known(head, known.ids)
+        return head
+
+    async def _pop(self) -> Any | Absent:
+        found = await self.scope.load()
+        items = [] if found is None else self.items_of(found.state)
+        if found is None or not items:
+            return ABSENT
+        *kept, last = items
+        await self.scope.save(
+            {**found.state, self._key: kept},
+            labels=found.labels,
+            metadata=found.metadata,
+            status=found.status,
+            expect=found.revision,
+        )
+        return last
 
     async def _look(self) -> _Known:
         found = await self.scope.load()
@@ -163,9 +162,6 @@ class Log:
             fact = "the state is not a log: another program saved it"
             raise Corrupt(f"{fact}. {where}", scope=self.scope.key)
         return items
-
-    def _contention(self) -> Contention:
-        return Contention(self.scope.driver.tools.clock, f"scope=`{'/'.join(self.scope.key)}`")
 
 
 def _revision(info: SnapshotInfo | None) -> str | None:

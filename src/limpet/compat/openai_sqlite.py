@@ -13,12 +13,12 @@ from itertools import takewhile
 from typing import Any, NamedTuple
 
 from limpet import AsyncStore, Store
-from limpet.api.integrations import check_prefix, codec, finding, limits, prepare, times, verbs
+from limpet.api.integrations import check_prefix, codec, limits, prepare, times, verbs
 from limpet.compat.logs import KIND, MAIN
 from limpet.compat.sqlite_files import SqliteFile, opened
-from limpet.compat.wire import Transfer, check_store, folder_of
+from limpet.compat.wire import Tally, Transfer, check_store, folder_of
 from limpet.errors import InvalidInput, LimpetError, NotFound
-from limpet.model import JSON, Expect, Finding, ScopeKey, Snapshot, SnapshotInfo, SnapshotRef
+from limpet.model import JSON, Expect, ScopeKey, Snapshot, SnapshotInfo, SnapshotRef
 
 KEY = "items"
 MARK = "imported_items"  # in the metadata of what is imported: how many items it has
@@ -104,8 +104,7 @@ class _Import:
         self._file = file
         self._table = '"{}"'.format(table.replace('"', '""'))
         self._has_branches = bool(file.columns("message_structure"))
-        self._count = 0
-        self._skipped: list[Finding] = []
+        self._tally = Tally()
 
     def sessions(self, prefix: str) -> Transfer:
         last: str | None = None
@@ -113,7 +112,7 @@ class _Import:
             start = prefix if last is None else last
             ((last,),) = self._rows(_NEXT_SESSION, start, last, prefix, prefix)
             if last is None:
-                return Transfer(self._count, tuple(self._skipped))
+                return self._tally.result()
             with self._file.reading():
                 lines = list(self._lines(last))
             for at, line in enumerate(lines):
@@ -136,7 +135,7 @@ class _Import:
         try:
             scope = limits.check_scope(session_id, branch, KIND)
         except InvalidInput as refusal:
-            self._skip("session_skipped", str(refusal), session_id=session_id, branch=branch)
+            self._tally.skip("session_skipped", refusal, session_id=session_id, branch=branch)
             return
         rows = []
         for id, data, created_at in found:
@@ -144,12 +143,11 @@ class _Import:
                 rows.append(_Row(id, _item(data), _time(created_at)))
             except (InvalidInput, ValueError, TypeError, RecursionError) as cause:
                 fact = str(cause) if isinstance(cause, InvalidInput) else "the item is not JSON"
-                self._skip("item_skipped", fact, scope=scope, row=id)
+                self._tally.skip("item_skipped", fact, scope=scope, row=id)
         if rows:
             yield _Line(scope, rows, begun_at)
 
     def _line(self, line: _Line, others: Sequence[_Line]) -> None:
-        """Add what is missing of a line."""
         found = self._store.scope(*line.scope).load()
         try:
             head: SnapshotInfo | None
@@ -161,9 +159,9 @@ class _Import:
                 done += len(group)
                 head = self._append(line.scope, group, done, head)
         except InvalidInput as refusal:
-            self._skip("session_skipped", str(refusal), scope=line.scope)
+            self._tally.skip("session_skipped", refusal, scope=line.scope)
         else:
-            self._count += sum(1 for _ in _groups(line.rows))
+            self._tally.count += sum(1 for _ in _groups(line.rows))
 
     def _checked(self, line: _Line, found: Snapshot) -> int:
         """Return how many items of a line are in the store.
@@ -196,7 +194,6 @@ class _Import:
         return head, count
 
     def _snapshot_with(self, scope: ScopeKey, count: int) -> SnapshotRef | None:
-        """Return the snapshot that an import made when the line had so many items."""
         for info in self._store.scope(*scope).history():
             if info.metadata.get(MARK) == count:
                 return SnapshotRef(scope, info.id)
@@ -221,9 +218,6 @@ class _Import:
             state_bytes_max=driver.tools.state_bytes_max,
         )
         return driver.run(verbs.save(commit._replace(created_at=group[-1].created_at)))
-
-    def _skip(self, code: str, fact: str, *, scope: ScopeKey | None = None, **names: Any) -> None:
-        self._skipped.append(finding("error", code, fact, scope=scope, **names))
 
 
 def _groups(rows: Sequence[_Row]) -> Iterator[list[_Row]]:

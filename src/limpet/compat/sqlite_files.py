@@ -115,23 +115,23 @@ def _connection(path: str, options: str) -> sqlite3.Connection:
     return conn
 
 
+_ERRORS: dict[int, tuple[type[LimpetError], str]] = {
+    sqlite3.SQLITE_NOTADB: (InvalidInput, "the file is not a SQLite database"),
+    sqlite3.SQLITE_CORRUPT: (Corrupt, "the database is damaged"),
+    sqlite3.SQLITE_ERROR: (Unsupported, ""),  # no such column, or module
+    sqlite3.SQLITE_SCHEMA: (Unsupported, ""),
+    sqlite3.SQLITE_TOOBIG: (InvalidInput, "a value is too large for SQLite"),
+    sqlite3.SQLITE_BUSY: (Unavailable, "other writers hold the file"),
+    sqlite3.SQLITE_LOCKED: (Unavailable, "other writers hold the file"),
+    sqlite3.SQLITE_READONLY: (Unavailable, "the folder is read-only: copy the file elsewhere"),
+}
+
+
 def _our_error(path: str, cause: sqlite3.Error, other_layout: str) -> LimpetError:
     name = getattr(cause, "sqlite_errorname", "unknown")
     where = f"path=`{path}` sqlite=`{name}`"
     code = getattr(cause, "sqlite_errorcode", sqlite3.SQLITE_INTERNAL)
     if code == sqlite3.SQLITE_IOERR_SHORT_READ:  # the file is cut short
         return Corrupt(f"the database is damaged. {where}")
-    match code & 0xFF:
-        case sqlite3.SQLITE_NOTADB:
-            return InvalidInput(f"the file is not a SQLite database. {where}")
-        case sqlite3.SQLITE_CORRUPT:
-            return Corrupt(f"the database is damaged. {where}")
-        case sqlite3.SQLITE_ERROR | sqlite3.SQLITE_SCHEMA:  # no such column, or module
-            return Unsupported(f"{other_layout}. {where}")
-        case sqlite3.SQLITE_TOOBIG:
-            return InvalidInput(f"a value is too large for SQLite. {where}")
-        case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
-            return Unavailable(f"other writers hold the file. {where}")
-        case sqlite3.SQLITE_READONLY:
-            return Unavailable(f"the folder is read-only: copy the file elsewhere. {where}")
-    return Unavailable(f"SQLite cannot read the file. {where}")
+    kind, fact = _ERRORS.get(code & 0xFF, (Unavailable, "SQLite cannot read the file"))
+    return kind(f"{fact or other_layout}. {where}")

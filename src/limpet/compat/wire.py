@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 from limpet import AsyncStore, Store
 from limpet.api.integrations import finding, times
-from limpet.errors import InvalidInput
+from limpet.errors import InvalidInput, NotFound
 from limpet.model import JSON, Finding, ScopeKey
 
 if TYPE_CHECKING:
@@ -85,17 +85,15 @@ class WireRecord:
         extra: Mapping[str, JSON] = getattr(self, "extra", {})
         return {**wire, **{name: value for name, value in extra.items() if name not in values}}
 
-    def _check_extra(self) -> None:
+    def __post_init__(self) -> None:
+        """Check `extra`, and replace datetimes by their wire texts: callers may give either."""
         extra: object = getattr(self, "extra", {})
         if not isinstance(extra, Mapping):
             raise InvalidInput(f"extra must be a mapping. type=`{type(extra).__name__}`")
-
-    def _time_to_text(self, name: str) -> None:
-        """Replace a datetime by its wire text, so that callers may give either."""
-        moment = getattr(self, name)
-        if isinstance(moment, datetime):
-            times.to_us(name, moment)  # refuses one without a zone
-            object.__setattr__(self, name, wire_time(moment))
+        for name in self.__dataclass_fields__:
+            if name.endswith("_at") and isinstance(moment := getattr(self, name), datetime):
+                times.to_us(name, moment)  # refuses one without a zone
+                object.__setattr__(self, name, wire_time(moment))
 
 
 def wire_time(moment: datetime) -> str:
@@ -144,6 +142,13 @@ def folder_of(folder: Any) -> str:
     if not isinstance(path, str) or not path or "\0" in path:
         raise InvalidInput(f"expected the path of a folder. type=`{type(folder).__name__}`")
     return "/" + os.path.abspath(os.path.expanduser(path)).lstrip("/")
+
+
+def existing_folder(folder: Any) -> str:
+    path = folder_of(folder)
+    if not os.path.isdir(path):
+        raise NotFound(f"there is no such folder. path=`{path}`")
+    return path
 
 
 def check_store(store: object) -> Store | AsyncStore:

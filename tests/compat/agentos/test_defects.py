@@ -19,17 +19,6 @@ from tests.cases import for_each
 from tests.compat.agentos.kit import fresh, make_checkpoint, save_some
 
 
-async def test_of_equal_timestamps_the_last_saved_is_the_latest(
-    checkpoints: CheckpointStore,
-) -> None:
-    """There it is the first, so that a run is resumed from an older node."""
-    for _ in range(5):
-        saved = await save_some(checkpoints, *({"node_id": each} for each in "abcd"))
-        assert await checkpoints.latest(saved[0].run_id) == saved[-1]
-        listed = await checkpoints.list(saved[0].graph_id)
-        assert [each.node_id for each in listed] == ["d", "c", "b", "a"]
-
-
 async def test_a_save_that_is_only_repeated_does_not_become_the_latest(
     checkpoints: CheckpointStore,
 ) -> None:
@@ -63,19 +52,6 @@ async def test_what_is_returned_is_the_callers_own(checkpoints: CheckpointStore)
         found.node_results.clear()
         found.visited_nodes.clear()
     assert await checkpoints.get(saved.id) == saved
-
-
-async def test_a_patch_is_not_shared_with_the_fork(checkpoints: CheckpointStore) -> None:
-    (source,) = await save_some(checkpoints, {})
-    patch: dict[str, Any] = {"scratch": {"list": [1]}}
-    forking = asyncio.create_task(checkpoints.fork(source.id, patch))
-    await asyncio.sleep(0)
-    patch["scratch"]["list"].append(2)
-    patch["artifacts"] = {"late": True}
-    found = await checkpoints.latest(await forking)
-    assert found is not None
-    assert found.state["scratch"]["list"] == [1]
-    assert found.state["artifacts"] == source.state["artifacts"]
 
 
 async def test_a_fork_says_where_it_came_from(checkpoints: CheckpointStore) -> None:

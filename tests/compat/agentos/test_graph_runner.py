@@ -4,7 +4,6 @@ import asyncio
 import json
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import limpet
-from examples.graph_runner import Call, Edge, Graph, GraphChanged, Node, Runner, State
-from limpet import InvalidInput, NotFound, Store
+from examples.graph_runner import Edge, Graph, GraphChanged, Node, Runner, State
+from limpet import Store
 from tests.cases import for_each
 from tests.compat.agentos.hands import GATE, Hands, every, kill
 from tests.compat.agentos.kit import ENGINES, fresh, on
@@ -56,77 +55,6 @@ async def test_a_run_is_resumed_and_forked_on_every_engine(
     other = await runner.resume(fork, {"gate": "no"})
     assert other.state["scratch"] == {"a": 1, "tone": "bold", "b": 1}
     assert hands.ran == ["a", "b", "b"]
-
-
-async def test_every_node_has_a_checkpoint(store: Store, hands: Hands) -> None:
-    runner = Runner(store, hands.line("a", "b", "c"))
-    done = await runner.start({"q": "hello"})
-    found = await every(runner, done.run_id)
-    assert [each.node_id for each in found] == ["__start__", "a", "b", "c"]
-    assert [each.visited_nodes for each in found] == [[], ["a"], ["a", "b"], ["a", "b", "c"]]
-    assert [each.pending_edges for each in found] == [[], ["a->b"], ["b->c"], []]
-    assert done.state["diagnostics"] == {"checkpointsSaved": 4}
-
-
-async def test_resume_begins_only_what_is_not_completed(store: Store, hands: Hands) -> None:
-    runner = Runner(store, hands.line("a", "b", "c"))
-    run_id = await kill(runner, runner.start({}), hands, "b")
-    done = await runner.resume(run_id)
-    assert (done.run_id, done.status) == (run_id, "completed")
-    assert hands.ran == ["b", "c"]
-    assert (await runner.resume(run_id)).state == done.state
-    assert hands.ran == ["b", "c"]
-
-
-async def test_a_failure_halts_the_run(store: Store, hands: Hands) -> None:
-    hands.failures["b"] = 1
-    runner = Runner(store, hands.line("a", "b", "c"))
-    done = await runner.start({})
-    assert done.status == "failed"
-    assert hands.ran == ["a", "b"]
-    last = await runner.checkpoints.latest(done.run_id)
-    assert last is not None
-    assert last.node_results["b"]["status"] == "failed"
-    assert last.node_results["b"]["error"] == "ConnectionError"
-    assert "text" not in str(last)
-
-
-async def test_retries_count_on_resume_too(store: Store, hands: Hands) -> None:
-    hands.failures["a"] = 5
-    runner = Runner(store, Graph("g", {"a": Node(hands["a"], retries=2)}, ()))
-    first = await runner.start({})
-    assert (first.status, len(hands.ran)) == ("failed", 3)
-    assert (await runner.resume(first.run_id)).status == "completed"
-    assert len(hands.ran) == 6
-
-
-async def test_what_is_not_there_is_not_resumed(store: Store, hands: Hands) -> None:
-    with pytest.raises(NotFound):
-        await Runner(store, hands.line("a")).resume(fresh("r"))
-
-
-async def test_forks_are_runs_of_their_own(store: Store, hands: Hands) -> None:
-    runner = Runner(store, hands.line("a", "b"))
-    done = await runner.start({})
-    early = await runner.checkpoints.load(done.run_id, "a")
-    assert early is not None
-    forks = [await runner.fork(early.id, {"input": {"n": n}}) for n in range(2)]
-    found = [await runner.resume(each) for each in forks]
-    assert [each.state["input"] for each in found] == [{"n": 0}, {"n": 1}]
-    assert hands.ran == ["a", "b", "b", "b"]
-    assert len({done.run_id, *forks}) == 3
-
-
-async def test_an_empty_graph_is_completed_at_once(store: Store) -> None:
-    done = await Runner(store, Graph("empty", {}, ())).start({})
-    assert done.status == "completed"
-
-
-def test_a_circle_is_no_graph(store: Store, hands: Hands) -> None:
-    nodes = {name: Node(hands[name]) for name in "ab"}
-    graph = Graph("circle", nodes, (Edge("a", "b"), Edge("b", "a")))
-    with pytest.raises(ValueError, match="cycle"):
-        asyncio.run(Runner(store, graph).start({}))
 
 
 # What it does not do
@@ -174,18 +102,6 @@ async def test_an_effect_that_may_have_happened_is_tried_again_under_its_key(
     assert last.node_results["pay"]["status"] == "started"
     await runner.resume(run_id)
     assert hands.keys == [f"{run_id}/a", *[f"{run_id}/pay"] * 2]
-
-
-async def test_an_early_checkpoint_knows_nothing_of_later_nodes(store: Store, hands: Hands) -> None:
-    """There a fork of it skips them, and loses what they gave."""
-    runner = Runner(store, hands.line("a", "b", effect="write"))
-    done = await runner.start({})
-    early = await runner.checkpoints.load(done.run_id, "a")
-    assert early is not None
-    assert list(early.node_results) == ["a"]
-    forked = await runner.resume(await runner.fork(early.id))
-    assert forked.state["artifacts"] == {"a": "a-out", "b": "b-out"}
-    assert hands.ran == ["a", "b", "b"]
 
 
 def is_long(state: State) -> bool:
@@ -236,40 +152,6 @@ async def test_branches_at_the_same_time_lose_nothing_of_each_other(
     assert done.state["artifacts"].keys() == done.state["scratch"].keys() == nodes.keys()
 
 
-async def test_many_nodes_in_one_millisecond_and_a_clock_that_steps_back(
-    store: Store, hands: Hands, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The last node is the latest; there it is one before it."""
-    now = time.time_ns()
-    ticks = iter([now] * 3 + [now - 10**12] * 100)
-    monkeypatch.setattr("examples.graph_runner.time.time_ns", lambda: next(ticks))
-    runner = Runner(store, hands.line("a", "b", "c", "d"))
-    done = await runner.start({})
-    last = await runner.checkpoints.latest(done.run_id)
-    assert last is not None
-    assert last.node_id == "d"
-
-
-async def test_a_crash_while_resuming_repeats_nothing(store: Store, hands: Hands) -> None:
-    """There no checkpoint is saved while a run is resumed."""
-    runner = Runner(store, hands.line("a", "b", "c", "d"))
-    run_id = await kill(runner, runner.start({}), hands, "a")
-    assert await kill(runner, runner.resume(run_id), hands, "c") == run_id
-    await runner.resume(run_id)
-    assert hands.ran == ["c", "d"]
-
-
-async def test_checkpoints_of_a_graph_are_found_in_the_next_process(
-    tmp_path: Path, hands: Hands
-) -> None:
-    """There the name of a graph has the time in it."""
-    for count in (2, 4):
-        with limpet.open(f"sqlite:///{tmp_path}/graphs.db") as store:
-            runner = Runner(store, hands.line("a"))
-            await runner.start({})
-            assert len(await runner.checkpoints.list("line")) == count
-
-
 async def test_a_run_of_another_graph_is_refused(store: Store, hands: Hands) -> None:
     runner = Runner(store, hands.line("a", "gate", "b", gate=GATE))
     first = await runner.start({})
@@ -303,19 +185,6 @@ async def test_of_two_who_resume_one_runs_the_nodes(store: Store, hands: Hands) 
     both = (Runner(store, runner._graph).resume(first.run_id, {"gate": 1}) for _ in range(2))
     assert [each.status for each in await asyncio.gather(*both)] == ["completed"] * 2
     assert hands.ran == ["a", "pay"]
-
-
-async def test_an_output_that_is_not_json_ends_the_run_with_its_reason(
-    store: Store, hands: Hands
-) -> None:
-    async def bad(call: Call) -> object:
-        return object()
-
-    runner = Runner(store, hands.line("a", "bad", bad=Node(bad)))
-    with pytest.raises(InvalidInput, match="artifacts/bad"):
-        await runner.start({})
-    (last, *_) = await runner.checkpoints.list("line")
-    assert last.node_id == "a"
 
 
 # The story

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-import limpet
 from limpet import InvalidInput, Store
 from limpet.compat.agentos import CheckpointStore
 from limpet.compat.strands import StoreStorage
@@ -212,12 +211,6 @@ async def test_what_goes_away_before_it_is_read_is_not_the_latest(
     assert await checkpoints.latest(saved[0].run_id) == saved[0]
     backend.before["read_snapshots"] = lambda: home.delete()
     assert await checkpoints.latest(saved[0].run_id) is None
-
-
-async def test_a_store_that_first_use_opens(tmp_path: Path) -> None:
-    async with limpet.open_async(f"sqlite:///{tmp_path}/agents.db") as store:
-        (saved,) = await save_some(CheckpointStore(store), {})
-        assert await CheckpointStore(store.sync).latest(saved.run_id) == saved
 
 
 @for_each("given", [None, "memory:", object()])

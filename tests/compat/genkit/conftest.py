@@ -1,12 +1,6 @@
 import pytest
 
 from tests.compat.genkit.kit import ENGINES, SHARED, Desk, Stores
-from tests.coroutines import run_coroutine
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    return run_coroutine(pyfuncitem)
 
 
 @pytest.fixture(scope="session")

@@ -6,18 +6,16 @@ The stores of one process are shared, so each desk has tenants of its own.
 import asyncio
 import json
 import secrets
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import limpet
 from limpet import Store
 from limpet.compat.genkit import SessionSnapshot, SessionStore
+from tests.compat.strands.kit import Grounds, store_of
 from tests.runs.hands import Place
-from tests.servers.service import Service
 from tests.waiting import WAIT_S_MAX
 
 Row = SessionSnapshot[Any]
@@ -90,42 +88,16 @@ class Desk:
         return None if found is None else found.snapshot_id
 
 
-@contextmanager
-def _place(engine: str, request: pytest.FixtureRequest) -> Iterator[Place]:
-    folder: Path = request.getfixturevalue("tmp_path_factory").mktemp(engine)
-    match engine:
-        case "memory":
-            yield Place("memory:", {})
-        case "sqlite":
-            yield Place(f"sqlite:///{folder}/agents.db", {})
-        case "directory":
-            # What a power cut does is not tested here, and without syncing it is much faster.
-            yield Place(f"file://{folder}/store", {"sync": False})
-        case "postgres":
-            with request.getfixturevalue("postgres").schemas() as schemas:
-                yield Place(schemas.url(), {})
-        case _:
-            service: Service = request.getfixturevalue("seaweedfs")
-            url = f"s3://{service.name}/{secrets.token_hex(8)}"
-            yield Place(url, {**service.options, "poll_s": 0.2})
-
-
 class Stores:
     """Stores that are opened when a test first asks for them."""
 
     def __init__(self, request: pytest.FixtureRequest) -> None:
-        self._request = request
-        self._open: dict[str, tuple[Store, Place]] = {}
+        self._grounds = Grounds(request)
 
     def desk(self, engine: str) -> Desk:
-        if engine not in self._open:
-            held = ExitStack()
-            place = held.enter_context(_place(engine, self._request))
-            store = held.enter_context(limpet.open(place.url, **place.options))
-            self._open[engine] = store, place
-            # Now, so that it is closed before the server that was started for it.
-            self._request.session.addfinalizer(held.close)
-        return Desk(*self._open[engine])
+        ground = self._grounds[engine]
+        assert ground.place is not None
+        return Desk(store_of(ground.storage).sync, ground.place)
 
 
 class Heard:

@@ -4,9 +4,8 @@ Of 12 see test_upstream_js.py.
 """
 
 import asyncio
-import json
 import sqlite3
-from contextlib import ExitStack, closing
+from contextlib import closing
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -18,10 +17,25 @@ import limpet
 from limpet import AlreadyExists, Conflict, Corrupt, InvalidInput
 from limpet.compat.genkit import SessionStore
 from tests.compat.genkit.kit import Desk, Heard, Row, always, at, row
-from tests.concurrency.crew import Worker
+from tests.processes import run_at_once
+from tests.runs.hands import Place
 
-PROCESSES = 3
-SAVES = 10
+
+async def count(place: Place, tenant: str) -> None:
+    def increment(current: Row | None) -> dict[str, Any]:
+        """Count the saves; all that begin the row are the same to the last byte."""
+        made = {"sessionId": "s", "createdAt": at(0)}
+        return {**made, "state": {"n": 1 if current is None else current.state["n"] + 1}}
+
+    with place.open() as store:
+        for _ in range(10):
+            await SessionStore[Any](store).save_snapshot("a", increment, context=tenant)
+
+
+def test_d1_increments_of_many_processes_are_all_there(shared: Desk) -> None:
+    """Also those that begin the row, though they are all equal."""
+    run_at_once(count, [(shared.place, shared.tenant)] * 3)
+    assert asyncio.run(shared.get("a")).state == {"n": 30}
 
 
 async def detach(desk: Desk, id: str, second: int, parent_id: str | None) -> None:
@@ -31,39 +45,11 @@ async def detach(desk: Desk, id: str, second: int, parent_id: str | None) -> Non
     await desk.sessions.save_snapshot(id, always(done))
 
 
-def test_d1_increments_of_many_processes_are_all_there(shared: Desk) -> None:
-    """Also those that begin the row, though they are all equal."""
-    place = shared.place
-    with ExitStack() as stack:
-        crew = [
-            stack.enter_context(
-                Worker(
-                    "tests.compat.genkit.worker",
-                    place.url,
-                    json.dumps(dict(place.options)),
-                    shared.tenant,
-                )
-            )
-            for _ in range(PROCESSES)
-        ]
-        for each in crew:
-            each.tell(SAVES)
-        assert [each.hear() for each in crew] == ["done"] * PROCESSES
-    found = asyncio.run(shared.get("a"))
-    assert found.state == {"n": PROCESSES * SAVES}
-
-
 async def test_d2_a_detached_run_is_not_its_own_parent(desk: Desk) -> None:
     await desk.put("before", second=1)
     await detach(desk, "run", 2, "before")
     assert (await desk.get("run")).parent_id == "before"
     assert await desk.latest() == await desk.latest(reject_branching_sessions=True) == "run"
-
-
-async def test_d2_nor_if_it_is_the_first_of_its_session(desk: Desk) -> None:
-    await detach(desk, "run", 1, None)
-    await desk.put("after", second=9, parent_id="run")
-    assert await desk.latest() == await desk.latest(reject_branching_sessions=True) == "after"
 
 
 async def test_d3_pruning_behind_a_detached_run_comes_to_an_end(memory: Desk) -> None:
@@ -73,27 +59,6 @@ async def test_d3_pruning_behind_a_detached_run_comes_to_an_end(memory: Desk) ->
     assert [each.id async for each in scope.ancestors("run")] == ["run", "before"]
     assert (await scope.prune(keep_last=1)).count == 1
     assert await memory.latest() == "run"
-
-
-async def test_d4_a_rewrite_of_a_detached_run_keeps_its_state(desk: Desk) -> None:
-    await desk.put("before", second=1, state={"n": 1})
-    await detach(desk, "run", 2, "before")
-    found = await desk.get("run")
-    await desk.sessions.save_snapshot("run", always(replace(found, finish_reason="stop")))
-    assert (await desk.get("run")).state == {"n": 2}
-
-
-async def test_d5_a_rewrite_of_a_row_changes_no_other(desk: Desk) -> None:
-    for turn in range(3):
-        messages = [f"turn {number}" for number in range(turn + 1)]
-        await desk.put(str(turn), parent_id=str(turn - 1), second=turn, state=messages)
-    await desk.sessions.save_snapshot("0", always({"state": ["TAMPERED"]}))
-    assert (await desk.get("2")).state == ["turn 0", "turn 1", "turn 2"]
-
-
-async def test_d6_created_at_is_kept(desk: Desk) -> None:
-    await detach(desk, "run", 1, None)
-    assert (await desk.get("run")).created_at == at(1)
 
 
 async def test_d7_watching_does_not_reach_another_tenant(memory: Desk) -> None:
@@ -239,15 +204,6 @@ async def test_d19_no_context_is_not_every_tenant(memory: Desk) -> None:
         assert await sessions.get_snapshot(session_id=id, context=lost) is None
     with pytest.raises(InvalidInput, match=r"no auth\.uid"):
         await sessions.get_snapshot(snapshot_id=id, context={"other": 1})
-
-
-async def test_d20_reading_writes_nothing(stores: Any) -> None:
-    desk: Desk = stores.desk("directory")
-    await desk.put("a")
-    before = [each async for each in desk.store.aio.sessions()]
-    assert await desk.sessions.get_snapshot(snapshot_id="x", context="nobody") is None
-    assert await desk.sessions.get_snapshot(session_id="x", context="nobody") is None
-    assert [each async for each in desk.store.aio.sessions()] == before
 
 
 async def test_d21_sessions_are_listed_walked_and_deleted(desk: Desk) -> None:

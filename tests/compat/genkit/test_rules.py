@@ -10,7 +10,6 @@ import pytest
 
 from limpet import Conflict, InvalidInput
 from limpet.compat.genkit import ABSENT, SessionSnapshot, rules
-from limpet.compat.wire import moment_of
 from tests.compat.genkit.kit import Desk, Row, always, at, fixture, row
 
 NOW = 1_767_225_600_000_000  # the beginning of 2026
@@ -67,26 +66,6 @@ async def check_latest(memory: Desk, vector: dict[str, Any], mode: str) -> None:
         assert "snapshot_id" in str(caught.value)
     else:
         assert decide() == await ask() == expected
-
-
-def test_the_newest_of_a_session_has_no_regard_to_parents() -> None:
-    for vector in fixture("leaf_vectors.json"):
-        rows = [SessionSnapshot[Any].from_json(each) for each in vector["snapshots"]]
-        made = {
-            (moment_of(each.created_at) or rules.LONG_AGO, each.snapshot_id)
-            for each in rows
-            if rules.session_of(each) == vector["sessionId"]
-        }
-        found = rules.latest(rows, vector["sessionId"], policy="newest")
-        newest = max(made)[1] if made else None
-        assert (None if found is None else found.snapshot_id) == newest, vector["name"]
-
-
-def test_there_are_differences_only_where_they_are_explained() -> None:
-    vectors = {each["name"]: each for each in fixture("leaf_vectors.json")}
-    assert len(vectors) == 18
-    for name, modes in OURS.items():
-        assert all(theirs(vectors[name][mode]) != ours for mode, ours in modes.items())
 
 
 # What may become of a row.

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from limpet import Conflict, Corrupt
+from limpet import Corrupt
 from limpet.compat.genkit import ABSENT, SessionStore
 from limpet.compat.strands import Snapshot, SnapshotLocation, StoreStorage
 from tests.compat.genkit.kit import Desk, always, at, fixture, row, stored_rows
@@ -22,24 +22,6 @@ async def test_the_rows_of_the_real_package_are_read_back_verbatim(desk: Desk) -
         found = await desk.get(each["snapshotId"])
         said = {"sessionId": each.get("state", {}).get("sessionId"), "status": "completed"}
         assert found.to_json() == {**said, **each}
-
-
-@pytest.mark.parametrize("mode", ["default", "rejectBranchingSessions"])
-async def test_the_sessions_of_the_real_package_have_their_latest(memory: Desk, mode: str) -> None:
-    for each in stored_rows():
-        if each["snapshotId"] != "minimal":
-            await memory.sessions.save_snapshot(None, always(each))
-    rejects = mode != "default"
-    for session_id, answers in fixture("store.expected.json")["bySession"].items():
-        answer = answers[mode]
-        if session_id == "statuses":  # two failures are no branches: they were tried again
-            answer = answers["default"]
-        if "error" in answer:
-            with pytest.raises(Conflict):
-                await memory.latest(session_id, reject_branching_sessions=rejects)
-        else:
-            found = await memory.latest(session_id, reject_branching_sessions=rejects)
-            assert found == answer["value"]
 
 
 async def test_the_history_of_a_status_is_that_of_the_real_package(desk: Desk) -> None:
@@ -83,22 +65,6 @@ async def test_what_the_core_saved_is_a_row(desk: Desk) -> None:
     assert info is not None
     assert (info.state, info.labels) == ({"n": 3}, {"user": "ann"})
     assert info.metadata["cost"] == 3
-
-
-async def test_a_fork_is_a_row_of_its_own_session(desk: Desk) -> None:
-    await desk.put("a", state={"n": 1}, extra={"usage": 1})
-    scope = desk.sessions.scope("s")
-    fork = await scope.fork("a", to=desk.sessions.scope("branch").session_id)
-    found = await desk.sessions.get_snapshot(session_id="branch")
-    assert found is not None
-    assert (found.session_id, found.state, found.extra) == ("branch", {"n": 1}, {"usage": 1})
-    assert found.snapshot_id != "a"
-    inside = await scope.fork("a")
-    info = await inside.info()
-    assert info is not None
-    assert (await desk.get(info.id)).session_id == "s"
-    assert await desk.latest() == "a"
-    assert fork.session_id != inside.session_id
 
 
 async def test_the_state_of_a_fork_names_its_own_session(desk: Desk) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from limpet import InvalidInput
 from limpet.compat.genkit import SessionStore
-from limpet.compat.genkit.tenants import Tenant, tenant_of
+from limpet.compat.genkit.records import Tenant, tenant_of
 from tests.compat.genkit.kit import ENGINES, Desk, Heard, Stores, always, row
 
 NAMES = ["a", "a/b", "a%2Fb", "a%252Fb", "/", "%", "%25", "//", "%2F", "A", "é", " a"]
@@ -56,23 +56,6 @@ async def test_a_context_that_names_none_is_refused(memory: Desk) -> None:
             await sessions.save_snapshot("a", always(row()), context=context)
         with pytest.raises(InvalidInput):
             sessions.on_snapshot_state_change("a", print, context=context)
-
-
-async def test_prefix_of_is_asked_each_time(memory: Desk) -> None:
-    asked: list[Any] = []
-
-    def prefix_of(context: Any) -> Any:
-        asked.append(context)
-        return context
-
-    sessions = memory.open(prefix_of=prefix_of)
-    id = memory.tenant
-    await sessions.save_snapshot(id, always(row(id)), context=id)
-    assert await sessions.get_snapshot(snapshot_id=id) is None
-    assert asked == [id, None]
-    for odd in ("", 3):
-        with pytest.raises(InvalidInput, match="a tenant must have a name"):
-            await sessions.get_snapshot(snapshot_id=id, context=odd)  # type: ignore[arg-type]
 
 
 @pytest.fixture(params=ENGINES)

@@ -120,15 +120,3 @@ async def test_a_row_that_cannot_be_read_is_logged(
     end = memory.sessions.on_snapshot_state_change("a", print)
     await eventually(lambda: bool(caplog.records))
     end()
-
-
-async def test_many_watch_many(memory: Desk) -> None:
-    all_heard = {str(number): Heard() for number in range(50)}
-    ends = [memory.sessions.on_snapshot_state_change(id, heard) for id, heard in all_heard.items()]
-    for id in all_heard:
-        await memory.put(id, state=id)
-    for id, heard in all_heard.items():
-        await heard.until_last(id)
-    for end in ends:
-        end()
-    await eventually(lambda: watchers() == 0)

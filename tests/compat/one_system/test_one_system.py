@@ -4,12 +4,9 @@ import asyncio
 import importlib.util
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
-
-import pytest
 
 from limpet import ScopeKey, SnapshotRef, Store
 from limpet.compat.agentos import CheckpointStore
@@ -20,8 +17,6 @@ from limpet.compat.strands import (
     SnapshotLocation,
     StoreStorage,
 )
-from tests.effort import slowly
-from tests.runs.conftest import place_of
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "one_store.py"
 MOMENT = "019c9bf1-14e5-7eef-96fb-cc07ae54210f"
@@ -33,15 +28,6 @@ a worker is at iteration 3
 the fork came from chat-42, snapshot {MOMENT[:8]}
 scopes of the kinds agent, agent, run
 """
-
-
-ENGINES = ["memory", "sqlite", "directory", "postgres", "s3"]
-
-
-@pytest.fixture(params=slowly(ENGINES, but=["memory", "sqlite"]))
-def store(request: pytest.FixtureRequest) -> Iterator[Store]:
-    with place_of(request.param, request).open() as store:
-        yield store
 
 
 def example() -> ModuleType:

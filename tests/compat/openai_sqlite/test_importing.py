@@ -1,7 +1,7 @@
 """Sessions of the OpenAI Agents SDK are imported without it, from files that it wrote."""
 
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,7 +11,6 @@ import pytest
 
 import limpet
 from limpet.compat.openai_sqlite import import_sqlite
-from tests.effort import slowly
 
 HERE = Path(__file__).parent
 Source = Callable[..., Path]
@@ -32,13 +31,6 @@ def source(tmp_path: Path) -> Source:
         return path
 
     return make
-
-
-@pytest.fixture(params=slowly(["memory:", "sqlite", "folder"], but=["memory:", "sqlite"]))
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[limpet.Store]:
-    places = {"sqlite": f"sqlite:///{tmp_path}/store.db", "folder": str(tmp_path / "store")}
-    with limpet.open(places.get(request.param, request.param)) as store:
-        yield store
 
 
 def scope(store: limpet.Store, session_id: str, branch: str = "main") -> Any:

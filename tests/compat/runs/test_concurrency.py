@@ -4,7 +4,6 @@ Of 2,400 saves by 8 goroutines the Go store failed 605, and 216 loads beside the
 """
 
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from limpet.compat.runs import GoRunStore
 from limpet.compat.runs import go as go_format
 from limpet.compat.runs.records import ZERO_TIME
 from tests.compat.runs.worker import check, checkpoint, open_runs
-from tests.concurrency.crew import Worker
+from tests.processes import run_at_once
 
 SAVERS = 8
 SAVES = 10
@@ -46,28 +45,18 @@ def test_threads_never_fail_or_tear(kind: str, tmp_path: Path) -> None:
     assert check(runs.load("r")) % 1000 == SAVES - 1
 
 
+async def save_often(kind: str, folder: Path, saver: int) -> None:
+    runs = open_runs(kind, str(folder))
+    for number in range(SAVES):
+        runs.save(checkpoint(saver * 1000 + number))
+        check(runs.load("r"))
+        assert len(runs.list()) == 1
+
+
 @kinds
 def test_processes_never_fail_or_tear(kind: str, tmp_path: Path) -> None:
-    with ExitStack() as stack:
-        crew = [
-            stack.enter_context(Worker("tests.compat.runs.worker", kind, tmp_path, saver * 1000))
-            for saver in range(4)
-        ]
-        for each in crew:
-            each.tell(SAVES)
-        assert [each.hear() for each in crew] == ["done"] * len(crew)
+    run_at_once(save_often, [(kind, tmp_path, saver) for saver in range(4)])
     assert check(open_runs(kind, str(tmp_path)).load("r")) % 1000 == SAVES - 1
-
-
-def test_savers_leave_nothing_but_the_checkpoint(tmp_path: Path) -> None:
-    """A damaged file that they all find is set aside once, and no good one with it."""
-    (tmp_path / "r.json").write_bytes(b'{"run_id": "r"')
-    runs = GoRunStore(tmp_path)
-    with ThreadPoolExecutor(SAVERS) as pool:
-        for _ in pool.map(lambda number: runs.save(checkpoint(number)), range(4 * SAVERS)):
-            pass
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["r.json", "r.json.corrupt-1"]
-    assert (tmp_path / "r.json.corrupt-1").read_bytes() == b'{"run_id": "r"'
 
 
 def test_a_deletion_meanwhile_is_no_failure(tmp_path: Path) -> None:
@@ -80,6 +69,17 @@ def test_a_deletion_meanwhile_is_no_failure(tmp_path: Path) -> None:
     with ThreadPoolExecutor(SAVERS) as pool:
         for _ in pool.map(work, range(100)):
             pass
+
+
+def test_savers_leave_nothing_but_the_checkpoint(tmp_path: Path) -> None:
+    """A damaged file that they all find is set aside once, and no good one with it."""
+    (tmp_path / "r.json").write_bytes(b'{"run_id": "r"')
+    runs = GoRunStore(tmp_path)
+    with ThreadPoolExecutor(SAVERS) as pool:
+        for _ in pool.map(lambda number: runs.save(checkpoint(number)), range(4 * SAVERS)):
+            pass
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["r.json", "r.json.corrupt-1"]
+    assert (tmp_path / "r.json.corrupt-1").read_bytes() == b'{"run_id": "r"'
 
 
 def test_a_go_process_at_the_same_time_is_no_failure(tmp_path: Path) -> None:

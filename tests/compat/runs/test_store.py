@@ -2,8 +2,6 @@
 
 import asyncio
 import inspect
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -41,33 +39,6 @@ def test_a_checkpoint_is_stored_where_the_design_says(store: Store) -> None:
     info = store.scope("adhoc", "main", "run").info()
     assert info is not None
     assert info.labels == {}
-
-
-def test_a_save_is_one_commit(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    backend = store.driver.opened.backend
-    called: list[str] = []
-    for name in [each for each in dir(backend) if not each.startswith("_")]:
-        verb = getattr(backend, name)
-        if callable(verb):
-
-            def noting(*args: Any, _name: str = name, _verb: Any = verb, **options: Any) -> Any:
-                called.append(_name)
-                return _verb(*args, **options)
-
-            monkeypatch.setattr(backend, name, noting)
-    RunStore(store).save(WHOLE)
-    RunStore(store).save(WHOLE)
-    assert called == ["commit", "commit"]
-
-
-def test_an_empty_time_becomes_the_present(store: Store) -> None:
-    RunStore(store).save(Checkpoint("r"))
-    found = RunStore(store).load("r")
-    head = store.scope("r", "main", "run").info()
-    assert head is not None
-    named = Checkpoint("r", created_at=head.created_at).created_at
-    assert found.created_at[:16] == named[:16]
-    assert found.created_at.endswith("Z")
 
 
 def test_what_is_not_json_is_refused_with_its_path(store: Store) -> None:
@@ -163,22 +134,6 @@ def test_one_damaged_run_breaks_nothing(tmp_path: Path) -> None:
             found.load("b")
 
 
-def test_one_damaged_row_breaks_nothing(tmp_path: Path) -> None:
-    with limpet.open(f"sqlite:///{tmp_path}/runs.db") as store:
-        found = RunStore(store)
-        for run_id in ("a", "b", "c"):
-            found.save(Checkpoint(run_id))
-        with closing(sqlite3.connect(tmp_path / "runs.db", isolation_level=None)) as database:
-            database.execute(
-                "UPDATE snapshots SET metadata = x'7b7b' WHERE scope_pk ="
-                " (SELECT pk FROM scopes ORDER BY session_id, scope_id LIMIT 1 OFFSET 1)"
-            )
-        assert sorted(each.run_id for each in found.list()) == ["a", "c"]
-        assert found.has_checkpoint("b")
-        with pytest.raises(Corrupt):
-            found.load("b")
-
-
 # Whose store it is.
 
 
@@ -211,16 +166,6 @@ def test_a_store_that_was_opened_here_is_closed(tmp_path: Path) -> None:
         return loaded
 
     assert asyncio.run(twin()) == WHOLE
-
-
-def test_a_folder_is_a_store_like_any_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    with RunStore("runs") as found:  # a bare word is a folder here
-        found.save(WHOLE)
-    with limpet.open(f"file://{tmp_path}/runs") as store:
-        assert RunStore(store).load("r") == WHOLE
 
 
 def test_an_async_store_touches_nothing_before_it_is_entered(tmp_path: Path) -> None:

@@ -9,23 +9,9 @@ import limpet
 from limpet import NotFound, Store
 from limpet.compat.runs import Checkpoint, GoRunStore, RunStore, export_runs, import_runs
 from tests.compat.runs.hands import SESSIONS
-from tests.runs.conftest import place_of
 from tests.runs.hands import Place
 
 DAMAGED = ["array", "badtime", "empty", "null", "truncated"]
-
-
-@pytest.fixture(
-    params=[
-        "memory",
-        "sqlite",
-        "directory",
-        pytest.param("postgres", marks=pytest.mark.slow),
-        pytest.param("s3", marks=pytest.mark.slow),
-    ]
-)
-def place(request: pytest.FixtureRequest) -> Place:
-    return place_of(request.param, request)
 
 
 def names_of(store: Store) -> list[str]:
@@ -59,6 +45,12 @@ def test_what_go_wrote_comes_back_byte_for_byte(tmp_path: Path) -> None:
         assert (tmp_path / name).read_bytes() == (SESSIONS / name).read_bytes()
 
 
+def test_a_folder_that_is_missing_is_not_made(tmp_path: Path) -> None:
+    with limpet.open("memory:") as store, pytest.raises(NotFound):
+        import_runs(store, tmp_path / "none")
+    assert not (tmp_path / "none").exists()
+
+
 def test_what_fits_only_one_side_is_reported(tmp_path: Path) -> None:
     source = GoRunStore(tmp_path / "in")
     source.save(Checkpoint("long", task_name="x" * 300))
@@ -72,12 +64,6 @@ def test_what_fits_only_one_side_is_reported(tmp_path: Path) -> None:
         done = export_runs(store, tmp_path / "out")
     assert done.count == 1
     assert [each.scope and each.scope.session_id for each in done.skipped] == ["alice/run-1"]
-
-
-def test_a_folder_that_is_missing_is_not_made(tmp_path: Path) -> None:
-    with limpet.open("memory:") as store, pytest.raises(NotFound):
-        import_runs(store, tmp_path / "none")
-    assert not (tmp_path / "none").exists()
 
 
 def test_a_store_may_be_named_by_its_url(tmp_path: Path) -> None:

@@ -1,7 +1,4 @@
-"""A process that saves one run over and over: for each line of JSON a number of times."""
-
-import json
-import sys
+"""Checkpoints of which every part shows whether it belongs to the others."""
 
 import limpet
 from limpet.compat.runs import Checkpoint, GoRunStore, RunStore
@@ -28,18 +25,3 @@ def open_runs(kind: str, folder: str) -> Runs:
         return GoRunStore(folder)
     # What a power cut does is not tested here, and without syncing it is much faster.
     return RunStore(limpet.open(f"file://{folder}", sync=False))
-
-
-def main(kind: str, folder: str, first: str) -> None:
-    runs = open_runs(kind, folder)
-    while line := sys.stdin.readline():
-        for number in range(json.loads(line)):
-            runs.save(checkpoint(int(first) + number))
-            check(runs.load("r"))
-            assert len(runs.list()) == 1
-        sys.stdout.write('"done"\n')
-        sys.stdout.flush()
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

@@ -30,6 +30,7 @@ from limpet.compat.strands import (
 from limpet.compat.strands.documents import DocumentStorage
 from limpet.compat.strands.store import BaseStorage
 from tests.interop.places import Below, Files, Folder, Objects
+from tests.runs.hands import Place
 from tests.servers.service import Service
 
 OURS = "sessions/"
@@ -83,6 +84,8 @@ class Ground:
     open: Callable[[], BaseStorage]
     files: Files | None = None
     root: str = ""
+    place: Place | None = None
+    """Where the store is, if it is one."""
 
     def keys(self, session_id: str) -> list[str]:
         """Return the keys of a session, below the root."""
@@ -126,7 +129,8 @@ def _ground(engine: str, folder: Path, request: pytest.FixtureRequest) -> Iterat
         case "s3":
             service: Service = request.getfixturevalue("seaweedfs")
             objects = Objects(Below(service, prefix))
-            yield _over(f"s3://{service.name}/{prefix}", objects, **service.options)
+            options = {**service.options, "poll_s": 0.2}
+            yield _over(f"s3://{service.name}/{prefix}", objects, **options)
         case "S3Storage":
             service = request.getfixturevalue("seaweedfs")
 
@@ -142,14 +146,17 @@ def _ground(engine: str, folder: Path, request: pytest.FixtureRequest) -> Iterat
             yield _over(f"sqlite:///{folder}/agents.db")
         case _:
             store = limpet.open("memory:")
-            yield Ground(StoreStorage(store), lambda: StoreStorage(store))
+            place = Place("memory:", {})
+            yield Ground(StoreStorage(store), lambda: StoreStorage(store), place=place)
 
 
 def _over(url: str, files: Files | None = None, **options: Any) -> Ground:
-    def open() -> StoreStorage:
-        return StoreStorage(limpet.open(url, **options))
+    place = Place(url, options)
 
-    return Ground(open(), open, files, OURS)
+    def open() -> StoreStorage:
+        return StoreStorage(place.open())
+
+    return Ground(open(), open, files, OURS, place)
 
 
 class Grounds:

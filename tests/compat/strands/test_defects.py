@@ -4,8 +4,6 @@ import asyncio
 import json
 import os
 import shutil
-import subprocess
-import sys
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,7 +23,6 @@ from tests.compat.strands.kit import (
     Ground,
     Grounds,
     all_calls,
-    close,
     documents,
     make_location,
     make_snapshot,
@@ -33,13 +30,11 @@ from tests.compat.strands.kit import (
 )
 from tests.compat.strands.stubborn import Stubborn
 from tests.interop.places import Below, Objects
+from tests.processes import run_at_once
 from tests.servers.service import Service
 from tests.servers.stub import Stub
 
 FIXTURES = Path(__file__).parents[2] / "interop" / "fixtures"
-WORKER = Path(__file__).with_name("worker.py")
-
-
 SLOW = [pytest.param(each, marks=pytest.mark.slow) for each in ("postgres", "S3Storage")]
 
 
@@ -94,25 +89,21 @@ async def test_of_fifty_latest_saves_at_a_time_none_is_rejected(
     assert await ground.storage.list_snapshot_ids(location) == []
 
 
-def test_of_latest_saves_by_four_processes_none_is_rejected(
+async def save_often(folder: Path, location: SnapshotLocation, number: int) -> None:
+    async with FileStorage(folder) as storage:
+        for index in range(10):
+            snapshot = make_snapshot(data={"by": number, "index": index})
+            await storage.save_snapshot(location, "latest", True, snapshot)
+
+
+async def test_of_latest_saves_by_four_processes_none_is_rejected(
     tmp_path: Path, location: SnapshotLocation
 ) -> None:
-    command = [sys.executable, str(WORKER), str(tmp_path), location.session_id]
-    workers = [
-        subprocess.Popen([*command, str(number), "10"], stderr=subprocess.PIPE)
-        for number in range(4)
-    ]
-    for worker in workers:
-        _, errors = worker.communicate(timeout=60)
-        assert worker.returncode == 0, errors.decode()
+    run_at_once(save_often, [(tmp_path, location, number) for number in range(4)])
     files = [each.name for each in tmp_path.rglob("*") if each.is_file()]
     assert files == ["snapshot_latest.json"]
-
-    async def read() -> Snapshot | None:
-        async with FileStorage(tmp_path) as storage:
-            return await storage.load_snapshot(location)
-
-    found = asyncio.run(read())
+    async with FileStorage(tmp_path) as storage:
+        found = await storage.load_snapshot(location)
     assert found is not None
     assert found.data in [{"by": number, "index": 9} for number in range(4)]
 
@@ -305,28 +296,6 @@ async def test_a_prefix_is_made_regular(seaweedfs: Service) -> None:
 # Deletes
 
 
-async def test_another_session_is_not_deleted(ground: Ground, location: SnapshotLocation) -> None:
-    ids = [location.session_id + more for more in ("", "1", "-1", "_", "-")]
-    for id in ids:
-        await ground.storage.save_snapshot(make_location(id), "x", True, make_snapshot())
-    await ground.storage.delete_session(location.session_id)
-    found = [await ground.storage.load_snapshot(make_location(id)) for id in ids]
-    assert found == [None, *[make_snapshot()] * 4]
-
-
-async def test_a_session_that_was_deleted_begins_empty(
-    ground: Ground, location: SnapshotLocation
-) -> None:
-    for round in range(2):
-        await ground.storage.save_snapshot(location, "latest", True, make_snapshot(round))
-        assert await ground.storage.list_snapshot_ids(location) == []
-        await ground.storage.save_snapshot(location, "x", False, make_snapshot(round))
-        assert await ground.storage.load_snapshot(location, "x") == make_snapshot(round)
-        assert (await ground.storage.load_manifest(location)).schema_version == "1.0"
-        await ground.storage.save_manifest(location, {"schemaVersion": "2.0", "updatedAt": "then"})
-        await ground.storage.delete_session(location.session_id)
-
-
 # Damage
 
 
@@ -406,30 +375,6 @@ async def test_documents_can_be_copied_and_edited(
     assert await filed.storage.list_snapshot_ids(location) == ["x", "x-copy"]
 
 
-async def test_of_saves_over_a_damaged_latest_none_is_rejected(
-    filed: Ground, location: SnapshotLocation
-) -> None:
-    write(filed, f"{documents(location)}/snapshot_latest.json", b"")
-    storages = [filed.storage, filed.open()]
-    await asyncio.gather(
-        *(
-            storages[number % 2].save_snapshot(location, "x", True, make_snapshot(number))
-            for number in range(10)
-        )
-    )
-    assert await filed.storage.load_snapshot(location) in [make_snapshot(n) for n in range(10)]
-    close(storages[1])
-
-
-async def test_an_empty_file_is_an_error(filed: Ground, location: SnapshotLocation) -> None:
-    """With S3 it reads as none there, so that a session begins anew over what was lost."""
-    for name, id in (("snapshot_latest", None), ("immutable_history/snapshot_x", "x")):
-        write(filed, f"{documents(location)}/{name}.json", b"")
-        with pytest.raises(SessionError) as caught:
-            await filed.storage.load_snapshot(location, id)
-        assert isinstance(caught.value.__cause__, Corrupt)
-
-
 FOREIGN = [
     "xsnapshot_junk.json",
     "snapshot_UPPER.json",
@@ -469,7 +414,7 @@ async def test_foreign_files_are_not_listed_and_not_in_the_way(
 
 async def test_pages_by_ids_that_are_no_uuids(ground: Ground, location: SnapshotLocation) -> None:
     """In whatever order the engine has them, each comes once, and the whole list has the same."""
-    ids = ["1", "a", "a-", "a-b", "a0", "a_", "a_b", "b", "zz_1", uuid7(1)]
+    ids = ["1", "a", "a-", "a-b", "a0", "a_", "a_b", "b", "zz_1", uuid7(1), "a" * 200]
     for id in ids:
         await ground.storage.save_snapshot(location, id, False, make_snapshot())
     whole = await ground.storage.list_snapshot_ids(location)
@@ -501,3 +446,15 @@ async def test_documents_of_the_sdk_come_back_as_they_are(tmp_path: Path, fixtur
             assert id == "latest" or id in await storage.list_snapshot_ids(location)
             count += 1
     assert count >= 4
+
+
+async def test_documents_of_others_have_defaults(filed: Ground, location: SnapshotLocation) -> None:
+    """Of the SDK for Python, or of nobody: they hold only data, or have no time."""
+    python = {"scope": "agent", "schema_version": "1.0", "created_at": "then", "app_data": {}}
+    for id, facts in (("1", {}), ("2", python), ("3", {"createdAt": None})):
+        wire = {**facts, "data": {"id": id}}
+        key = f"{documents(location)}/immutable_history/snapshot_{id}.json"
+        write(filed, key, json.dumps(wire).encode())
+        found = await filed.storage.load_snapshot(location, id)
+        assert found is not None
+        assert found.data == {"id": id}

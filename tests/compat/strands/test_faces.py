@@ -55,21 +55,6 @@ async def test_the_latest_is_a_head_that_is_not_kept(
     assert found.metadata == {"strands": envelope}
 
 
-async def test_history_is_kept_without_being_the_head(
-    storage: StoreStorage, store: Store, location: SnapshotLocation
-) -> None:
-    for number in (2, 1):
-        await storage.save_snapshot(location, uuid7(number), False, make_snapshot(number))
-    scope = store.scope(location.session_id, location.scope_id, location.scope)
-    assert list(scope.ids()) == [uuid7(1), uuid7(2)]
-    # Natively the newest saved comes first, whatever its id.
-    assert [info.id for info in scope.history()] == [uuid7(1), uuid7(2)]
-    found = scope.load(uuid7(2))
-    assert found is not None
-    assert found.state == make_snapshot(2).data
-    assert found.kept
-
-
 async def test_the_manifest_is_a_note(
     storage: StoreStorage, store: Store, location: SnapshotLocation
 ) -> None:
@@ -82,15 +67,6 @@ async def test_the_manifest_is_a_note(
     found = await storage.load_manifest(location)
     assert found.schema_version == "2.0"
     assert datetime.fromisoformat(found.updated_at).tzinfo is not None
-
-
-async def test_a_session_is_a_session(
-    storage: StoreStorage, store: Store, location: SnapshotLocation
-) -> None:
-    await storage.save_snapshot(location, "latest", True, make_snapshot())
-    assert list(store.sessions(prefix=location.session_id)) == [location.session_id]
-    assert store.delete_session(location.session_id) > 0
-    assert await storage.load_snapshot(location) is None
 
 
 async def test_a_native_save_is_the_latest_and_in_history(
@@ -136,14 +112,6 @@ async def test_native_ids_that_cannot_be_loaded_are_not_listed(
     assert page.next_token == uuid7(1)
     page = await storage.list_snapshots(location, limit=1, start_after=page.next_token)
     assert page.to_json() == {"snapshotIds": [uuid7(2)]}
-
-
-async def test_other_kinds_are_other_lines(
-    storage: StoreStorage, store: Store, location: SnapshotLocation
-) -> None:
-    store.scope(location.session_id, location.scope_id, "run").save({"n": 1})
-    assert await storage.load_snapshot(location) is None
-    assert await storage.list_snapshot_ids(location) == []
 
 
 @pytest.mark.parametrize("given", [None, "memory:", object()])

@@ -76,15 +76,6 @@ async def test_no_id_escapes(ground: Ground) -> None:
             assert ground.keys(location.session_id) == [latest], ascii(id[:20])
 
 
-async def test_an_identifier_is_taken(ground: Ground) -> None:
-    for id in ("a", "agent-1", "under_score", "0", "-", "_", "a" * 200):
-        location = make_location(scope_id=id)
-        await ground.storage.save_snapshot(location, id, False, make_snapshot())
-        assert await ground.storage.list_snapshot_ids(location) == [id]
-        for no_cursor in ("", uuid7(1)):
-            await ground.storage.list_snapshot_ids(location, start_after=no_cursor)
-
-
 async def test_no_scope_escapes(ground: Ground, location: SnapshotLocation) -> None:
     scopes: list[object] = ["tool", "Agent", "multiagent", "../agent", "", None, ["agent"]]
     for scope in scopes:
@@ -131,9 +122,3 @@ async def test_limits_that_are_no_whole_numbers(ground: Ground, location: Snapsh
             await ground.storage.list_snapshot_ids(location, limit=limit)
         with pytest.raises(InvalidInput, match="limit"):
             await ground.storage.list_snapshots(location, limit=limit)
-
-
-async def test_nothing_is_asked_for_with_a_limit_of_nothing(ground: Ground) -> None:
-    """Nothing else is looked at then, as there."""
-    bad = make_location("BAD")
-    assert await ground.storage.list_snapshot_ids(bad, limit=0, start_after="BAD") == []

@@ -1,28 +1,12 @@
 """A plain agent, and a storage that says what is asked of it and fails when told to."""
 
-import asyncio
-from collections.abc import Callable, Coroutine
-from functools import wraps
-from typing import Any, ParamSpec
-
 from limpet import JSON, Unavailable
 from limpet.compat.strands import SessionError, Snapshot, SnapshotStorage, StoreStorage
 from limpet.compat.strands.manager import SessionManager, Turn
 from limpet.compat.strands.store import AnyLocation, AnySnapshot
 
-P = ParamSpec("P")
 SESSION, AGENT = "chat-42", "planner"
 PLACE = {"sessionId": SESSION, "scope": "agent", "scopeId": AGENT}
-
-
-def in_a_loop(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
-    """Let a test be a coroutine."""
-
-    @wraps(test)
-    def run(*given: P.args, **named: P.kwargs) -> None:
-        asyncio.run(test(*given, **named))
-
-    return run
 
 
 class Plain:

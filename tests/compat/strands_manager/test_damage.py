@@ -23,7 +23,6 @@ from tests.compat.strands_manager.hands import (
     PLACE,
     SESSION,
     Plain,
-    in_a_loop,
     latest_of,
     turn_of,
 )
@@ -121,7 +120,6 @@ async def fill(storage: BaseStorage) -> tuple[list[str], list[str]]:
     return ids, texts
 
 
-@in_a_loop
 async def test_a_damaged_latest_falls_back_to_the_newest_good_snapshot(
     place: Place, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -150,7 +148,6 @@ async def test_a_damaged_latest_falls_back_to_the_newest_good_snapshot(
     assert not restored.fallen_back
 
 
-@in_a_loop
 async def test_without_a_good_snapshot_nothing_begins_and_nothing_is_overwritten(
     place: Place,
 ) -> None:
@@ -173,7 +170,6 @@ async def test_without_a_good_snapshot_nothing_begins_and_nothing_is_overwritten
     assert await manager.save(agent)
 
 
-@in_a_loop
 async def test_a_damaged_snapshot_that_is_asked_for_by_its_id_is_an_error(place: Place) -> None:
     storage = place.storage
     ids, texts = await fill(storage)
@@ -195,7 +191,6 @@ WRONG_KIND = b'{"scope": "multiAgent", "schemaVersion": "1.0", "createdAt": "", 
 NO_STATE = b'{"scope": "agent", "schemaVersion": "1.0", "createdAt": "", "data": 42}'
 
 
-@in_a_loop
 async def test_whatever_is_no_state_is_damage(tmp_path: Path) -> None:
     async with FileStorage(tmp_path) as storage:
         ids, texts = await fill(storage)
@@ -206,7 +201,6 @@ async def test_whatever_is_no_state_is_damage(tmp_path: Path) -> None:
             assert (restored.snapshot_id, agent.messages) == (ids[2], texts[2:3]), garbage
 
 
-@in_a_loop
 async def test_history_is_walked_from_the_newest(tmp_path: Path) -> None:
     """Ids that carry no time come last, whatever their names are."""
     async with FileStorage(tmp_path) as storage:
@@ -223,7 +217,6 @@ async def test_history_is_walked_from_the_newest(tmp_path: Path) -> None:
             (tmp_path / key_of(id)).write_bytes(b"{")
 
 
-@in_a_loop
 async def test_history_that_is_away_is_not_taken_for_damaged(tmp_path: Path) -> None:
     class Away(FileStorage):
         async def load_snapshot(

@@ -1,9 +1,9 @@
 """What an agent is restored from, and what is never written over."""
 
-import asyncio
 from contextlib import suppress
+from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -13,6 +13,7 @@ from limpet import (
     Conflict,
     Corrupt,
     InvalidInput,
+    Store,
     Unavailable,
     Unsupported,
 )
@@ -20,24 +21,19 @@ from limpet.compat.strands import (
     FileStorage,
     SessionError,
     Snapshot,
-    SnapshotLocation,
-    SnapshotManifest,
-    SnapshotPage,
+    SnapshotStorage,
 )
 from limpet.compat.strands.manager import SessionManager
-from limpet.compat.strands.store import AnyLocation, AnyManifest, AnySnapshot
 from tests.compat.strands_manager.hands import (
     PLACE,
     SESSION,
     Observed,
     Plain,
-    in_a_loop,
     latest_of,
     turn_of,
 )
 
 
-@in_a_loop
 async def test_defaults(tmp_path: Path) -> None:
     """A path is a folder in the layout of the tools."""
     async with SessionManager(tmp_path) as manager:
@@ -48,7 +44,6 @@ async def test_defaults(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("id", ["", ".", "..", " ", "a/b", "Chat", "a.b", "a\n", 7, None])
-@in_a_loop
 async def test_bad_ids_are_refused_before_anything_is_done(observed: Observed, id: str) -> None:
     with pytest.raises(InvalidInput):
         SessionManager(observed, id)
@@ -91,7 +86,6 @@ def test_what_is_no_agent_is_refused(observed: Observed) -> None:
 # Restoring
 
 
-@in_a_loop
 async def test_the_first_turn_restores_and_later_ones_do_not(observed: Observed) -> None:
     await turn_of(SessionManager(observed), Plain(), "a")
     manager, agent = SessionManager(observed), Plain()
@@ -104,16 +98,6 @@ async def test_the_first_turn_restores_and_later_ones_do_not(observed: Observed)
     assert agent.messages == ["a", "b", "c"]
 
 
-@in_a_loop
-async def test_nothing_to_restore_leaves_the_agent_as_it_is(observed: Observed) -> None:
-    manager, agent = SessionManager(observed), Plain()
-    agent.hear("from the start")
-    assert await manager.restore(agent) is None
-    assert await manager.restore(agent, "no-such-id") is None
-    assert agent.messages == ["from the start"]
-
-
-@in_a_loop
 async def test_a_turn_goes_on_from_the_snapshot_that_was_chosen(observed: Observed) -> None:
     manager, agent = SessionManager(observed, SESSION), Plain()
     agent.hear("a")
@@ -126,7 +110,6 @@ async def test_a_turn_goes_on_from_the_snapshot_that_was_chosen(observed: Observ
     assert (await latest_of(observed)).data == {"messages": ["a", "c"]}
 
 
-@in_a_loop
 async def test_a_missing_id_does_not_pass_for_a_restore(observed: Observed) -> None:
     await turn_of(SessionManager(observed), Plain(), "a")
     manager, agent = SessionManager(observed), Plain()
@@ -135,7 +118,6 @@ async def test_a_missing_id_does_not_pass_for_a_restore(observed: Observed) -> N
     assert agent.messages == ["a", "b"]
 
 
-@in_a_loop
 async def test_a_transient_failure_is_tried_again_and_nothing_overwritten(
     observed: Observed,
 ) -> None:
@@ -157,7 +139,6 @@ async def test_a_transient_failure_is_tried_again_and_nothing_overwritten(
     assert (await latest_of(observed)).data == {"messages": ["a", "b"]}
 
 
-@in_a_loop
 async def test_an_agent_that_cannot_be_loaded_is_not_saved(observed: Observed) -> None:
     class Newer(Plain):
         def load_snapshot(self, data: dict[str, JSON]) -> None:
@@ -173,7 +154,6 @@ async def test_an_agent_that_cannot_be_loaded_is_not_saved(observed: Observed) -
     assert observed.taken() == []
 
 
-@in_a_loop
 async def test_another_schema_is_no_damage(observed: Observed) -> None:
     """A newer program wrote it: nobody goes back behind that, or writes over it."""
     manager, agent = SessionManager(observed, SESSION), Plain()
@@ -189,75 +169,41 @@ async def test_another_schema_is_no_damage(observed: Observed) -> None:
 # Storages of others
 
 
-class Shelf:
-    """A storage of one's own, as short as it can be."""
+class Other:
+    """A storage of one's own: only what a manager calls does something."""
 
-    def __init__(self) -> None:
-        self.things: dict[tuple[str, ...], Any] = {}
+    def __init__(self, storage: SnapshotStorage) -> None:
         self.broken: Exception | None = None
+        self._storage = storage
+        self.save_snapshot, self.list_snapshot_ids = (
+            storage.save_snapshot,
+            storage.list_snapshot_ids,
+        )
+        self.list_snapshots = self.load_manifest = self.save_manifest = print
+        self.delete_session = storage.delete_session
 
-    def key(self, location: AnyLocation, *rest: str) -> tuple[str, ...]:
-        place = SnapshotLocation.of(location)
-        return (place.session_id, place.scope, place.scope_id, *rest)
-
-    async def save_snapshot(
-        self, location: AnyLocation, snapshot_id: str, is_latest: bool, snapshot: AnySnapshot
-    ) -> None:
-        id = "" if is_latest else snapshot_id
-        self.things[self.key(location, id)] = Snapshot.of(snapshot)
-
-    async def load_snapshot(
-        self, location: AnyLocation, snapshot_id: str | None = None
-    ) -> Snapshot | None:
+    async def load_snapshot(self, *given: Any) -> Snapshot | None:
         if self.broken is not None:
             raise self.broken
-        return self.things.get(self.key(location, snapshot_id or ""))
-
-    async def list_snapshot_ids(
-        self, location: AnyLocation, limit: int | None = None, start_after: str | None = None
-    ) -> list[str]:
-        place = self.key(location)
-        ids = sorted(key[3] for key in self.things if key[:3] == place)
-        return [id for id in ids if id > (start_after or "")][:limit]
-
-    async def list_snapshots(
-        self, location: AnyLocation, limit: int | None = None, start_after: str | None = None
-    ) -> SnapshotPage:
-        raise NotImplementedError
-
-    async def load_manifest(self, location: AnyLocation) -> SnapshotManifest:
-        raise NotImplementedError
-
-    async def save_manifest(self, location: AnyLocation, manifest: AnyManifest) -> None:
-        raise NotImplementedError
-
-    async def delete_session(self, session_id: str) -> None:
-        for key in [key for key in self.things if key[0] == session_id]:
-            del self.things[key]
+        return await self._storage.load_snapshot(*given)
 
 
-@in_a_loop
-async def test_any_storage_will_do() -> None:
-    shelf = Shelf()
-    manager, agent = SessionManager(shelf, SESSION), Plain()
+async def test_any_storage_will_do(observed: Observed) -> None:
+    other = Other(observed)
+    storage: Any = other
+    agent = Plain()
     agent.hear("a")
-    id = await manager.save(agent)
-    assert await manager.list_snapshot_ids(agent) == [id]
-
-    manager, agent = SessionManager(shelf, SESSION), Plain()
-    shelf.broken = OSError("gone")
-    with pytest.raises(OSError, match="gone"):
-        await turn_of(manager, agent, "b")
-    shelf.broken = Corrupt("bad")  # a storage may say so itself
-    with pytest.raises(Corrupt):
-        await turn_of(manager, agent, "b")
-    shelf.broken = None
+    await SessionManager(storage, SESSION).save(agent)
+    manager, agent = SessionManager(storage, SESSION), Plain()
+    for error in (OSError("gone"), Corrupt("bad")):  # a storage may raise what it likes
+        other.broken = error
+        with pytest.raises(type(error)):
+            await turn_of(manager, agent, "b")
+    other.broken = None
     assert (await turn_of(manager, agent, "b")).saved
-    await manager.delete_session()
-    assert shelf.things == {}
+    assert agent.messages == ["a", "b"]
 
 
-@in_a_loop
 async def test_a_turn_under_a_claim(observed: Observed) -> None:
     """What keeps two processes apart that continue the same session."""
     scope = observed._store.scope(SESSION, "planner")
@@ -270,7 +216,6 @@ async def test_a_turn_under_a_claim(observed: Observed) -> None:
 # Several agents
 
 
-@in_a_loop
 async def test_two_agents_of_one_id_are_refused(observed: Observed) -> None:
     manager, agent = SessionManager(observed), Plain()
     await turn_of(manager, agent, "a")
@@ -286,7 +231,6 @@ async def test_two_agents_of_one_id_are_refused(observed: Observed) -> None:
     assert another.messages == ["a", "c"]
 
 
-@in_a_loop
 async def test_an_agent_that_is_gone_makes_room(observed: Observed) -> None:
     """As in a server that makes a new agent for every request, also after failures."""
     manager = SessionManager(observed, SESSION)
@@ -307,7 +251,6 @@ async def test_an_agent_that_is_gone_makes_room(observed: Observed) -> None:
     assert (await latest_of(observed)).data == {"messages": ["a", "b", "c"]}
 
 
-@in_a_loop
 async def test_one_turn_of_an_agent_at_a_time(observed: Observed) -> None:
     manager, agent = SessionManager(observed), Plain()
     async with manager.invocation(agent):
@@ -323,31 +266,57 @@ async def test_one_turn_of_an_agent_at_a_time(observed: Observed) -> None:
     await turn_of(manager, agent, "c")
 
 
-@in_a_loop
+# Every engine
+
+
+async def test_full_lifecycle(store: Store) -> None:
+    """Two turns, a new agent that goes on, back to a moment before, on from there, and gone."""
+    manager = SessionManager(store, SESSION, snapshot_trigger=lambda data: True)
+    first = Plain()
+    turns = [await turn_of(manager, first, text) for text in ("a", "b")]
+    ids = [turn.snapshot_id for turn in turns]
+    assert all(turn.saved and turn.error is None for turn in turns)
+
+    second, later = Plain(), SessionManager(store, SESSION)
+    assert (await turn_of(later, second, "c")).restored is not None
+    assert second.messages == ["a", "b", "c"]
+
+    restored = await later.restore(second, ids[0])
+    assert restored is not None
+    assert (restored.snapshot_id, restored.fallen_back) == (ids[0], False)
+    await turn_of(later, second, "another way")
+    assert await later.list_snapshot_ids(second) == ids  # history stays
+    third = Plain()
+    await SessionManager(store, SESSION).restore(third)
+    assert third.messages == ["a", "another way"]
+
+    await manager.delete_session()
+    assert await SessionManager(store, SESSION).restore(Plain()) is None
+    assert await later.list_snapshot_ids(second) == []
+
+
+async def test_save_gives_an_id_to_come_back_to(observed: Observed) -> None:
+    manager, agent = SessionManager(observed, SESSION), Plain()
+    ids = []
+    for text in ("a", "b", "c"):
+        agent.hear(text)
+        ids.append(await manager.save(agent, app_data={"heard": text}))
+
+    assert await manager.list_snapshot_ids(agent) == ids  # and not the latest
+    assert await manager.list_snapshot_ids(agent, limit=1, start_after=ids[0]) == [ids[1]]
+    assert (await latest_of(observed)).app_data == {"heard": "c"}
+    assert await manager.restore(agent, ids[1])
+    assert agent.messages == ["a", "b"]
+
+
 async def test_sessions_and_scopes_are_apart(tmp_path: Path) -> None:
     """One storage for all of them; deleting a session leaves its neighbours."""
+    scopes: tuple[Literal["agent", "multiAgent"], ...] = ("agent", "multiAgent")
     async with FileStorage(tmp_path) as storage:
-        managers = {
-            (session, scope): SessionManager(storage, session, scope=scope)
-            for session in ("s", "s1")
-            for scope in ("agent", "multiAgent")
-        }
-        for (session, scope), each in managers.items():
-            await turn_of(each, Plain(), f"{session} {scope}")
-        await managers["s", "agent"].delete_session()
-
-        for (session, scope), each in managers.items():
-            agent = Plain()
-            await SessionManager(storage, session, scope=each.scope).restore(agent)  # type: ignore[arg-type]
+        for session, scope in product(("s", "s1"), scopes):
+            manager = SessionManager(storage, session, scope=scope)
+            await turn_of(manager, Plain(), f"{session} {scope}")
+        await SessionManager(storage, "s").delete_session()
+        for session, scope in product(("s", "s1"), scopes):
+            await SessionManager(storage, session, scope=scope).restore(agent := Plain())
             assert agent.messages == ([] if session == "s" else [f"{session} {scope}"])
-
-
-@in_a_loop
-async def test_agents_take_turns_at_the_same_time(observed: Observed) -> None:
-    manager = SessionManager(observed)
-    agents = [Plain(f"agent-{n}") for n in range(10)]
-    await asyncio.gather(*(turn_of(manager, each, each.agent_id) for each in agents))
-    for each in agents:
-        another = Plain(each.agent_id)
-        await SessionManager(observed).restore(another)
-        assert another.messages == [each.agent_id]

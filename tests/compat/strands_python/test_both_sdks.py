@@ -1,7 +1,6 @@
 """Agents in Python go on with what agents in TypeScript left, with the real SDK on both sides."""
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -139,11 +138,3 @@ def test_a_folder_of_the_sdk_moves_into_a_store_and_back(store: Store, tmp_path:
         assert wait(manager_on(theirs, "chat-42").restore_snapshot(again, snapshot_id=id))
         assert wait(manager_on(ours, "chat-42").restore_snapshot(agent, snapshot_id=id))
         assert again.messages == agent.messages
-
-
-def test_a_folder_in_typescript_words_is_none_of_the_python_sdk(tmp_path: Path) -> None:
-    """Guards the reason for all this: neither SDK reads what the other wrote."""
-    shutil.copytree(FIXTURES / "ts_unified_localfile", tmp_path / "store")
-    theirs = LocalFileStorage(str(tmp_path / "store"))
-    with pytest.raises(Exception, match="created_at"):
-        agent_on(theirs, "demo-unified", "support-bot")

@@ -6,11 +6,11 @@ import sys
 from typing import Any
 
 import pytest
-from strands.storage import InMemoryStorage, Storage
+from strands.storage import InMemoryStorage
 from strands.types.exceptions import StorageError
 
 import limpet
-from limpet import InvalidInput, ScopeKey, Store, Unavailable
+from limpet import InvalidInput, Store, Unavailable
 from limpet.compat.strands.python import ByteStorage
 from tests.compat.strands_python.agents import FIXTURES, storage_on, wait
 
@@ -68,11 +68,6 @@ KEYS = [
 ]
 
 
-def test_it_is_a_storage_of_strands(store: Store) -> None:
-    assert isinstance(ByteStorage(store), Storage)
-    assert isinstance(ByteStorage(store.aio), Storage)
-
-
 def test_strands_need_not_be_there() -> None:
     code = (
         "import asyncio, sys, limpet\n"
@@ -119,26 +114,6 @@ def test_a_storage_of_strands_does_the_same(store: Store) -> None:
     assert list(store.sessions()) == []
 
 
-def test_latest_and_history_are_independent(store: Store) -> None:
-    storage = storage_on(store)
-
-    async def work() -> None:
-        for key in (history("1"), history("2"), LATEST):
-            await storage.write(key, as_python({**DOCUMENT, "key": key}))
-        await storage.delete(LATEST)
-        assert await storage.read(LATEST) is None
-        assert await storage.list(HERE) == [history("1"), history("2")]
-        await storage.delete(history("1"))
-        await storage.write(LATEST, b"again")
-        assert await storage.read(LATEST) == b"again"
-        await storage.delete(history("2"))
-        assert await storage.list(HERE) == [LATEST]
-        await storage.delete(LATEST)
-
-    wait(work())
-    assert list(store.scopes()) == []
-
-
 def test_a_snapshot_is_one_for_everybody(store: Store) -> None:
     """What stands where is told in the design, and other facades rely on it."""
     storage = storage_on(store)
@@ -162,16 +137,6 @@ def test_a_snapshot_is_one_for_everybody(store: Store) -> None:
     assert read["data"]["messages"][0]["content"] == [{"text": "from us"}]
     draft = scope.save({}, keep=False)
     assert wait(storage.read(history(draft.id))) is None
-
-
-def test_a_session_goes_with_all_that_belongs_to_it(store: Store) -> None:
-    storage = storage_on(store)
-    for key in KEYS:
-        wait(storage.write(key, b"x"))
-    store.delete_session("s")
-    left = wait(storage.list(""))
-    assert [key for key in left if "/s/" in key] == []
-    assert "context/other/a/tu-1_0" in left
 
 
 def test_names_that_no_key_can_have_are_not_listed(store: Store) -> None:
@@ -218,16 +183,3 @@ def test_a_listing_reads_no_state(store: Store, monkeypatch: pytest.MonkeyPatch)
         wait(storage.write(key, b"x"))
     monkeypatch.setattr(type(store.driver.opened.backend), "read_snapshots", None)
     assert wait(storage.list("")) == sorted(KEYS)
-
-
-def test_real_snapshots_come_back_as_they_were(store: Store) -> None:
-    for path in SNAPSHOTS:
-        key, data = str(path.relative_to(FIXTURES / "py_snapshot")), path.read_bytes()
-        wait(storage_on(store).write(key, data))
-        assert wait(storage_on(store).read(key)) == data
-        assert key in wait(storage_on(store).list("session/demo-py/"))
-        id = None if "latest" in key else path.stem[9:]
-        kept = store.scope("demo-py", "support-bot").load(id)
-        assert kept is not None
-        assert kept.state == json.loads(data)["data"]
-        assert kept.scope == ScopeKey("demo-py", "support-bot", "agent")

@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args
 
@@ -14,7 +13,6 @@ from limpet import Store
 from limpet.compat.strands import LayoutName, export_sessions, import_sessions, to_python
 from limpet.errors import InvalidInput, NotFound
 from limpet.model import ScopeKey
-from tests.runs.conftest import place_of
 from tests.servers.service import Service
 
 FIXTURES = Path(__file__).parents[2] / "interop" / "fixtures"
@@ -24,22 +22,7 @@ LAYOUTS: dict[str, Any] = {
     "ts_unified_localfile": "unified",
     "py_snapshot": "unified",
 }
-BOT = ScopeKey("demo-py", "support-bot")
-
-
-SLOW = [pytest.param(each, marks=pytest.mark.slow) for each in ("directory", "postgres", "s3")]
-
-
-@pytest.fixture(params=["memory", "sqlite", *SLOW])
-def store(request: pytest.FixtureRequest) -> Iterator[Store]:
-    with place_of(request.param, request).open() as store:
-        yield store
-
-
-@pytest.fixture
-def memory() -> Iterator[Store]:
-    with limpet.open("memory:") as store:
-        yield store
+SNAPSHOTS = "raw-session/scopes/agent/a-1/snapshots"
 
 
 def files_below(folder: Path) -> dict[str, bytes]:
@@ -59,20 +42,6 @@ def test_what_the_sdks_wrote_comes_out_byte_for_byte(
     went = export_sessions(store, tmp_path / "out", layout=LAYOUTS[name])
     assert (went.count, went.skipped) == (len(snapshots), ())
     assert files_below(tmp_path / "out") == written
-
-
-def test_to_repeat_an_import_moves_nothing(memory: Store) -> None:
-    import_sessions(memory, FIXTURES / "py_snapshot", layout="unified")
-    before = [memory.scope(*BOT).info(), *memory.scope(*BOT).history()]
-    import_sessions(memory, FIXTURES / "py_snapshot", layout="unified")
-    assert [memory.scope(*BOT).info(), *memory.scope(*BOT).history()] == before
-
-
-def test_an_imported_history_is_one_line(memory: Store) -> None:
-    import_sessions(memory, FIXTURES / "ts_raw_storage")
-    scope = memory.scope("raw-session", "a-1")
-    ids = list(scope.ids())
-    assert [each.id for each in scope.ancestors(ids[-1])] == ids[::-1]
 
 
 def test_a_payload_is_turned_into_that_of_python(memory: Store, tmp_path: Path) -> None:
@@ -125,15 +94,6 @@ def test_damage_is_reported_and_does_not_stop_the_rest(memory: Store, tmp_path: 
     assert {f"snapshot_{each.id}.json" for each in came.skipped} == {small.name, large.name}
 
 
-def test_a_damaged_log_is_reported(memory: Store, tmp_path: Path) -> None:
-    shutil.copytree(FIXTURES / "py_legacy_file", tmp_path / "in")
-    (tmp_path / "in/session_demo-legacy/agents/agent_support-bot/agent.json").write_bytes(b"[]")
-    came = import_sessions(memory, tmp_path / "in", layout="messages")
-    assert [(each.code, each.scope) for each in came.skipped] == [
-        ("corrupt", ScopeKey("demo-legacy", "support-bot"))
-    ]
-
-
 def test_names_that_the_sdk_would_refuse_are_left_out_and_reported(
     memory: Store, tmp_path: Path
 ) -> None:
@@ -181,15 +141,6 @@ def test_names_of_the_python_sdk_are_taken_as_they_are(memory: Store, tmp_path: 
     assert files_below(tmp_path / "again") == files_below(tmp_path / "out")
 
 
-def test_a_scope_that_strands_does_not_have_is_reported(memory: Store, tmp_path: Path) -> None:
-    place = tmp_path / "s/scopes/Tool/a/snapshots"
-    place.mkdir(parents=True)
-    (place / "snapshot_latest.json").write_text('{"data": {}}')
-    came = import_sessions(memory, tmp_path)
-    assert came.count == 0
-    assert [each.scope for each in came.skipped] == [ScopeKey("s", "a", "Tool")]
-
-
 def test_what_is_refused_does_not_stop_the_rest(tmp_path: Path) -> None:
     for layout, name in (("classic", "ts_raw_storage"), ("messages", "py_legacy_file")):
         folder = tmp_path / layout
@@ -208,20 +159,43 @@ def test_what_is_refused_does_not_stop_the_rest(tmp_path: Path) -> None:
         assert (came.count, len(came.skipped)) == (1, 1)
 
 
-def test_an_export_goes_on_after_a_name_that_is_too_long(memory: Store, tmp_path: Path) -> None:
-    memory.scope("a" * 300).save({})
-    memory.scope("zzz").save({}, id="1")
-    went = export_sessions(memory, tmp_path / "out")
-    assert (went.count, len(went.skipped)) == (2, 2)
+def test_a_scope_that_strands_does_not_have_is_reported(memory: Store, tmp_path: Path) -> None:
+    place = tmp_path / "s/scopes/Tool/a/snapshots"
+    place.mkdir(parents=True)
+    (place / "snapshot_latest.json").write_text('{"data": {}}')
+    came = import_sessions(memory, tmp_path)
+    assert came.count == 0
+    assert [each.scope for each in came.skipped] == [ScopeKey("s", "a", "Tool")]
 
 
 def test_a_prefix_chooses_sessions(memory: Store, tmp_path: Path) -> None:
-    came = import_sessions(memory, FIXTURES / "ts_filestorage", prefix="demo-m")
-    assert came.count == 2
+    assert import_sessions(memory, FIXTURES / "ts_filestorage", prefix="demo-m").count == 2
     assert list(memory.sessions()) == ["demo-message"]
     memory.scope("other").save({})
     export_sessions(memory, tmp_path / "out", prefix="oth")
     assert {key.split("/")[0] for key in files_below(tmp_path / "out")} == {"other"}
+
+
+def test_a_later_import_has_what_they_did_since(memory: Store, tmp_path: Path) -> None:
+    folder = shutil.copytree(FIXTURES / "ts_raw_storage", tmp_path / "in")
+    import_sessions(memory, folder)
+    scope, place = memory.scope("raw-session", "a-1"), folder / SNAPSHOTS
+    before = list(scope.history())
+    assert [each.id for each in scope.ancestors(before[0].id)] == [each.id for each in before]
+    latest = json.loads((place / "snapshot_latest.json").read_bytes())
+    later = json.dumps({**latest, "createdAt": "2027-01-01T00:00:00.000Z", "data": {"turn": 4}})
+    for name in (
+        "snapshot_latest",
+        "immutable_history/snapshot_019fffff-0000-7000-8000-000000000000",
+    ):
+        (place / f"{name}.json").write_text(later)
+    import_sessions(memory, folder)
+    head, after = scope.load(), list(scope.history())
+    assert head is not None
+    assert (head.state, head.kept) == ({"turn": 4}, False)
+    assert (len(after), after[1:]) == (len(before) + 1, before)
+    import_sessions(memory, folder)  # to repeat it moves nothing
+    assert (scope.load(), list(scope.history())) == (head, after)
 
 
 def test_from_a_bucket_and_to_a_bucket(memory: Store, seaweedfs: Service, tmp_path: Path) -> None:
@@ -234,14 +208,6 @@ def test_from_a_bucket_and_to_a_bucket(memory: Store, seaweedfs: Service, tmp_pa
         assert came.count == 4
         export_sessions(other, tmp_path / "out")
     assert files_below(tmp_path / "out") == files_below(FIXTURES / "ts_raw_storage")
-
-
-def test_the_latest_is_a_head_that_is_not_kept(memory: Store) -> None:
-    import_sessions(memory, FIXTURES / "ts_raw_storage")
-    shown = memory.scope("raw-session", "a-1").load()
-    assert shown is not None
-    assert not shown.kept
-    assert len(list(memory.scope("raw-session", "a-1").history())) == 3
 
 
 def test_a_folder_that_is_missing(memory: Store, tmp_path: Path) -> None:
@@ -294,13 +260,6 @@ def test_links_are_named_and_not_followed(tmp_path: Path, root: str) -> None:
             named = import_sessions(memory, place / "in", layout=layout, prefix="raw")
             assert [each.code for each in named.skipped] == ["link_skipped"], what
             assert import_sessions(memory, place / "in", layout=layout, prefix="b").skipped == ()
-
-
-def test_removing_the_latest_hides_nothing(memory: Store, tmp_path: Path) -> None:
-    shutil.copytree(FIXTURES / "ts_raw_storage", tmp_path / "in")
-    (tmp_path / "in/raw-session/scopes/agent/a-1/snapshots/snapshot_latest.json").unlink()
-    came = import_sessions(memory, tmp_path / "in")
-    assert (came.count, came.skipped) == (3, ())
 
 
 def test_files_are_bounded_and_links_are_named(memory: Store, tmp_path: Path) -> None:

@@ -56,58 +56,39 @@ async def test_an_id_is_taken_once(sessions: Sessions) -> None:
 
 
 async def test_blanks_around_an_id_are_ignored(sessions: Sessions) -> None:
-    """(padded_session_id_reads_and_deletes)"""
+    """(padded_session_id_reads_and_deletes, create_session_with_padded_duplicate_id_raises_error,
+    create_session_with_blank_id_generates_one)
+    """
     made = await sessions.new("order-42\n", state={"cart": "book"})
     assert made.id == "order-42"
+    with pytest.raises(AlreadyExistsError):
+        await sessions.new("  order-42  ", state={"n": 2})
     assert (await sessions.get("order-42\n")).state == {"cart": "book"}
     await sessions.delete(" order-42")
     assert await sessions.find("order-42") is None
-
-
-async def test_blanks_do_not_make_another_id(sessions: Sessions) -> None:
-    """(create_session_with_padded_duplicate_id_raises_error)"""
-    await sessions.new("s", state={"n": 1})
-    with pytest.raises(AlreadyExistsError):
-        await sessions.new("  s  ", state={"n": 2})
-    assert (await sessions.get("s")).state == {"n": 1}
-
-
-async def test_a_blank_id_is_none(sessions: Sessions) -> None:
-    """(create_session_with_blank_id_generates_one)"""
     assert (await sessions.new("   ")).id.strip()
 
 
 async def test_only_the_session_named_is_deleted(sessions: Sessions) -> None:
-    """(delete_session_sync_removes_only_the_targeted_users_session)"""
+    """(delete_session_sync_removes_only_the_targeted_users_session, …_unknown_session_is_a_noop)"""
     await sessions.new("s")
     await sessions.new("s", user="bob")
+    await sessions.delete("other")
+    await sessions.delete("s", user="nobody")
+    await Sessions(sessions.service, "no-app").delete("s")
+    assert await sessions.find("s") is not None
     await sessions.delete("s")
     assert await sessions.find("s") is None
     assert (await sessions.get("s", user="bob")).id == "s"
 
 
-async def test_deleting_what_is_unknown_does_nothing(sessions: Sessions) -> None:
-    """(delete_session_sync_unknown_session_is_a_noop)"""
-    await sessions.new("s")
-    await sessions.delete("other")
-    await sessions.delete("s", user="nobody")
-    await Sessions(sessions.service, "no-app").delete("s")
-    assert await sessions.find("s") is not None
-
-
 # Lists
 
 
-async def test_a_list_has_the_states(sessions: Sessions) -> None:
-    """(create_and_list_sessions)"""
-    for number in range(5):
-        await sessions.new(f"s{number}", state={"n": number})
-    found = {each.id: each.state for each in await sessions.listed()}
-    assert found == {f"s{number}": {"n": number} for number in range(5)}
-
-
 async def test_a_list_is_of_one_user_or_of_all(sessions: Sessions) -> None:
-    """(list_sessions_all_users)"""
+    """(create_and_list_sessions, list_sessions_all_users,
+    list_sessions_sync_unknown_app_or_user_returns_empty_response)
+    """
     await sessions.new("a", state={"n": 1})
     await sessions.new("b", state={"n": 2})
     await sessions.new("c", user="bob", state={"n": 3})
@@ -119,6 +100,8 @@ async def test_a_list_is_of_one_user_or_of_all(sessions: Sessions) -> None:
     ]
     assert sorted(each.id for each in await sessions.listed()) == ["a", "b"]
     assert [each.id for each in await sessions.listed("bob")] == ["c"]
+    assert await sessions.listed("nobody") == []
+    assert await Sessions(sessions.service, "no-app").listed(None) == []
 
 
 async def test_the_session_changed_last_is_listed_last(sessions: Sessions) -> None:
@@ -140,40 +123,19 @@ async def test_a_list_has_no_events_and_all_tiers(sessions: Sessions) -> None:
     assert listed.state == {"app:a": 1, "user:u": 2, "own": 3, "later": 5}
 
 
-async def test_the_list_of_an_unknown_app_or_user_is_empty(sessions: Sessions) -> None:
-    """(list_sessions_sync_unknown_app_or_user_returns_empty_response)"""
-    await sessions.new("s")
-    assert await sessions.listed("nobody") == []
-    assert await Sessions(sessions.service, "no-app").listed(None) == []
-    assert len(await sessions.listed(None)) == 1
-
-
 # State
 
 
-async def test_users_share_the_state_of_the_app(sessions: Sessions) -> None:
-    """(app_state_is_shared_by_all_users_of_app)"""
-    session = await sessions.new("s", state={"app:a": 1})
-    await sessions.change(session, app__b=2)
-    other = await sessions.new("o", user="bob")
-    assert other.state == {"app:a": 1, "app:b": 2}
-    assert (await sessions.get("s")).state == {"app:a": 1, "app:b": 2}
-
-
-async def test_sessions_share_the_state_of_their_user(sessions: Sessions) -> None:
-    """(user_state_is_shared_only_by_user_sessions)"""
-    session = await sessions.new("s", state={"user:a": 1})
-    await sessions.change(session, user__b=2)
-    assert (await sessions.new("t")).state == {"user:a": 1, "user:b": 2}
-    assert (await sessions.new("o", user="bob")).state == {}
-
-
-async def test_other_state_is_of_one_session(sessions: Sessions) -> None:
-    """(session_state_is_not_shared)"""
-    session = await sessions.new("s", state={"a": 1})
-    await sessions.change(session, b=2)
-    assert (await sessions.get("s")).state == {"a": 1, "b": 2}
-    assert (await sessions.new("t")).state == {}
+async def test_who_shares_a_state(sessions: Sessions) -> None:
+    """(app_state_is_shared_by_all_users_of_app, user_state_is_shared_only_by_user_sessions,
+    session_state_is_not_shared)
+    """
+    session = await sessions.new("s", state={"app:a": 1, "user:a": 1, "a": 1})
+    await sessions.change(session, app__b=2, user__b=2, b=2)
+    app, user = {"app:a": 1, "app:b": 2}, {"user:a": 1, "user:b": 2}
+    assert (await sessions.new("o", user="bob")).state == app
+    assert (await sessions.new("t")).state == app | user
+    assert (await sessions.get("s")).state == {**app, **user, "a": 1, "b": 2}
 
 
 @pytest.mark.parametrize("key", ["cart", "user__cart", "app__cart"])
@@ -192,15 +154,6 @@ async def test_none_is_a_value(sessions: Sessions, key: str) -> None:
     session = await sessions.new("s", state={name: True})
     await sessions.change(session, **{key: None})
     assert session.state == (await sessions.get("s")).state == {name: None}
-
-
-async def test_a_boolean_stays_one(sessions: Sessions) -> None:
-    """(boolean_state_survives_unrelated_state_delta)"""
-    session = await sessions.new("s", state={"old": False})
-    await sessions.change(session, new=True)
-    found = (await sessions.get("s")).state
-    assert found["old"] is session.state["old"] is False
-    assert found["new"] is session.state["new"] is True
 
 
 async def test_temporary_state_is_not_stored(sessions: Sessions) -> None:
@@ -223,52 +176,32 @@ async def test_temporary_state_lasts_for_the_invocation(sessions: Sessions) -> N
     assert appended.actions.state_delta == {}
 
 
-async def test_a_user_without_state_has_an_empty_one(sessions: Sessions) -> None:
-    """(get_user_state_returns_empty_dict_when_no_state_exists)"""
-    assert await sessions.user_state() == {}
-
-
 async def test_the_state_of_a_user_needs_no_session(sessions: Sessions) -> None:
-    """(get_user_state_returns_state_written_via_append_event, …_available_before_session_…)"""
-    await sessions.change(await sessions.new(), user__profile={"name": "Alice"}, own=1)
-    assert await sessions.user_state() == {"profile": {"name": "Alice"}}
-
-
-async def test_the_state_of_a_user_is_of_one_app(sessions: Sessions) -> None:
-    """(get_user_state_is_not_visible_across_users, …_across_apps)"""
-    await sessions.change(await sessions.new(), user__secret=1)
-    assert await sessions.user_state("bob") == {}
-    assert await Sessions(sessions.service, f"{sessions.app_name}-2").user_state() == {}
-
-
-async def test_the_state_of_a_user_is_the_latest(sessions: Sessions) -> None:
-    """(get_user_state_reflects_latest_write)"""
+    """(get_user_state_returns_empty_dict_when_no_state_exists, …_is_not_visible_across_users,
+    …_across_apps, …_returns_state_written_via_append_event, …_reflects_latest_write)
+    """
+    assert await sessions.user_state() == {}
     session = await sessions.new()
     for count in (1, 2):
-        await sessions.change(session, user__count=count)
+        await sessions.change(session, user__count=count, own=1)
     assert await sessions.user_state() == {"count": 2}
+    assert await sessions.user_state("bob") == {}
+    assert await Sessions(sessions.service, f"{sessions.app_name}-2").user_state() == {}
 
 
 # Events
 
 
-async def test_bytes_come_back(sessions: Sessions) -> None:
-    """(append_event_bytes)"""
-    picture = types.Part.from_bytes(data=b"\x00\xff picture", mime_type="image/png")
-    content = types.Content(role="user", parts=[picture])
-    found_by = types.GroundingMetadata(search_entry_point=types.SearchEntryPoint(sdk_blob=b"\x01"))
-    session = await sessions.new()
-    await sessions.append(session, event(content=content, grounding_metadata=found_by))
-    (stored,) = (await sessions.get(session)).events
-    assert stored.content == session.events[0].content == content
-    assert stored.grounding_metadata == found_by
-
-
 async def test_everything_in_an_event_comes_back(sessions: Sessions) -> None:
-    """(append_event_complete)"""
+    """(append_event_complete, append_event_bytes, …_with_requested_tool_confirmations)"""
     session = await sessions.new()
+    picture = types.Part.from_bytes(data=b"\x00\xff picture", mime_type="image/png")
+    found_by = types.GroundingMetadata(
+        web_search_queries=["limpets"],
+        search_entry_point=types.SearchEntryPoint(sdk_blob=b"\x01"),
+    )
     whole = event(
-        text="hello",
+        content=types.Content(role="user", parts=[picture, types.Part(text="hello")]),
         turn_complete=True,
         partial=False,
         long_running_tool_ids={"call-1"},
@@ -276,27 +209,23 @@ async def test_everything_in_an_event_comes_back(sessions: Sessions) -> None:
         error_message="out of tokens",
         interrupted=True,
         usage_metadata=types.GenerateContentResponseUsageMetadata(total_token_count=7),
-        grounding_metadata=types.GroundingMetadata(web_search_queries=["limpets"]),
+        grounding_metadata=found_by,
         citation_metadata=types.CitationMetadata(),
         custom_metadata={"rated": 5},
         timestamp=1700000000.123,
         input_transcription=types.Transcription(text="in", finished=True),
         output_transcription=types.Transcription(text="out", finished=True),
     )
-    whole.actions = EventActions(artifact_delta={"plan": 0}, transfer_to_agent="b", escalate=True)
+    asked = ToolConfirmation(hint="really?", confirmed=False, payload={"album": "photos"})
+    whole.actions = EventActions(
+        artifact_delta={"plan": 0},
+        state_delta={"big": 2**70, "one": 1.0, "user:big": -(2**65), "app:e": 1e300},
+        transfer_to_agent="b",
+        escalate=True,
+        requested_tool_confirmations={"call-1": asked},
+    )
     await sessions.append(session, whole)
     assert await sessions.get(session) == session
-
-
-async def test_questions_of_tools_come_back(sessions: Sessions) -> None:
-    """(append_event_with_requested_tool_confirmations)"""
-    session = await sessions.new()
-    asked = ToolConfirmation(hint="really?", confirmed=False, payload={"album": "photos"})
-    question = event()
-    question.actions = EventActions(requested_tool_confirmations={"call-1": asked})
-    await sessions.append(session, question)
-    (stored,) = (await sessions.get(session)).events
-    assert stored.actions.requested_tool_confirmations == {"call-1": asked}
 
 
 async def test_a_session_is_as_new_as_its_last_event(sessions: Sessions) -> None:

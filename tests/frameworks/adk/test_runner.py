@@ -3,7 +3,6 @@
 import asyncio
 from typing import Any
 
-import pytest
 from google.adk.agents import LlmAgent, SequentialAgent
 from google.adk.errors import StaleSessionError
 from google.adk.runners import Runner
@@ -11,7 +10,7 @@ from google.genai import types
 
 import limpet
 from limpet.compat.adk import LimpetSessionService
-from tests.frameworks.adk.services import USER, Echo, Sessions, event, texts
+from tests.frameworks.adk.services import USER, Echo, Sessions, texts
 
 
 def agent(**more: Any) -> LlmAgent:
@@ -81,27 +80,3 @@ async def test_of_two_runs_at_once_one_is_told(ours: Sessions) -> None:
     said = texts((await ours.get("s")).events)
     if len(failed) == 1:
         assert said in (["a", "a (1)"], ["b", "b (1)"])
-
-
-async def test_a_session_of_its_own_is_made_by_the_runner(ours: Sessions) -> None:
-    runner = Runner(
-        app_name=ours.app_name,
-        agent=agent(),
-        session_service=ours.service,
-        auto_create_session=True,
-    )
-    await ask(runner, "hello", "new")
-    await runner.close()
-    assert len((await ours.get("new")).events) == 2
-
-
-@pytest.mark.slow
-async def test_two_hundred_turns(memory: limpet.Store) -> None:
-    ours = Sessions(LimpetSessionService(memory), "app")
-    session = await ours.new("s")
-    for turn in range(200):
-        await ours.append(session, event(text=f"q{turn}"))
-        await ours.append(session, event({"turn": turn}, text=f"a{turn}"))
-    found = await ours.get("s")
-    assert found == session
-    assert found.state == {"turn": 199}

@@ -35,13 +35,8 @@ class Echo(BaseLlm):
 root_agent = LlmAgent(name="echo", model=Echo(model="echo"), output_key="user:last")
 """
 BY_PYTHON = "services.py", "from limpet.compat.adk import register\nregister()\n"
-BY_YAML = (
-    "services.yaml",
-    "services:\n"
-    "  - scheme: limpet+sqlite\n"
-    "    type: session\n"
-    "    class: limpet.compat.adk.open_session_service\n",
-)
+SERVICES = "services:\n  - {scheme: limpet+sqlite, type: session, class: %s}\n"
+BY_YAML = "services.yaml", SERVICES % "limpet.compat.adk.open_session_service"
 
 
 def test_uris_are_registered() -> None:

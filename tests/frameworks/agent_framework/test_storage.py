@@ -117,23 +117,6 @@ async def test_the_same_id_again_replaces_it(storage: Any) -> None:
     assert await ids(storage) == ["a"]
 
 
-async def test_what_is_saved_or_loaded_may_be_changed(store: limpet.Store) -> None:
-    """Not so in the framework's memory storage before #7683 was fixed."""
-    storage = LimpetCheckpointStorage(store, allowed_checkpoint_types=ALLOWED)
-    saved = checkpoint("a", state={"list": [1], "order": Order(1)})
-    await storage.save(saved)
-    saved.state["list"].append(2)
-    saved.state["order"].number = 2
-    for each in (
-        await storage.load("a"),
-        await storage.get_latest(workflow_name="support"),
-        *await storage.list_checkpoints(workflow_name="support"),
-    ):
-        assert each.state == {"list": [1], "order": Order(1)}
-        each.state["list"].append(3)
-        each.state["order"].number = 3
-
-
 async def test_a_class_that_is_not_allowed_is_not_made(store: limpet.Store) -> None:
     """The framework's own file storage refuses it at the same moment, from version 1.19 on."""
     careful = LimpetCheckpointStorage(store)
@@ -258,10 +241,8 @@ async def test_no_checkpoint_of_many_writers_is_lost(places: Places) -> None:
 
         await asyncio.gather(*(save(number) for number in range(6)))
         found = await ids(LimpetCheckpointStorage(one))
-    assert len(found) == 60
-    for number in range(6):
-        mine = [id for id in found if id.startswith(f"{number}-")]
-        assert mine == [f"{number}-{n}" for n in range(10)]
+    mine_in_order = sorted(found, key=lambda each: each[0])
+    assert mine_in_order == [f"{number}-{n}" for number in range(6) for n in range(10)]
 
 
 async def test_growth_follows_what_is_new(places: Places) -> None:

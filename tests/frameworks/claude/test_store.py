@@ -12,6 +12,7 @@ from limpet.compat.claude import LimpetClaudeStore
 from tests.effort import slowly
 from tests.frameworks.claude.keys import SESSION, key, said, talk, uuid, uuids
 from tests.frameworks.kit import SHARED, Places
+from tests.processes import run_at_once
 
 
 async def test_an_entry_is_stored_once_whoever_appends_it(memory: limpet.Store) -> None:
@@ -24,14 +25,6 @@ async def test_an_entry_is_stored_once_whoever_appends_it(memory: limpet.Store) 
     await second.append(key(), [c])
     assert await first.load(key()) == [a, mode, b, mode, c]
     assert len(list(memory.scope(*first.scope(key()).key).history())) == 3
-
-
-async def test_the_same_id_in_another_transcript_is_another_entry(memory: limpet.Store) -> None:
-    sessions = LimpetClaudeStore(memory)
-    entries = talk(1)
-    for each in (key(), key("other"), key(subpath="subagents/agent-1")):
-        await sessions.append(each, entries)
-        assert await sessions.load(each) == entries
 
 
 async def test_names_do_not_collide(memory: limpet.Store) -> None:
@@ -180,27 +173,6 @@ async def test_what_cannot_be_stored_is_refused_and_nothing_is_written(
     assert await sessions.load(key()) is None
 
 
-async def test_a_title_may_be_long(memory: limpet.Store) -> None:
-    sessions = LimpetClaudeStore(memory)
-    title = "x" * 200_000
-    await sessions.append(key(), [said(0, "hello", customTitle=title)])
-    (summary,) = await sessions.list_session_summaries(key()["project_key"])
-    assert summary["data"]["custom_title"] == title
-
-
-async def test_each_append_is_a_moment_to_go_back_to(memory: limpet.Store) -> None:
-    sessions = LimpetClaudeStore(memory)
-    entries = talk(4)
-    for each in entries:
-        await sessions.append(key(), [each])
-    scope = sessions.scope(key())
-    moments = [each.id async for each in scope.history()]
-    await scope.restore(moments[-2])
-    assert await sessions.load(key()) == entries[:2]
-    await sessions.append(key(), [entries[3]])
-    assert await sessions.load(key()) == [*entries[:2], entries[3]]
-
-
 async def test_the_transcript_of_another_program_is_corrupt(memory: limpet.Store) -> None:
     sessions = LimpetClaudeStore(memory)
     memory.scope(*sessions.scope(key()).key).save({"entries": 5})
@@ -208,10 +180,29 @@ async def test_the_transcript_of_another_program_is_corrupt(memory: limpet.Store
         await sessions.load(key())
 
 
-async def test_many_transcripts(memory: limpet.Store) -> None:
-    sessions = LimpetClaudeStore(memory)
-    for _ in range(2):
-        for number in range(300):
-            await sessions.append(key(f"s{number}"), talk(2))
-    assert len(await sessions.list_sessions(key()["project_key"])) == 300
-    assert await sessions.load(key("s0")) == talk(2)
+ENTRIES = 40
+
+
+async def append(url: str, name: str) -> None:
+    async with limpet.open_async(url) as store:
+        sessions = LimpetClaudeStore(store)
+        for n in range(ENTRIES):
+            own, shared = said(f"{name}{n}", name, customTitle=f"{name}{n}"), said(f"both{n}", "b")
+            await sessions.append(key(), [own, shared])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", SHARED)
+async def test_processes_lose_and_double_nothing(engine: str, places: Places) -> None:
+    url = places.url(engine)
+    run_at_once(append, [(url, name) for name in "ab"])
+    async with limpet.open_async(url) as store:
+        sessions = LimpetClaudeStore(store)
+        loaded = await sessions.load(key()) or []
+        found = [each["uuid"] for each in loaded]
+        assert len(found) == 3 * ENTRIES
+        for name in ("a", "b", "both"):  # each in its own order
+            wanted = [uuid(f"{name}{n}") for n in range(ENTRIES)]
+            assert [each for each in found if each in wanted] == wanted
+        (summary,) = await sessions.list_session_summaries(key()["project_key"])
+        assert summary["data"] == fold_session_summary(None, key(), loaded)["data"]

@@ -69,24 +69,6 @@ def test_a_decorated_flow_is_saved_and_restored(store: limpet.Store) -> None:
     assert methods(store, "chat-42") == ["hear", "reply"] * 2
 
 
-def test_a_flow_continues_with_a_copy_of_the_latest(memory: limpet.Store) -> None:
-    chat = flow_of(LimpetFlowPersistence(memory))
-    chat(suppress_flow_events=True).kickoff(inputs={"id": "chat-42"})
-    copy = chat(suppress_flow_events=True)
-    copy.kickoff(restore_from_state_id="chat-42")
-    assert copy.state.said == ["question", "answer"] * 2
-    assert methods(memory, "chat-42") == methods(memory, copy.state.id) == ["hear", "reply"]
-
-
-def test_the_persistence_of_one_flow_object(memory: limpet.Store) -> None:
-    with limpet.open("memory:") as other:
-        chat = flow_of(LimpetFlowPersistence(other))
-        mine = LimpetFlowPersistence(memory)
-        chat(persistence=mine, suppress_flow_events=True).kickoff(inputs={"id": "chat-42"})
-        assert methods(memory, "chat-42") == ["hear", "reply"]
-        assert methods(other, "chat-42") == []
-
-
 @pytest.mark.usefixtures("default_of_the_process")
 def test_the_default_of_the_process(memory: limpet.Store) -> None:
     flow_of(None)(suppress_flow_events=True).kickoff(inputs={"id": "chat-42"})

@@ -1,7 +1,7 @@
 """The interface of CrewAI's `FlowPersistence`, on every engine and on CrewAI's own store."""
 
-import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -61,14 +61,6 @@ def test_any_id_is_a_flow_of_its_own(persistence: FlowPersistence) -> None:
     for id in ODD_IDS:
         persistence.save_state(id, "begin", {"id": id})
     assert [persistence.load_state(id) for id in ODD_IDS] == [{"id": id} for id in ODD_IDS]
-
-
-def test_what_is_loaded_or_saved_may_be_changed(persistence: FlowPersistence) -> None:
-    state: dict[str, Any] = {"id": "f", "list": [1]}
-    persistence.save_state("f", "begin", state)
-    state["list"].append(2)
-    (persistence.load_state("f") or {})["list"].append(3)
-    assert persistence.load_state("f") == {"id": "f", "list": [1]}
 
 
 class Color(Enum):
@@ -176,15 +168,6 @@ def test_feedback_is_pending_until_it_is_cleared(persistence: FlowPersistence) -
     assert persistence.load_state("f") == {"id": "f", "n": 3}
 
 
-def test_a_long_text_may_be_shown_to_the_person(persistence: FlowPersistence) -> None:
-    context = asking("f", output="draft " * 20_000)
-    persistence.save_pending_feedback("f", context, {"id": "f"})
-    assert persistence.load_pending_feedback("f") == (
-        {"id": "f"},
-        context,
-    )
-
-
 def test_a_flow_that_waits_needs_attention(memory: limpet.Store) -> None:
     persistence = LimpetFlowPersistence(memory)
 
@@ -222,17 +205,6 @@ def test_every_step_is_kept_and_can_be_forked(store: limpet.Store) -> None:
         persistence.fork("f", "none")
 
 
-def test_the_fork_of_a_question_has_a_question_of_its_own(memory: limpet.Store) -> None:
-    persistence = LimpetFlowPersistence(memory)
-    persistence.save_pending_feedback("f", asking("f"), {"id": "f"})
-    (asked,) = memory.scope("f").history()
-    forked = persistence.fork("f", asked)
-    found = persistence.load_pending_feedback(forked)
-    assert found == ({"id": forked}, asking(forked))
-    persistence.clear_pending_feedback(forked)
-    assert persistence.load_pending_feedback("f") is not None
-
-
 def test_a_fork_that_limpet_made_is_a_flow_of_its_own(memory: limpet.Store) -> None:
     """CrewAI goes on under the id in the state, which would be that of the source."""
     persistence = LimpetFlowPersistence(memory)
@@ -256,14 +228,8 @@ def test_no_save_of_many_writers_is_lost(places: Places) -> None:
             for n in range(10):
                 persistence.save_state("f", f"{number}-{n}", {"id": "f"})
 
-        threads = [threading.Thread(target=save, args=(number,)) for number in range(4)]
-        for each in threads:
-            each.start()
-        for each in threads:
-            each.join()
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(save, range(4)))
         methods = [info.labels["method"] for info in one.scope("f").history()][::-1]
-    assert len(methods) == 40
-    for number in range(4):
-        assert [each for each in methods if each.startswith(f"{number}-")] == [
-            f"{number}-{n}" for n in range(10)
-        ]
+    mine_in_order = sorted(methods, key=lambda method: method[0])
+    assert mine_in_order == [f"{number}-{n}" for number in range(4) for n in range(10)]

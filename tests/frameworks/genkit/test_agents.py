@@ -22,35 +22,12 @@ async def messages_of(store: Watched, id: str | None) -> list[str]:
     return [f"{each.role}: {each.text}" for each in found.state.messages or []]
 
 
-async def test_turns(any_sessions: Watched) -> None:
-    chat = guide(any_sessions).chat(session_id="s")
-    first, second = await chat.send("hello"), await chat.send("again")
-    assert (first.text, second.text) == ("1 messages", "3 messages")
-    found = await get(any_sessions, second.snapshot_id or "")
-    assert (found.parent_id, found.session_id) == (first.snapshot_id, "s")
-    assert (found.status, found.finish_reason) == (COMPLETED, None)
-    assert await latest(any_sessions) == second.snapshot_id
-    assert await messages_of(any_sessions, second.snapshot_id) == [
-        "user: hello",
-        "model: 1 messages",
-        "user: again",
-        "model: 3 messages",
-    ]
-
-
 async def test_a_session_is_continued_by_another_agent(any_sessions: Watched) -> None:
     await guide(any_sessions).chat(session_id="s").send("hello")
     answer = await guide(any_sessions).chat(session_id="s").send("again")
     assert answer.text == "3 messages"
     loaded = await guide(any_sessions).load_chat(session_id="s")
     assert [each.text for each in loaded.messages] == ["hello", "1 messages", "again", "3 messages"]
-
-
-async def test_tools(any_sessions: Watched) -> None:
-    answer = await guide(any_sessions).chat(session_id="s").send("weather Rome and weather Bern")
-    assert answer.text == "sunny in Rome, sunny in Bern"
-    roles = [each.partition(":")[0] for each in await messages_of(any_sessions, answer.snapshot_id)]
-    assert roles == ["user", "model", "tool", "model"]
 
 
 async def test_a_question_is_answered_by_another_agent(any_sessions: Watched) -> None:
@@ -125,14 +102,6 @@ async def test_a_turn_that_fails(any_sessions: Watched) -> None:
     with pytest.raises(AgentError, match="not resumable"):
         await agent.chat(snapshot_id=failed.snapshot_id).send("hello")
     assert (await agent.chat(session_id="s").send("again")).text == "3 messages"
-
-
-async def test_what_is_not_there(any_sessions: Watched) -> None:
-    agent = guide(any_sessions)
-    with pytest.raises(AgentError, match="not found"):
-        await agent.chat(snapshot_id="nothing").send("hello")
-    assert await agent.get_snapshot(snapshot_id="nothing") is None
-    assert await agent.abort("nothing") is None
 
 
 async def test_a_detached_turn(any_sessions: Watched) -> None:

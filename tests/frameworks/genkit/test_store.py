@@ -58,14 +58,6 @@ async def test_a_rich_state(sessions: LimpetGenkitStore) -> None:
     assert list(custom_of(found)) == list(RICH)
 
 
-async def test_a_large_state_that_shrinks(sessions: LimpetGenkitStore) -> None:
-    await put(sessions, row("a", "x" * 2_500_000, status=PENDING))
-    await put(sessions, row("b", "child", parent_id="a", second=1))
-    await put(sessions, row("a", "small"))
-    assert text_of(await get(sessions, "a")) == "small"
-    assert text_of(await get(sessions, "b")) == "child"
-
-
 class Trip(BaseModel):
     city: str
     hotel: str | None  # must be given, and may be None
@@ -143,25 +135,6 @@ async def test_a_heartbeat(memory: limpet.Store) -> None:
 # Several writers
 
 
-async def test_no_change_is_lost(sessions: LimpetGenkitStore) -> None:
-    async def count() -> None:
-        for _ in range(3):
-            await sessions.save_snapshot("n", counting)
-
-    await asyncio.gather(*(count() for _ in range(5)))
-    assert custom_of(await get(sessions, "n")) == {"n": 15}
-
-
-async def test_new_snapshots_at_once(sessions: LimpetGenkitStore) -> None:
-    await put(sessions, row("root"))
-    await asyncio.gather(
-        *(put(sessions, row(f"b{n}", parent_id="root", second=n)) for n in range(1, 9))
-    )
-    found = await asyncio.gather(*(get(sessions, f"b{n}") for n in range(1, 9)))
-    assert {each.parent_id for each in found} == {"root"}
-    assert await latest(sessions) == "b8"
-
-
 @pytest.mark.parametrize("engine", OPENED_TWICE)
 async def test_two_stores_at_one_place(places: Places, engine: str) -> None:
     url = places.url(engine)
@@ -227,13 +200,6 @@ async def test_tenants(sessions: LimpetGenkitStore) -> None:
     assert await abort(sessions, "a", context=alice) == PENDING
     assert await all_of(stream) == [COMPLETED]
     assert text_of(await get(sessions, "a", context=alice)) == "hers"
-
-
-async def test_a_context_without_a_user(memory: limpet.Store) -> None:
-    sessions = LimpetGenkitStore(memory)
-    await put(sessions, row("a"), context={"auth": {"uid": "alice"}})
-    assert list(memory.sessions()) == ["alice/s"]
-    assert await refused(put(sessions, row("a"), context={"color": "red"})) == INVALID
 
 
 async def test_one_store_for_both_languages(memory: limpet.Store) -> None:

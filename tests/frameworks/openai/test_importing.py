@@ -21,12 +21,6 @@ async def test_sessions_go_on(memory: limpet.Store, tmp_path: Path) -> None:
     assert result.final_output == "3: more"
 
 
-async def test_tables_of_another_name(memory: limpet.Store, tmp_path: Path) -> None:
-    there = await origin.plain(tmp_path / "a.db", sessions_table="s", messages_table="m")
-    assert import_sqlite(memory, tmp_path / "a.db", table="m").skipped == ()
-    assert await LimpetSession("bob/1", memory).get_items() == there["bob/1"]
-
-
 async def test_branches(memory: limpet.Store, tmp_path: Path) -> None:
     there = await origin.advanced(tmp_path / "a.db")
     assert import_sqlite(memory, tmp_path / "a.db").skipped == ()

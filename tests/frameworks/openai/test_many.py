@@ -3,8 +3,6 @@
 import asyncio
 import inspect
 import sqlite3
-import subprocess
-import sys
 from contextlib import closing
 from types import SimpleNamespace
 from typing import Any
@@ -16,23 +14,9 @@ from agents.memory import OpenAIResponsesCompactionSession
 
 import limpet
 from limpet.compat.openai import LimpetSession
-from tests.environments import ROOT
 from tests.frameworks.kit import SHARED, Places
 from tests.frameworks.openai.models import agent, look_up, with_tool
-
-WRITER = """
-import asyncio, sys
-import limpet
-from limpet.compat.openai import LimpetSession
-
-async def main(url, name):
-    async with limpet.open_async(url) as store:
-        session = LimpetSession("chat", store)
-        for number in range(20):
-            await session.add_items([{"by": name, "n": number, "of": k} for k in range(2)])
-
-asyncio.run(main(*sys.argv[1:]))
-"""
+from tests.processes import run_at_once
 
 
 def item(by: int, n: int) -> Any:
@@ -70,30 +54,28 @@ async def test_tasks_of_two_stores_lose_nothing(places: Places) -> None:
 async def test_metadata_set_at_once_is_all_kept(places: Places) -> None:
     url = places.url("sqlite")
     with limpet.open(url) as a, limpet.open(url) as b:
+        sessions = [LimpetSession("chat", store) for store in (a, b)]
         values = {f"name-{n}": n for n in range(10)}
-        await asyncio.gather(
-            *(
-                LimpetSession("chat", (a, b)[n % 2]).set_metadata(**{name: n})
-                for name, n in values.items()
-            )
-        )
-        assert await LimpetSession("chat", a).metadata() == values
+        await asyncio.gather(*(sessions[n % 2].set_metadata(**{k: n}) for k, n in values.items()))
+        assert await sessions[0].metadata() == values
+
+
+async def write(url: str, by: int) -> None:
+    async with limpet.open_async(url) as store:
+        session = LimpetSession("chat", store)
+        for n in range(0, 40, 2):
+            await session.add_items([item(by, n), item(by, n + 1)])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", SHARED)
 async def test_processes_lose_nothing(engine: str, places: Places) -> None:
     url = places.url(engine)
-    with limpet.open(url):
-        pass
-    command = [sys.executable, "-c", WRITER, url]
-    running = [subprocess.Popen([*command, name], cwd=ROOT) for name in "abc"]
-    assert [each.wait(timeout=120) for each in running] == [0, 0, 0]
+    run_at_once(write, [(url, by) for by in range(3)])
     with limpet.open(url) as store:
         found = await LimpetSession("chat", store).get_items()
-    for name in "abc":
-        mine = [(each["n"], each["of"]) for each in found if each["by"] == name]
-        assert mine == [(n, k) for n in range(20) for k in range(2)]
+    mine_in_order = sorted(found, key=lambda each: each["content"][0])
+    assert mine_in_order == [item(by, n) for by in range(3) for n in range(40)]
 
 
 async def test_an_encrypted_session(memory: limpet.Store) -> None:

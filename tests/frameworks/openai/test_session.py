@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from agents import Runner, Session, SQLiteSession, set_tracing_disabled
 from agents.memory import SessionSettings
-from agents.run import RunConfig
 
 import limpet
 from limpet.compat.openai import LimpetSession
@@ -88,16 +87,6 @@ async def test_the_rules_of_limits(either: Any, settings: Any, limit: Any, count
     assert await session.get_items(limit=limit) == items[4 - count :]
 
 
-async def test_settings_may_be_a_dict_and_may_change(memory: limpet.Store) -> None:
-    session = LimpetSession("chat", memory, session_settings={"limit": 1})
-    await session.add_items([user("a"), user("b")])
-    assert await session.get_items() == [user("b")]
-    session.session_settings = SessionSettings()
-    assert len(await session.get_items()) == 2
-    session.session_settings = None
-    assert len(await session.get_items()) == 2
-
-
 ODD = [
     {"role": "user", "content": [{"type": "input_image", "image_url": "data:image/png;base64,AA"}]},
     {"type": "function_call_output", "call_id": "c", "output": "\0 \U0001f41a é \n"},
@@ -151,20 +140,6 @@ async def test_another_programs_state_is_not_overwritten(memory: limpet.Store) -
         await session.add_items([user("a")])
 
 
-async def test_a_run_keeps_the_conversation(store: limpet.Store) -> None:
-    session = LimpetSession("chat", store)
-    helper = agent(with_tool, look_up)
-    first = await Runner.run(helper, "shell", session=session)
-    assert first.final_output == "found: SHELL"
-    again = LimpetSession("chat", store)
-    second = await Runner.run(helper, "rock", session=again)
-    assert second.final_output == "found: ROCK"
-    kinds = [each.get("type", each.get("role")) for each in await session.get_items()]
-    assert kinds == ["user", "function_call", "function_call_output", "message"] * 2
-    assert len(helper.model.inputs[-1]) == 7
-    assert (await history(session))[-1] == 1
-
-
 async def test_a_run_stores_what_it_stores_in_a_sqlite_session(either: Any) -> None:
     session = either("chat")
     helper = agent(with_tool, look_up)
@@ -180,23 +155,8 @@ async def test_a_run_stores_what_it_stores_in_a_sqlite_session(either: Any) -> N
     theirs.close()
 
 
-async def test_a_limit_of_the_run(memory: limpet.Store) -> None:
-    session = LimpetSession("chat", memory)
-    helper = agent(echo)
-    for word in ("a", "b", "c"):
-        await Runner.run(helper, word, session=session)
-    config = RunConfig(session_settings=SessionSettings(limit=2))
-    await Runner.run(helper, "d", session=session, run_config=config)
-    assert len(helper.model.inputs[-1]) == 3
-
-
 def test_without_async(memory: limpet.Store) -> None:
     session = LimpetSession("chat", memory)
     assert Runner.run_sync(agent(echo), "hello", session=session).final_output == "1: hello"
     assert Runner.run_sync(agent(echo), "again", session=session).final_output == "2: again"
     assert len(asyncio.run(session.get_items())) == 4
-
-
-async def test_an_async_store(memory: limpet.Store) -> None:
-    await LimpetSession("chat", memory.aio).add_items([user("a")])
-    assert await LimpetSession("chat", memory).get_items() == [user("a")]

@@ -1,7 +1,5 @@
 """Real agents over the store: tools, questions that wait for people, new processes, streaming."""
 
-import subprocess
-import sys
 from typing import Any
 
 import pytest
@@ -20,28 +18,9 @@ from pydantic_ai.usage import UsageLimits
 
 import limpet
 from limpet.compat.pydantic_ai import LimpetConversationStore
-from tests.environments import ROOT
-from tests.frameworks.kit import Places, shown
 from tests.frameworks.pydantic_ai.chats import loaded
 
 RUN_S_MAX = 60
-RESUME = """
-import asyncio, sys
-import limpet
-from limpet.compat.pydantic_ai import LimpetConversationStore
-from tests.frameworks.pydantic_ai.test_agents import careful
-
-async def main(url):
-    async with limpet.open_async(url) as store:
-        conversations = LimpetConversationStore(store)
-        chat = await conversations.load("chat")
-        answers = chat.deferred_tool_requests.build_results(approve_all=True)
-        result = await careful().run(conversation=chat, deferred_tool_results=answers)
-        await conversations.save(result)
-        print(result.output)
-
-asyncio.run(main(sys.argv[1]))
-"""
 
 
 def paying(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
@@ -106,35 +85,3 @@ async def test_a_question_waits_in_the_store(memory: limpet.Store) -> None:
     late = await careful().run(conversation=twin, deferred_tool_results=answers)
     with pytest.raises(ConversationConflict):
         await conversations.save(late)
-
-
-@pytest.mark.slow  # it imports Pydantic AI once more
-async def test_another_process_answers(places: Places) -> None:
-    url = places.url("sqlite")
-    with limpet.open(url) as store:
-        result = await careful().run("Pay!", conversation=Conversation(conversation_id="chat"))
-        await LimpetConversationStore(store).save(result)
-    done = subprocess.run(
-        [sys.executable, "-c", RESUME, url],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=RUN_S_MAX,
-        check=False,
-    )
-    assert (done.stdout, done.returncode) == ("it says: paid 12\n", 0), done.stderr
-    chat = shown(url, "chat")
-    for part in ("system 0\n  Be careful.", "user 0\n  Pay!", "pay(sum=12)", "it says: paid 12"):
-        assert part in chat
-
-
-async def test_a_streamed_turn(memory: limpet.Store) -> None:
-    conversations = LimpetConversationStore(memory)
-    agent = Agent(TestModel(custom_output_text="hello world"))
-    chat = Conversation(conversation_id="chat")
-    async with agent.run_stream("Hi", conversation=chat) as stream:
-        said = [text async for text in stream.stream_text(delta=True)]
-        chat.messages = stream.all_messages()
-    await conversations.save(chat)
-    assert "".join(said) == "hello world"
-    assert len((await loaded(conversations, "chat")).messages) == 2

@@ -1,11 +1,11 @@
-"""What `ConversationStore` promises, kept by Pydantic AI's own store and by ours."""
+"""What `ConversationStore` promises, kept by both stores; test_stateful.py compares the rest."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from pydantic_ai import Conversation, DeferredToolRequests, UserError
+from pydantic_ai import Conversation, DeferredToolRequests
 from pydantic_ai.conversation import ConversationTypeAdapter
 from pydantic_ai.conversation_store import (
     ConversationConflict,
@@ -26,13 +26,11 @@ from pydantic_ai.messages import (
 from pydantic_ai.usage import RunUsage
 
 from tests.frameworks.pydantic_ai.chats import (
-    asked,
     entries_after,
     loaded,
     new_chat,
     said,
     saved,
-    texts,
     words_of,
 )
 
@@ -51,16 +49,6 @@ async def test_nothing_is_there_at_first(conversations: ConversationStore) -> No
         await conversations.read_history("e")
 
 
-async def test_an_empty_conversation(conversations: ConversationStore) -> None:
-    assert await conversations.save(Conversation(conversation_id="chat")) == []
-    chat = await loaded(conversations, "chat")
-    assert chat.messages == []
-    chat.messages.append(asked("hello"))
-    (entry,) = await conversations.save(chat)
-    assert entry.parent_id is None
-    assert await words_of(conversations, "chat") == ["hello"]
-
-
 async def test_saves_append(conversations: ConversationStore) -> None:
     chat = new_chat("chat", "a", "b")
     first = await conversations.save(chat)
@@ -75,22 +63,6 @@ async def test_saves_append(conversations: ConversationStore) -> None:
         assert await conversations.read_entry(entry.id) == entry
     for end in (1, 2, 3):
         assert await conversations.read_history(entries[end - 1].id) == entries[:end]
-
-
-@pytest.mark.parametrize("limit", [0, 1, 2, 3, 4])
-async def test_only_the_last_messages(conversations: ConversationStore, limit: int) -> None:
-    await saved(conversations, "chat", "a", "b", "c")
-    entries = await conversations.load_entries("chat")
-    assert entries is not None
-    wanted = entries[-limit:] if limit else []
-    assert await conversations.load_entries("chat", limit=limit) == wanted
-    assert await conversations.read_history(entries[-1].id, limit=limit) == wanted
-    window = await loaded(conversations, "chat", limit=limit)
-    window.messages.append(said("d"))
-    await conversations.save(window)
-    assert await words_of(conversations, "chat") == ["a", "b", "c", "d"]
-    with pytest.raises(UserError):
-        await conversations.load("chat", limit=-1)
 
 
 async def test_everything_comes_back(conversations: ConversationStore) -> None:
@@ -120,32 +92,6 @@ async def test_everything_comes_back(conversations: ConversationStore) -> None:
     assert ConversationTypeAdapter.dump_json(found) == ConversationTypeAdapter.dump_json(chat)
 
 
-async def test_only_usage_changes(conversations: ConversationStore) -> None:
-    chat = await saved(conversations, "chat", "a")
-    chat.usage = RunUsage(requests=5)
-    assert await conversations.save(chat) == []
-    found = await loaded(conversations, "chat")
-    assert (found.usage.requests, texts(found.messages)) == (5, ["a"])
-    found.messages.append(said("b"))
-    await conversations.save(found)
-    assert await words_of(conversations, "chat") == ["a", "b"]
-
-
-async def test_a_stale_copy_is_refused(conversations: ConversationStore) -> None:
-    await saved(conversations, "chat", "a")
-    first, second = [await loaded(conversations, "chat") for _ in range(2)]
-    first.messages.append(said("first"))
-    await conversations.save(first)
-    second.messages.append(said("second"))
-    with pytest.raises(ConversationConflict):
-        await conversations.save(second)
-    assert await words_of(conversations, "chat") == ["a", "first"]
-    with pytest.raises(ConversationConflict):
-        await saved(conversations, "chat", "new")
-    with pytest.raises(ConversationConflict):
-        await conversations.branch("chat", at=0, expected_revision=second.revision)
-
-
 async def test_a_deleted_conversation_is_gone(conversations: ConversationStore) -> None:
     chat = await saved(conversations, "chat", "a")
     entries = await conversations.load_entries("chat")
@@ -162,121 +108,6 @@ async def test_a_deleted_conversation_is_gone(conversations: ConversationStore) 
     with pytest.raises(ConversationConflict):
         await conversations.save(chat)
     assert await words_of(conversations, "chat") == ["again"]
-
-
-async def test_a_rewritten_history_is_a_branch(conversations: ConversationStore) -> None:
-    chat = await saved(conversations, "chat", "a", "b", "c")
-    tip = (await conversations.load_entries("chat") or [])[-1].id
-    chat.messages[1:] = [asked("summary"), asked("d")]
-    assert len(await conversations.save(chat)) == 2
-    assert await words_of(conversations, "chat") == ["a", "summary", "d"]
-    record = await conversations.read_record("chat")
-    assert record is not None
-    assert record.branches == [tip]
-    assert texts([e.message for e in await conversations.read_history(tip)]) == ["a", "b", "c"]
-    chat.messages[:] = [asked("other")]  # nothing in common
-    await conversations.save(chat)
-    assert await words_of(conversations, "chat") == ["other"]
-
-
-async def test_branch_and_back(conversations: ConversationStore) -> None:
-    chat = await saved(conversations, "chat", "a", "b", "c")
-    entries = await conversations.load_entries("chat")
-    assert entries is not None
-    branch = await conversations.branch("chat", at=1, expected_revision=chat.revision)
-    assert texts(branch.messages) == ["a"]
-    assert await words_of(conversations, "chat") == ["a"]
-    branch.messages.append(said("x"))
-    await conversations.save(branch)
-    assert await words_of(conversations, "chat") == ["a", "x"]
-    back = await conversations.branch(
-        "chat", from_entry=entries[1].id, expected_revision=branch.revision
-    )
-    assert texts(back.messages) == ["a", "b"]
-    record = await conversations.read_record("chat")
-    assert record is not None
-    assert record.branches[0] == entries[2].id
-    whole = await conversations.branch(
-        "chat", from_entry=entries[2].id, expected_revision=back.revision
-    )
-    assert texts(whole.messages) == ["a", "b", "c"]
-    whole.messages.append(said("d"))
-    await conversations.save(whole)
-    assert await words_of(conversations, "chat") == ["a", "b", "c", "d"]
-    none = await conversations.branch("chat", at=0, expected_revision=whole.revision)
-    assert none.messages == []
-    none.messages.append(asked("again"))
-    await conversations.save(none)
-    assert await words_of(conversations, "chat") == ["again"]
-    with pytest.raises(UserError):
-        await conversations.branch("chat", from_entry="?", expected_revision=none.revision)
-
-
-async def test_forks_live_on_their_own(conversations: ConversationStore) -> None:
-    usage = RunUsage(requests=3)
-    chat = new_chat("chat", "a", "b", "c")
-    chat.usage = usage
-    await conversations.save(chat, scope="ann")
-    entries = await conversations.load_entries("chat")
-    assert entries is not None
-    whole = await conversations.fork("chat", new_conversation_id="whole")
-    part = await conversations.fork("chat", at=2, new_conversation_id="part", scope="bob")
-    early = await conversations.fork("chat", from_entry=entries[0].id)
-    none = await conversations.fork("chat", at=0, new_conversation_id="none")
-    assert [texts(f.messages) for f in (whole, part, early, none)] == [
-        ["a", "b", "c"],
-        ["a", "b"],
-        ["a"],
-        [],
-    ]
-    assert await conversations.load_entries("part") == entries[:2]
-    record = await conversations.read_record("part")
-    assert record is not None
-    assert (record.forked_from, record.forked_at) == ("chat", entries[1].id)
-    assert (record.scope, record.usage.requests, whole.usage.requests) == ("bob", 0, 3)
-    part.messages.append(said("x"))
-    await conversations.save(part)
-    chat.messages.append(said("d"))
-    await conversations.save(chat)
-    with pytest.raises(ConversationConflict):
-        await conversations.fork("chat", new_conversation_id="part")
-    await conversations.delete("chat")
-    assert await words_of(conversations, "part") == ["a", "b", "x"]
-    assert await words_of(conversations, "whole") == ["a", "b", "c"]
-    for entry in entries:
-        assert await conversations.read_entry(entry.id) == entry
-    grandchild = await conversations.fork("part", at=1, new_conversation_id="chat")
-    assert texts(grandchild.messages) == ["a"]
-    await conversations.delete("whole")
-    with pytest.raises(LookupError):
-        await conversations.read_entry(entries[2].id)
-    assert await conversations.read_entry(entries[1].id) == entries[1]
-
-
-async def test_scopes(conversations: ConversationStore) -> None:
-    await saved(conversations, "a", "1", scope="ann")
-    await saved(conversations, "b", "2", scope="bob")
-    await saved(conversations, "c", "3", scope="ann")
-    await saved(conversations, "d", "4")
-    chat = await loaded(conversations, "a", scope="ann")
-    chat.messages.append(said("more"))
-    await conversations.save(chat)  # keeps its scope
-
-    async def ids(**options: Any) -> list[str]:
-        listed = await conversations.list_conversations(**options)
-        return [each.conversation_id for each in listed]
-
-    assert await ids() == ["a", "d", "c", "b"]
-    assert await ids(limit=2) == ["a", "d"]
-    assert await ids(scope="ann") == ["a", "c"]
-    assert await ids(scope="ann", limit=1) == ["a"]
-    assert await ids(scope="nobody") == []
-    assert await conversations.load("a", scope="bob") is None
-    await conversations.delete("a", scope="bob")
-    assert await conversations.load("a") is not None
-    chat.messages.append(said("even more"))
-    with pytest.raises(ConversationConflict):
-        await conversations.save(chat, scope="bob")
 
 
 async def test_records_are_listed_by_their_own_time(conversations: ConversationStore) -> None:

@@ -1,7 +1,6 @@
 """What only our store promises: one commit a save, its addresses, many writers, bad data."""
 
 import asyncio
-import multiprocessing
 from pathlib import Path
 
 import pytest
@@ -23,6 +22,7 @@ from tests.frameworks.pydantic_ai.chats import (
     texts,
     words_of,
 )
+from tests.processes import run_at_once
 
 KIND = "conversation"
 TURNS, TASKS = 6, 4
@@ -118,12 +118,6 @@ async def test_a_large_request_waits(memory: limpet.Store) -> None:
     chat = Conversation(conversation_id="chat", deferred_tool_requests=waiting)
     await conversations.save(chat)
     assert (await loaded(conversations, "chat")).deferred_tool_requests == waiting
-
-
-@pytest.mark.parametrize("id", ["", "x" * 513, "a\0b"])
-async def test_impossible_ids(memory: limpet.Store, id: str) -> None:
-    with pytest.raises(limpet.InvalidInput):
-        await LimpetConversationStore(memory).load(id)
 
 
 def test_it_needs_a_store() -> None:
@@ -236,21 +230,11 @@ async def test_many_writers_lose_and_double_nothing(engine: str, places: Places)
     await check_talk(url)
 
 
-def talk_alone(url: str, name: str) -> None:
-    asyncio.run(talk(url, name))
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", SHARED)
 async def test_many_processes_lose_and_double_nothing(engine: str, places: Places) -> None:
     url = places.url(engine)
-    spawn = multiprocessing.get_context("spawn")
-    workers = [spawn.Process(target=talk_alone, args=(url, str(each))) for each in range(TASKS)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        await asyncio.to_thread(worker.join)
-    assert [each.exitcode for each in workers] == [0] * TASKS
+    run_at_once(talk, [(url, str(name)) for name in range(TASKS)])
     await check_talk(url)
 
 

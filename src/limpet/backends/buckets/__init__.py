@@ -3,7 +3,7 @@
 The names imported here are the ones that packages above `backends` may use.
 """
 
-from limpet.backends.buckets.directory.folders import NOTHING, TEMPORARY, failure, flush, is_text
+from limpet.backends.buckets.directory.folders import NOTHING, TEMPORARY, failure, is_text
 from limpet.backends.buckets.protocol import Bucket, Listed, Moved, Stored
 
 __all__ = [
@@ -14,6 +14,5 @@ __all__ = [
     "Moved",
     "Stored",
     "failure",
-    "flush",
     "is_text",
 ]

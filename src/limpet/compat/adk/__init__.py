@@ -15,20 +15,10 @@ folder of the agents has a `services.py`::
 
     register()
 
-How the terms translate, so that other programs see what is saved here:
-
-| ADK                 | Limpet                                                                     |
-|---------------------|----------------------------------------------------------------------------|
-| a session           | session `app/user/session`, each part with `%` and `/` escaped as in URLs; |
-|                     | scope `main`, kind `conversation`                                          |
-| its events          | `events` of the state; each event is a snapshot                            |
-| its first state     | `state` of the state; later changes are in the events                      |
-| state with `user:`  | session `app/user`, scope `main`, kind `user`, without the prefix          |
-| state with `app:`   | session `app`, scope `main`, kind `app`, without the prefix                |
-| state with `temp:`  | not stored                                                                 |
+`docs/guides/google_adk.md` lists where each thing is stored, so that other programs see it.
 """
 
-from limpet.compat.extras import needs
+from limpet.compat import needs
 
 with needs("google.adk", "the Agent Development Kit", extra="adk"):
     from limpet.compat.adk.store import LimpetSessionService, open_session_service, register

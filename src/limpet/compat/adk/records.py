@@ -150,7 +150,6 @@ def created(info: SnapshotInfo) -> float:
 
 
 def delta_of(event: Mapping[str, Any]) -> Mapping[str, JSON]:
-    """Return what an event changes in the state."""
     delta: Mapping[str, JSON] = event["actions"].get("state_delta", {})
     return delta
 
@@ -164,7 +163,6 @@ def _kept(state: Mapping[str, JSON]) -> Iterator[tuple[str, JSON]]:
 
 
 def first_events(count: int, state: Any) -> dict[str, JSON]:
-    """Return the state of a session as it was after some events."""
     return {**state, "events": state["events"][:count]}
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 from weakref import WeakValueDictionary
@@ -21,9 +22,9 @@ from limpet import AsyncScope, AsyncStore, Store
 from limpet.api.integrations import Recent, codec, limits, new_id
 from limpet.compat.adk import records
 from limpet.compat.adk.records import Address, Document, Tiers
-from limpet.compat.contention import Contention
 from limpet.compat.logs import conversations, foreign
 from limpet.compat.wire import check_store
+from limpet.compat.writes import contended
 from limpet.errors import AlreadyExists, Conflict, Corrupt
 from limpet.model import JSON, ScopeInfo, ScopeKey, SnapshotInfo
 from limpet.opening import open as open_store
@@ -97,8 +98,7 @@ class LimpetSessionService(BaseSessionService):  # type: ignore[misc,unused-igno
         except Conflict as cause:
             raise _exists(session_id) from cause
         await self._share(address, head, change)
-        app, user = await asyncio.gather(self._app_state(app_name), self._user_state(*address[:2]))
-        merged = Tiers(app, user, change.session).merged()
+        merged = await self._merged(address, change.session)
         return _session(address, head.revision, merged, [], records.created(head))
 
     async def get_session(
@@ -122,8 +122,7 @@ class LimpetSessionService(BaseSessionService):  # type: ignore[misc,unused-igno
         if document is None:
             return None
         await self._finish(address, document)
-        app, user = await asyncio.gather(self._app_state(app_name), self._user_state(*address[:2]))
-        state = Tiers(app, user, document.session_state()).merged()
+        state = await self._merged(address, document.session_state())
         config = config or GetSessionConfig()
         wanted = document.recent(config.num_recent_events, config.after_timestamp)
         try:
@@ -145,9 +144,10 @@ class LimpetSessionService(BaseSessionService):  # type: ignore[misc,unused-igno
         keys = [(address, each) async for each in found if (address := Address.of(each.key))]
         listed = await _for_each(self._list, [info for _, info in keys])
         users = list(dict.fromkeys(address.user_id for address, _ in keys))
-        states = await _for_each(partial(self._user_state, app_name), users)
+        keys_of_users = [records.user_key(app_name, user_id) for user_id in users]
+        states = await _for_each(self._shared, keys_of_users)
         user_states = dict(zip(users, states, strict=True))
-        app = await self._app_state(app_name)
+        app = await self._shared(records.app_key(app_name))
         sessions = []
         for (address, _), each in zip(keys, listed, strict=True):
             if each is not None:
@@ -164,7 +164,7 @@ class LimpetSessionService(BaseSessionService):  # type: ignore[misc,unused-igno
 
     async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:
         """Return the state that all sessions of a user share, without the prefix `user:`."""
-        return await self._user_state(app_name, user_id)
+        return await self._shared(records.user_key(app_name, user_id))
 
     async def append_event(self, session: Session, event: Event) -> Event:
         """Append an event to the stored session and to `session`.
@@ -271,13 +271,14 @@ class LimpetSessionService(BaseSessionService):  # type: ignore[misc,unused-igno
         found = await self._scope(key).load()
         return None if found is None else Document(found)
 
-    async def _app_state(self, app_name: str) -> dict[str, JSON]:
-        found = await self._scope(records.app_key(app_name)).load()
+    async def _shared(self, key: ScopeKey) -> dict[str, JSON]:
+        found = await self._scope(key).load()
         return {} if found is None else found.state
 
-    async def _user_state(self, app_name: str, user_id: str) -> dict[str, JSON]:
-        found = await self._scope(records.user_key(app_name, user_id)).load()
-        return {} if found is None else found.state
+    async def _merged(self, address: Address, own: dict[str, JSON]) -> dict[str, JSON]:
+        keys = records.app_key(address.app_name), records.user_key(*address[:2])
+        app, user = await asyncio.gather(*map(self._shared, keys))
+        return Tiers(app, user, own).merged()
 
     async def _list(self, info: ScopeInfo) -> "_Listed | None":
         known = self._listed.get(info.key)
@@ -352,20 +353,15 @@ class LimpetSessionService(BaseSessionService):  # type: ignore[misc,unused-igno
 
     async def _merge(self, key: ScopeKey, id: str, values: dict[str, JSON]) -> None:
         scope = self._scope(key)
-        contention = Contention(
-            self._store.driver.tools.clock, f"session=`{key.session_id}` kind=`{key.kind}`"
-        )
-        while True:
+
+        async def merge() -> None:
             found = await scope.load()
             state = {**({} if found is None else found.state), **values}
-            try:
+            with suppress(AlreadyExists):  # it was made before, and others after it
                 await scope.save(state, id=id, expect=None if found is None else found.revision)
-            except Conflict:
-                await contention.pause()
-            except AlreadyExists:
-                return  # it was made before, and others after it
-            else:
-                return
+
+        where = f"session=`{key.session_id}` kind=`{key.kind}`"
+        await contended(self._store.driver.tools, where, merge)
 
 
 def _session(

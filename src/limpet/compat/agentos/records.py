@@ -54,9 +54,6 @@ class Checkpoint(WireRecord):
     forked_from: JSON = ABSENT
     extra: Mapping[str, JSON] = field(default_factory=dict, hash=False)
 
-    def __post_init__(self) -> None:
-        self._check_extra()
-
     def check(self) -> Self:
         """Return it, or raise InvalidInput if it cannot be saved."""
         limits.check_id("id", self.id)
@@ -212,7 +209,6 @@ def timestamp_of(info: SnapshotInfo) -> float:
 
 
 def _facts(info: SnapshotInfo) -> dict[str, Any]:
-    """Return the wire fields of a checkpoint except its state."""
     rest = info.metadata.get(_FACADE)
     facts: dict[str, Any] = dict(rest) if isinstance(rest, dict) else {}
     if not is_timestamp(facts.get("timestamp")):
@@ -227,7 +223,6 @@ def _facts(info: SnapshotInfo) -> dict[str, Any]:
 
 
 def _moment_of(timestamp: float) -> datetime | None:
-    """Return the time of a timestamp, None if it is out of range."""
     try:
         return times.from_us(int(timestamp * 1000))
     except (Corrupt, OverflowError, ValueError):

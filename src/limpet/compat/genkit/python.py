@@ -20,13 +20,11 @@ from inspect import iscoroutine
 from typing import Any, Final, NoReturn, TypeAlias
 
 from limpet import Scope
-from limpet.compat.extras import needs
+from limpet.compat import needs
 from limpet.compat.genkit import rules
-from limpet.compat.genkit.records import COMPLETED, Row
+from limpet.compat.genkit.records import COMPLETED, Context, Row
 from limpet.compat.genkit.records import SessionSnapshot as Record
-from limpet.compat.genkit.store import Sessions, check_function
-from limpet.compat.genkit.tenants import Context
-from limpet.compat.genkit.watching import Subscription
+from limpet.compat.genkit.store import Sessions, Subscription, check_function
 from limpet.errors import Conflict, Corrupt, InvalidInput, LimpetError, Unavailable
 from limpet.model import Snapshot
 
@@ -157,7 +155,6 @@ class StatusStream:
 
 @contextmanager
 def _genkit_errors() -> Iterator[None]:
-    """Raise what Limpet raises as the error that agents expect."""
     try:
         yield
     except LimpetError as error:
@@ -181,7 +178,6 @@ def _snapshot_of(row: Row) -> SessionSnapshot:
 
 
 def _row_of(given: object, current: Row | None) -> Row:
-    """Return the row of a snapshot that a function gave for a stored one, if there is one."""
     if iscoroutine(given):
         given.close()
         raise InvalidInput("the mutator must not be async")

@@ -2,15 +2,19 @@
 
 The state is passed through unchanged, so it may be any JSON. Id, parent, status and state are those
 of a kept snapshot; the other fields of the record are in `metadata["genkit"]`, unchanged.
+
+The session of a tenant is stored as `tenant/session`, one without a tenant as `session`. `%` and
+`/` inside either name are escaped, so no name can reach the session of another tenant.
 """
 
-from collections.abc import Mapping
+import inspect
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Generic, TypeAlias, TypeVar, cast
+from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar, cast
 
-from limpet.compat.wire import ABSENT, WireRecord, moment_of, wire_time
+from limpet.compat.wire import ABSENT, WireRecord, escaped, moment_of, unescaped, wire_time
 from limpet.errors import Corrupt, InvalidInput
-from limpet.model import JSON, Snapshot, SnapshotInfo
+from limpet.model import JSON, ScopeKey, Snapshot, SnapshotInfo
 
 S = TypeVar("S")
 
@@ -46,8 +50,7 @@ class SessionSnapshot(WireRecord, Generic[S]):
     extra: Mapping[str, JSON] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
-        for name in _TIMES:
-            self._time_to_text(name)
+        super().__post_init__()
         for name in _TEXTS:
             value: Any = getattr(self, name)
             if value is not None and not isinstance(value, str):
@@ -55,7 +58,6 @@ class SessionSnapshot(WireRecord, Generic[S]):
                 raise InvalidInput(f"a field must be text. field=`{name}` type=`{kind}`")
         if self.error is not None and not isinstance(self.error, Mapping):
             raise InvalidInput(f"error must be a mapping. type=`{type(self.error).__name__}`")
-        self._check_extra()
 
     def to_json(self) -> dict[str, JSON]:
         """Return the wire dict, without the missing fields."""
@@ -68,7 +70,6 @@ Row: TypeAlias = SessionSnapshot[Any]
 
 
 def save_options(row: Row, *, born: str) -> dict[str, Any]:
-    """Return the options of `Scope.save` for a new row."""
     return {
         "state": None if row.state is ABSENT else row.state,
         "parent": row.parent_id,
@@ -143,3 +144,61 @@ def _envelope(info: SnapshotInfo) -> dict[str, JSON]:
     if not isinstance(envelope, dict):
         return {}
     return {name: value for name, value in envelope.items() if name not in _ELSEWHERE}
+
+
+KIND = "agent"
+
+Context: TypeAlias = Mapping[str, Any] | str | None
+PrefixOf: TypeAlias = Callable[[Any], str | None]
+
+
+class Tenant(NamedTuple):
+    """A tenant: its stored sessions begin with `prefix`, which is empty for no tenant."""
+
+    prefix: str = ""
+
+    def scope(self, session_id: str) -> ScopeKey:
+        return ScopeKey(self.prefix + escaped(session_id))
+
+    def session_of(self, stored: str) -> str | None:
+        """Return the session of a stored name, None if it is not this tenant's."""
+        if not stored.startswith(self.prefix):
+            return None
+        return unescaped(stored.removeprefix(self.prefix))
+
+
+def check_prefix_of(prefix_of: PrefixOf | None) -> PrefixOf | None:
+    if prefix_of is not None and not callable(prefix_of):
+        raise InvalidInput(f"prefix_of must be a function. type=`{type(prefix_of).__name__}`")
+    return prefix_of
+
+
+def tenant_of(context: Context, prefix_of: PrefixOf | None) -> Tenant:
+    """Return the tenant of a context.
+
+    Raises:
+        InvalidInput: the context names no tenant. Without one, every caller would see the session.
+    """
+    named = prefix_of(context) if prefix_of is not None else _named_in(context)
+    if named is None:
+        return Tenant()
+    if inspect.iscoroutine(named):
+        named.close()
+        raise InvalidInput("prefix_of must not be async")
+    if not isinstance(named, str) or not named.strip():
+        raise InvalidInput(f"a tenant must have a name. type=`{type(named).__name__}`")
+    return Tenant(escaped(named) + "/")
+
+
+def _named_in(context: Context) -> object:
+    if context is None or isinstance(context, str):
+        return context
+    if not isinstance(context, Mapping):
+        raise InvalidInput(f"a context must be a mapping. type=`{type(context).__name__}`")
+    if not context:
+        return None
+    auth = context.get("auth")
+    uid = auth.get("uid") if isinstance(auth, Mapping) else None
+    if uid is None:
+        raise InvalidInput("the context has no auth.uid: give the store a prefix_of")
+    return uid

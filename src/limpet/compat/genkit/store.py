@@ -1,33 +1,138 @@
 """Genkit's `SessionStore` on every engine. `python` has the one of its package for Python."""
 
+import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import aclosing, suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any, Generic, TypeAlias
+from typing import Any, Generic, TypeAlias, cast
 
 from limpet import AsyncScope, AsyncStore, Scope, Store
-from limpet.api.integrations import Query, check_prefix, limits, verbs
-from limpet.compat.contention import Contention
+from limpet.api.integrations import Backoff, Query, check_prefix, limits, verbs
 from limpet.compat.genkit import records, rules
-from limpet.compat.genkit.records import S, SessionSnapshot
-from limpet.compat.genkit.tenants import (
+from limpet.compat.genkit.records import (
     KIND,
     Context,
     PrefixOf,
+    S,
+    SessionSnapshot,
     Tenant,
     check_prefix_of,
     tenant_of,
 )
-from limpet.compat.genkit.watching import Subscription
 from limpet.compat.wire import check_store
-from limpet.errors import CLOSED, AlreadyExists, InvalidInput, NotFound
+from limpet.compat.writes import contended
+from limpet.errors import CLOSED, AlreadyExists, InvalidInput, LimpetError, NotFound, Unavailable
 from limpet.model import ScopeKey, Snapshot, SnapshotInfo, SnapshotRef
 
 Given: TypeAlias = SessionSnapshot[S] | Mapping[str, Any] | None
 Mutator: TypeAlias = Callable[[SessionSnapshot[S] | None], Given[S] | Awaitable[Given[S]]]
 Read: TypeAlias = Callable[[Scope, str | None], SnapshotInfo | None]
 Callback: TypeAlias = Callable[[SessionSnapshot[S]], object]
+
+
+# After this long without a change the snapshot is located again: it may have been deleted before
+# it was seen, and saved in another scope.
+_RELOCATE_S = 300.0
+_PAUSE_S_FIRST = 0.5  # before a storage that did not answer is asked again
+_PAUSE_S_MAX = 5.0
+
+_log = logging.getLogger(__name__)
+_tasks: set[asyncio.Task[None]] = set()
+
+
+class Subscription:
+    """Calls a function with a snapshot as it is now, and after each change, until `end`.
+
+    In a task of its own. Until the tenant has it, any snapshot of that id below the prefix of the
+    tenant is watched.
+    """
+
+    def __init__(
+        self,
+        sessions: "Sessions[Any]",
+        tenant: Tenant,
+        snapshot_id: str,
+        call: Callable[[Snapshot], object],
+    ) -> None:
+        try:
+            self._loop = asyncio.get_running_loop()
+        except RuntimeError:
+            raise InvalidInput("there is no event loop to watch in: call this in a task") from None
+        self._store = sessions._store
+        self._id = snapshot_id
+        self._prefix = tenant.prefix
+        self._locate = partial(sessions._locate, tenant, snapshot_id)
+        self._call = call
+        self._seen: tuple[str, str] | None = None  # the scope and the revision
+        self._ended = False
+        self._calling = False
+        self.task = self._loop.create_task(self._run(), name=f"limpet-watch-{snapshot_id}")
+        _tasks.add(self.task)  # the loop itself holds only a weak reference
+        self.task.add_done_callback(_tasks.discard)
+
+    def end(self) -> None:
+        self._ended = True
+        with suppress(RuntimeError):  # the loop is closed, and everything in it has ended
+            self._loop.call_soon_threadsafe(self._stop)
+
+    def _stop(self) -> None:
+        if not self._calling:  # a call that has begun is allowed to finish
+            self.task.cancel()
+
+    async def _run(self) -> None:
+        clock = self._store.driver.tools.clock
+        backoff = Backoff(clock, first_s=_PAUSE_S_FIRST, longest_s=_PAUSE_S_MAX)
+        while not self._ended and not self._store.driver.opened.closed:
+            try:
+                await self._follow()
+                backoff.reset()
+            except Unavailable:
+                await asyncio.sleep(backoff.pause_s() or _PAUSE_S_MAX)
+            except LimpetError as error:
+                if not self._store.driver.opened.closed:
+                    _log.error("watching has ended. snapshot_id=`%s`", self._id, exc_info=error)
+                return
+
+    async def _follow(self) -> None:
+        """Watch the snapshot until it is deleted or, while it does not exist, until it does."""
+        found = await self._locate()
+        if found is None:
+            # A snapshot of this id that appears may be another tenant's: so locate it again.
+            options: Any = {"prefix": self._prefix, "timeout_s": _RELOCATE_S}
+            async with _closing(self._store.watch(snapshot_id=self._id, **options)) as news:
+                async for _ in news:
+                    if self._ended or await self._locate() is not None:
+                        return
+            return
+        scope = self._store.scope(*found.scope)
+        async with _closing(scope.watch(self._id, timeout_s=_RELOCATE_S)) as news:
+            async for _ in news:
+                loaded = await scope.load(self._id)
+                if self._ended:
+                    return
+                if loaded is not None and (str(loaded.scope), loaded.revision) != self._seen:
+                    self._seen = (str(loaded.scope), loaded.revision)
+                    await self._report(loaded)
+
+    async def _report(self, snapshot: Snapshot) -> None:
+        self._calling = True
+        try:
+            answer = self._call(snapshot)
+            if inspect.isawaitable(answer):
+                await answer
+        except (Exception, asyncio.CancelledError) as error:
+            if self.task.cancelling():
+                raise  # this task itself is cancelled, not something that the function awaited
+            _log.error("a callback has failed. snapshot_id=`%s`", self._id, exc_info=error)
+        finally:
+            self._calling = False
+
+
+def _closing(news: AsyncIterator[SnapshotInfo]) -> aclosing[AsyncGenerator[SnapshotInfo, None]]:
+    return aclosing(cast(AsyncGenerator[SnapshotInfo, None], news))
 
 
 class Sessions(Generic[S]):
@@ -134,24 +239,16 @@ class Sessions(Generic[S]):
     ) -> Subscription:
         if self._store.driver.opened.closed:
             raise InvalidInput(CLOSED)
-        id = check_id("snapshot_id", snapshot_id)
-        return Subscription(
-            self._store,
-            id,
-            prefix=tenant.prefix,
-            locate=lambda: self._locate(tenant, id),
-            call=call,
-        )
+        return Subscription(self, tenant, check_id("snapshot_id", snapshot_id), call)
 
     # Writing
 
     async def _save(
         self, tenant: Tenant, snapshot_id: str, mutator: Mutator[S]
     ) -> SessionSnapshot[S] | None:
-        """Change or create a row as one step; return it as it is stored."""
         id = check_id("snapshot_id", snapshot_id)
-        contention = Contention(self._store.driver.tools.clock, f"snapshot_id=`{id}`")
-        while True:
+
+        async def save() -> SessionSnapshot[S] | None:
             found = await self._locate(tenant, id)
             where = None if found is None else found.scope
             if where is None:
@@ -163,10 +260,10 @@ class Sessions(Generic[S]):
                 except AlreadyExists:
                     # Another writer was faster; or it is a draft, which is not found by its id.
                     where = tenant.scope(rules.session_of(after) or "")
-            try:
-                return await self._update(tenant, where, id, mutator)
-            except _DeletedMeanwhile:
-                await contention.pause()
+            return await self._update(tenant, where, id, mutator)
+
+        tools, what = self._store.driver.tools, f"snapshot_id=`{id}`"
+        return await contended(tools, what, save, overtaken=_DeletedMeanwhile)
 
     async def _create(self, tenant: Tenant, mutator: Mutator[S]) -> SessionSnapshot[S] | None:
         after = await apply_mutator(mutator, None)

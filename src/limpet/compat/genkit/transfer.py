@@ -9,35 +9,56 @@ rest. One state is in memory at a time.
 | `global/<snapshot>.json`   | `session`        | JavaScript and Go, without tenants            |
 | `<tenant>/<snapshot>.json` | `tenant/session` | JavaScript and Go; tenant folders may be nested |
 | `<snapshot>.json`          | `session`        | Python                                        |
+
+A file is `JSON.stringify(snapshot, null, 2)`; its name counts, not the id inside. In each of these
+folders, `.pointers/<session>.json` names the latest snapshot of a session.
 """
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 from limpet import AsyncStore, Scope, Store
-from limpet.api.integrations import Moved
-from limpet.api.integrations import check_prefix as check_session_prefix
-from limpet.compat.genkit import records, rules
-from limpet.compat.genkit.files import (
-    GLOBAL,
-    TenantFolder,
-    bare,
-    check_name,
+from limpet.api.integrations import (
+    TEMPORARY,
+    Bucket,
+    Moved,
     check_prefix,
-    folders_of,
-    is_name,
+    times,
 )
-from limpet.compat.genkit.records import Row
-from limpet.compat.genkit.tenants import KIND, Tenant, tenant_of
-from limpet.compat.json_files import links_below
-from limpet.compat.wire import Tally, Transfer, check_store, folder_of, moment_of, shown
-from limpet.errors import Conflict, Corrupt, InvalidInput, LimpetError, NotFound, Unsupported
-from limpet.model import ScopeKey
-from limpet.opening import open_files
+from limpet.compat.genkit import records, rules
+from limpet.compat.genkit.records import KIND, Row, SessionSnapshot, Tenant, tenant_of
+from limpet.compat.json_files import (
+    dump_indented,
+    is_file_name,
+    json_of,
+    links_below,
+    listed,
+    read_files,
+)
+from limpet.compat.wire import (
+    ABSENT,
+    Tally,
+    Transfer,
+    check_store,
+    existing_folder,
+    folder_of,
+    moment_of,
+    shown,
+    wire_time,
+)
+from limpet.errors import Conflict, Corrupt, InvalidInput, LimpetError, Unsupported
+from limpet.model import ANY, ScopeKey
+from limpet.opening import draw, open_files
 
+GLOBAL = "global"  # the folder without a tenant
+
+_ENDING = ".json"
+_POINTERS = ".pointers"
+_NAME_BYTES_MAX = 200  # of 255: the temporary names of Node have up to 54 bytes more
+_PREFIX_PARTS_MAX = 16
 _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)  # a row without a time is older than all others
 
 
@@ -58,11 +79,9 @@ def import_sessions(
     Raises:
         NotFound: there is no such folder.
     """
-    target, folder = check_store(store).sync, folder_of(dir)
-    check_session_prefix(prefix)
-    if not os.path.isdir(folder):
-        raise NotFound(f"there is no such folder. path=`{folder}`")
-    return _FolderImport(target, prefix).run(folder)
+    target = check_store(store).sync
+    check_prefix(prefix)
+    return _FolderImport(target, prefix).run(existing_folder(dir))
 
 
 def export_sessions(
@@ -79,6 +98,110 @@ def export_sessions(
     return _FolderExport(folder).run(origin, prefix)
 
 
+class TenantFolder:
+    """The snapshots of one tenant, below the folder that `files` is open on.
+
+    `names` are those of its files. Without a prefix it is that folder itself.
+    """
+
+    def __init__(self, files: Bucket, root: str, prefix: str, names: Sequence[str] = ()) -> None:
+        self.prefix = prefix
+        self._files = files
+        self._root = root
+        self._names = names
+
+    def path_of(self, id: str = "") -> str:
+        """Return the path of the file of a snapshot, or without an id of the folder."""
+        return os.path.join(self._root, self._key(id) if id else self.prefix)
+
+    def ids(self) -> Iterator[str]:
+        for name in self._names:
+            id = name.removesuffix(_ENDING)
+            if id != name and _is_name(id):
+                yield id
+
+    def read(self, id: str) -> tuple[Row, str | None] | None:
+        """Return a snapshot and the version of its file; None if there is none, or only a link.
+
+        Raises:
+            Corrupt: the file is not that of a snapshot. The message has its path.
+        """
+        (stored,) = read_files(self._files, [self._key(id)])
+        if stored is None:
+            return None
+        try:
+            value = json_of(stored)
+            if not isinstance(value, dict):
+                raise Corrupt("the file is not a snapshot: its JSON is not an object")
+            row: Row = SessionSnapshot.from_json(value)
+        except (Corrupt, InvalidInput) as cause:
+            raise Corrupt(f"{cause}. path=`{self.path_of(id)}`") from cause
+        return replace(row, snapshot_id=id), stored.version
+
+    def write(self, row: Row, *, expect: str | None) -> None:
+        """Store a row as Node does, if its file is at the version `expect`; else raise Moved."""
+        data = dump_indented(row.to_json(), what="snapshot")
+        self._files.put(self._key(row.snapshot_id or ""), data, expect=expect)
+
+    def pointer(self, session_id: str) -> str | None:
+        """Return the snapshot that the pointer of a session names; None if it names none."""
+        (stored,) = read_files(self._files, [self._key(f"{_POINTERS}/{session_id}")])
+        try:
+            value = None if stored is None else json_of(stored)
+        except Corrupt:
+            return None
+        named = value.get("currentSnapshotId") if isinstance(value, dict) else None
+        return named if isinstance(named, str) else None
+
+    def point(self, session_id: str, snapshot_id: str) -> None:
+        """Let the pointer of a session name a snapshot."""
+        now = wire_time(times.from_us(draw().now))
+        data = dump_indented({"currentSnapshotId": snapshot_id, "updatedAt": now}, what="pointer")
+        self._files.put(self._key(f"{_POINTERS}/{session_id}"), data, expect=ANY)
+
+    def _key(self, name: str) -> str:
+        return f"{self.prefix}/{name}{_ENDING}" if self.prefix else name + _ENDING
+
+
+def _folders_of(root: str) -> list[TenantFolder]:
+    """Return the folders that may hold snapshots: those of tenants, and last `root` itself."""
+    files, found = open_files(root), dict[str, list[str]]()
+    for each in listed(files, ""):
+        prefix, _, name = each.key.rpartition("/")
+        if _POINTERS not in prefix.split("/"):
+            found.setdefault(prefix, []).append(name)
+    in_order = sorted(found, key=lambda prefix: (not prefix, prefix))
+    return [TenantFolder(files, root, prefix, found[prefix]) for prefix in in_order]
+
+
+def _is_name(id: object) -> bool:
+    """Return whether an id can be a file name that no temporary file has."""
+    return is_file_name(id, bytes_max=_NAME_BYTES_MAX) and not str(id).startswith(TEMPORARY)
+
+
+def _check_name(name: str, id: str) -> str:
+    if not _is_name(id) or not id.strip():
+        raise InvalidInput(f"{name} must be usable as a file name. {name}=`{shown(id)}`")
+    return id
+
+
+def _check_folders(prefix: str) -> str:
+    """Return the folder of a tenant: one name, or several with `/` between.
+
+    No name may lead out of the store's folder, or be one that tenant folders use themselves.
+    """
+    parts = prefix.split("/")
+    if len(parts) > _PREFIX_PARTS_MAX or not all(map(_is_folder, parts)):
+        raise InvalidInput(f"the prefix must be names of folders. prefix=`{shown(prefix)}`")
+    return prefix
+
+
+def _is_folder(name: str) -> bool:
+    return (
+        _is_name(name) and bool(name.strip()) and name != _POINTERS and not name.endswith(_ENDING)
+    )
+
+
 class _FolderImport:
     def __init__(self, target: Store, prefix: str) -> None:
         self._target = target
@@ -89,11 +212,11 @@ class _FolderImport:
     def run(self, root: str) -> Transfer:
         if not self._prefix:
             self._tally.skipped += links_below(root)
-        for folder in folders_of(root):
+        for folder in _folders_of(root):
             try:
                 tenant = Tenant()
                 if folder.prefix not in ("", GLOBAL):  # Genkit in Python has no tenant folders
-                    tenant = tenant_of(check_prefix(folder.prefix), None)
+                    tenant = tenant_of(_check_folders(folder.prefix), None)
             except InvalidInput as refusal:
                 if any(folder.ids()):
                     self._tally.skip("folder_skipped", refusal, path=folder.path_of())
@@ -111,7 +234,6 @@ class _FolderImport:
                 self._save(scope, folder, self._in_order(scope, folder, session_id, rows))
 
     def _rows(self, tenant: Tenant, folder: TenantFolder) -> Iterator[Row]:
-        """Yield the rows of a folder that have a session, without their states."""
         before = self._shared_ids
         if not tenant.prefix:
             self._shared_ids = before | {*folder.ids()}
@@ -120,7 +242,8 @@ class _FolderImport:
                 found = folder.read(id)
                 if found is None:
                     continue  # removed meanwhile
-                row = bare(found.row)
+                row = replace(found[0], session_id=rules.session_of(found[0]))
+                row = rules.repaired(replace(row, state=ABSENT, error=None, extra={}))
                 if not row.session_id or not row.session_id.strip():
                     raise InvalidInput("the snapshot has no session")
                 if not tenant.prefix and id in before:
@@ -133,12 +256,11 @@ class _FolderImport:
     def _in_order(
         self, scope: ScopeKey, folder: TenantFolder, session_id: str, rows: list[Row]
     ) -> list[str]:
-        """Return the ids in the order of creation, but the latest of the session last."""
-        ordered = creation_order(rows)
+        ordered = _creation_order(rows)
         latest = _latest_id(rows, session_id)
         if latest is None:
             return ordered
-        named = folder.pointer(session_id) if is_name(session_id) else None
+        named = folder.pointer(session_id) if _is_name(session_id) else None
         if named != latest and named in ordered:
             fact = "the pointer of the session names another snapshot than the one created last"
             self._tally.skip("latest_differs", fact, scope=scope, id=named, severity="warning")
@@ -151,7 +273,7 @@ class _FolderImport:
                 if found is None:
                     continue
                 target = self._target.scope(*scope)
-                target.save(id=id, overwrite=True, **_save_options(found.row))
+                target.save(id=id, overwrite=True, **_save_options(found[0]))
             except (InvalidInput, Unsupported, Corrupt) as refusal:
                 self._skip(folder, id, refusal, scope)
             else:
@@ -165,7 +287,7 @@ class _FolderImport:
         self._tally.skip("snapshot_skipped", cause, scope=scope, id=id, **where)
 
 
-def creation_order(rows: Iterable[Row]) -> list[str]:
+def _creation_order(rows: Iterable[Row]) -> list[str]:
     """Return the ids of rows in the order of creation, but each after its ancestors."""
     oldest_first = sorted(
         rows, key=lambda row: (moment_of(row.created_at) or rules.LONG_AGO, row.snapshot_id or "")
@@ -240,8 +362,8 @@ class _FolderExport:
             raise InvalidInput(f"the name is not that of a session of Genkit. {name}")
         if slash and prefix == GLOBAL:
             raise InvalidInput(f"a tenant cannot have the name of the shared folder. {name}")
-        check_name("session_id", session_id)
-        return TenantFolder(self._files, self._root, check_prefix(prefix)), session_id
+        _check_name("session_id", session_id)
+        return TenantFolder(self._files, self._root, _check_folders(prefix)), session_id
 
     def _write(self, folder: TenantFolder, scope: Scope, id: str, session_id: str) -> bool:
         """Write the file of a snapshot unless it is there; return whether it is a new one."""
@@ -249,9 +371,9 @@ class _FolderExport:
         if snapshot is None:
             return False  # deleted meanwhile
         row = records.row_of(snapshot, session_id)
-        found = folder.read(check_name("snapshot_id", id))
-        if found is None or found.row != row:
-            folder.write(row, expect=None if found is None else found.version)
+        found = folder.read(_check_name("snapshot_id", id))
+        if found is None or found[0] != row:
+            folder.write(row, expect=None if found is None else found[1])
         self._tally.count += 1
         return found is None
 

@@ -36,7 +36,7 @@ were not saved in the order of their ids and the one with the greatest id is del
 is the latest.
 """
 
-from limpet.compat.extras import needs
+from limpet.compat import needs
 
 with needs("langgraph.checkpoint", "LangGraph", extra="langgraph"):
     from limpet.compat.langgraph.migrate import import_postgres, import_sqlite

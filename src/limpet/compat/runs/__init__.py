@@ -31,10 +31,9 @@ two for a run, or one after the other.
 `docs/guides/run_checkpoints.md` lists where it differs from the original.
 """
 
-from limpet.compat.runs.go import GoRunStore
+from limpet.compat.runs.go import GoRunStore, export_runs, import_runs
 from limpet.compat.runs.records import Checkpoint
 from limpet.compat.runs.store import AsyncRunStore, RunStore
-from limpet.compat.runs.transfer import export_runs, import_runs
 from limpet.compat.wire import Transfer
 
 __all__ = [

@@ -1,9 +1,5 @@
 """The folder of the Go store, shared with Go processes, and the format of its files.
 
-A file is written under a temporary name, synced, and renamed, so that no reader sees a part of it;
-then the folder is synced. Temporary names are random, so that concurrent saves of one run do not
-share one.
-
 The format is that of Go's `encoding/json`, which indents by two spaces: a line that begins with two
 spaces and a quote is a field of the whole document, because line breaks inside texts are escaped.
 """
@@ -20,7 +16,7 @@ from typing import TypeAlias
 
 import orjson
 
-from limpet.api.integrations import NOTHING, failure, finding, flush
+from limpet.api.integrations import NOTHING, TEMPORARY, failure, finding
 from limpet.compat.json_files import (
     check_size,
     dump_indented,
@@ -37,11 +33,11 @@ from limpet.compat.runs.records import (
     scope_of,
     taken,
 )
-from limpet.compat.runs.store import make_folder
-from limpet.compat.wire import folder_of, shown
+from limpet.compat.runs.store import RunStore, StoreAddress, make_folder
+from limpet.compat.wire import Tally, Transfer, existing_folder, folder_of, shown
 from limpet.errors import Corrupt, InvalidInput, LimpetError, NotFound, Unavailable
-from limpet.model import JSON, Finding
-from limpet.opening import draw
+from limpet.model import ANY, JSON, Finding
+from limpet.opening import open_folder
 
 Checkpoints: TypeAlias = list[Checkpoint]
 
@@ -52,10 +48,8 @@ TAIL_BYTES = 8 * 1024
 
 # A link may lead out of the folder, and opening a pipe must not block.
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-_WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _ENDING = ".json"
 _NAME_BYTES_MAX = 230  # of 255, so that a damaged file can be renamed
-_TEMPORARY = re.compile(r"\.limpet-[0-9a-f]{16}\.tmp|.*\.json\.tmp", re.S)
 _ASIDE = re.compile(r".*\.json\.corrupt-[0-9]+", re.S)
 
 _TEXT = rb'"(?:[^"\\\n]|\\.)*+"'
@@ -175,6 +169,7 @@ class GoRunStore:
     def __init__(self, dir: str | os.PathLike[str]) -> None:
         self._dir = folder_of(dir)
         make_folder(self._dir)
+        self._files = open_folder(self._dir)
 
     def save(self, checkpoint: Checkpoint | Mapping[str, JSON]) -> None:
         """Save a checkpoint, durably; it replaces the run's last one, as one step.
@@ -190,19 +185,8 @@ class GoRunStore:
         data = encode(found)
         with self._named(path):
             self._set_aside(path)
-            temporary = os.path.join(self._dir, f".limpet-{draw().nonce}.tmp")
-            handle = os.open(temporary, _WRITE, 0o600)
-            try:
-                with open(handle, "wb") as file:
-                    file.write(data)
-                    file.flush()
-                    flush(file.fileno())
-                os.rename(temporary, path)  # this line is the commit
-            except BaseException:
-                with suppress(OSError):
-                    os.unlink(temporary)
-                raise
-        self._flush(path)
+        self._unlink(path)
+        self._files.put(os.path.basename(path), data, expect=ANY)
 
     def load(self, run_id: str) -> Checkpoint:
         """Return the checkpoint of a run, with its messages exactly as in the file.
@@ -240,9 +224,8 @@ class GoRunStore:
     def delete(self, run_id: str) -> None:
         """Delete the checkpoint of a run. Idempotent."""
         path = self._path(run_id)
-        with self._named(path), suppress(FileNotFoundError, IsADirectoryError):
-            os.unlink(path)
-        self._flush(path)
+        self._unlink(path)
+        self._files.delete([os.path.basename(path)])
 
     def has_checkpoint(self, run_id: str) -> bool:
         """Return whether a run has a file that can be opened, also a damaged one."""
@@ -264,7 +247,7 @@ class GoRunStore:
         for name in self._names():
             path = os.path.join(self._dir, name)
             run_id = name.removesuffix(_ENDING)
-            if _TEMPORARY.fullmatch(name):
+            if name.startswith(TEMPORARY) or name.endswith(".json.tmp"):
                 fact = "a temporary file of a save that has not finished"
                 yield finding("info", "temporary_left", fact, path=path)
             elif _ASIDE.fullmatch(name):
@@ -332,16 +315,11 @@ class GoRunStore:
             finally:
                 os.close(handle)
 
-    def _flush(self, path: str) -> None:
-        """Sync the folder: without this a power cut could undo the last rename."""
-        try:
-            handle = os.open(self._dir, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY)
-            try:
-                flush(handle)
-            finally:
-                os.close(handle)
-        except OSError as cause:
-            raise failure(cause, path, outcome_known=False) from cause
+    def _unlink(self, path: str) -> None:
+        """Remove a link: what it leads to stays as it is."""
+        with self._named(path), suppress(FileNotFoundError):
+            if os.path.islink(path):
+                os.unlink(path)
 
     def _set_aside(self, path: str) -> None:
         """Give a file that cannot be read a second name before it is replaced.
@@ -372,7 +350,8 @@ class GoRunStore:
 
 
 def is_name(run_id: object) -> bool:
-    return is_file_name(run_id, bytes_max=_NAME_BYTES_MAX)
+    is_file = is_file_name(run_id, bytes_max=_NAME_BYTES_MAX)
+    return is_file and not str(run_id).startswith(TEMPORARY)
 
 
 def _read_metadata(handle: int) -> Checkpoint:
@@ -394,3 +373,54 @@ def _read_all(handle: int) -> bytes:
     check_size(os.fstat(handle).st_size)
     with open(handle, "rb", buffering=0, closefd=False) as file:
         return file.readall()
+
+
+# Imports and exports. One checkpoint is in memory at a time.
+
+
+def import_runs(store: StoreAddress, dir: str | os.PathLike[str]) -> Transfer:
+    """Import every checkpoint of a Go store's folder, each under the name of its file.
+
+    It replaces the checkpoint of the run in the store. May be repeated. A file that cannot be read,
+    or that the store refuses, is skipped and reported, and so is a link.
+
+    Raises:
+        NotFound: there is no such folder.
+    """
+    folder, tally = existing_folder(dir), Tally()
+    tally.skipped += links_below(folder)
+    with RunStore(store) as target:
+        return _carried_over(GoRunStore(folder), target, tally, LimpetError)
+
+
+def export_runs(store: StoreAddress, dir: str | os.PathLike[str]) -> Transfer:
+    """Export the checkpoint of every run to a Go store's folder, which may be new.
+
+    It replaces the run's file. May be repeated. A run that cannot be read, or whose id cannot be a
+    file name, is skipped and reported.
+    """
+    with RunStore(store) as source:
+        return _carried_over(source, GoRunStore(dir), Tally(), (Corrupt, InvalidInput))
+
+
+def _carried_over(
+    source: GoRunStore | RunStore,
+    target: GoRunStore | RunStore,
+    tally: Tally,
+    unreadable: type[LimpetError] | tuple[type[LimpetError], ...],
+) -> Transfer:
+    for run_id in source._run_ids():
+        try:
+            found = source.load(run_id)
+        except NotFound:
+            continue  # it has no head, or was deleted meanwhile
+        except unreadable as error:
+            tally.skip("run_skipped", error, scope=scope_of(run_id))
+            continue
+        try:
+            target.save(found)
+        except InvalidInput as error:
+            tally.skip("run_skipped", error, scope=scope_of(run_id))
+        else:
+            tally.count += 1
+    return tally.result()

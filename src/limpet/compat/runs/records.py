@@ -125,7 +125,6 @@ def taken(checkpoint: "Checkpoint | Mapping[str, JSON]") -> Checkpoint:
 
 
 def bare(checkpoint: Checkpoint) -> Checkpoint:
-    """Return a checkpoint without its state, as listings show it."""
     return replace(checkpoint, messages=None, system_prompt="", extra={})
 
 
@@ -207,7 +206,6 @@ def loaded(run_id: str, found: Snapshot | None) -> Checkpoint:
 
 
 def listed(scopes: Iterable[ScopeInfo]) -> list[Checkpoint]:
-    """Return the checkpoints of runs by their metadata alone, newest first."""
     return newest_first(
         [
             (Checkpoint(**_facts(scope.head)), int(scope.head.updated_at.timestamp() * 10**6))
@@ -218,7 +216,6 @@ def listed(scopes: Iterable[ScopeInfo]) -> list[Checkpoint]:
 
 
 def _facts(info: SnapshotInfo) -> dict[str, Any]:
-    """Return the fields that are not in the state; missing ones have their defaults."""
     counts = {name: info.metadata.get(name) for name in _COUNTS}
     return {
         "run_id": info.session_id,

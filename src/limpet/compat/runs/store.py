@@ -8,6 +8,7 @@ from limpet import AsyncStore, Store
 from limpet.api.integrations import awaited, failure
 from limpet.compat.runs.records import Checkpoint, listed, loaded, save_options, scope_of
 from limpet.compat.wire import address_of
+from limpet.compat.writes import AsyncClosing
 from limpet.errors import Corrupt, InvalidInput
 from limpet.model import JSON
 from limpet.opening import open as open_store
@@ -109,7 +110,7 @@ def _pooled(method: Callable[Concatenate[RunStore, P], T]) -> Callable[..., Coro
     return body
 
 
-class AsyncRunStore:
+class AsyncRunStore(AsyncClosing):
     """Async twin of `RunStore`. A folder is created by `async with`, or by the first save."""
 
     def __init__(self, dir_or_store: StoreAddress) -> None:
@@ -128,9 +129,6 @@ class AsyncRunStore:
         if self._opened is not None:
             await self._opened.__aenter__()
         return self
-
-    async def __aexit__(self, *error: object) -> None:
-        await self.close()
 
     async def close(self) -> None:
         """Async twin of `RunStore.close`."""

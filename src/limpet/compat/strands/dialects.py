@@ -1,17 +1,7 @@
 """Translates snapshots of the Strands SDK for TypeScript to those of the SDK for Python.
 
-Both SDKs use the same keys for different documents, and neither reads those of the other.
-
-| TypeScript                             | Python                                              |
-|----------------------------------------|-----------------------------------------------------|
-| `schemaVersion`, `createdAt`, `appData` | `schema_version`, `created_at`, `app_data`         |
-| `trackingId` of a message              | `tracking_id`                                       |
-| `reasoning`, `citations`, `cachePoint` | `reasoningContent`, `citationsContent`, `cachePoint` |
-| bytes as base64                        | `{"__bytes_encoded__": true, "data": base64}`       |
-| `systemPrompt`, `modelState`           | `system_prompt`, `model_state`                      |
-| `interrupts`                           | `interrupt_state`                                   |
-| `stash.storageType`                    | `stash.storage_type`                                |
-| `orchestratorId`                       | `orchestrator_id`                                   |
+Both SDKs use the same keys for different documents, and neither reads those of the other;
+`docs/guides/strands_python.md` lists which word becomes which.
 
 An agent that waits for an answer continues in Python: its interrupts get the ids that the tool
 computes there (so an answer must name the new id). The message with the tool call is the last one
@@ -283,7 +273,6 @@ def _interrupt_id(id: str, name: JSON) -> str:
 
 
 def _hashed(name: str) -> str:
-    """Return the UUID 5 of a name in the namespace OID."""
     found = sha1(_OBJECT_IDS + name.encode(errors="surrogatepass"), usedforsecurity=False)
     number = int.from_bytes(found.digest()[:16])
     number = number & ~(0xF << 76) | 5 << 76

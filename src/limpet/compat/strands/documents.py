@@ -15,11 +15,18 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 from limpet import opening
 from limpet.api.integrations import Bucket, Listed, Stored, codec, times
-from limpet.compat.json_files import FILE_BYTES_MAX, dump_indented, json_of, read_files
+from limpet.compat.json_files import (
+    FILE_BYTES_MAX,
+    PAGE,
+    dump_indented,
+    json_of,
+    listed,
+    read_files,
+)
 from limpet.compat.strands.records import (
     SCHEMA_VERSION,
     Snapshot,
@@ -30,12 +37,12 @@ from limpet.compat.strands.records import (
 )
 from limpet.compat.strands.store import BaseStorage, no_cursor
 from limpet.compat.wire import folder_of, wire_time
+from limpet.compat.writes import AsyncClosing
 from limpet.errors import CLOSED, Corrupt, InvalidInput, LimpetError
 from limpet.model import ANY, JSON
 
 T = TypeVar("T")
 
-_PAGE = 1_000  # keys: what one request lists and deletes
 LATEST, MANIFEST = "snapshot_latest.json", "manifest.json"
 HISTORY = "immutable_history/"
 _SNAPSHOTS = "/snapshots/"
@@ -43,23 +50,12 @@ _BEGIN, _END = "snapshot_", ".json"
 
 
 def folder_key(session_id: str, scope_id: str, kind: str) -> str:
-    """Return the prefix of the keys of a scope."""
     return f"{session_id}/scopes/{kind}/{scope_id}{_SNAPSHOTS}"
 
 
 def document_name(id: str | None) -> str:
     """Return the rest of the key of a snapshot; None is the latest."""
     return LATEST if id is None else f"{HISTORY}{_BEGIN}{id}{_END}"
-
-
-def listed(bucket: Bucket, prefix: str, *, after: str = "") -> Iterator[Listed]:
-    """Iterate over all keys with a prefix, a page at a time."""
-    while True:
-        page = bucket.list(prefix, after=after, limit=_PAGE)
-        yield from page
-        if len(page) < _PAGE:
-            return
-        after = page[-1].key
 
 
 def read_document(stored: Stored) -> Wire:
@@ -70,19 +66,13 @@ def read_document(stored: Stored) -> Wire:
     return found
 
 
-class DocumentStorage(BaseStorage):
+class DocumentStorage(AsyncClosing, BaseStorage):
     """A `SnapshotStorage` over a bucket, in the layout of the SDK. An async context manager."""
 
     def __init__(self, open_bucket: Callable[[], Bucket]) -> None:
         self._open_bucket = open_bucket
         self._bucket: Bucket | None = None
         self._closed = False
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        await self.close()
 
     async def close(self) -> None:
         """Close the folder or the bucket. May be repeated."""
@@ -210,7 +200,7 @@ def _list_ids(bucket: Bucket, prefix: str, limit: int | None, after: str | None)
     if after is None or is_uuid7(after):
         found, start = list[str](), "" if after is None else f"{prefix}{_BEGIN}{after}{_END}"
         while True:
-            wanted = _PAGE if limit is None else min(limit - len(found), _PAGE)
+            wanted = PAGE if limit is None else min(limit - len(found), PAGE)
             page = bucket.list(prefix, after=start, limit=wanted)
             found += _ids_of(page, prefix)
             if len(page) < wanted or len(found) == limit:
@@ -249,7 +239,7 @@ def _delete_seen(bucket: Bucket, prefix: str) -> None:
 
 
 def _delete_below(bucket: Bucket, prefix: str, until: str = "") -> None:
-    while page := bucket.list(prefix, limit=_PAGE, until=until):
+    while page := bucket.list(prefix, limit=PAGE, until=until):
         keys = [each.key for each in page]
         scopes = {key.partition(_SNAPSHOTS)[0] for key in keys if _SNAPSHOTS in key}
         # The latest of each scope first, so that no agent continues a session that is half deleted.

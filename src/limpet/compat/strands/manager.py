@@ -16,14 +16,18 @@ import os
 import threading
 import traceback
 import weakref
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    contextmanager,
+)
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, Self, TypeAlias, TypeVar, cast, get_args
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar, cast, get_args
 
 from limpet import AsyncStore, Store
 from limpet.api.integrations import ids, times
-from limpet.compat.finishing import finished
 from limpet.compat.strands.documents import FileStorage
 from limpet.compat.strands.records import (
     SCHEMA_VERSION,
@@ -34,6 +38,7 @@ from limpet.compat.strands.records import (
 )
 from limpet.compat.strands.store import SessionError, SnapshotStorage, StoreStorage
 from limpet.compat.wire import wire_time
+from limpet.compat.writes import AsyncClosing, finished
 from limpet.errors import AlreadyExists, Conflict, Corrupt, InvalidInput, Unsupported
 from limpet.model import JSON
 from limpet.opening import draw
@@ -106,6 +111,11 @@ class _AgentEntry:
     # One save at a time, so that an earlier state cannot replace a later one.
     saving: asyncio.Lock = field(default_factory=asyncio.Lock)
 
+    @property
+    def where(self) -> str:
+        at = self.location
+        return f"session_id=`{at.session_id}` agent_id=`{at.scope_id}`"
+
 
 class Turn:
     """One invocation of an agent: what it was restored from, and whether it was saved.
@@ -135,30 +145,26 @@ class Turn:
                 await self._manager._put(self._entry, await self._take("running"))
 
     async def _end(self, failure: str | None) -> None:
-        """Save the state at the end of the turn, also of a failed one."""
         facts: Data = {"status": "completed"}
         if failure is not None:
             facts = {"status": "failed", "error": failure}
         fires: bool | None = None
         async with self._errors():
             fires = await self._manager._fires(self._agent)
-        async with self._errors(), self._entry.saving:
+        # The errors are reported without the lock: `on_error` may save.
+        async with self._errors(), self._entry.saving, AsyncExitStack() as stack:
             snapshot = await self._take(**facts)
-            history_error: Exception | None = None
+            # None: the trigger failed, and may have wanted it. Also if history is not saved.
+            if fires is not False or self._manager.save_latest_on != "trigger":
+                stack.push_async_callback(self._save_latest, snapshot)
             if fires:
                 id = _mint()
-                try:
-                    await self._manager._put(self._entry, snapshot, id)
-                    self.snapshot_id = id
-                except Exception as error:
-                    # Raised below, so that `on_error` is called without the lock: it may save.
-                    history_error = error
-            # None: the trigger failed, and may have wanted it.
-            if fires is not False or self._manager.save_latest_on != "trigger":
-                await self._manager._put(self._entry, snapshot)
-                self.saved = True
-            if history_error is not None:
-                raise history_error
+                await self._manager._put(self._entry, snapshot, id)
+                self.snapshot_id = id
+
+    async def _save_latest(self, snapshot: Snapshot) -> None:
+        await self._manager._put(self._entry, snapshot)
+        self.saved = True
 
     async def _take(self, status: JSON, **facts: JSON) -> Snapshot:
         said = {**self.app_data, "status": status, **facts}
@@ -173,7 +179,7 @@ class Turn:
             await self._manager._report("a turn could not be saved", self._entry, error)
 
 
-class SessionManager:
+class SessionManager(AsyncClosing):
     """Keeps the agents of one session, each under its `agent_id`.
 
     `storage` is any `SnapshotStorage`, a store, or the path of a folder, which the manager then
@@ -226,12 +232,6 @@ class SessionManager:
             raise InvalidInput(f"expected a storage. type=`{type(storage).__name__}`")
         self._storage = storage
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        await self.close()
-
     async def close(self) -> None:
         """Close the folder that was given as a path; any other storage stays open."""
         if self._own is not None:
@@ -255,10 +255,8 @@ class SessionManager:
 
     @asynccontextmanager
     async def _turn(self, agent: Agent, entry: _AgentEntry) -> AsyncIterator[Turn]:
-        self._check_idle(entry)
         turn = Turn(self, agent, entry)
-        entry.busy = True
-        try:
+        with self._busy(entry):
             if not entry.restored:
                 turn.restored = await self._restore(agent, entry, None)
             failure: str | None = None
@@ -270,8 +268,6 @@ class SessionManager:
                 raise
             finally:
                 await turn._end(failure)
-        finally:
-            entry.busy = False
 
     async def restore(self, agent: Agent, snapshot_id: str | None = None) -> Restored | None:
         """Restore an agent from a snapshot of history, or without an id from the latest.
@@ -285,15 +281,11 @@ class SessionManager:
             Conflict: a turn of this agent is running.
             SessionError: the storage failed, or the snapshot is damaged and no other one is good.
         """
-        entry = self._entry(agent)
-        self._check_idle(entry)
         if snapshot_id is not None:
             check_identifier("snapshot_id", snapshot_id)
-        entry.busy = True
-        try:
+        entry = self._entry(agent)
+        with self._busy(entry):
             return await self._restore(agent, entry, snapshot_id)
-        finally:
-            entry.busy = False
 
     async def save(self, agent: Agent, *, app_data: Mapping[str, JSON] | None = None) -> str:
         """Save the state of an agent in history and as the latest, and return its id.
@@ -366,7 +358,6 @@ class SessionManager:
         return SnapshotLocation(self.session_id, self.scope, name)
 
     def _entry(self, agent: Agent) -> _AgentEntry:
-        """Return the entry of an agent; a second agent of the same name is refused."""
         location = self._location(agent)
         entry = self._entries.get(location.scope_id)
         if entry is not None and entry.agent() is agent:
@@ -374,10 +365,8 @@ class SessionManager:
         if entry is not None and entry.agent() is not None:
             gc.collect()  # an unused agent may only be part of a reference cycle
         if entry is not None and entry.agent() is not None:
-            raise AlreadyExists(
-                "another agent of this session has this id; release it first. "
-                f"session_id=`{location.session_id}` agent_id=`{location.scope_id}`"
-            )
+            fact = "another agent of this session has this id; release it first"
+            raise AlreadyExists(f"{fact}. {entry.where}")
         self._entries = {k: each for k, each in self._entries.items() if each.agent() is not None}
         entry = _AgentEntry(_weak(agent), location)
         self._entries[location.scope_id] = entry
@@ -385,18 +374,22 @@ class SessionManager:
 
     def _check_idle(self, entry: _AgentEntry) -> None:
         if entry.busy:
-            raise Conflict(
-                "a turn or a restore of the agent is running. "
-                f"session_id=`{self.session_id}` agent_id=`{entry.location.scope_id}`"
-            )
+            raise Conflict(f"a turn or a restore of the agent is running. {entry.where}")
+
+    @contextmanager
+    def _busy(self, entry: _AgentEntry) -> Iterator[None]:
+        self._check_idle(entry)
+        entry.busy = True
+        try:
+            yield
+        finally:
+            entry.busy = False
 
     def _writable(self, agent: Agent) -> _AgentEntry:
         entry = self._entry(agent)
         if entry.unread:
-            raise SessionError(
-                "the latest could not be read, so it is not overwritten: restore the agent first. "
-                f"session_id=`{self.session_id}` agent_id=`{entry.location.scope_id}`"
-            )
+            fact = "the latest could not be read, so it is not overwritten: restore the agent first"
+            raise SessionError(f"{fact}. {entry.where}")
         return entry
 
     async def _restore(
@@ -431,7 +424,6 @@ class SessionManager:
         return bool(await _settled(self._trigger(cast(Data, taken.data))))
 
     async def _report(self, fact: str, entry: _AgentEntry, error: Exception) -> None:
-        """Log an error that is not raised, and give it to `on_error`."""
         _log_error(fact, entry.location, error)
         if self._on_error is None:
             return

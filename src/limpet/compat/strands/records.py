@@ -69,10 +69,6 @@ class Snapshot(WireRecord):
     app_data: JSON = field(default_factory=dict)
     extra: Mapping[str, JSON] = field(default_factory=dict, hash=False)
 
-    def __post_init__(self) -> None:
-        self._time_to_text("created_at")
-        self._check_extra()
-
 
 @dataclass(frozen=True)
 class SnapshotManifest(WireRecord):
@@ -81,10 +77,6 @@ class SnapshotManifest(WireRecord):
     schema_version: str
     updated_at: str
     extra: Mapping[str, JSON] = field(default_factory=dict, hash=False)
-
-    def __post_init__(self) -> None:
-        self._time_to_text("updated_at")
-        self._check_extra()
 
 
 @dataclass(frozen=True)
@@ -96,6 +88,7 @@ class SnapshotPage(WireRecord):
     extra: Mapping[str, JSON] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         object.__setattr__(self, "snapshot_ids", tuple(self.snapshot_ids))
 
     def to_json(self) -> dict[str, JSON]:

@@ -336,7 +336,6 @@ def _envelope(found: Stored) -> Wire:
 
 
 def is_gone(found: StoredInfo) -> bool:
-    """Return whether a head only marks that the latest was deleted."""
     return found.metadata.get(FORM) == GONE
 
 

@@ -15,18 +15,19 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from itertools import chain, groupby
 from typing import Any, Literal
 
 from limpet import AsyncStore, Scope, Store, opening
 from limpet.api.integrations import Bucket, LayoutName, layout_of
-from limpet.compat.json_files import is_file_name, json_of, links_below, read_files
+from limpet.compat.json_files import is_file_name, json_of, links_below, listed, read_files
 from limpet.compat.strands import documents
 from limpet.compat.strands.dialects import dialect_of, to_python
 from limpet.compat.strands.records import SCOPES, Wire, is_identifier
 from limpet.compat.strands.store import MANIFEST, is_gone, save_options, wire_of
-from limpet.compat.wire import Tally, Transfer, address_of, check_store, shown
-from limpet.errors import Corrupt, InvalidInput, LimpetError, NotFound, Unsupported
+from limpet.compat.wire import Tally, Transfer, address_of, check_store, existing_folder, shown
+from limpet.errors import Corrupt, InvalidInput, LimpetError, Unsupported
 from limpet.model import ANY, JSON, ScopeKey
 
 _ROOTS = {"classic": "", "unified": "session/"}
@@ -70,10 +71,9 @@ def import_sessions(
     target = check_store(store).sync
     url, folder = address_of(source)
     folder = folder or opening.file_of(url)
-    if folder is not None and not os.path.isdir(folder):
-        raise NotFound(f"there is no such folder. path=`{folder}`")
-    files = opening.open_files(url, **options)
-    try:
+    if folder is not None:
+        existing_folder(folder)
+    with closing(opening.open_files(url, **options)) as files:
         importing = _SessionImport(target, files, as_python=payload == "python")
         is_log = layout == "messages"
         start = f"session_{prefix}" if is_log else f"{root}{prefix}"
@@ -84,8 +84,6 @@ def import_sessions(
         else:
             importing.snapshots(root, start)
         return importing.tally.result()
-    finally:
-        files.close()
 
 
 def find_layout(source: str | os.PathLike[str], **options: Any) -> LayoutName:
@@ -95,8 +93,7 @@ def find_layout(source: str | os.PathLike[str], **options: Any) -> LayoutName:
         InvalidInput: the source is not valid.
     """
     url, _ = address_of(source)
-    files = opening.open_files(url, **options)
-    try:
+    with closing(opening.open_files(url, **options)) as files:
         # A session of the classic layout may be called `session`, or begin with that.
         for start in ("session_", "session/"):
             for each in files.list(start, limit=1):
@@ -104,8 +101,6 @@ def find_layout(source: str | os.PathLike[str], **options: Any) -> LayoutName:
                 if found is not None:
                     return found
         return "classic"
-    finally:
-        files.close()
 
 
 def export_sessions(
@@ -127,11 +122,8 @@ def export_sessions(
     root = _root(layout)
     origin = check_store(store).sync
     url, _ = address_of(to)
-    files = opening.open_files(url, **options)
-    try:
+    with closing(opening.open_files(url, **options)) as files:
         return _SessionExport(files, root, indent=layout == "classic").run(origin, prefix)
-    finally:
-        files.close()
 
 
 def _root(layout: object, others: tuple[str, ...] = ()) -> str:
@@ -156,7 +148,7 @@ class _SessionImport:
 
         The SDK for Python accepts nearly any name, and writes it unescaped.
         """
-        keys = (each.key for each in documents.listed(self._files, start))
+        keys = (each.key for each in listed(self._files, start))
         matches = filter(None, (_SNAPSHOT_KEY.fullmatch(key, len(root)) for key in keys))
         for scope, group in groupby(
             matches, key=lambda match: ScopeKey(match["session"], match["scope"], match["kind"])
@@ -185,7 +177,7 @@ class _SessionImport:
         and without those that the conversation manager removed. These are in `app_data`, under
         `removed_messages`.
         """
-        keys = (each.key for each in documents.listed(self._files, start))
+        keys = (each.key for each in listed(self._files, start))
         matches = filter(None, map(_MESSAGE_KEY.fullmatch, keys))
         for scope, group in groupby(matches, key=_scope_of_log):
             try:
@@ -196,7 +188,6 @@ class _SessionImport:
                 self._save(scope, None, wire)
 
     def _read(self, scope: ScopeKey, match: re.Match[str]) -> Any:
-        """Return a manifest, or the document of a snapshot."""
         key = match.string
         if scope.kind not in SCOPES:
             raise InvalidInput(f"scope must be agent or multiAgent. key=`{key!a}`")
@@ -224,7 +215,6 @@ class _SessionImport:
             self.tally.skip("refused", cause, scope=scope, id=id)
 
     def _save_snapshot(self, scope: Scope, id: str | None, wire: Wire, parent: str | None) -> None:
-        """Save a snapshot in history under its id, or without one as the latest."""
         envelope = to_python(wire) if self._as_python else wire
         state = envelope.pop("data")
         options = {**save_options(envelope), "parent": parent}

@@ -25,6 +25,9 @@ from limpet.testing.conformance._values import NOT_JSON
 from limpet.testing.conformance.comfort import ONLY_IN_ITS_SCOPE
 from limpet.testing.kit import Kit, Stores, case, nested, present, refused, unchanged
 
+# Under their names facades keep what others wrote, unchanged.
+FACADES = ("agentos", "claude", "crewai", "genkit", "langgraph", "pydantic_ai", "runs", "strands")
+
 
 def _circular() -> dict[str, Any]:
     state: dict[str, Any] = {"list": []}
@@ -318,7 +321,7 @@ class BadInput(Kit):
         """What a facade keeps under its own key may exceed that of metadata."""
         labels = {f"{n:03}".ljust(256, "k"): "v" * 256 for n in range(64)}
         large = {"text": "é\0" * 100_000}
-        by_facades = [{key: "x" * 100_000, "n": 1} for key in ("strands", "genkit", "agentos")]
+        by_facades = [{key: "x" * 100_000, "n": 1} for key in FACADES]
         most: list[dict[str, Any]] = [{"m": "x" * (64 * 1024 - len('{"m":""}'))}, *by_facades]
         most.append({"\0": "\0"})
         for metadata in most:

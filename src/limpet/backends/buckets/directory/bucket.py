@@ -374,6 +374,7 @@ def _read(folder: int, name: str, first: int | None) -> Stored | None:
 
 
 def _write_all(handle: int, data: bytes) -> None:
+    os.fstat(handle)  # a file whose times were read gets finer ones, so that writes have an order
     view = memoryview(data)
     while view:
         view = view[os.write(handle, view) :]

@@ -1,25 +1,42 @@
-"""The `SessionStore` of the Claude Agent SDK over a store."""
+"""Sessions of the Claude Agent SDK: its `SessionStore` on every engine.
+
+The SDK mirrors each transcript into it while the agent works, and resumes from it on any machine::
+
+    from claude_agent_sdk import ClaudeAgentOptions, query
+    from limpet.compat.claude import LimpetClaudeStore
+
+    async with limpet.open_async("postgresql://localhost/agents") as store:
+        options = ClaudeAgentOptions(session_store=LimpetClaudeStore(store), resume=session_id)
+        async for message in query(prompt="Go on.", options=options):
+            print(message)
+
+`docs/guides/claude_agent_sdk.md` lists where each thing is stored, so that other programs see it.
+"""
 
 import json
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
-from claude_agent_sdk import (
-    SessionKey,
-    SessionListSubkeysKey,
-    SessionStore,
-    SessionStoreEntry,
-    SessionStoreListEntry,
-    SessionSummaryEntry,
-    fold_session_summary,
-)
-
 from limpet import AsyncScope, AsyncStore, Store
 from limpet.api.integrations import Recent, codec, limits
+from limpet.compat import needs
 from limpet.compat.logs import KIND, MAIN, Log, conversations
 from limpet.compat.wire import check_store, escaped, shown, unescaped
 from limpet.errors import Conflict, InvalidInput
 from limpet.model import JSON, ScopeKey, SnapshotInfo, SnapshotRef
+
+with needs("claude_agent_sdk", "the Claude Agent SDK", extra="claude"):
+    from claude_agent_sdk import (
+        SessionKey,
+        SessionListSubkeysKey,
+        SessionStore,
+        SessionStoreEntry,
+        SessionStoreListEntry,
+        SessionSummaryEntry,
+        fold_session_summary,
+    )
+
+__all__ = ["LimpetClaudeStore"]
 
 FACADE = "claude"
 _ENTRIES = "entries"
@@ -162,7 +179,6 @@ class LimpetClaudeStore(SessionStore):
 def _folded(
     key: SessionKey, head: SnapshotInfo | None, new: list[SessionStoreEntry]
 ) -> dict[str, JSON]:
-    """Return the metadata of the next head: the summary, with the new entries."""
     before: SessionSummaryEntry | None = None
     if head is not None:
         data = head.metadata.get(FACADE)

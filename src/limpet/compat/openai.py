@@ -1,4 +1,19 @@
-"""`LimpetSession`: the `Session` of the OpenAI Agents SDK over a scope."""
+"""Sessions of the OpenAI Agents SDK: its `Session` on every engine.
+
+They branch, keep their history, and store runs that wait for a person::
+
+    from agents import Agent, Runner
+    from limpet.compat.openai import LimpetSession
+
+    async with limpet.open_async("sqlite:///agents.db") as store:
+        session = LimpetSession("chat-42", store)
+        result = await Runner.run(agent, "Hello", session=session)
+        again = await session.branch(turn=1)         # as it was before the first question
+
+`docs/guides/openai_agents.md` lists where each thing is stored, so that other programs see it.
+
+`limpet import openai-sqlite` imports the files of the SDK's own sessions.
+"""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -6,19 +21,23 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from agents import Agent, RunState, TResponseInputItem
-from agents.memory import SessionSettings
-
 from limpet import AsyncScope, AsyncStore, Store
 from limpet.api.integrations import hold
-from limpet.compat.finishing import finished
+from limpet.compat import needs
 from limpet.compat.logs import KIND, MAIN, Log, conversations
 from limpet.compat.wire import ABSENT, check_store
+from limpet.compat.writes import finished
 from limpet.errors import InvalidInput, LimpetError, NotFound
 from limpet.model import JSON, Snapshot, SnapshotInfo, SnapshotLike
 from limpet.runs.handles import prepare_claim
 from limpet.runs.model import COMPLETED, FACTS, FAILED, RUNNING, error_of
 from limpet.runs.model import KIND as RUN
+
+with needs("agents", "the OpenAI Agents SDK", extra="openai"):
+    from agents import Agent, RunState, TResponseInputItem
+    from agents.memory import SessionSettings
+
+__all__ = ["LimpetSession", "SessionInfo", "list_sessions"]
 
 KEY = "items"
 METADATA = "metadata"
@@ -287,7 +306,6 @@ def _object_in(value: JSON) -> dict[str, JSON]:
 
 
 def _end_before(items: list[Any], turn: int) -> int:
-    """Return how many items come before the question of a turn."""
     asked = [at for at, item in enumerate(items) if _is_question(item)]
     if not 1 <= turn <= len(asked):
         raise InvalidInput(f"there is no such turn. turn=`{turn}` turns=`{len(asked)}`")

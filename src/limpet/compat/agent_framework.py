@@ -1,4 +1,18 @@
-"""`LimpetCheckpointStorage`: what Agent Framework calls to save and load checkpoints."""
+"""Checkpoints of Microsoft Agent Framework workflows: its `CheckpointStorage` on every engine.
+
+Each conversation has a history of its own, whose last checkpoint any process can resume::
+
+    from limpet.compat.agent_framework import LimpetCheckpointStorage
+
+    store = limpet.open("sqlite:///agents.db")
+    storage = LimpetCheckpointStorage(store, session_id="chat-42")
+    workflow = WorkflowBuilder(start_executor=..., name="support", checkpoint_storage=storage)...
+
+`docs/guides/agent_framework.md` lists where each thing is stored, so that other programs see it.
+
+The framework writes what is not JSON as pickles. They are read by its own decoder, when it loads a
+checkpoint, and by nothing else.
+"""
 
 import json
 import logging
@@ -6,17 +20,21 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from agent_framework import WorkflowCheckpoint, WorkflowCheckpointException
-from agent_framework._workflows._checkpoint_encoding import (
-    decode_checkpoint_value,
-    encode_checkpoint_value,
-)
-
 from limpet import AsyncScope, AsyncStore, Store
 from limpet.api.integrations import limits
+from limpet.compat import needs
 from limpet.compat.wire import check_store, escaped
 from limpet.errors import AlreadyExists, InvalidInput
 from limpet.model import JSON, ScopeKey, Snapshot, SnapshotInfo
+
+with needs("agent_framework", "Agent Framework", extra="agent-framework"):
+    from agent_framework import WorkflowCheckpoint, WorkflowCheckpointException
+    from agent_framework._workflows._checkpoint_encoding import (
+        decode_checkpoint_value,
+        encode_checkpoint_value,
+    )
+
+__all__ = ["LimpetCheckpointStorage"]
 
 KIND = "workflow"
 WAITING = "waiting"

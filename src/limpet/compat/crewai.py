@@ -1,4 +1,21 @@
-"""`LimpetFlowPersistence`: what CrewAI calls to save and restore the state of a flow."""
+"""States of CrewAI flows: its `FlowPersistence` on every engine.
+
+Each step of a flow is a snapshot, which can be loaded, compared and forked::
+
+    from crewai.flow import Flow, persist
+    from limpet.compat.crewai import LimpetFlowPersistence
+
+    store = limpet.open("sqlite:///agents.db")
+
+    @persist(LimpetFlowPersistence(store))
+    class Support(Flow): ...
+
+    Support().kickoff(inputs={"id": "chat-42"})
+
+`docs/guides/crewai.md` lists where each thing is stored, so that other programs see it.
+
+So `store.scope("chat-42")` is the flow: its history, diffs and forks.
+"""
 
 import json
 from dataclasses import replace
@@ -6,15 +23,19 @@ from math import isfinite
 from typing import Any
 from weakref import WeakValueDictionary
 
-from crewai.flow.async_feedback.types import PendingFeedbackContext
-from crewai.flow.persistence import FlowPersistence
-from pydantic import BaseModel, Field, PrivateAttr
-
 from limpet import AsyncStore, Scope, Store, jsonable
 from limpet.api.integrations import limits, new_id
+from limpet.compat import needs
 from limpet.compat.wire import check_store
 from limpet.errors import InvalidInput
 from limpet.model import JSON, Snapshot, SnapshotLike
+
+with needs("crewai", "CrewAI", extra="crewai"):
+    from crewai.flow.async_feedback.types import PendingFeedbackContext
+    from crewai.flow.persistence import FlowPersistence
+    from pydantic import BaseModel, Field, PrivateAttr
+
+__all__ = ["LimpetFlowPersistence"]
 
 WAITING = "waiting"
 ANSWERED = "answered"

@@ -1,4 +1,20 @@
-"""Pydantic AI's `ConversationStore` on every engine."""
+"""Conversations of Pydantic AI agents: its `ConversationStore` on every engine.
+
+Load a conversation before a run, and save the result after it::
+
+    from pydantic_ai import Conversation
+    from limpet.compat.pydantic_ai import LimpetConversationStore
+
+    async with limpet.open_async("sqlite:///agents.db") as store:
+        conversations = LimpetConversationStore(store)
+        chat = await conversations.load("chat-42") or Conversation(conversation_id="chat-42")
+        result = await agent.run("Hello!", conversation=chat)
+        await conversations.save(result)
+
+`docs/guides/pydantic_ai.md` lists where each thing is stored, so that other programs see it.
+
+`docs/decisions/0038-pydantic-ai.md` says why.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import nlargest
@@ -6,22 +22,26 @@ from itertools import chain, pairwise
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from pydantic import TypeAdapter, ValidationError
-from pydantic_ai.conversation_store import (
-    ConversationConflict,
-    ConversationEntry,
-    ConversationRecord,
-    ConversationStore,
-)
-from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter
-from typing_extensions import TypedDict
-
 from limpet import AsyncStore, Scope, Store
 from limpet.api.integrations import Recent, codec, limits
+from limpet.compat import needs
 from limpet.compat.logs import KIND, MAIN, foreign
 from limpet.compat.wire import check_store
 from limpet.errors import AlreadyExists, Conflict, Corrupt, InvalidInput, NotFound
 from limpet.model import HEAD, JSON, Parent, SnapshotInfo
+
+with needs("pydantic_ai", "Pydantic AI", extra="pydantic-ai"):
+    from pydantic import TypeAdapter, ValidationError
+    from pydantic_ai.conversation_store import (
+        ConversationConflict,
+        ConversationEntry,
+        ConversationRecord,
+        ConversationStore,
+    )
+    from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter
+    from typing_extensions import TypedDict
+
+__all__ = ["LimpetConversationStore"]
 
 _FACADE = "pydantic_ai"
 _WHAT = "a conversation of Pydantic AI"
