@@ -60,7 +60,7 @@ def write(folder: Path = FOLDER) -> None:
         url = f"sqlite:///{made}/agents.db"
         fill(url)
         # The header shows the URL: a short one, as people use it.
-        with Ui("sqlite:///agents.db", folder=Path(made)) as ui, start_chromium() as browser:
+        with Ui(Path(made), url="sqlite:///agents.db") as ui, start_chromium() as browser:
             for screen in SCREENS:
                 (folder / f"inspector-{screen.name}.webp").write_bytes(_taken(browser, ui, screen))
 

@@ -5,6 +5,7 @@ import pty
 import re
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -13,6 +14,7 @@ from limpet.cli import _exits
 from limpet.cli._app import run
 from tests.cases import for_each
 from tests.cli.conftest import EXECUTABLE, Command
+from tests.waiting import WAIT_S_MAX
 
 WITHOUT = """
 import sys
@@ -153,7 +155,10 @@ def test_without_a_pager_all_of_it_is_drawn(long: str, env: dict[str, str]) -> N
     assert ("\x1b[" in drawn) == ("TERM" not in env)
 
 
-@for_each("arguments", [["grep", "number", "--history"], ["show", "tall@", "--full"], ["export"]])
+@for_each(
+    "arguments",
+    [["grep", "number", "--history"], ["show", "tall@", "--full"], ["export"], ["tail", "-f"]],
+)
 def test_a_pipe_that_nobody_reads_ends_it_quietly(long: str, arguments: list[str]) -> None:
     process = subprocess.Popen(
         [EXECUTABLE, *arguments, "--url", long],
@@ -165,5 +170,8 @@ def test_a_pipe_that_nobody_reads_ends_it_quietly(long: str, arguments: list[str
     assert process.stdout is not None
     assert process.stdout.readline()
     process.stdout.close()
-    _, told = process.communicate()
+    with limpet.open(long) as store:
+        while arguments == ["tail", "-f"] and process.poll() is None:  # it notices when it writes
+            store.scope("more").save(time.monotonic())
+    _, told = process.communicate(timeout=WAIT_S_MAX)
     assert (process.returncode, told) == (141, "")

@@ -213,6 +213,12 @@ def test_stats_show_counts_sizes_and_what_is_biggest(command: Command, url: str)
     assert bob.count("█") < 24
 
 
+def test_stats_of_a_session_that_is_not_there_are_1(command: Command, url: str) -> None:
+    done = command("stats", "carol", "--url", url)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "limpet: there is no such session: `limpet ls` lists them. name=`carol`\n"
+
+
 def test_stats_for_programs(command: Command, url: str) -> None:
     with limpet.open(url) as store:
         stats = store.stats()

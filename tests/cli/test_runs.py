@@ -184,6 +184,15 @@ def desert_in(url: str, run_id: str = "r") -> None:
         desert(store, run_id, {"n": 1})
 
 
+def test_adopt_with_a_command_for_programs(url: str, capfd: pytest.CaptureFixture[str]) -> None:
+    desert_in(url)
+    assert run(["runs", "adopt", "r", "--json", "--url", url, "--", "echo", "-n", "hello"]) == 0
+    told = capfd.readouterr()
+    assert "hello" in told.err
+    answer = json.loads(told.out)
+    assert (answer["status"], answer["steps"], answer["state"]) == ("completed", 1, {"n": 1})
+
+
 @for_each(
     ("script", "code", "message"),
     [
@@ -275,5 +284,7 @@ def test_a_command_is_stopped_with_its_run(how: str, url: str, tmp_path: Path) -
         told = process.communicate(timeout=60)[1]
     expected = {"abort": (3, "aborted"), "Ctrl-C": (130, "failed"), "terminate": (143, "failed")}
     assert (process.returncode, found(url, "r").status) == expected[how]
+    if how == "terminate":
+        assert found(url, "r").error == runs.RunError("Terminated", "SIGTERM")
     assert "Traceback" not in told
     assert is_gone(child)

@@ -59,6 +59,9 @@ def test_memory_and_a_file_that_is_not_there_yet(command: Command, tmp_path: Pat
     assert done.returncode == 0
     assert "the file does not exist yet" in done.stdout
     assert list(tmp_path.iterdir()) == []
+    (tmp_path / "empty.db").touch()
+    command("doctor", "--url", "empty.db")
+    assert (tmp_path / "empty.db").stat().st_size == 0
 
 
 def test_an_engine_that_does_not_compare_is_found_out(
@@ -100,6 +103,8 @@ def test_the_sql_makes_the_tables(command: Command) -> None:
     conn.close()
     assert {"scopes", "snapshots", "tails", "segments", "labels", "notes"} <= tables
     assert command("schema", "sqlite").stdout == done.stdout
+    done = command("schema", "postgres", "--schema", 'x"; DROP SCHEMA public; --')
+    assert (done.returncode, done.stdout) == (2, "")
 
 
 def test_json_has_the_migrations_in_order(command: Command) -> None:

@@ -270,6 +270,13 @@ def test_only_the_current_version_of_a_file_is_kept() -> None:
     assert kept == ["max-age=31536000, immutable", "no-cache", "no-cache"]
 
 
+async def test_without_pages_there_are_none() -> None:
+    async with limpet.open_async("memory:") as store:
+        for path in ("/", "/ui", "/ui/search"):
+            answer = await ask(App(store, Access()), "GET", path)
+            assert (answer.status, answer.json["status"]) == (404, 404)
+
+
 def test_what_is_not_there_is_a_page() -> None:
     missing, method, api = answers(
         Access(),

@@ -10,8 +10,10 @@ import limpet
 from limpet.inspector.pages import search
 from tests.inspector import kit
 from tests.server.asgi import Response
+from tests.views.document_kit import HOSTILE, UNSEEN, stored
 
 _BOUND = "write a-"  # the rights of a token
+_FEW = 50_000  # bytes of a page about little
 
 
 def get(store: limpet.Store, path: str, rights: str = "", **query: str) -> Response:
@@ -83,3 +85,54 @@ def test_a_beginning_of_several_ids_of_another_scope_names_them() -> None:
         text = get(store, "/ui/snapshot", **query).body.decode()
     assert "several snapshots match" in text
     assert "<code>s:main@abc-1</code>" in text
+
+
+def test_long_names_and_titles_are_cut() -> None:
+    long = 300_000 * "x"
+    with limpet.open("memory:") as store:
+        store.scope("title").save({"n": 1})
+        store.scope("title").set_note("title", long)
+        store.scope("role").save({"messages": [{"role": long, "content": "hello"}]})
+        store.scope("keys").save(dict.fromkeys((f"{n}{long[:9]}" for n in range(20_000)), 1))
+        pages = [get(store, "/ui")]
+        for path, session_id in (("fork", "title"), ("export", "title"), ("said", "role")):
+            pages.append(get(store, f"/ui/{path}", session_id=session_id))
+        assert [(each.status, len(each.body) < _FEW) for each in pages] == [(200, True)] * 4
+
+
+def test_floods_of_markup_are_text_after_a_while() -> None:
+    """A page has a budget for Markdown, however many messages are long."""
+    said = [{"role": "user", "content": "[*a" * 1_500} for _ in range(100)]
+    with limpet.open("memory:") as store:
+        store.scope("s").save({"messages": said})
+        page = get(store, "/ui/snapshot", session_id="s").body
+    assert page.count(b'class="prose"') < 20
+    assert page.count(b'class="text"') > 50
+
+
+def test_what_is_stored_or_asked_is_text() -> None:
+    """No page has tags that it has not with a harmless text."""
+    harmless: dict[int, set[str]] = {}
+    for text in ("plain", *(" ".join(stored(each).split()) for each in HOSTILE)):
+        with limpet.open("memory:") as store:
+            scope = store.scope(text, text)
+            state = {"messages": [{"role": text, "content": text}], text: text}
+            scope.save(state, id=text, status=text, labels={text[:64]: text})
+            scope.set_note("title", text)
+            here = {"session_id": text}
+            pages = [
+                ("/session", {**here, "view": "state"}),
+                *(("", each) for each in ({}, {"text": text}, {"prefix": text})),
+                *(("/search", {"keys": "true", **each}) for each in ({"q": "a"}, {"q": text})),
+                ("/search", {"keys": "true", "q": "a", **here}),
+                ("/rows", here),
+                ("/said", here),
+            ]
+            for number, (path, query) in enumerate(pages):
+                found = get(store, f"/ui{path}", **query)
+                page = found.body.decode()
+                tags = {*re.findall(r"<[^\s>]*", page)}
+                assert found.status == 200, (path, text)
+                assert tags <= harmless.setdefault(number, tags), (path, text)
+                assert not UNSEEN & {*re.sub(r' value="[^"]*"', "", page)}, (path, text)
+                assert not re.search(r"""="[^"]*"'""", page), (path, text)  # out of an attribute

@@ -1,5 +1,6 @@
 """Search: what is found, where the links lead, and that it ends in time."""
 
+import asyncio
 import re
 import time
 from contextlib import ExitStack
@@ -17,7 +18,7 @@ from limpet.inspector.pages.search import timed_finder
 from limpet.views.search import Place, compiled, finder
 from tests.cli.test_grep import damage
 from tests.inspector import kit
-from tests.server.asgi import Response
+from tests.server.asgi import Response, ask
 
 
 def asked(store: limpet.Store, query: dict[str, Any], rights: str = "") -> Response:
@@ -205,6 +206,44 @@ def test_an_expression_that_takes_forever_is_ended(
     assert "takes too long" in answer.body.decode()
     assert lines(answer) == ["[aaa!]"]
     assert answer.body.endswith(b"</html>")
+
+
+def test_an_expression_that_is_slow_everywhere_is_given_up(
+    store: limpet.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search, "ALL_S_MAX", 0.2)
+    store.scope("s").save({"text": [f"{'a' * 27}! {n}" for n in range(10_000)]})
+    answer = asked(store, {"session_id": "s", "q": "^(?:a|aa)+$", "regex": "true"})
+    assert "takes too long" in answer.body.decode()
+
+
+def test_no_regular_expression(store: limpet.Store) -> None:
+    for query in ("(", "a{2,1}", "(" * 490):
+        answer = asked(store, {"q": query, "regex": "true"})
+        assert answer.status == 400
+        assert "not a regular expression" in answer.body.decode()
+        assert 'type="search"' in answer.body.decode()
+    assert asked(store, {"q": "x" * 501}).status == 400
+    assert asked(store, {}).status == 200
+
+
+def test_while_an_expression_takes_its_time_others_are_served(store: limpet.Store) -> None:
+    slow = "[\x80-\uffff]" * 60  # about a second to compile, for `re` at least
+    store.scope("s").save("a" * 60 + "!")
+
+    async def longest_wait(query: str) -> float:
+        """Return which part of the time others waited, at most, at one time."""
+        app, given = kit.app_of(store), {"q": query, "regex": "true"}
+        asking = asyncio.ensure_future(ask(app, "GET", "/ui/search", given))
+        longest, begun = 0.0, time.perf_counter()
+        while not asking.done():
+            began = time.perf_counter()
+            await asyncio.sleep(0.01)
+            longest = max(longest, time.perf_counter() - began)
+        return longest / (time.perf_counter() - begun)
+
+    for query in (slow, "(?:a|aa)+$"):
+        assert asyncio.run(longest_wait(query)) < 0.5, query  # alone, it is a twentieth
 
 
 def test_an_expression_with_a_time_limit_finds_the_same() -> None:

@@ -136,6 +136,14 @@ TRANSITIONS: dict[str, tuple[Step, Step]] = {
         lambda s: s.save(1, id="a", keep=False),
         _steps(lambda s: s.delete_snapshot("a"), lambda s: s.set_note("n", 1)),
     ),
+    "a note is set anew": (
+        _steps(lambda s: s.save(1, id="a"), lambda s: s.set_note("1", "one", on="a")),
+        lambda s: s.set_note("1", "other", on="a"),
+    ),
+    "one in the middle is changed in place": (
+        _steps(*(partial(lambda n, s: s.save(n, id=f"i{n}"), n) for n in range(3))),
+        lambda s: s.update("i1", lambda before: before.with_(status="changed", state={"n": 1})),
+    ),
     "a line gets its first head": (
         lambda s: s.save(1, id="a", head=False),
         lambda s: s.save(2, id="b", keep=False),

@@ -100,6 +100,20 @@ def test_tricks_with_the_path(server: Server, target: str) -> None:
     assert server.statuses(head("GET", target)) == [404]
 
 
+def test_a_write_that_compares_nothing_takes_no_condition(server: Server) -> None:
+    answer = server.ask("DELETE", "/v1/sessions?session_id=bad", if_match='"1.0.0"')
+    assert answer.status == 400
+
+
+@for_each(
+    "name", ["sessions?", "scopes?", "history?", "refs?id_prefix=x&", "scope/ancestors?id=i&"]
+)
+def test_a_limit_of_zero_lists_nothing(server: Server, name: str) -> None:
+    session = "&session_id=z" if name.startswith("scope/") else ""
+    answer = server.ask("GET", f"/v1/{name}limit=0{session}")
+    assert (answer.status, answer.json["items"]) == (200, [])
+
+
 def test_an_absolute_address_is_that_of_its_path(server: Server) -> None:
     assert server.statuses(head("GET", "http://localhost/v1/sessions")) == [200]
     assert server.statuses(head("GET", "http://evil.example/v1/sessions")) == [200]
@@ -255,6 +269,8 @@ def test_compressed_bodies(server: Server, encoding: str) -> None:
     assert server.ask("POST", SAVE, good, content_encoding=encoding).status == 200
     for bad in (good[:-5], good[:20], good + good, good + b"x", good[10:], b""):
         assert server.ask("POST", SAVE, bad, content_encoding=encoding).status in (400, 413)
+    streamed = zstandard.ZstdCompressor(write_content_size=False).compress(b'{"state": 1}')
+    assert server.ask("POST", SAVE, streamed, content_encoding="zstd").status == 200
 
 
 def test_a_body_that_ends_too_early(server: Server) -> None:

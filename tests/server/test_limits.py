@@ -27,7 +27,7 @@ from limpet.server.bodies import Memory
 from limpet.server.call import FORM_TYPE
 from tests.cases import for_each
 from tests.server.asgi import ask
-from tests.server.process import Server, head
+from tests.server.process import Server, head, read_all
 
 JSON = "Content-Type: application/json"
 SAVE = "/v1/scope/save?session_id=s"
@@ -304,6 +304,22 @@ def test_slow_heads_and_bodies_are_closed_and_hinder_nobody(own: Server) -> None
     assert longest_s < 2
     assert "Traceback" not in own.log, own.log[-4000:]
     assert own.log.count(" 408 ") == 200
+
+
+@pytest.mark.slow
+def test_a_client_that_takes_nothing_is_left(own: Server) -> None:
+    """A large answer waits for it for 30 seconds."""
+    assert own.ask("POST", SAVE, {"state": "x" * 900_000}).status == 200
+    with socket.socket() as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.connect(("127.0.0.1", own.port))
+        connection.sendall(head("GET", "/v1/scope/snapshot?session_id=s", stay=True) * 50)
+        until_s = time.monotonic() + 45
+        while b"limpet_http_connections 1\n" not in own.ask("GET", "/metrics").body:
+            assert time.monotonic() < until_s
+            time.sleep(1)
+        assert len(read_all(connection)) < 45 * 900_000
+    assert "Traceback" not in own.log, own.log[-4000:]
 
 
 def is_closed(connection: socket.socket) -> bool:

@@ -3,9 +3,12 @@
 import asyncio
 from typing import Any
 
+import pytest
+
 import limpet
 from limpet.server.access import Access
 from limpet.server.app import App
+from limpet.server.repeats import Repeats
 from tests.cases import for_each
 from tests.server.asgi import ask
 
@@ -58,6 +61,36 @@ async def test_a_key_is_good_for_one_request(
         again = await ask(app, "POST", SAVE, SESSION, {"state": 1}, idempotency_key="k")
         assert again.body == first.body
         assert [each.revision async for each in store.history()] == [first.json["revision"]]
+
+
+async def test_what_is_not_final_or_was_cancelled_is_done_again() -> None:
+    repeats: Repeats[str] = Repeats(len)
+
+    async def act(name: str) -> str:
+        await asyncio.sleep(0.01)
+        return name
+
+    def send(name: str) -> "asyncio.Task[str]":
+        work = repeats.run("k", "", lambda: act(name), again=True, is_final=lambda x: x != "busy")
+        return asyncio.ensure_future(work)
+
+    cancelled, busy, last = send("cancelled"), send("busy"), send("last")
+    await asyncio.sleep(0)
+    cancelled.cancel()
+    assert (await busy, await last) == ("busy", "last")
+    with pytest.raises(asyncio.CancelledError):
+        await cancelled
+
+
+async def test_large_answers_are_not_kept_for_long() -> None:
+    repeats: Repeats[bytes] = Repeats(len)
+
+    async def answer() -> bytes:
+        return bytes(10 * 2**20)
+
+    for key in range(100):
+        await repeats.run(key, "", answer, again=True, is_final=lambda _: True)
+    assert repeats._answers.cost_held <= 64 * 2**20
 
 
 async def test_a_key_is_taken_while_its_request_is_under_way() -> None:

@@ -38,4 +38,4 @@ class Terminated(BaseException):
 
 def _terminated(*_: object) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    raise Terminated
+    raise Terminated("SIGTERM")  # a run that is held stores it as its error

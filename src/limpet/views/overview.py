@@ -17,8 +17,6 @@ from limpet.core.wire import age_at, age_cursor
 from limpet.errors import Corrupt, InvalidInput
 from limpet.model import ScopeInfo, ScopeKey, Snapshot, SnapshotInfo, SnapshotRef, Stats
 from limpet.protocol import Backend, SessionAge
-from limpet.runs.model import RUNNING, read_record
-from limpet.runs.verbs import is_held
 from limpet.views.format import clipped, visible
 
 if TYPE_CHECKING:
@@ -496,6 +494,9 @@ def reasons(store: Store, heads: Iterable[tuple[ScopeKey, SnapshotInfo | None, b
 
 
 def _reason(store: Store, head: SnapshotInfo) -> str | None:
+    from limpet.runs.model import RUNNING, read_record  # what lists and draws needs no runs
+    from limpet.runs.verbs import is_held
+
     status = head.status.lower()
     if status == RUNNING:
         driver = store.driver

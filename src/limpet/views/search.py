@@ -16,7 +16,6 @@ from limpet.core.limits import PAGE_ITEMS_MAX, PAGE_STATES_MAX
 from limpet.errors import Corrupt, InvalidInput
 from limpet.model import JSON, ScopeKey, Snapshot, SnapshotInfo, SnapshotRef
 from limpet.protocol import Query
-from limpet.views.overview import scopes_after
 
 Find: TypeAlias = Callable[[list[str]], Sequence[tuple[int, int] | None]]
 """Returns where each line matches first: from where to where, or None."""
@@ -308,6 +307,8 @@ class PartedSearch:
 
     def heads(self, prefix: str = "", place: Place | None = None) -> Iterator[Searched]:
         """Yield the head of each scope, in the order of the store."""
+        from limpet.views.overview import scopes_after  # `limpet grep` needs no overviews
+
         if place is not None:
             yield from self._head(place.scope, place)
         for each in scopes_after(self._store, prefix, None if place is None else place.scope):

@@ -38,7 +38,7 @@ def garden_url(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture(scope="package")
 def shown(garden_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ui]:
     """The pages of that store, which only read."""
-    with Ui(garden_url, folder=tmp_path_factory.mktemp("shown")) as ui:
+    with Ui(tmp_path_factory.mktemp("shown"), url=garden_url) as ui:
         yield ui
 
 
@@ -53,7 +53,7 @@ def writable_url(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture(scope="package")
 def writable(writable_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ui]:
     """The pages of that store, which may write."""
-    with Ui(writable_url, "--write", folder=tmp_path_factory.mktemp("ui")) as ui:
+    with Ui(tmp_path_factory.mktemp("ui"), "--write", url=writable_url) as ui:
         yield ui
 
 

@@ -61,7 +61,7 @@ def injected(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Injected]:
     url = f"sqlite:///{folder}/injected.db"
     with limpet.open(f"{url}?synchronous=off") as store:
         addresses = injections.write(store)
-    with Injected(url, "--write", folder=folder) as ui:
+    with Injected(folder, "--write", url=url) as ui:
         ui.store_url, ui.addresses = url, addresses
         yield ui
 

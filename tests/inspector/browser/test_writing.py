@@ -69,7 +69,7 @@ def test_it_goes_on_after_the_server_came_back(
     scope = store.scope("live/again")
     scope.save(said("one"))
     with (
-        Ui(writable_url, folder=tmp_path) as ui,
+        Ui(tmp_path, url=writable_url) as ui,
         open_window(browser, ui.url) as window,
     ):
         window.page.goto(session("live/again"))

@@ -107,8 +107,8 @@ async def show_session(call: Call) -> Response:
 @page("/ui/rows", SESSION, _AT, _VERSION)
 async def show_rows(call: Call) -> Response:
     """More rows of the graph: a part of the page of a session."""
-    kept, timeline = await call.store.run(lambda store: _kept(store, call))
-    chunk = _chunk(kept, timeline, call.params.get("at", 0) // CHUNK * CHUNK, call.grant)
+    at = call.params.get("at", 0) // CHUNK * CHUNK
+    chunk = await call.store.run(lambda store: _chunk(*_kept(store, call), at, call.grant))
     return render(call, "_rows.html", chunk=chunk, selected=None, view_asked=None)
 
 
