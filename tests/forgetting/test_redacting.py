@@ -31,6 +31,22 @@ def saved(store: Store, count: int) -> Scope:
     return chat
 
 
+def test_what_is_changed_in_place_meanwhile_is_redacted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where it was gone over before."""
+    monkeypatch.setattr(limits, "PAGE_ITEMS_MAX", 2)
+    with limpet.open("memory:") as store:
+        chat = saved(store, 6)
+        todo = ["s5"]
+
+        def changes(path: str, value: JSON) -> bool:
+            if value == 0 and todo:  # of the oldest, the last that is asked about
+                chat.update(todo.pop(), lambda s: s.with_(state={"of": "secret", "late": 1}))
+            return is_secret(path, value)
+
+        assert chat.redact(changes) == Redacted(7, 0)
+        assert {s.state["of"] for s in chat.load_many(chat.ids())} == {None}
+
+
 def test_one_that_was_interrupted_is_completed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "PAGE_ITEMS_MAX", 4)
     asked = 0

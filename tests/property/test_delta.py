@@ -267,7 +267,7 @@ def file_bytes(forest: Forest) -> int:
 
 @pytest.mark.parametrize(("kind", "share"), [("append", 1.0), ("sliding", 0.5)])
 def test_a_prune_gives_space_back(forest: Forest, kind: str, share: float) -> None:
-    grow(forest, MAIN, kind, 150)
+    grow(forest, MAIN, kind, 300)
     before = file_bytes(forest)
     forest.do(MAIN, "prune", keep_last=10)
     forest.verify()

@@ -342,6 +342,28 @@ def test_a_writer_that_outruns_the_rolls_rolls_itself() -> None:
     engine.close()
 
 
+def test_a_scope_waits_for_its_roll_once() -> None:
+    storage = SlowStorage()
+    engine = engine_of(storage, tails=Limits(snapshots=4), rolls="background")
+    for key in (KEY, ScopeKey("s", "other")):
+        for number in range(10):
+            save(engine, key, text_of(number))
+    assert engine._roller is not None
+    assert engine._roller._queue.qsize() <= 2
+    storage.gate.set()
+    engine.close()
+
+
+def test_parsed_segments_are_kept_up_to_a_limit() -> None:
+    engine = engine_of(MemoryStorage(), tails=Limits(snapshots=4))
+    for number, id in enumerate(IDS):
+        save(engine, KEY, text_of(number), id=id)
+    for _ in range(2):
+        assert engine.read_snapshots(KEY, [IDS[0]])[0][1] == text_of(0)
+    assert len(engine._segments._values) == 1
+    assert engine._segments.cost_held > len(text_of(0))  # what was decompressed counts
+
+
 def test_a_forked_child_rolls_without_the_thread() -> None:
     engine = engine_of(MemoryStorage(), tails=Limits(snapshots=4), rolls="background")
     save(engine, KEY, text_of(0))

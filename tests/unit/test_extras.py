@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import tomllib
 from importlib import import_module
 from pathlib import Path
 
@@ -96,3 +97,21 @@ def test_another_module_that_is_missing_is_not_hidden() -> None:
 def test_the_command_says_it_in_one_line(package: str, extra: str, words: list[str]) -> None:
     (line,) = said_without(package, COMMAND.format(words=words)).splitlines()
     assert line.endswith(f": pip install 'limpet[{extra}]'")
+
+
+def test_each_extra_brings_its_package() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
+        "optional-dependencies"
+    ]
+    packages = {
+        "cli": "click>",
+        "http": "urllib3>",
+        "langgraph": "langgraph>",
+        "postgres": "psycopg[",
+        "otel": "opentelemetry-api>",
+        "s3": "obstore>",
+        "testing": "pytest>",
+    }
+    for extra, package in packages.items():
+        assert any(each.startswith(package) for each in extras[extra])
+    assert any(each.startswith("rich>") for each in extras["cli"])

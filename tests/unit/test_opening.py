@@ -17,7 +17,7 @@ import pytest
 import limpet
 from limpet import AsyncStore, InvalidInput, LimpetError, Store, opening
 from limpet.core import limits
-from limpet.core.options import COMMON, OpenOptions
+from limpet.core.options import COMMON, OpenOptions, checked
 from limpet.opening import draw, file_of, open_async, scheme_of, store_over
 from tests.cases import for_each
 from tests.memory import Memory
@@ -435,3 +435,12 @@ def test_a_bucket_is_opened_without_a_request() -> None:
     with pytest.raises(LimpetError) as caught, store:
         store.scope("s").load()
     assert SECRET not in "".join(traceback.format_exception(caught.value))
+
+
+@for_each("name", ["workers", "lock_wait_s", "synchronous", "password"])
+def test_no_message_shows_the_value_of_an_option(name: str) -> None:
+    assert SECRET not in refusal("sqlite:///x.db", **{name: SECRET})
+
+
+def test_object_stores_get_a_timeout_of_0_as_it_is() -> None:
+    assert checked({"timeout_s": "0"}, ["timeout_s"]) == {"timeout_s": 0}

@@ -1,5 +1,6 @@
 """Typed state: `store.scope(..., model=…)` saves and loads objects of a class."""
 
+import asyncio
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -461,3 +462,22 @@ with limpet.open("memory:") as store:
 
 def test_pydantic_is_not_needed() -> None:
     subprocess.run([sys.executable, "-c", WITHOUT], check=True, timeout=60)
+
+
+def test_async_functions_are_given_the_model(kind: Kind) -> None:
+    async def change(found: Snapshot[Any]) -> Snapshot[Any]:
+        return found.with_(state=retitled(found.state, "changed"))
+
+    async def patch(state: Any) -> Any:
+        return retitled(state, "patched")
+
+    async def main() -> None:
+        async with limpet.open_async("memory:") as store:
+            scope = store.scope("chat", model=kind.model)
+            first = await scope.save(kind.chat("first"))
+            fork = await scope.fork(first.id, patch=patch)
+            await scope.update(first.id, change)
+            assert loaded(await scope.load()) == kind.chat("changed")
+            assert loaded(await fork.load()) == kind.chat("patched")
+
+    asyncio.run(main())

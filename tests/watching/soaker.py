@@ -16,13 +16,14 @@ from collections.abc import Callable
 from typing import Any
 
 import limpet
-from limpet import JSON, AsyncStore, Conflict, NotFound, Scope, Snapshot, Store
+from limpet import JSON, AsyncStore, Conflict, NotFound, Scope, Snapshot, Store, runs
 
 SESSION = "soak"
 DOOMED = "doomed"  # a session that everybody saves in and deletes
 SHARED = ("shared-0", "shared-1")
 COUNTERS = ("counter-0", "counter-1")
 TALLY = "tally"
+RUN = "run"
 TTL_S = 0.6
 OWN_MAX = 12
 
@@ -54,7 +55,7 @@ class Soaker:
         verbs = {
             self.save: 8, self.append: 4, self.tally: 4, self.note: 2, self.count: 8, self.own: 10,
             self.forget: 0.3, self.doom: 4, self.watch: 3, self.watch_async: 1, self.grab: 1,
-            self.read: 4,
+            self.read: 4, self.run: 6, self.abort: 6,
         }  # fmt: skip
         while not select.select([sys.stdin], [], [], 0)[0]:
             (verb,) = self._chance.choices(list(verbs), list(verbs.values()))
@@ -155,6 +156,29 @@ class Soaker:
         self._say("forget")
         self._own.delete()
         self._say("forgot")
+
+    def run(self) -> None:
+        """Some steps of a run that others begin and abort as well."""
+        try:
+            with runs.start(self._store, RUN, owner=self._name, ttl_s=TTL_S, again=True) as run:
+                facts: Any = run.info.metadata["run"]
+                attempt = (facts["started_at"], facts["attempt"])
+                for left in reversed(range(self._chance.randint(1, 5))):
+                    # The last one is kept: so what it did is still known when another has begun.
+                    run.step(self._token(), keep=left == 0)
+                select.select([], [], [], self._chance.choice((0, 0.05)))  # it may be aborted
+                self._say("close", *attempt)
+            self._say("closed", *attempt)
+        except (Conflict, NotFound):
+            pass
+
+    def abort(self) -> None:
+        try:
+            found = runs.abort(self._store, RUN)
+        except NotFound:
+            return
+        if found.status == "aborted":
+            self._say("aborted", found.started_at.isoformat(), found.attempt)
 
     # What is in the way
 

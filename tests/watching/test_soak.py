@@ -27,6 +27,7 @@ from tests.waiting import until
 from tests.watching.soaker import (
     COUNTERS,
     DOOMED,
+    RUN,
     SESSION,
     SHARED,
     TALLY,
@@ -163,6 +164,7 @@ class Expected:
         self.refused: set[tuple[str, str]] = set()
         self.appended: list[tuple[str, str, str]] = []
         self.own: dict[int, dict[str, set[str | None]]] = {}
+        self.runs: dict[str, set[tuple[str, int]]] = defaultdict(set)  # attempts, by the verb
         self.verbs: Counter[str] = Counter()
         for number, lines in soak.journals():
             self.own[number] = self._read_own(lines)
@@ -176,6 +178,8 @@ class Expected:
                     self.acknowledged.add((facts[0], facts[1]))
                 elif what == "refused":
                     self.refused.add((facts[0], facts[1]))
+                elif what in ("close", "closed", "aborted"):
+                    self.runs[what].add((facts[0], facts[1]))
                 elif what == "appended":
                     self.appended.append((facts[0], facts[1], facts[2]))
 
@@ -196,6 +200,7 @@ class Expected:
 
     def check(self, store: Store) -> None:
         self._check_shared(store)
+        self._check_runs(store)
         for name in COUNTERS:
             head = store.scope(SESSION, name).load()
             self._check_ops(name, [] if head is None else head.state["ops"])
@@ -227,6 +232,19 @@ class Expected:
                     assert digest(found[token]) == self.saves[where, token]
             for where, token, id in self.appended:
                 assert where != name or found[id]["items"][-1:] == [token]
+
+    def _check_runs(self, store: Store) -> None:
+        """What was aborted stays so, unless a later attempt resumed it."""
+        scope, aborted = store.scope(RUN, "main", "run"), self.runs["aborted"]
+        assert not aborted & self.runs["closed"]
+        shown: dict[str, Any] = {}
+        for each in [scope.load(), *scope.load_many(info.id for info in scope.history())]:
+            facts: Any = each and each.metadata["run"]
+            if each is not None and shown.setdefault(facts["started_at"], each) is each:
+                attempt = (facts["started_at"], facts["attempt"])
+                assert all(attempt[1] >= number for at, number in aborted if at == attempt[0])
+                assert attempt not in aborted or each.status == "aborted"
+                assert each.status != "completed" or attempt in self.runs["close"]
 
     def _check_ops(self, name: str, ops: list[str]) -> None:
         assert len(set(ops)) == len(ops)
@@ -298,5 +316,5 @@ def test_soak(request: pytest.FixtureRequest, url: str, seconds: int, tmp_path: 
         soak.kill()
     if url.startswith("postgres"):
         pg_tools.assert_none(request.getfixturevalue("postgres"), pg_tools._OPEN, named)
-    done = ("saved", "counted", "appended", "owned", "stepped", "closed", "aborted")
+    done = ("saved", "counted", "appended", "owned", "closed", "aborted")
     assert {each for each in done if not expected.verbs[each]} == set()

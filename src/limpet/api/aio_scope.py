@@ -157,7 +157,7 @@ class AsyncScope(ScopeBase, Generic[State]):
         Async twin of `Scope.claim`, which explains the arguments.
         """
         wanted = leases.prepare(self._tools, self._key, owner, ttl_s, wait_s)
-        return leases.Claimed(hold(self, wanted), AsyncLease, "async with")
+        return leases.AsyncClaimed(hold(self, wanted), AsyncLease)
 
 
 @asynccontextmanager

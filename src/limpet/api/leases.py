@@ -172,13 +172,14 @@ class LeaseProperties:
         return times.from_us(self._term.until)
 
 
-class Claimed:
+class _NotEntered:
     """What `claim` returns: it becomes a lease in a `with` block, and says so before."""
 
-    def __init__(self, holding: Any, lease: type, block: str) -> None:
+    _block = "with"
+
+    def __init__(self, holding: Any, lease: type) -> None:
         self._holding = holding
         self._lease = lease
-        self._block = block
 
     def __getattr__(self, name: str) -> Any:
         if not name.startswith("_") and hasattr(self._lease, name):
@@ -186,12 +187,22 @@ class Claimed:
             raise InvalidInput(f"claim is used without a block: {advice}")
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
+
+class Claimed(_NotEntered):
+    """A claim for a `with` block."""
+
     def __enter__(self) -> Any:
         return self._holding.__enter__()
 
     def __exit__(self, *error: Any) -> bool | None:
         is_handled: bool | None = self._holding.__exit__(*error)
         return is_handled
+
+
+class AsyncClaimed(_NotEntered):
+    """A claim for an `async with` block."""
+
+    _block = "async with"
 
     async def __aenter__(self) -> Any:
         return await self._holding.__aenter__()

@@ -573,7 +573,7 @@ class Scope(ScopeBase, Generic[State]):
             Conflict: another caller still holds it after `wait_s`.
         """
         wanted = leases.prepare(self._tools, self._key, owner, ttl_s, wait_s)
-        return leases.Claimed(hold(self, wanted), Lease, "with")
+        return leases.Claimed(hold(self, wanted), Lease)
 
 
 def hold(scope: Scope[State], wanted: leases.Wanted) -> AbstractContextManager["Lease[State]"]:

@@ -102,7 +102,7 @@ class OpenOptions(TypedDict, total=False):
     poll_s: _Interval
     compress: Annotated[Literal["zstd", "none"], _one_of("zstd", "none")]
     sync: _Flag
-    timeout_s: _Interval
+    timeout_s: _Seconds
     retry_s: _Seconds
     parallel: _Count
     endpoint_url: _Text

@@ -37,6 +37,7 @@ T = TypeVar("T")
 TIMEOUT_S = 60.0  # longer than a server waits for a lock
 CONNECTIONS = 16
 _CONNECT_S_MAX = 10.0
+_TIMEOUT_S_MIN = 0.01
 _SILENCE_S_MAX = 75.0  # of a stream: the server writes a line every 30 seconds
 _FIRST_PAUSE_S = 0.05
 _LONGEST_PAUSE_S = 2.0
@@ -141,7 +142,7 @@ class Client:
 
     def _new_pool(self, size: int, *, block: bool) -> urllib3.HTTPConnectionPool:
         given = self._settings
-        timeout_s = given.timeout_s if block else _SILENCE_S_MAX
+        timeout_s = max(_TIMEOUT_S_MIN, given.timeout_s) if block else _SILENCE_S_MAX
         more: dict[str, Any] = {
             "timeout": urllib3.Timeout(connect=min(timeout_s, _CONNECT_S_MAX), read=timeout_s),
             "maxsize": size,
