@@ -211,6 +211,9 @@ class Address(BaseModel):
 
 
 class Shop:
+    class Crate(BaseModel, Generic[T]):
+        of: list[T]
+
     class Order(BaseModel):
         to: Address | None = None
 
@@ -262,7 +265,8 @@ def test_a_model_with_parameters_has_a_line_if_they_are_classes() -> None:
     value = Page[Page[Address]](items=[])
     line = "LimpetSaver(store, allow=[Page[Page[Address]]])"
     assert f"import Address, Page; {line}" in refusal(value)
-    assert encoded(value, pasted(refusal(value)))
+    for each in (value, Shop.Crate[Shop.Order](of=[])):
+        assert encoded(each, pasted(refusal(each)))
     words = refusal(Page[list[Address]](items=[]))
     assert f"list it in `allow`. class=`{__name__}:Page[list[Address]]`" in words
 

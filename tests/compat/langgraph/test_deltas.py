@@ -14,6 +14,8 @@ from langgraph.types import Overwrite
 from typing_extensions import TypedDict
 
 from limpet.compat.langgraph import LimpetSaver
+from limpet.compat.langgraph.history import _ancestors
+from limpet.compat.langgraph.records import scope_in
 from tests.cases import for_each
 from tests.compat.langgraph.kit import checkpoint, config, id_of
 
@@ -183,3 +185,15 @@ def test_delta_history_ends_where_parents_go_round(memory: LimpetSaver) -> None:
     found = memory.get_delta_channel_history(config=config(), channels=["a"])
     assert found == {"a": {"writes": []}}
     assert id_of(1) < id_of(2)
+
+
+def test_a_checkpoint_that_is_deleted_meanwhile_has_its_ancestors(memory: LimpetSaver) -> None:
+    for number in (1, 2, 3):
+        memory.put(config(number=number - 1 or None), checkpoint(number), {}, {})
+    scope = memory._sync.scope(*scope_in(config()))
+    target = scope.info(id_of(3))
+    assert target is not None
+    scope.delete_snapshot(target.id)
+    assert [each.id for each in _ancestors(scope, target)] == [id_of(2), id_of(1)]
+    scope.delete_snapshot(id_of(2))
+    assert [*_ancestors(scope, target)] == []

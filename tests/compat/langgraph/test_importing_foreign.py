@@ -17,13 +17,22 @@ import psycopg
 import pytest
 from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
+from psycopg.types.json import Jsonb
 
 from limpet import Corrupt, InvalidInput, Store, Unavailable, Unsupported
 from limpet.compat.langgraph import LimpetSaver, import_sqlite
 from limpet.compat.langgraph.migrate.postgres import _translated as translated
 from tests.cases import for_each
 from tests.compat.langgraph.kit import Places, checkpoint, config, got, id_of
-from tests.compat.langgraph.origins import Origin, everything, fill, on, sqlite_origin, with_deltas
+from tests.compat.langgraph.origins import (
+    Origin,
+    everything,
+    fill,
+    make_origin,
+    on,
+    sqlite_origin,
+    with_deltas,
+)
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # deltas are a beta of LangGraph's
 
@@ -123,6 +132,23 @@ def test_the_place_of_a_write_must_be_a_number(places: Places, tmp_path: Path, i
     assert done.skipped[0].message == "the index of a write is not an integer. task_id=`task`"
     assert found is not None
     assert found.pending_writes == []
+
+
+@pytest.mark.slow
+def test_versions_that_are_no_object(
+    request: pytest.FixtureRequest, places: Places, tmp_path: Path
+) -> None:
+    odd: list[Any] = [[], 5, "x", None]
+    with make_origin("postgres", request, tmp_path) as origin, places.open("memory") as store:
+        for number in range(1, len(odd) + 2):
+            origin.saver.put(config(), checkpoint(number, a=number), {}, {})
+        for number, versions in enumerate(odd, 1):
+            body = Jsonb({**checkpoint(number), "channel_versions": versions})
+            query = "UPDATE checkpoints SET checkpoint = %s WHERE checkpoint_id = %s"
+            origin.saver.conn.execute(query, (body, id_of(number)))
+        done = origin.import_into(store)
+    assert done.count == 1
+    assert [each.message for each in done.skipped] == ["the row is not a checkpoint"] * len(odd)
 
 
 @for_each("change", ["ALTER TABLE writes DROP COLUMN value", "metadata", "cut"])

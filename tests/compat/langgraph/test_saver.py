@@ -14,16 +14,19 @@ from langgraph.checkpoint.base import WRITES_IDX_MAP, BaseCheckpointSaver
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
+import limpet
 from limpet import InvalidInput, Store
 from limpet.compat.langgraph import LimpetSaver
 from tests.cases import for_each
 from tests.compat.langgraph.kit import (
     Cipher,
+    Places,
     checkpoint,
     config,
     got,
     id_of,
     ids,
+    opened,
     put,
 )
 
@@ -242,6 +245,25 @@ def test_messages_changed_between_saves_are_saved_changed(saver: LimpetSaver) ->
     fresh = LimpetSaver(saver._sync)
     found = [got(fresh, number) for number in range(2, len(changes) + 2)]
     assert [repr(each.checkpoint["channel_values"]["messages"]) for each in found] == expected
+
+
+def test_another_process_goes_on_where_this_one_was(places: Places) -> None:
+    url = places.url("sqlite")
+    with opened(url, url) as stores:
+        one, two = map(LimpetSaver, stores)
+        messages: list[Any] = []
+        for number in range(1, 8):
+            saver = (one, two)[number % 2]
+            before = saver.get_tuple(config())
+            messages = before.checkpoint["channel_values"]["messages"] if before else []
+            messages = [*messages, HumanMessage("x" * number, id=str(number))]
+            put(saver, number, number - 1 or None, messages=messages)
+        assert [len(m.content) for m in messages] == list(range(1, 8))
+        assert got(one).checkpoint["channel_values"]["messages"] == messages
+
+
+def test_a_saver_does_not_open_its_store() -> None:
+    LimpetSaver(limpet.open_async("postgresql://127.0.0.1:1/x?retry_s=0"))
 
 
 def test_threads_are_listed_and_measured(saver: LimpetSaver) -> None:

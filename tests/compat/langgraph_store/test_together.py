@@ -1,6 +1,9 @@
 """Graphs that use checkpointer and store on one file; two processes; and a differential test."""
 
 import asyncio
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -47,6 +50,32 @@ def test_a_graph_with_checkpointer_and_store(store: Store) -> None:
         found = graph.invoke({"messages": [("user", text)]}, config)
     assert found["messages"][-1].text == "likes jazz, likes tea"
     assert list(store.sessions()) == ["1", "2", "memories/ann"]
+
+
+WRITER = """
+import sys, limpet
+from limpet.compat.langgraph import LimpetStore
+with limpet.open(sys.argv[1]) as store:
+    items = LimpetStore(store)
+    for n in range(40):
+        items.put(("shared",), f"{sys.argv[2]}-{n}", {"n": n})
+        items.put(("shared",), "both", {"by": sys.argv[2], "n": n})
+"""
+
+
+@pytest.mark.slow
+def test_two_processes_share_a_file(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/a.db"
+    with limpet.open(url) as store:
+        items = LimpetStore(store)
+        items.put(("shared",), "both", {"by": "me"})
+        first: Any = items.get(("shared",), "both")
+        command = [sys.executable, "-c", WRITER, url]
+        workers = [subprocess.Popen([*command, name]) for name in ("x", "y")]
+        assert [worker.wait(60) for worker in workers] == [0, 0]
+        assert len(items.search(("shared",), limit=100)) == 81
+        last: Any = items.get(("shared",), "both")
+        assert (last.value["n"], last.created_at) == (39, first.created_at)
 
 
 NAMESPACES = st.sampled_from([("a",), ("a", "b"), ("ab",), ("b", "a"), ("a", "b", "c")])

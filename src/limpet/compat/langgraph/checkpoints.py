@@ -69,10 +69,13 @@ class SaverContext:
     def __init__(self, codec_: ValueCodec, store: Store, guard: RunGuard) -> None:
         self.codec = codec_
         self.store = store
-        self.backend = store.driver.opened.backend
         self.tools = store.driver.tools
         self.guard = guard
         self.heads: Recent[ScopeKey, KnownHead] = Recent(_KNOWN_BYTES_MAX, KnownHead.cost)
+
+    @property
+    def backend(self) -> Backend:
+        return self.store.driver.opened.backend  # opens the store: not when a saver is made
 
     def remember(self, scope: ScopeKey, info: SnapshotInfo | None) -> KnownHead:
         """Keep the head of a scope that was read; it stays split up if it is still the same."""

@@ -170,7 +170,7 @@ def lines(kinds: Sequence[Any], *more: tuple[str, str]) -> str:
     for module in sorted({*modules.values()} - {""}):
         names = sorted(name for name, source in modules.items() if source == module)
         imports.append(f"from {module} import {', '.join(names)}")
-    listed = [_local(each.__qualname__) if isinstance(each, type) else repr(each) for each in kinds]
+    listed = [_written(each) if isinstance(each, type) else repr(each) for each in kinds]
     allow = ", ".join(dict.fromkeys([*listed, *(_local(qualname) for _, qualname in more)]))
     return "`" + "; ".join([*imports, f"LimpetSaver(store, allow=[{allow}])"]) + "`"
 
@@ -179,14 +179,26 @@ def _local(qualname: str) -> str:
     return qualname.rpartition("<locals>.")[2]
 
 
+def _written(kind: type) -> str:
+    origin, *args = _parameters(kind)
+    if origin is None:
+        return _local(kind.__qualname__)
+    return f"{_written(origin)}[{', '.join(map(_written, args))}]"
+
+
 def _parts(kind: Any) -> Iterator[Any]:
     """Yield a class; of a pydantic model with parameters, such as `Page[Order]`, its parts."""
-    generic = getattr(kind, "__pydantic_generic_metadata__", None)
-    if not generic or generic["origin"] is None:
+    origin, *args = _parameters(kind)
+    if origin is None:
         yield kind
     else:
-        for each in (generic["origin"], *generic["args"]):
+        for each in (origin, *args):
             yield from _parts(each)
+
+
+def _parameters(kind: Any) -> tuple[Any, ...]:
+    generic = getattr(kind, "__pydantic_generic_metadata__", None)
+    return (generic["origin"], *generic["args"]) if generic else (None,)
 
 
 # What objects consist of

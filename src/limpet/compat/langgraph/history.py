@@ -5,13 +5,16 @@ that is stored (the seed) and what tasks wrote since. When ancestors are removed
 stored in the state of the checkpoint that stays, under `delta_history`.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import islice
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import islice, takewhile
 from typing import Any, NamedTuple
 
+from limpet import Scope
 from limpet.compat.langgraph import records
 from limpet.compat.langgraph.checkpoints import SaverContext, notes_on
 from limpet.compat.langgraph.records import Config
+from limpet.errors import NotFound
 from limpet.model import Note, ScopeKey, SnapshotInfo
 
 _BATCH = 64  # ancestors whose writes are read at once
@@ -43,15 +46,33 @@ def channel_histories(
     there = context.store.scope(*scope)
     target = there.info(checkpoint_id)
     if target is not None:
-        if records.DELTA_HISTORY_OF in target.metadata and records.FACADE in target.metadata:
+        if gathering.left & _carried_by(target):
             gathering.add_state(target, with_values=False)
-        ancestors = islice(there.ancestors(target), 1, None)
+        ancestors = _ancestors(there, target)
         while gathering.left and (batch := list(islice(ancestors, _BATCH))):
             gathering.add(batch)
     return {
         name: ChannelHistory(seed, gathering.writes[name][::-1])
         for name, seed in gathering.seeds.items()
     }
+
+
+def _carried_by(target: SnapshotInfo) -> set[str]:
+    # Metadata that another application saved may have such a key, too; it is ignored.
+    is_ours = records.FACADE in target.metadata
+    names = target.metadata.get(records.DELTA_HISTORY_OF, []) if is_ours else []
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise records.foreign(target, "the metadata is not that of a checkpoint")
+    return set(names)
+
+
+def _ancestors(there: Scope, target: SnapshotInfo) -> Iterator[SnapshotInfo]:
+    """Yield the ancestors of a checkpoint that was read. It may be deleted meanwhile."""
+    if target.parent_id is not None:
+        with suppress(NotFound):
+            yield from takewhile(
+                lambda each: each.id != target.id, there.ancestors(target.parent_id)
+            )
 
 
 class _Gathering:
