@@ -145,8 +145,12 @@ def secretive(server: PrivatePostgres) -> PrivatePostgres:
         conn.execute(f"ALTER ROLE secretive PASSWORD '{SECRET.replace(chr(39), chr(39) * 2)}'")
         file = one(conn, "SHOW hba_file")
         conn.execute("CREATE TABLE hba (line text)")
-        for line in ("secretive 127.0.0.1/32 scram-sha-256", "all 127.0.0.1/32 trust"):
-            conn.execute("INSERT INTO hba VALUES (%s)", [f"host all {line}"])
+        for line in (
+            "all secretive 127.0.0.1/32 scram-sha-256",
+            "all all 127.0.0.1/32 trust",
+            "replication all 127.0.0.1/32 trust",  # other tests of this server have a standby
+        ):
+            conn.execute("INSERT INTO hba VALUES (%s)", [f"host {line}"])
         conn.execute(f"COPY hba TO '{file}'")
         conn.execute("SELECT pg_reload_conf()")
     return server

@@ -33,16 +33,16 @@ ALWAYS: dict[str, Any] = {"snapshot_trigger": lambda **_: True}
 
 
 @pytest.fixture(params=["directory", pytest.param("s3", marks=pytest.mark.slow)])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     if request.param == "directory":
         return tmp_path / "store"
     return Below(request.getfixturevalue("seaweedfs"), f"team/{uuid4().hex}")
 
 
 @pytest.fixture(params=["classic", "unified"])
-def ground(sdk: Sdk, place: Place, request: pytest.FixtureRequest) -> Ground:
+def ground(sdk: Sdk, folder: Place, request: pytest.FixtureRequest) -> Ground:
     """Storage that both sides know, in each layout."""
-    return Ground(sdk, LAYOUTS[request.param], place)
+    return Ground(sdk, LAYOUTS[request.param], folder)
 
 
 @pytest.mark.parametrize(
