@@ -222,9 +222,11 @@ class Dispatcher:
             if self._thread is None or not self._thread.is_alive():
                 self._thread = start_thread(self._run, "limpet-watch")
             subscription.is_new = True
-            self._topics.setdefault(subscription.topic, _TopicState()).subscriptions.add(
-                subscription
-            )
+            state = self._topics.setdefault(subscription.topic, _TopicState())
+            state.subscriptions.add(subscription)
+            # If nothing was there, the server that a listener asks may not know that something is,
+            # and would not notice that it goes.
+            state.is_followed = state.is_followed and bool(state.revisions)
             self._wake()
 
     def remove(self, subscription: Subscription) -> None:

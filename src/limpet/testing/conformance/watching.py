@@ -107,7 +107,9 @@ class Watching(Kit):
             watch = scope.watch(timeout_s=_LONG_S)
             assert next(watch) == info
             delete(info.id)
+            begun = time.monotonic()
             assert list(watch) == []
+            assert time.monotonic() - begun < _LONG_S / 2, "it was the timeout that ended it"
             assert list(scope.watch(timeout_s=0.05)) == []
 
     def test_watch_ends_after_timeout_s_without_a_change(self, scope: Scope) -> None:
