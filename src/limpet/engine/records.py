@@ -39,10 +39,19 @@ def dump_offsets(offsets: AppendOffsets | None) -> bytes | None:
     return None if offsets is None else b"%b" % orjson.dumps(offsets)
 
 
+def _versions(record: ScopeRecord) -> list[bytes]:
+    trail, size = record.trail, VERSION_BYTES
+    return [trail[at : at + size] for at in range(0, len(trail), size)]
+
+
+def has_made(record: ScopeRecord, stamp: Stamp) -> bool:
+    """Return whether a change with this stamp is among the last that were made."""
+    return bytes.fromhex(stamp.nonce) in _versions(record)
+
+
 def follows(record: ScopeRecord, after: ScopeRecord, before: ScopeRecord) -> bool | None:
     """Return whether a scope went from one record to another; None if its trail does not tell."""
-    trail, size = record.trail, VERSION_BYTES
-    versions = [trail[at : at + size] for at in range(0, len(trail), size)]
+    versions, size = _versions(record), VERSION_BYTES
     if before.trail[:size] not in versions:
         return None
     at = versions.index(before.trail[:size])

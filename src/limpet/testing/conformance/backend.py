@@ -13,6 +13,7 @@ from limpet import (
     NotFound,
     ScopeKey,
     SnapshotRef,
+    Unavailable,
     Unsupported,
 )
 from limpet.protocol import (
@@ -85,6 +86,10 @@ class BackendPromises(Kit):
         update = _commit(2, id=appended.id, replaces=appended.revision)
         updated = backend.commit(update)
         assert backend.commit(update._replace(again=True)) == updated
+        try:  # what it stored is replaced: it is not stored once more
+            assert backend.commit(append._replace(again=True)) == appended  # if that is remembered
+        except Unavailable as error:
+            assert not error.outcome_known
 
         assert [body for _, body in backend.read_snapshots(SCOPE, [None])] == [b'{"n":2}']
         assert backend.list_snapshots(Query(SCOPE), limit=10) == [updated]
