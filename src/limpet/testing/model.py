@@ -472,6 +472,8 @@ class ModelScope:
     def history(
         self, *, limit: int | None = None, after: str | SnapshotInfo | None = None, **wanted: Any
     ) -> list[SnapshotInfo]:
+        if limit == 0:
+            return []  # whatever `after` is: nothing is read
         if isinstance(after, str):
             after = self._found(after)
         seq = None if after is None else place(after)
