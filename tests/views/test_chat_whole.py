@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from limpet.views.chat import (
     Answer,
     Call,
-    ChatTurn,
     Media,
     Result,
     Text,
@@ -200,59 +199,3 @@ def test_what_built_in_tools_gave() -> None:
     ]
     found = {"type": "file_search_call", "id": "1", "queries": ["q"], "results": [{"file": "f"}]}
     assert parts_of(found) == [done("file_search", ["q"], "1", Value([{"file": "f"}]))]
-
-
-# Gemini.
-
-
-def test_gemini() -> None:
-    for call, response, inline, file, mime, uri in [
-        ("functionCall", "functionResponse", "inlineData", "fileData", "mimeType", "fileUri"),
-        ("function_call", "function_response", "inline_data", "file_data", "mime_type", "file_uri"),
-    ]:
-        asked = [
-            {"text": "hm", "thought": True, "thoughtSignature": "s", "video_metadata": None},
-            {call: {"name": "f", "args": {"a": 1}}},
-            {call: {"name": "g", "id": "7"}},
-            {call: {"name": "f", "args": {"a": 2}}},
-            {inline: {mime: "image/png", "data": PIXEL}},
-            {file: {mime: "video/mp4", uri: "gs://b/v"}},
-            {call: {"args": {}}},
-        ]
-        given = [
-            {response: {"name": "f", "response": {"output": 1}}},
-            {response: {"name": "f", "response": {"error": "no"}}},
-            {
-                response: {
-                    "name": "g",
-                    "id": "7",
-                    "parts": [{inline: {mime: "image/png", "data": ""}}],
-                }
-            },
-        ]
-        contents = [{"role": "model", "parts": asked}, {"role": "user", "parts": given}]
-        chat = chat_of({"history": contents})
-        assert (chat.shape, chat.path) == ("gemini", "/history"), (
-            call,
-            response,
-            inline,
-            file,
-            mime,
-            uri,
-        )
-        assert chat.turns == (
-            ChatTurn(
-                "assistant",
-                None,
-                (
-                    Text("hm", thinking=True),
-                    done("f", {"a": 1}, None, Value({"output": 1})),
-                    done("g", {}, "7", Media("image", None, "image/png", 0)),
-                    done("f", {"a": 2}, None, Value({"error": "no"}), is_error=True),
-                    Media("image", None, "image/png", 8),
-                    Media("video", None, "video/mp4", None, "gs://b/v"),
-                    Value({call: {"args": {}}}),
-                ),
-                0,
-            ),
-        ), (call, response, inline, file, mime, uri)

@@ -17,7 +17,7 @@ from limpet.core.encryption import WrongKeys
 from limpet.core.rows import Row
 from limpet.core.segments import SMALL_BYTES, apply_all
 from limpet.engine.editing import Version, replaced, shared_by
-from limpet.engine.records import changed, dump_offsets, has_made, head_of, in_doubt_of
+from limpet.engine.records import changed, dump_offsets, has_made, head_of
 from limpet.engine.states import (
     State,
     States,
@@ -31,7 +31,7 @@ from limpet.engine.states import (
     tail_row,
     whole_row,
 )
-from limpet.errors import Corrupt, InvalidInput
+from limpet.errors import Corrupt, InvalidInput, Unavailable
 from limpet.model import ANY, HEAD
 from limpet.protocol import Append, AppendOffsets, Commit, Copy
 from limpet.storage import (
@@ -194,8 +194,12 @@ def decide(reader: Reader, commit: Commit, *, wholes: bool = True) -> tuple[Chan
         stored = reader.row_by_nonce(commit.stamp.nonce)
         if stored is not None:
             return None, Saved(stored)
-        if has_made(record, commit.stamp):  # what it stored was replaced or deleted since
-            raise in_doubt_of(commit.scope.session_id)
+        if has_made(record, commit.stamp):
+            raise Unavailable(
+                "this write was stored before, and others have replaced or deleted what it stored: "
+                f"it is not made again. session=`{commit.scope.session_id}`",
+                outcome_known=False,
+            )
     states = States(reader)
     existing = None
     if commit.id is not None and record is not None:

@@ -33,6 +33,7 @@ from limpet.errors import CLOSED, Conflict, InvalidInput, LimpetError, Unavailab
 from limpet.protocol import Clock, Topic
 
 T = TypeVar("T")
+_Reported: TypeAlias = str | Unavailable | None
 
 TIMEOUT_S = 60.0  # longer than a server waits for a lock
 CONNECTIONS = 16
@@ -41,6 +42,9 @@ _TIMEOUT_S_MIN = 0.01
 _SILENCE_S_MAX = 75.0  # of a stream: the server writes a line every 30 seconds
 _FIRST_PAUSE_S = 0.05
 _LONGEST_PAUSE_S = 2.0
+_READ_BYTES_MAX = 65_536  # of a stream, at once
+_JOIN_S_MAX = 5.0
+_WOKEN = ""  # no session has this id
 _TRANSIENT = (408, 429, 502, 503, 504)  # from a proxy, or a server that cannot do it now
 _TOKEN = re.compile(r"[!-~]+")
 _TOKEN_ADVICE = "give token=, token_file= or $LIMPET_TOKEN"  # noqa: S105
@@ -326,13 +330,6 @@ def _found(stored: Callable[[], T | None]) -> T | None:
     except Unavailable as error:
         error.outcome_known = False
         raise
-
-
-_READ_BYTES_MAX = 65_536
-_JOIN_S_MAX = 5.0
-
-_Reported: TypeAlias = str | Unavailable | None
-_WOKEN = ""  # no session has this id
 
 
 class HttpListener:
