@@ -99,7 +99,9 @@ def test_a_family_in_a_storm(url: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(n, marks=pytest.mark.torture) for n in range(1, 6))]
+)
 def test_a_family_in_a_longer_storm(url: str, seed: int) -> None:
     rage(url, numbers=range(10 * seed + 1, 10 * seed + 5), count=120, readers=2)
 

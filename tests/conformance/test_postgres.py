@@ -102,4 +102,4 @@ class TestAbovePostgres(Sync, OnReusedPostgres, AboveEngine):
 class TestPostgresAtLength(OnReusedPostgres, Programs):
     """Many random programs."""
 
-    programs = some(60, 40)
+    programs = some(20, 40)

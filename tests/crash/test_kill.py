@@ -239,7 +239,9 @@ def killed_in_a_storm(place: Place, *, rounds: int, wait_s: float) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 @ON_BOTH
-@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.torture)])
-def test_many_more_kills(place: Place, seed: int) -> None:
-    killed_in_edits(place, rounds=40, seed=seed)
-    killed_in_a_storm(place, rounds=15, wait_s=1.0)
+@pytest.mark.parametrize(
+    ("seed", "rounds"), [(0, 15), pytest.param(1, 60, marks=pytest.mark.torture)]
+)
+def test_many_more_kills(place: Place, seed: int, rounds: int) -> None:
+    killed_in_edits(place, rounds=rounds, seed=seed)
+    killed_in_a_storm(place, rounds=rounds // 3, wait_s=1.0)

@@ -71,11 +71,11 @@ def test_an_engine_does_what_the_model_says(machine: type[Lockstep]) -> None:
 @pytest.mark.parametrize("small", [False, True])
 def test_an_engine_does_what_the_model_says_for_long(machine: type[Lockstep], small: bool) -> None:
     with small_states() if small else nullcontext():
-        run_state_machine_as_test(machine, settings=some(40, 60))
+        run_state_machine_as_test(machine, settings=some(16, 60))
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_a_directory_does_what_the_model_says_for_long() -> None:
     with small_states():
-        run_state_machine_as_test(Directory, settings=some(40, 40))
+        run_state_machine_as_test(Directory, settings=some(16, 40))
