@@ -10,6 +10,7 @@ from limpet import JSON, Corrupt, ScopeKey, Store
 from limpet.compat.strands import SessionError
 from tests.interop.ground import Ground, Ours
 from tests.interop.sdk import Theirs, snapshot, uuid7
+from tests.present import present
 
 pytestmark = pytest.mark.timeout(300)  # the first test may have to install the SDK
 
@@ -67,16 +68,14 @@ def test_an_import_has_all_of_it(ground: Ground, store: Store) -> None:
     assert (came.count, came.skipped) == (4, ())
 
     scope = store.scope(*SCOPE)
-    head = scope.load()
-    assert head is not None
+    head = present(scope.load())
     assert exact(head.state) == exact(RICH)
     assert (head.kept, head.created_at, head.status, head.labels) == (False, at(55), "", {})
     envelope = {name: value for name, value in taken.items() if name != "data"}
     assert exact(head.metadata) == exact({"strands": envelope})
     assert [info.id for info in scope.history()] == [uuid7(3), uuid7(2), uuid7(1)]
     assert [info.created_at for info in scope.history()] == [at(30), at(10), at(50)]
-    note = scope.note("manifest")
-    assert note is not None
+    note = present(scope.note("manifest"))
     assert note.value == {"schemaVersion": "1.0", "updatedAt": "then", "more": [1, {}]}
 
 
@@ -95,8 +94,7 @@ def test_an_import_has_all_sessions_and_scopes(ground: Ground, store: Store) -> 
     assert list(store.sessions()) == ["s", "s1", "s2"]
     assert sorted(info.key for info in store.scopes()) == [*scopes, ScopeKey("s2", "kept")]
     for scope in scopes:
-        head = store.scope(*scope).load()
-        assert head is not None
+        head = present(store.scope(*scope).load())
         assert head.state == {"is": list(scope)}
 
 

@@ -17,6 +17,7 @@ from tests.interop import node
 from tests.interop.process import NodeProcess
 from tests.js.serving import HERE, Served, run_tests, serve
 from tests.js.staging import check_types, stage
+from tests.present import present
 
 pytestmark = pytest.mark.timeout(400)  # the first test may have to install AgentOS
 
@@ -60,13 +61,11 @@ def test_what_python_saved_is_read_and_forked_in_javascript(theirs: Theirs, stor
         each.to_json() for each in run(ours.list(saved.graph_id))
     ]
     run_id = theirs.call("fork", saved.id, {"scratch": {"a": 9}})
-    fork = run(ours.latest(run_id))
-    assert fork is not None
+    fork = present(run(ours.latest(run_id)))
     assert fork.state == {"input": {"q": "é😀"}, "scratch": {"a": 9, "b": 2}}
     origin = {"checkpointId": saved.id, "runId": saved.run_id, "patchState": {"scratch": {"a": 9}}}
     assert fork.forked_from == origin
-    info = store.find(fork.id)
-    assert info is not None
+    info = present(store.find(fork.id))
     assert info.forked_from is not None
     assert info.forked_from.id == saved.id
 

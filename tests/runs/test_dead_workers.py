@@ -12,6 +12,7 @@ import pytest
 from limpet import Conflict, Store, runs
 from limpet.runs import processes
 from tests.concurrency.crew import Worker
+from tests.present import present
 from tests.runs.hands import Hands, Place, desert
 from tests.waiting import until
 
@@ -71,8 +72,7 @@ def test_a_process_that_nobody_waited_for_is_dead(store: Store, place: Place) ->
 
 
 def _owner_of_lease(store: Store) -> str:
-    held = store.driver.opened.backend.read_lease(store.scope("r", kind="run").key, now=0)
-    assert held is not None
+    held = present(store.driver.opened.backend.read_lease(store.scope("r", kind="run").key, now=0))
     return held.owner
 
 
@@ -99,8 +99,7 @@ def test_a_living_worker_of_this_host_is_reported_at_once(hands: Hands, place: P
             os.kill(worker.process.pid, signal.SIGCONT)
         assert hands.found("r").status == "running"
         assert "owner=`the dozer`" in str(caught.value)
-        named = re.search(r"until \d\d:\d\d:\d\d UTC \((\d+) s\)", str(caught.value))
-        assert named is not None
+        named = present(re.search(r"until \d\d:\d\d:\d\d UTC \((\d+) s\)", str(caught.value)))
         assert TTL_S / 2 < int(named[1]) <= TTL_S
         assert worker.ask("wake up") == "done"
 

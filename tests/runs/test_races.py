@@ -13,6 +13,7 @@ import pytest
 import limpet
 from limpet import JSON, Conflict, NotFound, Store, runs
 from limpet.runs import Aborted
+from tests.present import present
 from tests.runs.hands import Place, ends_with
 
 ROUNDS = {"memory": 100, "sqlite": 50, "file": 30, "postgresql": 30, "s3": 20}
@@ -69,8 +70,7 @@ def test_an_abort_against_steps(place: Place, times: int) -> None:
                 assert aborted.status == "aborted"
                 if worked is None:
                     run.step("more")
-            found = runs.get(store, run_id)
-            assert found is not None
+            found = present(runs.get(store, run_id))
             assert (found.status, found.steps) == ("aborted", len(done))
             assert state_of(store, run_id) == done[-1]
             met[str(done[-1])] += 1
@@ -128,6 +128,5 @@ def test_many_workers_and_one_run(place: Place) -> None:
 
         assert race(place, 1, *[work] * 4) == [None] * 4
         assert state_of(store, "r") == done
-        found = runs.get(store, "r")
-        assert found is not None
+        found = present(runs.get(store, "r"))
         assert (found.status, found.attempt, found.steps) == ("failed", len(done), len(done))

@@ -11,6 +11,7 @@ import limpet
 from limpet import Conflict, NotFound, runs
 from limpet.runs import Aborted, RunError
 from tests.cases import for_each
+from tests.present import present
 from tests.runs.hands import Hands, desert, ends_with
 from tests.waiting import until
 
@@ -56,8 +57,7 @@ def test_a_step_is_what_the_scope_shows(hands: Hands) -> None:
         began = hands.found("r").started_at
         first = run.step({"n": 1}, keep=True, labels={"phase": "1"}, metadata={"more": [2]})
         second = run.step({"n": 2})
-        head = scope.load()
-        assert head is not None
+        head = present(scope.load())
         assert (head.state, head.status, head.id) == ({"n": 2}, "running", second.id)
         assert first.labels == {"phase": "1", "task_name": "t", "team": "x"}
         assert second.labels == {"task_name": "t", "team": "x"}
@@ -156,8 +156,7 @@ def test_the_state_is_the_workers_own(hands: Hands) -> None:
         state = {"list": [3]}
         run.step(state)
         state["list"].append(4)
-    head = hands.store.scope("r", "main", "run").load()
-    assert head is not None
+    head = present(hands.store.scope("r", "main", "run").load())
     assert head.state == {"list": [3]}
 
 
@@ -254,8 +253,7 @@ def test_a_plain_writer_is_not_overwritten(hands: Hands) -> None:
         scope.save("theirs", id="theirs")
         with pytest.raises(Conflict):
             run.step(2)
-    head = scope.load()
-    assert head is not None
+    head = present(scope.load())
     assert (head.id, head.state, head.status) == ("theirs", "theirs", "")
 
 

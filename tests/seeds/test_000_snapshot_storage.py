@@ -57,11 +57,6 @@ async def test_file_layout_convention_sessions_session_id_scopes_agent_scope_id_
     assert filed.root == ("sessions/" if type(filed.storage) is StoreStorage else "")
 
 
-async def test_snapshots_snapshot_latest_json(filed: Ground, location: SnapshotLocation) -> None:
-    await filed.storage.save_snapshot(location, "latest", True, make_snapshot())
-    assert filed.keys(location.session_id) == [f"{documents(location)}/snapshot_latest.json"]
-
-
 async def test_snapshots_immutable_history_snapshot_uuid_json(
     filed: Ground, location: SnapshotLocation
 ) -> None:
@@ -74,13 +69,6 @@ async def test_snapshots_immutable_history_snapshot_uuid_json(
 
 
 # saveSnapshot
-
-
-async def test_save_snapshot_persists_a_snapshot_to_storage(
-    storage: SnapshotStorage, location: SnapshotLocation
-) -> None:
-    await storage.save_snapshot(location, uuid7(1), False, make_snapshot())
-    assert await storage.load_snapshot(location, uuid7(1)) == make_snapshot()
 
 
 async def test_save_snapshot_params_location(
@@ -147,35 +135,7 @@ async def test_save_snapshot_params_snapshot_snapshot(
         assert repr(found.data) == repr(Snapshot.of(given).data)  # 1.0 is not 1, and order counts
 
 
-async def test_save_snapshot_returns_promise_void(
-    storage: SnapshotStorage, location: SnapshotLocation
-) -> None:
-    for is_latest in (True, False):
-        saved: object = await storage.save_snapshot(  # type: ignore[func-returns-value]
-            location, "x", is_latest, make_snapshot()
-        )
-        assert saved is None
-
-
 # loadSnapshot
-
-
-async def test_load_snapshot_loads_a_snapshot_from_storage(
-    storage: SnapshotStorage, location: SnapshotLocation
-) -> None:
-    for number in range(3):
-        await storage.save_snapshot(location, uuid7(number), False, make_snapshot(number))
-    for number in range(3):
-        assert await storage.load_snapshot(location, uuid7(number)) == make_snapshot(number)
-
-
-async def test_load_snapshot_params_location(
-    storage: SnapshotStorage, location: SnapshotLocation
-) -> None:
-    await storage.save_snapshot(location, "x", False, make_snapshot())
-    assert await storage.load_snapshot(location.to_json(), "x") == make_snapshot()
-    for other in (make_location(), make_location(location.session_id, scope_id="a2")):
-        assert await storage.load_snapshot(other, "x") is None
 
 
 async def test_load_snapshot_params_snapshot_id_is_optional(
@@ -230,16 +190,6 @@ async def test_list_snapshot_ids_params_location(
     for other in (sibling, location.session_id[:-1]):
         assert await storage.list_snapshot_ids(make_location(other)) == []
     assert await storage.list_snapshot_ids(make_location(location.session_id, scope_id="a")) == []
-
-
-async def test_list_snapshot_ids_returns_promise_string_array(
-    storage: SnapshotStorage, location: SnapshotLocation
-) -> None:
-    assert await storage.list_snapshot_ids(location) == []
-    await storage.save_snapshot(location, "1", False, make_snapshot())
-    found = await storage.list_snapshot_ids(location)
-    assert type(found) is list
-    assert found == ["1"]
 
 
 # What they plan: pages

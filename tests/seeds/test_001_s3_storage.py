@@ -51,24 +51,6 @@ def watched(seaweedfs: Service) -> Iterator[Watched]:
 # The class
 
 
-async def test_s3_based_implementation_of_snapshot_storage(s3: Ground) -> None:
-    assert isinstance(s3.storage, S3Storage)
-    assert isinstance(s3.storage, SnapshotStorage)
-
-
-async def test_persists_session_snapshots_as_json_objects_in_an_s3_bucket(
-    s3: Ground, location: SnapshotLocation
-) -> None:
-    """Exactly the documents of the SDK."""
-    assert s3.files is not None
-    await s3.storage.save_snapshot(location, "latest", True, make_snapshot(1))
-    await s3.storage.save_snapshot(location, uuid7(1), False, make_snapshot(1))
-    keys = s3.keys(location.session_id)
-    assert len(keys) == 2
-    for key in keys:
-        assert json.loads(s3.files.read(key)) == make_snapshot(1).to_json()
-
-
 async def test_object_key_layout_prefix_session_id_scopes_scope_scope_id_snapshots(
     seaweedfs: Service, s3: Ground, location: SnapshotLocation
 ) -> None:
@@ -146,24 +128,7 @@ async def test_if_is_latest_is_true_writes_to_snapshot_latest_json_overwriting_a
     assert await filed.storage.load_snapshot(location) == make_snapshot(2)
 
 
-async def test_otherwise_writes_to_immutable_history_snapshot_snapshot_id_json(
-    filed: Ground, location: SnapshotLocation
-) -> None:
-    await filed.storage.save_snapshot(location, "zz_1", False, make_snapshot())
-    assert filed.keys(location.session_id) == [
-        f"{documents(location)}/immutable_history/snapshot_zz_1.json"
-    ]
-
-
 # loadSnapshot
-
-
-async def test_loads_a_snapshot_from_s3(s3: Ground, location: SnapshotLocation) -> None:
-    """Also one that somebody else wrote there."""
-    assert s3.files is not None
-    key = f"{documents(location)}/immutable_history/snapshot_{uuid7(1)}.json"
-    s3.files.write(key, json.dumps(make_snapshot().to_json(), indent=2).encode())
-    assert await s3.storage.load_snapshot(location, uuid7(1)) == make_snapshot()
 
 
 async def test_if_snapshot_id_is_omitted_loads_snapshot_latest_json(
@@ -176,24 +141,7 @@ async def test_if_snapshot_id_is_omitted_loads_snapshot_latest_json(
     assert await filed.storage.list_snapshot_ids(location) == []
 
 
-async def test_returns_null_if_the_object_does_not_exist(
-    storage: SnapshotStorage, location: SnapshotLocation
-) -> None:
-    assert await storage.load_snapshot(location) is None
-    assert await storage.load_snapshot(location, uuid7(1)) is None
-    await storage.save_snapshot(location, "there", False, make_snapshot())
-    assert await storage.load_snapshot(location, "not-there") is None
-
-
 # listSnapshotIds
-
-
-async def test_lists_immutable_snapshot_ids_for_a_scope_sorted_chronologically(
-    storage: SnapshotStorage, location: SnapshotLocation
-) -> None:
-    for number in (2, 0, 1):
-        await storage.save_snapshot(location, uuid7(number), False, make_snapshot(number))
-    assert await storage.list_snapshot_ids(location) == [uuid7(0), uuid7(1), uuid7(2)]
 
 
 async def test_since_ids_are_uuid_v7_lexicographic_sort_equals_chronological_order(
@@ -234,14 +182,6 @@ async def test_to_avoid_fetching_unnecessary_objects(
     watched.proxy.forget()
     assert len(await watched.storage.list_snapshot_ids(location)) == 5
     assert watched.proxy.counts() == {"LIST": 1}
-
-
-async def test_returns_an_empty_array_if_no_snapshots_exist_yet(
-    storage: SnapshotStorage, location: SnapshotLocation
-) -> None:
-    assert await storage.list_snapshot_ids(location) == []
-    await storage.save_snapshot(location, "latest", True, make_snapshot())
-    assert await storage.list_snapshot_ids(location) == []
 
 
 # deleteSession
@@ -313,16 +253,6 @@ async def test_no_ops_if_the_session_has_no_objects(
 
 
 # Manifests
-
-
-async def test_loads_the_snapshot_manifest_for_a_scope_from_s3(
-    filed: Ground, location: SnapshotLocation
-) -> None:
-    assert filed.files is not None
-    wire = {"schemaVersion": "1.0", "updatedAt": "2026-01-01T00:00:00.000Z"}
-    key = f"{filed.root}{documents(location)}/manifest.json"
-    filed.files.write(key, json.dumps(wire, indent=2).encode())
-    assert (await filed.storage.load_manifest(location)).to_json() == wire
 
 
 async def test_returns_a_default_manifest_with_the_current_timestamp_if_none_exists_yet(

@@ -15,6 +15,7 @@ from limpet.opening import open_backend, store_over
 from tests.cases import for_each
 from tests.compat.agentos.kit import ENGINES, fresh, make_checkpoint, on, save_some
 from tests.compat.strands.kit import Grounds, make_snapshot
+from tests.present import present
 
 
 @pytest.fixture(params=ENGINES)
@@ -36,8 +37,7 @@ async def test_a_checkpoint_is_a_snapshot_in_the_scope_of_its_graph(
     memory: dict[str, Any] = {"reads": [], "pendingWrites": []}
     first, second = await save_some(checkpoints, {}, {"memory_snapshot": memory, "extra": {"x": 1}})
     scope = store.scope(first.run_id, first.graph_id, "graph")
-    found = scope.load()
-    assert found is not None
+    found = present(scope.load())
     assert found.id == second.id
     assert found.kept
     assert found.parent_id == first.id  # a run is a line
@@ -61,8 +61,7 @@ async def test_the_session_of_its_first_run_stays_its_home(
     (before,) = await save_some(checkpoints, {})
     after = make_checkpoint(id=before.id, node_id="z")
     await checkpoints.save(after)
-    info = store.find(before.id)
-    assert info is not None
+    info = present(store.find(before.id))
     assert info.scope == (before.run_id, before.graph_id, "graph")
     assert info.labels["run_id"] == after.run_id
     assert list(store.sessions(prefix=after.run_id)) == []
@@ -77,8 +76,7 @@ async def test_what_is_saved_natively_is_a_checkpoint_with_defaults(
     moment = datetime(2026, 1, 2, 3, 4, 5, 678_901, tzinfo=UTC)
     scope = store.scope(run_id, graph_id, "graph")
     bare = scope.save({"scratch": {"n": 1}}, id=fresh("c"), created_at=moment)
-    found = await checkpoints.get(bare.id)
-    assert found is not None
+    found = present(await checkpoints.get(bare.id))
     assert found.to_json() == {
         "id": bare.id,
         "graphId": graph_id,
@@ -93,8 +91,7 @@ async def test_what_is_saved_natively_is_a_checkpoint_with_defaults(
     assert await checkpoints.latest(run_id) is None  # it has no labels
     labels = {"run_id": run_id, "graph_id": graph_id, "node_id": "a"}
     labelled = scope.save({"n": 2}, id=fresh("c"), labels=labels, created_at=moment)
-    found = await checkpoints.load(run_id, "a")
-    assert found is not None
+    found = present(await checkpoints.load(run_id, "a"))
     assert (found.id, found.state) == (labelled.id, {"n": 2})
     (listed,) = await checkpoints.list(graph_id)
     assert (listed.id, listed.state_size) == (labelled.id, labelled.size)
@@ -107,16 +104,13 @@ async def test_what_others_saved_under_an_id_is_found_and_forked_but_never_chang
     session_id, id = fresh("s"), fresh("c")
     place = {"sessionId": session_id, "scope": "agent", "scopeId": "main"}
     await StoreStorage(store).save_snapshot(place, id, False, make_snapshot(7))
-    seen = await checkpoints.get(id)
-    assert seen is not None
+    seen = present(await checkpoints.get(id))
     assert (seen.run_id, seen.graph_id, seen.state) == (session_id, "main", make_snapshot(7).data)
 
     run_id = await checkpoints.fork(id, {"scratch": {"tone": "bold"}})
-    info = store.scope(run_id).info()
-    assert info is not None
+    info = present(store.scope(run_id).info())
     assert info.forked_from == ((session_id, "main", "agent"), id)
-    found = await checkpoints.latest(run_id)
-    assert found is not None
+    found = present(await checkpoints.latest(run_id))
     assert found.state == {**make_snapshot(7).data, "scratch": {"tone": "bold"}}
     assert found.forked_from["runId"] == session_id
 

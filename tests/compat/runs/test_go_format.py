@@ -14,6 +14,7 @@ from limpet.compat.runs import Checkpoint, GoRunStore, go
 from limpet.compat.runs.records import bare
 from tests.cases import for_each
 from tests.compat.runs.hands import HELLO, SESSIONS, large
+from tests.present import present
 
 moderate = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 WRITTEN_BY_GO = [HELLO, "adhoc-1772416501999", "nil-messages", "zero-time"]
@@ -142,8 +143,7 @@ def test_a_checkpoint_is_read_as_it_was_written(checkpoint: Checkpoint) -> None:
 def test_the_ends_tell_the_truth_or_nothing(checkpoint: Checkpoint, data: st.DataObject) -> None:
     """Whatever the messages hold, and wherever the file was cut short."""
     whole = go.encode(checkpoint)
-    found = go.decode_ends(whole, whole)
-    assert found is not None
+    found = present(go.decode_ends(whole, whole))
     assert {**found.to_json(), "run_id": checkpoint.run_id} == bare(checkpoint).to_json()
     cut = whole[: data.draw(st.integers(0, len(whole) - 1))]
     assert go.decode_ends(cut, cut) is None

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import os
-import shutil
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -30,6 +29,7 @@ from tests.compat.strands.kit import (
 )
 from tests.compat.strands.stubborn import Stubborn
 from tests.interop.places import Below, Objects
+from tests.present import present
 from tests.processes import run_at_once
 from tests.servers.service import Service
 from tests.servers.stub import Stub
@@ -69,24 +69,11 @@ async def test_each_snapshot_in_history_follows_the_one_before(
     scope = storage._store.scope(location.session_id, location.scope_id, location.scope)
     parents = {info.id: info.parent_id async for info in scope.history()}
     assert parents == {uuid7(0): None, **{uuid7(n): uuid7(n - 1) for n in (1, 2, 3)}}
-    head = await scope.info()
-    assert head is not None
+    head = present(await scope.info())
     assert head.parent_id == uuid7(3)
 
 
 # Writers at the same time
-
-
-async def test_of_fifty_latest_saves_at_a_time_none_is_rejected(
-    ground: Ground, location: SnapshotLocation
-) -> None:
-    """There 49 are, for they share one temporary name. One of them stays, whole."""
-    snapshots = [make_snapshot(number, app_data={"n": number}) for number in range(50)]
-    await asyncio.gather(
-        *(ground.storage.save_snapshot(location, "latest", True, each) for each in snapshots)
-    )
-    assert await ground.storage.load_snapshot(location) in snapshots
-    assert await ground.storage.list_snapshot_ids(location) == []
 
 
 async def save_often(folder: Path, location: SnapshotLocation, number: int) -> None:
@@ -342,18 +329,6 @@ async def test_what_is_damaged_is_replaced_by_the_next_save(
     assert (await filed.storage.load_manifest(location)).updated_at == "then"
 
 
-async def test_removing_the_latest_hides_nothing(filed: Ground, location: SnapshotLocation) -> None:
-    assert filed.files is not None
-    await filed.storage.save_snapshot(location, "x", False, make_snapshot(1))
-    await filed.storage.save_snapshot(location, "latest", True, make_snapshot(2))
-    filed.files.remove(f"{documents(location)}/snapshot_latest.json")
-    assert await filed.storage.load_snapshot(location) is None
-    assert await filed.storage.list_snapshot_ids(location) == ["x"]
-    assert await filed.storage.load_snapshot(location, "x") == make_snapshot(1)
-    await filed.storage.save_snapshot(location, "latest", True, make_snapshot(3))
-    assert await filed.storage.list_snapshot_ids(location) == ["x"]
-
-
 async def test_documents_can_be_copied_and_edited(
     filed: Ground, location: SnapshotLocation
 ) -> None:
@@ -412,40 +387,7 @@ async def test_foreign_files_are_not_listed_and_not_in_the_way(
 # Pages
 
 
-async def test_pages_by_ids_that_are_no_uuids(ground: Ground, location: SnapshotLocation) -> None:
-    """In whatever order the engine has them, each comes once, and the whole list has the same."""
-    ids = ["1", "a", "a-", "a-b", "a0", "a_", "a_b", "b", "zz_1", uuid7(1), "a" * 200]
-    for id in ids:
-        await ground.storage.save_snapshot(location, id, False, make_snapshot())
-    whole = await ground.storage.list_snapshot_ids(location)
-    assert sorted(whole) == sorted(ids)
-    for limit in (1, 3):
-        found, token, more = list[str](), None, True
-        while more:
-            page = await ground.storage.list_snapshots(location, limit=limit, start_after=token)
-            found, token = [*found, *page.snapshot_ids], page.next_token
-            more = token is not None
-        assert found == whole
-
-
 # What the SDK wrote
-
-
-@pytest.mark.parametrize("fixture", ["ts_filestorage", "ts_raw_storage"])
-async def test_documents_of_the_sdk_come_back_as_they_are(tmp_path: Path, fixture: str) -> None:
-    shutil.copytree(FIXTURES / fixture, tmp_path / "base")
-    count = 0
-    async with FileStorage(tmp_path / "base") as storage:
-        for path in sorted((tmp_path / "base").rglob("snapshot_*.json")):
-            session_id, _, scope, scope_id, *_ = path.relative_to(tmp_path / "base").parts
-            location = SnapshotLocation(session_id, scope, scope_id)
-            id = path.stem.removeprefix("snapshot_")
-            found = await storage.load_snapshot(location, None if id == "latest" else id)
-            assert found is not None
-            assert json.dumps(found.to_json()) == json.dumps(json.loads(path.read_bytes()))
-            assert id == "latest" or id in await storage.list_snapshot_ids(location)
-            count += 1
-    assert count >= 4
 
 
 async def test_documents_of_others_have_defaults(filed: Ground, location: SnapshotLocation) -> None:
@@ -455,6 +397,5 @@ async def test_documents_of_others_have_defaults(filed: Ground, location: Snapsh
         wire = {**facts, "data": {"id": id}}
         key = f"{documents(location)}/immutable_history/snapshot_{id}.json"
         write(filed, key, json.dumps(wire).encode())
-        found = await filed.storage.load_snapshot(location, id)
-        assert found is not None
+        found = present(await filed.storage.load_snapshot(location, id))
         assert found.data == {"id": id}

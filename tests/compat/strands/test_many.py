@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-import limpet
-from limpet.compat.strands import FileStorage, SnapshotLocation, SnapshotStorage, StoreStorage
+from limpet.compat.strands import FileStorage, SnapshotLocation, SnapshotStorage
 from limpet.compat.strands.documents import DocumentStorage
 from tests.buckets.counting import CountingBucket
 from tests.compat.strands.kit import close, documents, make_snapshot, uuid7
@@ -47,19 +46,6 @@ async def test_a_folder_of_2500(tmp_path: Path, location: SnapshotLocation) -> N
             (history / f"snapshot_{id}.json").write_bytes(data)
         await check_all(storage, location, IDS)
     assert list(tmp_path.iterdir()) == []
-
-
-async def test_a_database_of_1200(tmp_path: Path, location: SnapshotLocation) -> None:
-    with limpet.open(f"sqlite:///{tmp_path}/agents.db?synchronous=off") as store:
-        storage = StoreStorage(store)
-        ids = IDS[:1_200]
-        await storage.save_snapshot(location, ids[0], False, make_snapshot())
-        scope = store.scope(location.session_id, location.scope_id, location.scope)
-        stored = scope.load(ids[0])
-        assert stored is not None
-        for id in ids[1:]:  # as the facade does, without the way through its threads
-            scope.save(stored.state, id=id, head=False, metadata=stored.metadata)
-        await check_all(storage, location, ids)
 
 
 @pytest.fixture

@@ -26,6 +26,7 @@ from tests.compat.strands_manager.hands import (
     latest_of,
     turn_of,
 )
+from tests.present import present
 
 SNAPSHOTS = f"{SESSION}/scopes/agent/{AGENT}/snapshots"
 LATEST = f"{SNAPSHOTS}/snapshot_latest.json"
@@ -143,8 +144,7 @@ async def test_a_damaged_latest_falls_back_to_the_newest_good_snapshot(
 
     again = SessionManager(storage, SESSION)
     assert [id for id in await again.list_snapshot_ids(agent) if id != ids[2]] == ids[:2]
-    restored = await again.restore(Plain())
-    assert restored is not None
+    restored = present(await again.restore(Plain()))
     assert not restored.fallen_back
 
 
@@ -196,8 +196,7 @@ async def test_whatever_is_no_state_is_damage(tmp_path: Path) -> None:
         ids, texts = await fill(storage)
         for garbage in [*GARBAGE, WRONG_KIND, NO_STATE]:
             (tmp_path / LATEST).write_bytes(garbage)
-            restored = await SessionManager(storage, SESSION).restore(agent := Plain())
-            assert restored is not None
+            restored = present(await SessionManager(storage, SESSION).restore(agent := Plain()))
             assert (restored.snapshot_id, agent.messages) == (ids[2], texts[2:3]), garbage
 
 
@@ -211,8 +210,7 @@ async def test_history_is_walked_from_the_newest(tmp_path: Path) -> None:
             await storage.save_snapshot(PLACE, id, False, named)
         (tmp_path / LATEST).write_bytes(b"{")
         for id in [*reversed(ids), "zz", "00"]:
-            restored = await SessionManager(storage, SESSION).restore(Plain())
-            assert restored is not None
+            restored = present(await SessionManager(storage, SESSION).restore(Plain()))
             assert restored.snapshot_id == id
             (tmp_path / key_of(id)).write_bytes(b"{")
 

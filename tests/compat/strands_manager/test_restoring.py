@@ -32,6 +32,7 @@ from tests.compat.strands_manager.hands import (
     latest_of,
     turn_of,
 )
+from tests.present import present
 
 
 async def test_defaults(tmp_path: Path) -> None:
@@ -281,8 +282,7 @@ async def test_full_lifecycle(store: Store) -> None:
     assert (await turn_of(later, second, "c")).restored is not None
     assert second.messages == ["a", "b", "c"]
 
-    restored = await later.restore(second, ids[0])
-    assert restored is not None
+    restored = present(await later.restore(second, ids[0]))
     assert (restored.snapshot_id, restored.fallen_back) == (ids[0], False)
     await turn_of(later, second, "another way")
     assert await later.list_snapshot_ids(second) == ids  # history stays

@@ -20,6 +20,7 @@ from tests.compat.strands_python.agents import (
     storage_on,
     wait,
 )
+from tests.present import present
 from tests.runs.hands import Place
 
 ALWAYS: dict[str, Any] = {"snapshot_trigger": lambda **_: True}
@@ -43,8 +44,7 @@ def test_an_agent_goes_on_where_another_stopped(store: Store) -> None:
     again("and you?")
     assert said(agent_on(storage_on(store)).messages)[2:] == ["and you?", "echo: and you?"]
 
-    head = store.scope("chat-42", "planner").load()
-    assert head is not None
+    head = present(store.scope("chat-42", "planner").load())
     assert said(head.state["messages"])[-1] == "echo: and you?"
 
 
@@ -113,8 +113,7 @@ def test_what_an_agent_sets_aside_belongs_to_its_session(store: Store) -> None:
     agent("hello")
     kept = wait(storage.list("context/chat-42/"))
     assert len(kept) == 2
-    head = store.scope("chat-42", "planner").load()
-    assert head is not None
+    head = present(store.scope("chat-42", "planner").load())
     assert head.state["stash"] == {"location": "external", "storage_type": "ByteStorage"}
     store.delete_session("chat-42")
     assert wait(storage.list("")) == []

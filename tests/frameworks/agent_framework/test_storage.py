@@ -20,6 +20,7 @@ from limpet.compat.agent_framework import LimpetCheckpointStorage
 from limpet.views import overview
 from tests.effort import slowly
 from tests.frameworks.kit import ENGINES, FAST, Places
+from tests.present import present
 
 ODD_NAMES = ("alice/support", "..", "%2F", "a%2Fb", "a/b", "main", "é\U0001f41a", "a b")
 
@@ -211,8 +212,7 @@ async def test_a_fork_into_another_conversation(store: limpet.Store) -> None:
     assert [each.id for each in scope.ancestors("c")] == ["c", "b", "a"]
     scope.fork("b", to="chat-43")
     fork = LimpetCheckpointStorage(store, "chat-43")
-    found = await fork.get_latest(workflow_name="support")
-    assert found is not None
+    found = present(await fork.get_latest(workflow_name="support"))
     assert found.state == {"at": "b"}
     assert (await fork.load(found.checkpoint_id)) == found
     await fork.save(checkpoint("d", previous_checkpoint_id=found.checkpoint_id))

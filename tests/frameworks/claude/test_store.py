@@ -12,6 +12,7 @@ from limpet.compat.claude import LimpetClaudeStore
 from tests.effort import slowly
 from tests.frameworks.claude.keys import SESSION, key, said, talk, uuid, uuids
 from tests.frameworks.kit import SHARED, Places
+from tests.present import present
 from tests.processes import run_at_once
 
 
@@ -119,8 +120,7 @@ async def test_summaries_have_the_time_of_their_sessions(store: limpet.Store) ->
     listed = {e["session_id"]: e["mtime"] for e in await sessions.list_sessions(project_key)}
     found = {e["session_id"]: e for e in await sessions.list_session_summaries(project_key)}
     assert listed == {name: each["mtime"] for name, each in found.items()}
-    head = await sessions.scope(key("one")).info()
-    assert head is not None
+    head = present(await sessions.scope(key("one")).info())
     assert listed["one"] == int(head.updated_at.timestamp() * 1000)
     assert found["two"]["data"] == fold_session_summary(None, key("two"), talk(2))["data"]
 

@@ -10,6 +10,7 @@ from limpet.compat.genkit.python import LimpetGenkitStore
 from tests.frameworks.genkit.agents import ended, guide
 from tests.frameworks.genkit.rows import ABORTED, PENDING, abort, get
 from tests.frameworks.kit import SHARED, Places
+from tests.present import present
 from tests.processes import SPAWN, begin
 
 
@@ -22,8 +23,7 @@ async def detach(url: str, told: Connection) -> None:
         task = await chat.detach("work hard")
         told.send(task.snapshot_id)
         await ended()
-        found = await agent.get_snapshot(snapshot_id=task.snapshot_id)
-        assert found is not None
+        found = present(await agent.get_snapshot(snapshot_id=task.snapshot_id))
         told.send(str(found.status))
 
 

@@ -9,6 +9,7 @@ import limpet
 from limpet.compat.openai import LimpetSession
 from limpet.views import overview
 from tests.frameworks.openai.approval import janitor
+from tests.present import present
 
 ASKED = "Clean up"
 
@@ -38,8 +39,7 @@ async def test_a_run_is_resumed_after_it_was_approved(store: limpet.Store) -> No
     await paused(session, done)
     assert needs(store) == ["interrupted"]
 
-    shown = await session.load_run(agent)
-    assert shown is not None
+    shown = present(await session.load_run(agent))
     assert [each.name for each in shown.get_interruptions()] == ["delete"]
     async with session.resume_run(agent) as state:
         assert needs(store) == []
@@ -126,8 +126,7 @@ async def test_the_answer_can_be_saved_for_a_worker(memory: limpet.Store) -> Non
     session, done = LimpetSession("chat", memory), []  # type: tuple[LimpetSession, list[str]]
     await paused(session, done)
     agent = janitor(done.append)
-    state = await session.load_run(agent)
-    assert state is not None
+    state = present(await session.load_run(agent))
     (question,) = state.get_interruptions()
     state.approve(question)
     await session.save_run(state)
@@ -144,9 +143,7 @@ async def test_each_branch_has_its_own_run_and_the_context_is_kept(memory: limpe
     result = await Runner.run(agent, ASKED, session=other, context={"user": "alice"})
     await other.save_run(result.to_state())
     assert await session.load_run(agent) is None
-    found = await other.load_run(agent)
-    assert found is not None
+    found = present(await other.load_run(agent))
     assert found.to_json()["context"]["context"] == {"user": "alice"}
-    replaced = await other.load_run(agent, context_override={"user": "bob"})
-    assert replaced is not None
+    replaced = present(await other.load_run(agent, context_override={"user": "bob"}))
     assert replaced.to_json()["context"]["context"] == {"user": "bob"}

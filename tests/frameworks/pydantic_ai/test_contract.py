@@ -33,6 +33,7 @@ from tests.frameworks.pydantic_ai.chats import (
     saved,
     words_of,
 )
+from tests.present import present
 
 START = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
 
@@ -94,8 +95,7 @@ async def test_everything_comes_back(conversations: ConversationStore) -> None:
 
 async def test_a_deleted_conversation_is_gone(conversations: ConversationStore) -> None:
     chat = await saved(conversations, "chat", "a")
-    entries = await conversations.load_entries("chat")
-    assert entries is not None
+    entries = present(await conversations.load_entries("chat"))
     await conversations.delete("chat")
     await conversations.delete("chat")
     assert await conversations.load("chat") is None
@@ -155,10 +155,8 @@ async def test_what_is_given_and_returned_is_a_copy(conversations: ConversationS
     given.parts[0].content = "changed"
     found: Any = (await loaded(conversations, "chat")).messages[0]
     found.parts[0].content = "changed"
-    record = await conversations.read_record("chat")
-    assert record is not None
+    record = present(await conversations.read_record("chat"))
     record.branches.append("changed")
-    again = await conversations.read_record("chat")
-    assert again is not None
+    again = present(await conversations.read_record("chat"))
     assert again.branches == []
     assert await words_of(conversations, "chat") == ["a"]

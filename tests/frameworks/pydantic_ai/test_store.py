@@ -22,6 +22,7 @@ from tests.frameworks.pydantic_ai.chats import (
     texts,
     words_of,
 )
+from tests.present import present
 from tests.processes import run_at_once
 
 KIND = "conversation"
@@ -134,8 +135,7 @@ async def test_what_other_programs_saved(memory: limpet.Store) -> None:
     memory.scope("odd", kind=KIND).save([], labels={entry.id: "entry"}, metadata=odd)
     changed = memory.scope("changed", kind=KIND)
     await saved(conversations, "changed", "b")
-    head = changed.info()
-    assert head is not None
+    head = present(changed.info())
     changed.append("messages", ["?"], metadata=head.metadata, labels=head.labels)
     for id in ("theirs", "odd"):
         with pytest.raises(limpet.Corrupt, match=f"session=`{id}`"):
@@ -184,8 +184,7 @@ async def test_going_back_with_the_tools_of_limpet(memory: limpet.Store) -> None
 async def test_pruning_leaves_the_conversation(memory: limpet.Store) -> None:
     conversations = LimpetConversationStore(memory)
     chat = await saved(conversations, "chat", "a")
-    entries = await conversations.load_entries("chat")
-    assert entries is not None
+    entries = present(await conversations.load_entries("chat"))
     for word in "bcd":
         chat.messages.append(said(word))
         await conversations.save(chat)
