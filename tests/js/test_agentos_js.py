@@ -70,9 +70,7 @@ def test_what_python_saved_is_read_and_forked_in_javascript(theirs: Theirs, stor
     assert info.forked_from.id == saved.id
 
 
-def test_what_javascript_saved_is_read_moved_and_deleted_in_python(
-    theirs: Theirs, store: Store
-) -> None:
+def test_python_moves_and_deletes_what_javascript_saved(theirs: Theirs, store: Store) -> None:
     saved = make_checkpoint(extra={"later": {"field": 1.5}}, memory_snapshot={"reads": []})
     theirs.call("save", saved.to_json())
     ours = CheckpointStore(store)

@@ -45,9 +45,7 @@ def elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("verb", ["start", "adopt"])
-def test_a_dead_process_of_this_host_is_noticed_at_once(
-    hands: Hands, place: Place, verb: str
-) -> None:
+def test_a_dead_process_is_noticed_at_once(hands: Hands, place: Place, verb: str) -> None:
     kill(dozing(place))
     begun = time.monotonic()
     assert hands.found("r").status == "expired"
@@ -105,7 +103,7 @@ def test_a_living_worker_of_this_host_is_reported_at_once(hands: Hands, place: P
 
 
 @pytest.mark.slow
-def test_a_dead_worker_of_another_host_is_waited_for(
+def test_a_dead_worker_elsewhere(
     hands: Hands, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kill(dozing(place, ttl_s=SHORT_TTL_S))

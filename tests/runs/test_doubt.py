@@ -61,9 +61,7 @@ def test_a_run_goes_on_after_an_answer_was_lost(backend: Doubtful, store: Store)
 
 
 @pytest.mark.parametrize("on_success", ["keep", "delete"])
-def test_a_run_completes_after_an_answer_was_lost(
-    backend: Doubtful, store: Store, on_success: Any
-) -> None:
+def test_completing_after_a_lost_answer(backend: Doubtful, store: Store, on_success: Any) -> None:
     with runs.start(store, "r", on_success=on_success) as run:
         lose(backend, run, 1)
     found = runs.get(store, "r")

@@ -16,11 +16,9 @@ from limpet.compat.strands import (
     S3Storage,
     SnapshotLocation,
     SnapshotManifest,
-    SnapshotStorage,
 )
 from tests.compat.strands.kit import (
-    Ground,
-    Grounds,
+    At,
     close,
     documents,
     fill,
@@ -35,12 +33,6 @@ from tests.servers.service import Service
 
 
 @pytest.fixture
-def s3(grounds: Grounds) -> Ground:
-    """An `S3Storage` with a prefix."""
-    return grounds["S3Storage"]
-
-
-@pytest.fixture
 def watched(seaweedfs: Service) -> Iterator[Watched]:
     with Proxy(seaweedfs.port) as proxy:
         watched = Watched(seaweedfs, proxy)
@@ -52,7 +44,7 @@ def watched(seaweedfs: Service) -> Iterator[Watched]:
 
 
 async def test_object_key_layout_prefix_session_id_scopes_scope_scope_id_snapshots(
-    seaweedfs: Service, s3: Ground, location: SnapshotLocation
+    seaweedfs: Service, location: SnapshotLocation
 ) -> None:
     """Exactly the documented keys and nothing else, with a prefix and without one."""
     below = documents(location)
@@ -120,38 +112,33 @@ async def test_persists_a_snapshot_to_s3(watched: Watched, location: SnapshotLoc
 
 
 async def test_if_is_latest_is_true_writes_to_snapshot_latest_json_overwriting_any_previous(
-    filed: Ground, location: SnapshotLocation
+    filed: At,
 ) -> None:
     for number in range(3):
-        await filed.storage.save_snapshot(location, "latest", True, make_snapshot(number))
-    assert filed.keys(location.session_id) == [f"{documents(location)}/snapshot_latest.json"]
-    assert await filed.storage.load_snapshot(location) == make_snapshot(2)
+        await filed.save("latest", True, make_snapshot(number))
+    assert filed.keys() == [f"{filed.documents}/snapshot_latest.json"]
+    assert await filed.load() == make_snapshot(2)
 
 
 # loadSnapshot
 
 
-async def test_if_snapshot_id_is_omitted_loads_snapshot_latest_json(
-    filed: Ground, location: SnapshotLocation
-) -> None:
-    assert filed.files is not None
-    key = f"{filed.root}{documents(location)}/snapshot_latest.json"
+async def test_if_snapshot_id_is_omitted_loads_snapshot_latest_json(filed: At) -> None:
+    key = f"{filed.root}{filed.documents}/snapshot_latest.json"
     filed.files.write(key, json.dumps(make_snapshot().to_json(), indent=2).encode())
-    assert await filed.storage.load_snapshot(location) == make_snapshot()
-    assert await filed.storage.list_snapshot_ids(location) == []
+    assert await filed.load() == make_snapshot()
+    assert await filed.ids() == []
 
 
 # listSnapshotIds
 
 
-async def test_since_ids_are_uuid_v7_lexicographic_sort_equals_chronological_order(
-    storage: SnapshotStorage, location: SnapshotLocation
-) -> None:
+async def test_since_ids_are_uuid_v7_lexicographic_sort_equals_chronological_order(at: At) -> None:
     """The order is that of the ids alone, whatever their snapshots say of their age."""
     for number in range(3):
         older = make_snapshot(50 - number)
-        await storage.save_snapshot(location, uuid7(number), False, older)
-    found = await storage.list_snapshot_ids(location)
+        await at.save(uuid7(number), False, older)
+    found = await at.ids()
     assert found == sorted(found) == [uuid7(0), uuid7(1), uuid7(2)]
 
 
@@ -202,21 +189,18 @@ async def test_deletes_all_s3_objects_belonging_to_a_session_by_listing_and_batc
     assert await watched.storage.list_snapshot_ids(location) == []
 
 
-async def test_everything_under_prefix_session_id(
-    filed: Ground, location: SnapshotLocation
-) -> None:
+async def test_everything_under_prefix_session_id(filed: At) -> None:
     """Of every scope, and what others have put there; nothing of a session beside it."""
-    assert filed.files is not None
     for scope in ("agent", "multiAgent"):
-        place = make_location(location.session_id, scope=scope)
+        place = make_location(filed.location.session_id, scope=scope)
         await filed.storage.save_snapshot(place, "latest", True, make_snapshot())
         await filed.storage.save_snapshot(place, "x", False, make_snapshot())
         await filed.storage.save_manifest(place, SnapshotManifest("1.0", "then"))
-    filed.files.write(f"{filed.root}{location.session_id}/theirs.txt", b"theirs")
-    beside = make_location(f"{location.session_id}1")
+    filed.files.write(f"{filed.root}{filed.location.session_id}/theirs.txt", b"theirs")
+    beside = make_location(f"{filed.location.session_id}1")
     await filed.storage.save_snapshot(beside, "latest", True, make_snapshot())
-    await filed.storage.delete_session(location.session_id)
-    assert filed.keys(location.session_id) == []
+    await filed.storage.delete_session(filed.location.session_id)
+    assert filed.keys() == []
     assert await filed.storage.load_snapshot(beside) == make_snapshot()
 
 
@@ -242,36 +226,31 @@ async def test_handles_buckets_with_more_than_1000_objects_via_continuation_toke
     assert watched.proxy.counts()["DELETE"] <= 4
 
 
-async def test_no_ops_if_the_session_has_no_objects(
-    storage: SnapshotStorage, location: SnapshotLocation
-) -> None:
-    await storage.delete_session(location.session_id)
-    await storage.save_snapshot(location, "latest", True, make_snapshot())
+async def test_no_ops_if_the_session_has_no_objects(at: At) -> None:
+    await at.storage.delete_session(at.location.session_id)
+    await at.save("latest", True, make_snapshot())
     for _ in range(2):
-        await storage.delete_session(location.session_id)
-        assert await storage.load_snapshot(location) is None
+        await at.storage.delete_session(at.location.session_id)
+        assert await at.load() is None
 
 
 # Manifests
 
 
 async def test_returns_a_default_manifest_with_the_current_timestamp_if_none_exists_yet(
-    storage: SnapshotStorage, location: SnapshotLocation
+    at: At,
 ) -> None:
     before = datetime.now(UTC) - timedelta(milliseconds=1)
-    first = await storage.load_manifest(location)
+    first = await at.manifest()
     assert first.schema_version == "1.0"
     assert before <= datetime.fromisoformat(first.updated_at) <= datetime.now(UTC)
     assert len(first.updated_at) == len("2026-01-01T00:00:00.000Z")
     await asyncio.sleep(0.002)
-    assert (await storage.load_manifest(location)).updated_at > first.updated_at
+    assert (await at.manifest()).updated_at > first.updated_at
 
 
-async def test_persists_the_snapshot_manifest_for_a_scope_to_s3(
-    filed: Ground, location: SnapshotLocation
-) -> None:
-    assert filed.files is not None
-    await filed.storage.save_manifest(location, SnapshotManifest("1.0", "then"))
-    assert filed.keys(location.session_id) == [f"{documents(location)}/manifest.json"]
-    stored = filed.files.read(f"{filed.root}{documents(location)}/manifest.json")
+async def test_persists_the_snapshot_manifest_for_a_scope_to_s3(filed: At) -> None:
+    await filed.save_manifest(SnapshotManifest("1.0", "then"))
+    assert filed.keys() == [f"{filed.documents}/manifest.json"]
+    stored = filed.files.read(f"{filed.root}{filed.documents}/manifest.json")
     assert json.loads(stored) == {"schemaVersion": "1.0", "updatedAt": "then"}

@@ -20,9 +20,7 @@ from tests.compat.agentos.kit import fresh, make_checkpoint, save_some
 from tests.present import present
 
 
-async def test_a_save_that_is_only_repeated_does_not_become_the_latest(
-    checkpoints: CheckpointStore,
-) -> None:
+async def test_a_repeated_save_is_not_the_latest(checkpoints: CheckpointStore) -> None:
     first, second = await save_some(checkpoints, {}, {})
     await checkpoints.save(first)
     assert await checkpoints.latest(first.run_id) == second
@@ -64,9 +62,7 @@ async def test_a_fork_says_where_it_came_from(checkpoints: CheckpointStore) -> N
 
 
 @for_each("bad", [math.nan, math.inf, object(), b"x", {1: 2}, "\ud800"])
-async def test_what_is_not_json_is_refused_and_no_list_fails(
-    checkpoints: CheckpointStore, bad: object
-) -> None:
+async def test_what_is_not_json_is_refused(checkpoints: CheckpointStore, bad: object) -> None:
     """There it makes the list of its graph fail for good."""
     (saved,) = await save_some(checkpoints, {})
     for name in ("state", "node_results", "memory_snapshot", "extra"):
@@ -78,9 +74,7 @@ async def test_what_is_not_json_is_refused_and_no_list_fails(
     assert [each.id for each in await checkpoints.list(saved.graph_id)] == [saved.id]
 
 
-async def test_the_size_of_a_state_is_its_length_in_javascript(
-    checkpoints: CheckpointStore,
-) -> None:
+async def test_the_size_is_the_length_in_javascript(checkpoints: CheckpointStore) -> None:
     """As there, though it is called bytes there."""
     state = {"scratch": {"é\U0001f600\n": [1.0, -0.0, 1e21, 2**70]}}
     written = r'{"scratch":{"é??\n":[1,0,1e+21,1.1805916207174113e+21]}}'
@@ -115,7 +109,7 @@ BAD: dict[str, dict[str, Any]] = {
 
 
 @for_each(("name", "changes"), BAD.items())
-async def test_what_is_no_checkpoint_is_refused(
+async def test_bad_checkpoints(
     checkpoints: CheckpointStore, name: str, changes: dict[str, Any]
 ) -> None:
     given = replace(make_checkpoint(), **changes)
@@ -204,9 +198,7 @@ async def test_a_damaged_checkpoint_leaves_the_others_alone(tmp_path: Path) -> N
             await checkpoints.save(saved[1])  # never overwritten silently
 
 
-async def test_a_fork_of_a_moved_one_names_the_run_that_it_was_in(
-    checkpoints: CheckpointStore,
-) -> None:
+async def test_a_fork_of_a_moved_one_names_its_run(checkpoints: CheckpointStore) -> None:
     (before,) = await save_some(checkpoints, {})
     moved = replace(before, run_id=fresh("r"), graph_id=fresh("g"))
     await checkpoints.save(moved)

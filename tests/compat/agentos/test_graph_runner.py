@@ -39,9 +39,7 @@ def hands() -> Hands:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-async def test_a_run_is_resumed_and_forked_on_every_engine(
-    engine: str, grounds: Grounds, hands: Hands
-) -> None:
+async def test_a_run_is_resumed_and_forked(engine: str, grounds: Grounds, hands: Hands) -> None:
     graph = replace(hands.line("a", "gate", "b", gate=GATE), name=fresh("g"))
     store = on(engine, grounds)._store.sync
     first = await Runner(store, graph).start({"q": 1})
@@ -87,9 +85,7 @@ async def test_of_a_branch_one_arm_runs_also_when_it_is_resumed(store: Store, ha
     assert hands.ran == ["long", "end"]
 
 
-async def test_branches_at_the_same_time_lose_nothing_of_each_other(
-    store: Store, hands: Hands
-) -> None:
+async def test_branches_at_once_lose_nothing(store: Store, hands: Hands) -> None:
     """There a checkpoint holds one branch alone, and the artifacts of all are dropped."""
     names = ["l", "m", "r"]
     nodes = {name: Node(hands[name]) for name in ("a", *names, "end")}
@@ -122,9 +118,7 @@ async def test_a_run_of_another_graph_is_refused(store: Store, hands: Hands) -> 
 
 
 @for_each("name", ["human_interrupt", "failed_external_node"])
-async def test_a_checkpoint_that_cannot_tell_what_was_done_is_refused(
-    store: Store, hands: Hands, name: str
-) -> None:
+async def test_checkpoints_without_edges_are_refused(store: Store, hands: Hands, name: str) -> None:
     """As AgentOS writes them: with results, but not how these came about, and no edges taken."""
     wire = json.loads((FIXTURES / f"{name}.json").read_text("utf-8"))
     runner = Runner(store, hands.line("a", "h", "b", h=GATE))

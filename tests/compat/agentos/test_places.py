@@ -31,9 +31,7 @@ def store(checkpoints: CheckpointStore) -> Store:
     return checkpoints._store.sync
 
 
-async def test_a_checkpoint_is_a_snapshot_in_the_scope_of_its_graph(
-    checkpoints: CheckpointStore, store: Store
-) -> None:
+async def test_a_checkpoint_is_a_snapshot(checkpoints: CheckpointStore, store: Store) -> None:
     memory: dict[str, Any] = {"reads": [], "pendingWrites": []}
     first, second = await save_some(checkpoints, {}, {"memory_snapshot": memory, "extra": {"x": 1}})
     scope = store.scope(first.run_id, first.graph_id, "graph")
@@ -55,9 +53,7 @@ async def test_a_checkpoint_is_a_snapshot_in_the_scope_of_its_graph(
     assert [info.id for info in scope.history()] == [second.id, first.id]
 
 
-async def test_the_session_of_its_first_run_stays_its_home(
-    checkpoints: CheckpointStore, store: Store
-) -> None:
+async def test_its_first_session_stays_its_home(checkpoints: CheckpointStore, store: Store) -> None:
     (before,) = await save_some(checkpoints, {})
     after = make_checkpoint(id=before.id, node_id="z")
     await checkpoints.save(after)
@@ -69,9 +65,7 @@ async def test_the_session_of_its_first_run_stays_its_home(
     assert await checkpoints.get(after.id) is None
 
 
-async def test_what_is_saved_natively_is_a_checkpoint_with_defaults(
-    checkpoints: CheckpointStore, store: Store
-) -> None:
+async def test_a_native_save_has_defaults(checkpoints: CheckpointStore, store: Store) -> None:
     run_id, graph_id = fresh("r"), fresh("g")
     moment = datetime(2026, 1, 2, 3, 4, 5, 678_901, tzinfo=UTC)
     scope = store.scope(run_id, graph_id, "graph")
@@ -97,7 +91,7 @@ async def test_what_is_saved_natively_is_a_checkpoint_with_defaults(
     assert (listed.id, listed.state_size) == (labelled.id, labelled.size)
 
 
-async def test_what_others_saved_under_an_id_is_found_and_forked_but_never_changed(
+async def test_snapshots_of_others_are_not_changed(
     checkpoints: CheckpointStore, store: Store
 ) -> None:
     """A fork stays where those who saved its source can see it."""
@@ -165,9 +159,7 @@ def observed(tmp_path: Path) -> Iterator[tuple[Observed, CheckpointStore]]:
         yield backend, CheckpointStore(store)
 
 
-async def test_a_list_reads_no_state_and_a_load_reads_one(
-    observed: tuple[Observed, CheckpointStore],
-) -> None:
+async def test_a_load_reads_one_state(observed: tuple[Observed, CheckpointStore]) -> None:
     backend, checkpoints = observed
     saved = await save_some(
         checkpoints, *({"timestamp": at, "node_id": "ab"[at // 150]} for at in range(300))
@@ -188,7 +180,7 @@ async def test_a_list_reads_no_state_and_a_load_reads_one(
     assert backend.states == 3
 
 
-async def test_what_goes_away_before_it_is_read_is_not_the_latest(
+async def test_a_latest_that_is_deleted_meanwhile(
     observed: tuple[Observed, CheckpointStore],
 ) -> None:
     backend, checkpoints = observed

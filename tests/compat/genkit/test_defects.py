@@ -79,9 +79,7 @@ async def test_d10_one_bad_row_breaks_no_other(tmp_path: Path) -> None:
             await sessions.save_snapshot("b", always(row(state="over it")))
 
 
-async def test_d11_a_callback_that_raises_stops_no_other(
-    desk: Desk, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_d11_a_callback_raises(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
     calls: list[Row] = []
 
     def fails(row: Row) -> None:

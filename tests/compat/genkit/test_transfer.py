@@ -93,9 +93,7 @@ async def assert_same(store: Store, folder: Path, *, missing: int = 0) -> int:
 # What the real store wrote
 
 
-async def test_the_real_folder_arrives_exactly_and_may_be_repeated(
-    place: Place, tmp_path: Path
-) -> None:
+async def test_the_real_folder_arrives_exactly(place: Place, tmp_path: Path) -> None:
     folder = tmp_path / "source"
     shutil.copytree(REAL, folder)
     before = tree(folder)
@@ -169,9 +167,7 @@ def make(folder: Path, seed: int) -> None:
                 (folder / tenant / f"{ids[1]}.json").unlink()
 
 
-async def test_rows_that_lack_fields_or_have_strange_ones_arrive(
-    memory: Store, tmp_path: Path
-) -> None:
+async def test_rows_with_missing_or_odd_fields_arrive(memory: Store, tmp_path: Path) -> None:
     here = tmp_path / "global"
     write(here, "z-timeless", sessionId="s", parentId="", state={"a": 1})
     write(here, "b", sessionId="s", parentId="z-timeless", createdAt=at(1), status="resting")

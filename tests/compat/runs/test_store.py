@@ -80,9 +80,7 @@ def test_a_supervised_run_loads_with_defaults(store: Store) -> None:
         ({"state": 2}, {"state": 2}),
     ],
 )
-def test_what_cannot_be_a_field_is_kept_elsewhere(
-    store: Store, state: Any, extra: dict[str, Any]
-) -> None:
+def test_odd_fields_are_kept_elsewhere(store: Store, state: Any, extra: dict[str, Any]) -> None:
     store.scope("r", "main", "run").save(state)
     found = RunStore(store).load("r")
     assert (found.messages, found.system_prompt, found.extra) == (None, "", extra)

@@ -1,9 +1,8 @@
 """What an agent is restored from, and what is never written over."""
 
 from contextlib import suppress
-from itertools import product
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 
@@ -13,12 +12,10 @@ from limpet import (
     Conflict,
     Corrupt,
     InvalidInput,
-    Store,
     Unavailable,
     Unsupported,
 )
 from limpet.compat.strands import (
-    FileStorage,
     SessionError,
     Snapshot,
     SnapshotStorage,
@@ -32,7 +29,6 @@ from tests.compat.strands_manager.hands import (
     latest_of,
     turn_of,
 )
-from tests.present import present
 
 
 async def test_defaults(tmp_path: Path) -> None:
@@ -119,9 +115,7 @@ async def test_a_missing_id_does_not_pass_for_a_restore(observed: Observed) -> N
     assert agent.messages == ["a", "b"]
 
 
-async def test_a_transient_failure_is_tried_again_and_nothing_overwritten(
-    observed: Observed,
-) -> None:
+async def test_a_transient_failure_overwrites_nothing(observed: Observed) -> None:
     await turn_of(SessionManager(observed, SESSION), Plain(), "a")
     manager, agent = SessionManager(observed, SESSION), Plain()
     observed.taken()
@@ -270,31 +264,6 @@ async def test_one_turn_of_an_agent_at_a_time(observed: Observed) -> None:
 # Every engine
 
 
-async def test_full_lifecycle(store: Store) -> None:
-    """Two turns, a new agent that goes on, back to a moment before, on from there, and gone."""
-    manager = SessionManager(store, SESSION, snapshot_trigger=lambda data: True)
-    first = Plain()
-    turns = [await turn_of(manager, first, text) for text in ("a", "b")]
-    ids = [turn.snapshot_id for turn in turns]
-    assert all(turn.saved and turn.error is None for turn in turns)
-
-    second, later = Plain(), SessionManager(store, SESSION)
-    assert (await turn_of(later, second, "c")).restored is not None
-    assert second.messages == ["a", "b", "c"]
-
-    restored = present(await later.restore(second, ids[0]))
-    assert (restored.snapshot_id, restored.fallen_back) == (ids[0], False)
-    await turn_of(later, second, "another way")
-    assert await later.list_snapshot_ids(second) == ids  # history stays
-    third = Plain()
-    await SessionManager(store, SESSION).restore(third)
-    assert third.messages == ["a", "another way"]
-
-    await manager.delete_session()
-    assert await SessionManager(store, SESSION).restore(Plain()) is None
-    assert await later.list_snapshot_ids(second) == []
-
-
 async def test_save_gives_an_id_to_come_back_to(observed: Observed) -> None:
     manager, agent = SessionManager(observed, SESSION), Plain()
     ids = []
@@ -307,16 +276,3 @@ async def test_save_gives_an_id_to_come_back_to(observed: Observed) -> None:
     assert (await latest_of(observed)).app_data == {"heard": "c"}
     assert await manager.restore(agent, ids[1])
     assert agent.messages == ["a", "b"]
-
-
-async def test_sessions_and_scopes_are_apart(tmp_path: Path) -> None:
-    """One storage for all of them; deleting a session leaves its neighbours."""
-    scopes: tuple[Literal["agent", "multiAgent"], ...] = ("agent", "multiAgent")
-    async with FileStorage(tmp_path) as storage:
-        for session, scope in product(("s", "s1"), scopes):
-            manager = SessionManager(storage, session, scope=scope)
-            await turn_of(manager, Plain(), f"{session} {scope}")
-        await SessionManager(storage, "s").delete_session()
-        for session, scope in product(("s", "s1"), scopes):
-            await SessionManager(storage, session, scope=scope).restore(agent := Plain())
-            assert agent.messages == ([] if session == "s" else [f"{session} {scope}"])

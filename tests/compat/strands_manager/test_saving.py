@@ -262,7 +262,7 @@ async def test_an_on_error_may_save_when_history_fails(observed: Observed) -> No
     assert observed.taken() == ["latest", "latest"]
 
 
-async def test_an_on_error_that_fails_is_logged(
+async def test_a_failing_on_error_is_logged(
     observed: Observed, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def broken(error: Exception) -> None:

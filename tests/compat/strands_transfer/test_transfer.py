@@ -31,9 +31,7 @@ def files_below(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
-def test_what_the_sdks_wrote_comes_out_byte_for_byte(
-    store: Store, name: str, tmp_path: Path
-) -> None:
+def test_files_of_the_sdks_come_out_exactly(store: Store, name: str, tmp_path: Path) -> None:
     written = files_below(FIXTURES / name)
     snapshots = [key for key in written if not key.endswith("manifest.json")]
     for _ in range(2):  # to repeat it is harmless
@@ -93,9 +91,7 @@ def test_damage_is_reported_and_does_not_stop_the_rest(memory: Store, tmp_path: 
     assert {f"snapshot_{each.id}.json" for each in came.skipped} == {small.name, large.name}
 
 
-def test_names_that_the_sdk_would_refuse_are_left_out_and_reported(
-    memory: Store, tmp_path: Path
-) -> None:
+def test_names_that_the_sdk_refuses_are_reported(memory: Store, tmp_path: Path) -> None:
     memory.scope("alice/chat", "planner").save({"messages": []})
     memory.scope("chat", "planner").save({"messages": []}, id="A.1")
     memory.scope("chat", "planner").save({"messages": []}, id="a-1")

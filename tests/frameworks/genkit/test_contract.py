@@ -62,11 +62,6 @@ async def test_exactly_one_id(any_sessions: Watched, ids: Any) -> None:
     assert await refused(any_sessions.get_snapshot(**ids)) == INVALID
 
 
-async def test_blank_ids(any_sessions: Watched) -> None:
-    assert await refused(any_sessions.get_snapshot(snapshot_id="  ")) == INVALID
-    assert await refused(any_sessions.get_snapshot(session_id="\t")) == INVALID
-
-
 async def test_what_is_left_out(any_sessions: Watched) -> None:
     saved = await put(any_sessions, row("a", status=None, created_at=""))
     assert saved.status == COMPLETED
@@ -143,16 +138,6 @@ async def test_parents_in_a_circle(any_sessions: Watched) -> None:
     await put(any_sessions, row("a", parent_id="b"))
     await put(any_sessions, row("b", parent_id="a"))
     assert await refused(any_sessions.get_snapshot(session_id="s")) == REFUSED
-
-
-async def test_the_whole_chain_is_kept(any_sessions: Watched) -> None:
-    for number in range(5):
-        parent = f"t{number - 1}" if number else None
-        await put(
-            any_sessions, row(f"t{number}", f"turn {number}", parent_id=parent, second=number)
-        )
-    for number in range(5):
-        assert text_of(await get(any_sessions, f"t{number}")) == f"turn {number}"
 
 
 async def test_a_stream_ends_after_a_final_status(any_sessions: Watched) -> None:

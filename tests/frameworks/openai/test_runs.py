@@ -122,19 +122,6 @@ async def test_one_that_fails_can_be_resumed_again(memory: limpet.Store, dies: b
     assert needs(memory) == []
 
 
-async def test_the_answer_can_be_saved_for_a_worker(memory: limpet.Store) -> None:
-    session, done = LimpetSession("chat", memory), []  # type: tuple[LimpetSession, list[str]]
-    await paused(session, done)
-    agent = janitor(done.append)
-    state = present(await session.load_run(agent))
-    (question,) = state.get_interruptions()
-    state.approve(question)
-    await session.save_run(state)
-    async with session.resume_run(agent) as approved:
-        await Runner.run(agent, approved, session=session)
-    assert done == ["old.txt"]
-
-
 async def test_each_branch_has_its_own_run_and_the_context_is_kept(memory: limpet.Store) -> None:
     session, done = LimpetSession("chat", memory), []  # type: tuple[LimpetSession, list[str]]
     await session.add_items([{"role": "user", "content": "hi"}])

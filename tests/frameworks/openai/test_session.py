@@ -1,6 +1,5 @@
 """`LimpetSession` does what the SDK's own `SQLiteSession` does, on every engine."""
 
-import asyncio
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,7 +9,7 @@ from agents.memory import SessionSettings
 
 import limpet
 from limpet.compat.openai import LimpetSession
-from tests.frameworks.openai.models import agent, echo, look_up, with_tool
+from tests.frameworks.openai.models import agent, look_up, with_tool
 
 set_tracing_disabled(True)
 
@@ -153,10 +152,3 @@ async def test_a_run_stores_what_it_stores_in_a_sqlite_session(either: Any) -> N
         await Runner.run(agent(with_tool, look_up), word, session=theirs)
     assert await session.get_items() == await theirs.get_items()
     theirs.close()
-
-
-def test_without_async(memory: limpet.Store) -> None:
-    session = LimpetSession("chat", memory)
-    assert Runner.run_sync(agent(echo), "hello", session=session).final_output == "1: hello"
-    assert Runner.run_sync(agent(echo), "again", session=session).final_output == "2: again"
-    assert len(asyncio.run(session.get_items())) == 4

@@ -23,7 +23,6 @@ from tests.frameworks.pydantic_ai.chats import (
     words_of,
 )
 from tests.present import present
-from tests.processes import run_at_once
 
 KIND = "conversation"
 TURNS, TASKS = 6, 4
@@ -31,19 +30,6 @@ TURNS, TASKS = 6, 4
 
 def infos(store: limpet.Store, id: str) -> list[limpet.SnapshotInfo]:
     return list(store.scope(id, kind=KIND).history())
-
-
-async def test_a_whole_story_on_every_engine(store: limpet.Store) -> None:
-    conversations = LimpetConversationStore(store)
-    chat = await saved(conversations, "chat", "a", "b", scope="ann")
-    branch = await conversations.branch("chat", at=1, expected_revision=chat.revision)
-    branch.messages.append(said("c"))
-    await conversations.save(branch)
-    await conversations.fork("chat", new_conversation_id="fork")
-    await conversations.delete("chat")
-    assert await words_of(LimpetConversationStore(store), "fork") == ["a", "c"]
-    (record,) = await conversations.list_conversations(scope="ann")
-    assert record.forked_from == "chat"
 
 
 async def test_addresses(memory: limpet.Store) -> None:
@@ -66,17 +52,6 @@ async def test_addresses(memory: limpet.Store) -> None:
     (begun,) = infos(memory, "fork")
     assert begun.forked_from is not None
     assert begun.forked_from.scope.session_id == "ann/chat"
-
-
-async def test_a_conflict_leaves_nothing(memory: limpet.Store) -> None:
-    conversations = LimpetConversationStore(memory)
-    await saved(conversations, "chat", "a")
-    before = infos(memory, "chat")
-    record = ConversationRecord(conversation_id="chat", head_id=None)
-    for revision in (None, "stale"):
-        with pytest.raises(ConversationConflict):
-            await conversations.write_record(record, expected_revision=revision)
-    assert infos(memory, "chat") == before
 
 
 @pytest.mark.parametrize("count", [64, 65, 200])
@@ -119,11 +94,6 @@ async def test_a_large_request_waits(memory: limpet.Store) -> None:
     chat = Conversation(conversation_id="chat", deferred_tool_requests=waiting)
     await conversations.save(chat)
     assert (await loaded(conversations, "chat")).deferred_tool_requests == waiting
-
-
-def test_it_needs_a_store() -> None:
-    with pytest.raises(limpet.InvalidInput, match="expected a store"):
-        LimpetConversationStore("sqlite:///x.db")  # type: ignore[arg-type]
 
 
 async def test_what_other_programs_saved(memory: limpet.Store) -> None:
@@ -226,14 +196,6 @@ async def check_talk(url: str) -> None:
 async def test_many_writers_lose_and_double_nothing(engine: str, places: Places) -> None:
     url = places.url(engine)
     await asyncio.gather(*(talk(url, str(name)) for name in range(TASKS)))
-    await check_talk(url)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("engine", SHARED)
-async def test_many_processes_lose_and_double_nothing(engine: str, places: Places) -> None:
-    url = places.url(engine)
-    run_at_once(talk, [(url, str(name)) for name in range(TASKS)])
     await check_talk(url)
 
 
