@@ -15,8 +15,8 @@ from limpet.compat.agentos.records import (
     check_name,
     is_checkpoint,
 )
-from limpet.compat.wire import check_store
-from limpet.errors import InvalidInput, NotFound
+from limpet.compat.wire import check_limit, check_store
+from limpet.errors import NotFound
 from limpet.model import JSON, Snapshot, SnapshotInfo
 
 AnyCheckpoint: TypeAlias = Checkpoint | Mapping[str, Any]
@@ -80,9 +80,7 @@ class CheckpointStore:
         In the order by which `load` chooses. At most `limit`; None, 0 and less mean no limit. No
         state is read, and a damaged checkpoint is left out.
         """
-        if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool)):
-            kind = type(limit).__name__
-            raise InvalidInput(f"limit must be None or a whole number. type=`{kind}`")
+        check_limit(limit)
         labels = {GRAPH: check_name("graph_id", graph_id)}
         if run_id is not None:
             labels = {RUN: check_name("run_id", run_id), **labels}

@@ -400,27 +400,22 @@ def export_runs(store: StoreAddress, dir: str | os.PathLike[str]) -> Transfer:
     file name, is skipped and reported.
     """
     with RunStore(store) as source:
-        return _carried_over(source, GoRunStore(dir), Tally(), (Corrupt, InvalidInput))
+        return _carried_over(source, GoRunStore(dir), Tally(), Corrupt, InvalidInput)
 
 
 def _carried_over(
     source: GoRunStore | RunStore,
     target: GoRunStore | RunStore,
     tally: Tally,
-    unreadable: type[LimpetError] | tuple[type[LimpetError], ...],
+    *unreadable: type[LimpetError],
 ) -> Transfer:
     for run_id in source._run_ids():
-        try:
+        found, scope = None, scope_of(run_id)
+        # NotFound: it has no head, or was deleted meanwhile.
+        with tally.skipping("run_skipped", *unreadable, scope=scope), suppress(NotFound):
             found = source.load(run_id)
-        except NotFound:
-            continue  # it has no head, or was deleted meanwhile
-        except unreadable as error:
-            tally.skip("run_skipped", error, scope=scope_of(run_id))
-            continue
-        try:
-            target.save(found)
-        except InvalidInput as error:
-            tally.skip("run_skipped", error, scope=scope_of(run_id))
-        else:
-            tally.count += 1
+        if found is not None:
+            with tally.skipping("run_skipped", InvalidInput, scope=scope):
+                target.save(found)
+                tally.count += 1
     return tally.result()
