@@ -129,15 +129,6 @@ async def test_fork_deep_clones_assigns_fresh_ids_applies_overrides_persists_and
     assert await store.get(source.id) == source
 
 
-async def test_fork_checkpoint_id_the_checkpoint_to_fork_from(store: CheckpointStore) -> None:
-    """That of a checkpoint, and not of a run."""
-    saved = await save_some(store, {"state": state_of(scratch={"n": 1})}, {})
-    found = present(await store.latest(await store.fork(saved[0].id)))
-    assert found.state == saved[0].state
-    with pytest.raises(NotFound):
-        await store.fork(saved[0].run_id)
-
-
 async def test_patch_state_optional_partial_graph_state_overrides_applied_after_cloning(
     store: CheckpointStore,
 ) -> None:
@@ -160,8 +151,11 @@ async def test_patch_state_optional_partial_graph_state_overrides_applied_after_
 
 
 async def test_fork_throws_when_checkpoint_id_does_not_exist(store: CheckpointStore) -> None:
-    with pytest.raises(NotFound, match="not found"):
-        await store.fork(fresh("c"), {"scratch": {}})
+    """Also for the id of a run, which is none of a checkpoint."""
+    (saved,) = await save_some(store, {})
+    for id in (fresh("c"), saved.run_id):
+        with pytest.raises(NotFound, match="not found"):
+            await store.fork(id, {"scratch": {}})
 
 
 # get

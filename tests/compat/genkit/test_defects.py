@@ -3,7 +3,6 @@
 Of 12 see test_upstream.py.
 """
 
-import asyncio
 import sqlite3
 from contextlib import closing
 from dataclasses import replace
@@ -18,25 +17,6 @@ from limpet import AlreadyExists, Conflict, Corrupt, InvalidInput
 from limpet.compat.genkit import SessionStore
 from tests.compat.genkit.kit import Desk, Heard, Row, always, at, row
 from tests.present import present
-from tests.processes import run_at_once
-from tests.runs.hands import Place
-
-
-async def count(place: Place, tenant: str) -> None:
-    def increment(current: Row | None) -> dict[str, Any]:
-        """Count the saves; all that begin the row are the same to the last byte."""
-        made = {"sessionId": "s", "createdAt": at(0)}
-        return {**made, "state": {"n": 1 if current is None else current.state["n"] + 1}}
-
-    with place.open() as store:
-        for _ in range(10):
-            await SessionStore[Any](store).save_snapshot("a", increment, context=tenant)
-
-
-def test_d1_increments_of_many_processes_are_all_there(shared: Desk) -> None:
-    """Also those that begin the row, though they are all equal."""
-    run_at_once(count, [(shared.place, shared.tenant)] * 3)
-    assert asyncio.run(shared.get("a")).state == {"n": 30}
 
 
 async def detach(desk: Desk, id: str, second: int, parent_id: str | None) -> None:

@@ -27,7 +27,6 @@ from tests.compat.strands.kit import (
     uuid7,
 )
 from tests.present import present
-from tests.processes import run_at_once
 from tests.servers.stub import Stub
 
 FIXTURES = Path(__file__).parents[2] / "interop" / "fixtures"
@@ -69,23 +68,6 @@ async def test_each_snapshot_in_history_follows_the_one_before(
 
 
 # Writers at the same time
-
-
-async def save_often(folder: Path, location: SnapshotLocation, number: int) -> None:
-    async with FileStorage(folder) as storage:
-        for index in range(10):
-            snapshot = make_snapshot(data={"by": number, "index": index})
-            await storage.save_snapshot(location, "latest", True, snapshot)
-
-
-async def test_saves_of_four_processes(tmp_path: Path, location: SnapshotLocation) -> None:
-    run_at_once(save_often, [(tmp_path, location, number) for number in range(4)])
-    files = [each.name for each in tmp_path.rglob("*") if each.is_file()]
-    assert files == ["snapshot_latest.json"]
-    async with FileStorage(tmp_path) as storage:
-        found = await storage.load_snapshot(location)
-    assert found is not None
-    assert found.data in [{"by": number, "index": 9} for number in range(4)]
 
 
 async def test_history_and_latest_together(at: At) -> None:

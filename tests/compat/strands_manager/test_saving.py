@@ -144,28 +144,6 @@ async def test_a_cancelled_turn_is_saved(observed: Observed) -> None:
     await turn_of(manager, agent, "b")  # and the agent is free again
 
 
-async def test_methods_of_an_agent_may_be_async(observed: Observed) -> None:
-    class Waiting:
-        agent_id = "waiting"
-
-        def __init__(self) -> None:
-            self.state: Data = {}
-
-        async def take_snapshot(self) -> Data:
-            await asyncio.sleep(0)
-            return self.state
-
-        async def load_snapshot(self, data: Data) -> None:
-            await asyncio.sleep(0)
-            self.state = data
-
-    first, second = Waiting(), Waiting()
-    async with SessionManager(observed).invocation(first):
-        first.state = {"n": 1}
-    async with SessionManager(observed).invocation(second):
-        assert second.state == {"n": 1}
-
-
 async def test_ids_are_uuids_that_grow_within_a_millisecond(observed: Observed) -> None:
     managers = [SessionManager(observed, name) for name in ("one", "two")]
     agents = [Plain(), Plain()]
@@ -327,20 +305,3 @@ async def test_a_cancelled_save_is_not_overtaken() -> None:
         await asyncio.to_thread(slow.ended.wait)
         found = await latest_of(StoreStorage(store))
         assert found.data == {"messages": ["question", "rolled up"]}
-
-
-async def test_a_turn_that_is_cancelled_while_history_is_saved_is_the_latest() -> None:
-    """Its cancellation is raised when both are stored, so that no later turn is overtaken."""
-    slow = Slow(open_backend("memory:"))
-    with store_over(slow.backend) as store:
-        manager, agent = SessionManager(store, SESSION, snapshot_trigger=always), Plain()
-        task = asyncio.ensure_future(turn_of(manager, agent, "a"))
-        await asyncio.to_thread(slow.began.wait)
-        task.cancel()
-        await asyncio.sleep(0)
-        slow.may_go_on.set()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert len(await manager.list_snapshot_ids(agent)) == 1
-        assert (await latest_of(StoreStorage(store))).data == {"messages": ["a"]}
-        assert (await turn_of(manager, agent, "b")).saved  # and the agent is free again

@@ -1,8 +1,5 @@
 """Real agents of the Strands SDK for Python on every engine."""
 
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,7 +18,6 @@ from tests.compat.strands_python.agents import (
     wait,
 )
 from tests.present import present
-from tests.runs.hands import Place
 
 ALWAYS: dict[str, Any] = {"snapshot_trigger": lambda **_: True}
 IMAGE: Any = {"image": {"format": "png", "source": {"bytes": b"\x89PNG\x00\xff"}}}
@@ -46,24 +42,6 @@ def test_an_agent_goes_on_where_another_stopped(store: Store) -> None:
 
     head = present(store.scope("chat-42", "planner").load())
     assert said(head.state["messages"])[-1] == "echo: and you?"
-
-
-def test_an_agent_goes_on_in_another_process(place: Place) -> None:
-    if place.scheme == "memory":
-        return
-    code = (
-        "import sys, limpet\n"
-        "from tests.compat.strands_python.agents import agent_on, storage_on\n"
-        "options = eval(sys.argv[2])\n"
-        "with limpet.open(sys.argv[1], **options) as store:\n"
-        "    agent_on(storage_on(store))('from afar')\n"
-    )
-    root = Path(__file__).parents[3]
-    arguments = (sys.executable, "-c", code, place.url, repr(place.options))
-    subprocess.run(arguments, check=True, cwd=root)
-    with place.open() as store:
-        agent = agent_on(storage_on(store))
-        assert said(agent.messages) == ["from afar", "echo: from afar"]
 
 
 def test_an_agent_goes_back(store: Store) -> None:

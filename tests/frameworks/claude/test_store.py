@@ -9,9 +9,7 @@ from claude_agent_sdk import fold_session_summary, list_sessions_from_store
 
 import limpet
 from limpet.compat.claude import LimpetClaudeStore
-from tests.effort import slowly
 from tests.frameworks.claude.keys import SESSION, key, said, talk, uuid, uuids
-from tests.frameworks.kit import SHARED, Places
 from tests.present import present
 
 
@@ -86,9 +84,7 @@ async def append_all(sessions: LimpetClaudeStore, entries: list[Any]) -> None:
         await sessions.append(key(), [each, {"type": "mode"}])
 
 
-@pytest.mark.parametrize("engine", slowly(SHARED, but=["sqlite"]))
-async def test_writers_lose_and_double_nothing(engine: str, places: Places) -> None:
-    url = places.url(engine)
+async def test_writers_lose_and_double_nothing(url: str) -> None:
     entries = [said(f"{n}", f"{n}", customTitle=f"title {n}", cwd=f"/{n}") for n in range(12)]
     with limpet.open(url) as here, limpet.open(url) as there:
         writers = [LimpetClaudeStore(here), LimpetClaudeStore(there), LimpetClaudeStore(there)]

@@ -13,7 +13,6 @@ from pydantic import BaseModel
 import limpet
 from limpet.compat.genkit import SessionStore
 from limpet.compat.genkit.python import LimpetGenkitStore
-from tests.effort import slowly
 from tests.frameworks.genkit.rows import (
     ABORTED,
     COMPLETED,
@@ -31,11 +30,12 @@ from tests.frameworks.genkit.rows import (
     soon,
     text_of,
 )
-from tests.frameworks.kit import SHARED, Places
+from tests.frameworks.kit import Places
 from tests.present import present
 
 INVALID, REFUSED = "INVALID_ARGUMENT", "FAILED_PRECONDITION"
-OPENED_TWICE = slowly(SHARED, but=("sqlite",))
+
+
 # What is stored
 
 
@@ -91,9 +91,7 @@ async def test_what_cannot_change(memory: limpet.Store) -> None:
 # Several writers
 
 
-@pytest.mark.parametrize("engine", OPENED_TWICE)
-async def test_two_stores_at_one_place(places: Places, engine: str) -> None:
-    url = places.url(engine)
+async def test_two_stores_at_one_place(url: str) -> None:
     with limpet.open(url) as one, limpet.open(url) as two:
         here, there = LimpetGenkitStore(one), LimpetGenkitStore(two)
         await asyncio.gather(*(each.save_snapshot("n", counting) for each in (here, there) * 5))

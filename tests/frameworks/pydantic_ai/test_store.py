@@ -10,8 +10,6 @@ from pydantic_ai.messages import ToolCallPart
 
 import limpet
 from limpet.compat.pydantic_ai import LimpetConversationStore
-from tests.effort import slowly
-from tests.frameworks.kit import SHARED, Places
 from tests.frameworks.pydantic_ai.chats import (
     asked,
     entries_after,
@@ -192,17 +190,13 @@ async def check_talk(url: str) -> None:
         ]
 
 
-@pytest.mark.parametrize("engine", slowly(SHARED, but=("sqlite",)))
-async def test_many_writers_lose_and_double_nothing(engine: str, places: Places) -> None:
-    url = places.url(engine)
+async def test_many_writers_lose_and_double_nothing(url: str) -> None:
     await asyncio.gather(*(talk(url, str(name)) for name in range(TASKS)))
     await check_talk(url)
 
 
-@pytest.mark.parametrize("engine", slowly(SHARED, but=("sqlite",)))
-async def test_forks_and_deletes_at_once(engine: str, places: Places) -> None:
+async def test_forks_and_deletes_at_once(url: str) -> None:
     """A fork has its messages, or is refused; never something in between."""
-    url = places.url(engine)
     with limpet.open(url) as one, limpet.open(url) as two:
         first, second = LimpetConversationStore(one), LimpetConversationStore(two)
         for turn in range(4):
