@@ -21,7 +21,7 @@ S = TypeVar("S")
 COMPLETED: Final = "completed"
 FACADE: Final = "genkit"
 _STATELESS = "genkit_stateless"  # in metadata: the row has no state, which differs from null
-_BORN = "genkit_born"  # in metadata: tells apart two equal rows that are created at once
+_NONCE = "genkit_born"  # in metadata: tells apart two equal rows that are created at once
 
 _ELSEWHERE = ("snapshotId", "sessionId", "parentId", "status", "state")
 _TIMES = ("created_at", "updated_at", "heartbeat_at")
@@ -66,12 +66,12 @@ class SessionSnapshot(WireRecord, Generic[S]):
 Row: TypeAlias = SessionSnapshot[Any]
 
 
-def save_options(row: Row, *, born: str) -> dict[str, Any]:
+def save_options(row: Row, *, nonce: str) -> dict[str, Any]:
     return {
         "state": None if row.state is ABSENT else row.state,
         "parent": row.parent_id,
         "status": row.status,
-        "metadata": {_BORN: born, **_metadata(row)},
+        "metadata": {_NONCE: nonce, **_metadata(row)},
         "created_at": moment_of(row.created_at),
     }
 

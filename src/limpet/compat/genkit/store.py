@@ -281,7 +281,7 @@ class Sessions(Generic[S]):
         drawn = self._store.driver.tools.draw()
         row = rules.next_row(id or "", None, after, drawn.now)
         scope = self._store.scope(*tenant.scope(row.session_id or ""))
-        saved = await scope.save(id=id, **records.save_options(row, born=drawn.nonce))
+        saved = await scope.save(id=id, **records.save_options(row, nonce=drawn.nonce))
         return replace(row, snapshot_id=saved.id)
 
     async def _update(

@@ -396,7 +396,7 @@ class SessionManager(AsyncClosing):
             try:
                 found = await _find(self._storage, entry.location, snapshot_id)
                 if found is not None:
-                    await _settled(agent.load_snapshot(cast(Data, found.snapshot.data)))
+                    await _awaited(agent.load_snapshot(cast(Data, found.snapshot.data)))
             except BaseException:
                 entry.unread = entry.unread or snapshot_id is None
                 raise
@@ -418,14 +418,14 @@ class SessionManager(AsyncClosing):
         if self._trigger is None:
             return False
         taken = await _take(agent, self.scope, {})
-        return bool(await _settled(self._trigger(cast(Data, taken.data))))
+        return bool(await _awaited(self._trigger(cast(Data, taken.data))))
 
     async def _report(self, fact: str, entry: _AgentEntry, error: Exception) -> None:
         _log_error(fact, entry.location, error)
         if self._on_error is None:
             return
         try:
-            await _settled(self._on_error(error))
+            await _awaited(self._on_error(error))
         except Exception as second:
             _log_error("on_error failed", entry.location, second)
 
@@ -437,7 +437,7 @@ def _weak(agent: Agent) -> Callable[[], object]:
         return lambda: agent
 
 
-async def _settled(value: Awaitable[T] | T) -> T:
+async def _awaited(value: Awaitable[T] | T) -> T:
     if inspect.isawaitable(value):
         awaited: T = await value
         return awaited
@@ -513,7 +513,7 @@ def _is_damage(error: BaseException) -> bool:
 
 
 async def _take(agent: Agent, scope: str, app_data: Mapping[str, JSON]) -> Snapshot:
-    data: Any = await _settled(agent.take_snapshot())
+    data: Any = await _awaited(agent.take_snapshot())
     require(isinstance(data, dict), "the state of an agent must be a dict", data)
     moment = wire_time(times.from_us(draw().now))
     return Snapshot(scope, SCHEMA_VERSION, moment, data, dict(app_data))

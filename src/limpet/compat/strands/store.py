@@ -300,7 +300,7 @@ class StoreStorage(BaseStorage):
         if after is not None and not is_uuid7(after):
             with suppress(Corrupt):  # a page may end with a damaged snapshot
                 if await scope.info(after) is None:
-                    raise no_cursor(after)
+                    raise unknown_cursor(after)
         async for id in scope.ids(after=after):
             if len(found) == limit:
                 break
@@ -309,7 +309,7 @@ class StoreStorage(BaseStorage):
         return found
 
 
-def no_cursor(after: str) -> InvalidInput:
+def unknown_cursor(after: str) -> InvalidInput:
     return InvalidInput(f"start_after is neither a UUID 7 nor an id in history. id=`{after}`")
 
 
