@@ -5,7 +5,6 @@ Of 12 see test_upstream.py.
 
 import sqlite3
 from contextlib import closing
-from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -15,22 +14,8 @@ import pytest
 import limpet
 from limpet import AlreadyExists, Conflict, Corrupt, InvalidInput
 from limpet.compat.genkit import SessionStore
-from tests.compat.genkit.kit import Desk, Heard, Row, always, at, row
+from tests.compat.genkit.kit import Desk, Heard, Row, always, row
 from tests.present import present
-
-
-async def detach(desk: Desk, id: str, second: int, parent_id: str | None) -> None:
-    """Do what the runtime does for a detached run, self-parenting at its end included."""
-    await desk.put(id, second=second, parent_id=parent_id, status="pending", heartbeat_at=at(0))
-    done = row(second=second + 5, parent_id=id, status="completed", state={"n": second})
-    await desk.sessions.save_snapshot(id, always(done))
-
-
-async def test_d2_a_detached_run_is_not_its_own_parent(desk: Desk) -> None:
-    await desk.put("before", second=1)
-    await detach(desk, "run", 2, "before")
-    assert (await desk.get("run")).parent_id == "before"
-    assert await desk.latest() == await desk.latest(reject_branching_sessions=True) == "run"
 
 
 async def test_d9_what_is_refused_leaves_nothing(desk: Desk) -> None:
@@ -105,17 +90,6 @@ async def test_d17_an_id_that_is_taken_is_not_overwritten(desk: Desk) -> None:
         with pytest.raises(AlreadyExists, match="snapshot_id=`a`"):
             await desk.sessions.save_snapshot(None, always(row(session_id, snapshot_id="a")))
     assert (await desk.get("a")).state == 1
-
-
-async def test_d18_unknown_fields_are_kept(desk: Desk) -> None:
-    await desk.sessions.save_snapshot("a", always({"sessionId": "s", "usage": {"n": 1}, "x": None}))
-
-    def mutator(current: Row | None) -> Row:
-        assert current is not None
-        return replace(current, state=1)
-
-    await desk.sessions.save_snapshot("a", mutator)
-    assert (await desk.get("a")).extra == {"usage": {"n": 1}, "x": None}
 
 
 async def test_d19_no_context_is_not_every_tenant(memory: Desk) -> None:

@@ -5,7 +5,6 @@ The storages of one process are shared, so each test has sessions of its own.
 
 import asyncio
 import json
-import os
 import secrets
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -253,18 +252,3 @@ def all_calls(
         "save manifest": lambda: storage.save_manifest(location, SnapshotManifest("1.0", "then")),
         "delete": lambda: storage.delete_session(location.session_id),
     }
-
-
-@contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Let nobody into a folder until the block ends, not even root."""
-    user = os.geteuid()
-    folder.chmod(0)
-    try:
-        if user == 0:
-            os.seteuid(65534)
-        yield
-    finally:
-        if user == 0:
-            os.seteuid(0)
-        folder.chmod(0o700)

@@ -6,7 +6,7 @@ SeaweedFS, and where it has to fail, a stub. `tests/seeds` and test_defects.py s
 
 import json
 import secrets
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +20,9 @@ from limpet.compat.strands import (
     SnapshotLocation,
     SnapshotManifest,
 )
-from tests.cases import for_each
 from tests.compat.strands.kit import (
     close,
     documents,
-    locked,
     make_snapshot,
     uuid7,
 )
@@ -105,29 +103,6 @@ async def test_bad_documents(
         for id in (None, "x"):
             await refused(storage.load_snapshot(location, id), Corrupt, data)
         await refused(storage.load_manifest(location), Corrupt, data)
-
-
-Call = Callable[[FileStorage, SnapshotLocation], Awaitable[object]]
-
-
-@for_each(
-    ("folder", "call"),
-    [
-        ("scopes/agent/a1/snapshots", lambda it, at: it.load_snapshot(at)),
-        ("scopes/agent/a1/snapshots/immutable_history", lambda it, at: it.load_snapshot(at, "x")),
-        ("scopes/agent/a1/snapshots/immutable_history", lambda it, at: it.list_snapshot_ids(at)),
-        ("", lambda it, at: it.delete_session(at.session_id)),
-    ],
-)
-async def test_a_folder_that_cannot_be_entered(
-    storage: FileStorage, base: Path, location: SnapshotLocation, folder: str, call: Call
-) -> None:
-    for is_latest in (True, False):
-        await storage.save_snapshot(location, "x", is_latest, make_snapshot())
-    with locked(base / location.session_id / folder):
-        await refused(call(storage, location), Unavailable)
-    for id in (None, "x"):
-        assert await storage.load_snapshot(location, id) == make_snapshot()
 
 
 async def test_a_folder_in_the_place_of_a_file_is_none(

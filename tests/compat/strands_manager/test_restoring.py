@@ -2,7 +2,6 @@
 
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -10,7 +9,6 @@ from limpet import (
     JSON,
     AlreadyExists,
     Conflict,
-    Corrupt,
     InvalidInput,
     Unavailable,
     Unsupported,
@@ -18,7 +16,6 @@ from limpet import (
 from limpet.compat.strands import (
     SessionError,
     Snapshot,
-    SnapshotStorage,
 )
 from limpet.compat.strands.manager import SessionManager
 from tests.compat.strands_manager.hands import (
@@ -162,41 +159,6 @@ async def test_another_schema_is_no_damage(observed: Observed) -> None:
 
 
 # Storages of others
-
-
-class Other:
-    """A storage of one's own: only what a manager calls does something."""
-
-    def __init__(self, storage: SnapshotStorage) -> None:
-        self.broken: Exception | None = None
-        self._storage = storage
-        self.save_snapshot, self.list_snapshot_ids = (
-            storage.save_snapshot,
-            storage.list_snapshot_ids,
-        )
-        self.list_snapshots = self.load_manifest = self.save_manifest = print
-        self.delete_session = storage.delete_session
-
-    async def load_snapshot(self, *given: Any) -> Snapshot | None:
-        if self.broken is not None:
-            raise self.broken
-        return await self._storage.load_snapshot(*given)
-
-
-async def test_any_storage_will_do(observed: Observed) -> None:
-    other = Other(observed)
-    storage: Any = other
-    agent = Plain()
-    agent.hear("a")
-    await SessionManager(storage, SESSION).save(agent)
-    manager, agent = SessionManager(storage, SESSION), Plain()
-    for error in (OSError("gone"), Corrupt("bad")):  # a storage may raise what it likes
-        other.broken = error
-        with pytest.raises(type(error)):
-            await turn_of(manager, agent, "b")
-    other.broken = None
-    assert (await turn_of(manager, agent, "b")).saved
-    assert agent.messages == ["a", "b"]
 
 
 async def test_a_turn_under_a_claim(observed: Observed) -> None:

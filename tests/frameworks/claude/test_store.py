@@ -157,10 +157,3 @@ async def test_what_cannot_be_stored_is_refused(memory: limpet.Store) -> None:
         with pytest.raises(limpet.InvalidInput):
             await sessions.append(key(), [*talk(1), said(1, bad)])  # type: ignore[arg-type]
     assert await sessions.load(key()) is None
-
-
-async def test_the_transcript_of_another_program_is_corrupt(memory: limpet.Store) -> None:
-    sessions = LimpetClaudeStore(memory)
-    memory.scope(*sessions.scope(key()).key).save({"entries": 5})
-    with pytest.raises(limpet.Corrupt):
-        await sessions.load(key())

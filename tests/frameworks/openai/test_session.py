@@ -126,19 +126,6 @@ async def test_session_ids_do_not_meet(memory: limpet.Store) -> None:
         LimpetSession("a", "sqlite:///a.db")  # type: ignore[arg-type,unused-ignore]
 
 
-async def test_another_programs_state_is_not_overwritten(memory: limpet.Store) -> None:
-    memory.scope("chat", kind="conversation").save({"items": "mine"})
-    session = LimpetSession("chat", memory)
-    with pytest.raises(limpet.Corrupt):
-        await session.branch(turn=1)
-    with pytest.raises(limpet.Corrupt):
-        await session.get_items()
-    with pytest.raises(limpet.Corrupt):
-        await session.pop_item()
-    with pytest.raises(limpet.InvalidInput):
-        await session.add_items([user("a")])
-
-
 async def test_a_run_stores_what_it_stores_in_a_sqlite_session(either: Any) -> None:
     session = either("chat")
     helper = agent(with_tool, look_up)
