@@ -96,7 +96,8 @@ async def test_a_failing_write(
 async def test_bad_documents(
     storage: FileStorage, snapshots: Path, location: SnapshotLocation
 ) -> None:
-    for data in (b"{not json", b"", b'{"scope":', b"\xef\xbb\xbf", b"\xff", b'"text"', b"[]"):
+    bad = [b"{not json", b"", b'{"scope":', b"\xef\xbb\xbf", b"\xff", b'"text"', b"[]"]
+    for data in (*bad, b'{"data": {"x": NaN}}', b'{"data": {"x": "\\ud83d"}}'):
         put(snapshots / "snapshot_latest.json", data)
         put(snapshots / "immutable_history" / "snapshot_x.json", data)
         put(snapshots / "manifest.json", data)

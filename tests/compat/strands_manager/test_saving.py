@@ -32,7 +32,7 @@ Data = dict[str, JSON]
 
 
 def always(data: Data) -> bool:
-    return True
+    return data == {"messages": ["a"]}  # it gets the state
 
 
 async def never(data: Data) -> bool:
@@ -142,6 +142,28 @@ async def test_a_cancelled_turn_is_saved(observed: Observed) -> None:
         await task
     assert (await latest_of(observed)).app_data == {"status": "failed", "error": "CancelledError"}
     await turn_of(manager, agent, "b")  # and the agent is free again
+
+
+async def test_methods_of_an_agent_may_be_async(observed: Observed) -> None:
+    class Waiting:
+        agent_id = "waiting"
+
+        def __init__(self) -> None:
+            self.state: Data = {}
+
+        async def take_snapshot(self) -> Data:
+            await asyncio.sleep(0)
+            return self.state
+
+        async def load_snapshot(self, data: Data) -> None:
+            await asyncio.sleep(0)
+            self.state = data
+
+    first, second = Waiting(), Waiting()
+    async with SessionManager(observed).invocation(first):
+        first.state = {"n": 1}
+    async with SessionManager(observed).invocation(second):
+        assert second.state == {"n": 1}
 
 
 async def test_ids_are_uuids_that_grow_within_a_millisecond(observed: Observed) -> None:
