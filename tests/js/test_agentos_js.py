@@ -28,7 +28,7 @@ class Theirs(NodeProcess):
     """The store in JavaScript."""
 
     def __init__(self, url: str) -> None:
-        super().__init__(node.find_runtime(), HERE / "agentos" / "driver.mjs", HERE, RuntimeError)
+        super().__init__(HERE / "agentos" / "driver.mjs", HERE, RuntimeError)
         self._url = url
 
     def call(self, method: str, *given: Any) -> Any:

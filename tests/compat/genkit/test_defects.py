@@ -18,6 +18,31 @@ from tests.compat.genkit.kit import Desk, Heard, Row, always, row
 from tests.present import present
 
 
+async def test_d7_watching_does_not_reach_another_tenant(memory: Desk) -> None:
+    await memory.sessions.save_snapshot("secret", always(row(state="s")), context="/alice")
+    heard, own = Heard(), Heard()
+    ends = [
+        memory.sessions.on_snapshot_state_change(id, heard, context="/bob")
+        for id in ("../alice/secret", "/alice/secret", "secret")
+    ]
+    ends.append(memory.sessions.on_snapshot_state_change("secret", own, context="/alice"))
+    await own.until(lambda it: bool(it.rows))
+    assert heard.rows == []
+    for end in ends:
+        end()
+
+
+async def test_d8_a_tenant_of_any_name_stays_where_it_is(memory: Desk) -> None:
+    for id, tenant in enumerate(["../x", "..", "/", "a/b", "%2F", "a%2Fb", "\\", "x" * 100]):
+        given = always(row(state=tenant))
+        await memory.sessions.save_snapshot(str(id), given, context=tenant)
+        found = await memory.sessions.get_snapshot(session_id="s", context=tenant)
+        assert found is not None
+        assert found.state == tenant
+        for other in ("", "x", "a", f"{tenant}/", f"/{tenant}", tenant.replace("/", "%2F") + "%"):
+            assert await memory.sessions.get_snapshot(snapshot_id=str(id), context=other) is None
+
+
 async def test_d9_what_is_refused_leaves_nothing(desk: Desk) -> None:
     for bad in (row("x" * 600), row(" "), row(status="expired"), row(state={"x": float("inf")})):
         with pytest.raises(InvalidInput):
