@@ -47,7 +47,7 @@ async def test_nothing_null_and_empty_states_differ(desk: Desk) -> None:
 async def test_metadata_is_all_but_the_state(desk: Desk) -> None:
     for unknown in ({"snapshot_id": "a"}, {"session_id": "s"}):
         assert await desk.sessions.get_metadata(**unknown) is None
-    at_work = {"status": "pending", "heartbeat_at": at(30), "parent_id": "before"}
+    at_work: dict[str, Any] = {"status": "pending", "heartbeat_at": at(30), "parent_id": "before"}
     await desk.put("a", **at_work, state={"n": 1}, error={"message": "x"}, extra={"y": 1})
     found = await desk.sessions.get_metadata(snapshot_id="a")
     assert found == replace(await desk.get("a"), state=ABSENT)
