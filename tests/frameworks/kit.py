@@ -6,6 +6,7 @@ import secrets
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -46,6 +47,17 @@ class Places:
             return str(self._request.getfixturevalue("seaweedfs").store_url(name))
         places = {"memory": "memory:", "sqlite": f"sqlite:///{self._folder}/{number}.db"}
         return places.get(engine, f"file://{self._folder}/{number}")
+
+
+def quiet() -> dict[str, str]:
+    """Return the environment in which CrewAI reports nothing, and stores nothing at home."""
+    return {
+        "CREWAI_DISABLE_TELEMETRY": "true",
+        "CREWAI_DISABLE_TRACKING": "true",
+        "CREWAI_STORAGE_DIR": tempfile.mkdtemp(prefix="limpet-crewai-"),
+        "CREWAI_TRACING_ENABLED": "false",
+        "OTEL_SDK_DISABLED": "true",
+    }
 
 
 class Runs(NamedTuple):

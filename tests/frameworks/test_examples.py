@@ -12,7 +12,7 @@ import pytest
 from tests import effort
 from tests.environments import INSTALL_S_MAX
 from tests.frameworks.catalogue import FRAMEWORKS, python_with
-from tests.frameworks.kit import RUN_S_MAX, check_page, run_twice, shown
+from tests.frameworks.kit import RUN_S_MAX, check_page, quiet, run_twice, shown
 
 pytestmark = pytest.mark.timeout(INSTALL_S_MAX + 4 * RUN_S_MAX)
 
@@ -104,6 +104,12 @@ STORIES = {
         },
     ),
 }
+
+
+@pytest.fixture(autouse=True)
+def without_telemetry(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in quiet().items():
+        monkeypatch.setenv(name, value)
 
 
 def check(text: str, patterns: tuple[str, ...]) -> None:
