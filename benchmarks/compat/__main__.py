@@ -13,7 +13,6 @@ from benchmarks.objects.disk import file_system, folder_on_disk
 from benchmarks.plan import Plan
 from benchmarks.postgres.server import sync_seconds
 from benchmarks.report import milliseconds
-from tests.interop.node import Missing
 
 PARTS: dict[str, Callable[[Plan, Sizes], Part]] = {
     "agents": agents_part,
@@ -35,16 +34,9 @@ def main() -> None:
     for name in PARTS:
         if name in run.only:
             with run.part(name):
-                parts.append(_measured(name, plan, sizes))
+                parts.append(PARTS[name](plan, sizes))
     goals = run.judged(each for part in parts for each in part.goals)
     run.publish(page([part.text for part in parts], goals, about, sizes))
-
-
-def _measured(name: str, plan: Plan, sizes: Sizes) -> Part:
-    try:
-        return PARTS[name](plan, sizes)
-    except Missing as reason:  # the rest goes on without Node
-        return Part(f"## {name}\n\nNot measured: {reason}.\n", [])
 
 
 if __name__ == "__main__":

@@ -41,13 +41,9 @@ class Sdk:
 
 @contextmanager
 def running() -> Iterator[Sdk]:
-    """Start the SDK, installed into the user's cache if it is not there, and end it.
-
-    Raises:
-        Missing: there is no Node, or npm cannot install the SDK.
-    """
+    """Start the SDK, installed into the user's cache if it is not there, and end it."""
     runtime = node.find_runtime()
-    packages = node.install("strands", PROJECT, cache=node.cache_folder(), runtime=runtime)
+    packages = node.install("strands", PROJECT)
     command = [runtime.node, "--no-warnings", str(PROGRAM), str(packages)]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf-8"

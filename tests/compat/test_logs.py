@@ -9,6 +9,7 @@ import limpet
 from limpet import Corrupt
 from limpet.compat.logs import Log
 from limpet.compat.wire import ABSENT
+from tests.present import present
 
 
 def log_of(store: limpet.Store, **options: Any) -> Log:
@@ -59,8 +60,7 @@ async def test_metadata_follows_the_head(store: limpet.Store) -> None:
     log, other = log_of(store), log_of(store)
     await log.append([1, 2], describe=describe)
     await other.append([3], describe=describe)
-    last = await log.append([4, 5], describe=describe)
-    assert last is not None
+    last = present(await log.append([4, 5], describe=describe))
     assert last.metadata == {"count": 5}
 
 

@@ -8,9 +8,8 @@ import pytest
 
 import limpet
 from tests.coroutines import run_coroutine
-from tests.effort import slowly
 from tests.frameworks.catalogue import FRAMEWORKS
-from tests.frameworks.kit import ENGINES, FAST, FRAMEWORK, Places
+from tests.frameworks.kit import FAST, FRAMEWORK, Places
 
 collect_ignore = [name for name in FRAMEWORKS if name != os.environ.get(FRAMEWORK)]
 
@@ -26,15 +25,15 @@ def places(request: pytest.FixtureRequest, tmp_path: Path) -> Places:
     return Places(request, tmp_path)
 
 
-@pytest.fixture(params=slowly(ENGINES, but=FAST))
-def url(request: pytest.FixtureRequest, places: Places) -> str:
-    """The URL of a new store, on every engine."""
-    return places.url(request.param)
+@pytest.fixture
+def url(places: Places) -> str:
+    """The URL of a new store that can be opened twice."""
+    return places.url(*FAST)
 
 
 @pytest.fixture
 def store(url: str) -> Iterator[limpet.Store]:
-    """A new store, on every engine."""
+    """A new store."""
     with limpet.open(url) as store:
         yield store
 

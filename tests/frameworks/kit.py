@@ -6,6 +6,7 @@ import secrets
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,12 +20,12 @@ FRAMEWORK = "LIMPET_TEST_FRAMEWORK"
 """The variable that says whose environment this is."""
 
 ENGINES = ("memory", "sqlite", "directory", "postgres", "s3")
+"""Those on which the contracts of a framework are tested."""
+
 FAST = ("sqlite",)
-"""The engine of the fast tests; what an adapter does is the same on the others."""
+"""Those of the fast tests. What an adapter does besides is the same on all, and tested on this."""
 
-SHARED = ENGINES[1:]
-"""The engines that several processes can open."""
-
+PYTHON = Path(sys.executable)
 RUN_S_MAX = 120
 _count = itertools.count(1)
 
@@ -48,6 +49,17 @@ class Places:
         return places.get(engine, f"file://{self._folder}/{number}")
 
 
+def quiet() -> dict[str, str]:
+    """Return the environment in which CrewAI reports nothing, and stores nothing at home."""
+    return {
+        "CREWAI_DISABLE_TELEMETRY": "true",
+        "CREWAI_DISABLE_TRACKING": "true",
+        "CREWAI_STORAGE_DIR": tempfile.mkdtemp(prefix="limpet-crewai-"),
+        "CREWAI_TRACING_ENABLED": "false",
+        "OTEL_SDK_DISABLED": "true",
+    }
+
+
 class Runs(NamedTuple):
     """What an example printed until it was killed, and what it printed after that."""
 
@@ -55,26 +67,26 @@ class Runs(NamedTuple):
     resumed: str
 
 
-def run_twice(example: str, url: str) -> Runs:
+def run_twice(example: str, url: str, python: Path = PYTHON) -> Runs:
     """Run `examples/<example>.py` with a URL: it must die of SIGKILL, and the next time finish."""
-    killed = _run(sys.executable, ROOT / "examples" / f"{example}.py", url)
+    killed = _run(python, ROOT / "examples" / f"{example}.py", url)
     assert killed.returncode == -signal.SIGKILL, killed.stdout + killed.stderr
-    resumed = _run(sys.executable, ROOT / "examples" / f"{example}.py", url)
+    resumed = _run(python, ROOT / "examples" / f"{example}.py", url)
     assert resumed.returncode == 0, resumed.stdout + resumed.stderr
     return Runs(killed.stdout, resumed.stdout)
 
 
 def shown(url: str, *reference: str) -> str:
     """Return what `limpet show` prints: the chat of a session."""
-    done = _run(Path(sys.executable).with_name("limpet"), "show", *reference, "--url", url)
+    done = _run(PYTHON.with_name("limpet"), "show", *reference, "--url", url)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
 
-def check_page(name: str, folder: Path) -> None:
+def check_page(name: str, folder: Path, python: Path = PYTHON) -> None:
     """Run the examples of a framework's guide, from top to bottom."""
     page = ROOT / "docs" / "guides" / f"{FRAMEWORKS[name].page}.md"
-    snippets.run(page, folder, programs=Path(sys.executable).parent, warnings="ignore")
+    snippets.run(page, folder, programs=python.parent, warnings="ignore")
 
 
 def _run(*command: str | Path) -> "subprocess.CompletedProcess[str]":

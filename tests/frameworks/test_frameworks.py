@@ -47,9 +47,9 @@ def run(python: Path, *arguments: str, **more: str) -> str:
     return done.stdout
 
 
-def pass_in(python: Path, name: str, postgres: Postgres, seaweedfs: Service) -> None:
+def pass_in(python: Path, name: str, postgres: Postgres, seaweedfs: Service, *, fast: bool) -> None:
     """Run the tests of a framework; the servers are those of the tests around this one."""
-    chosen = ["-m", "not slow"] if effort.only_fast_tests else []
+    chosen = ["-m", "not slow"] if fast else []
     options = ["-q", "-p", "no:randomly", "-o", "filterwarnings=", "--durations=5", *chosen]
     run(
         python,
@@ -62,7 +62,7 @@ def pass_in(python: Path, name: str, postgres: Postgres, seaweedfs: Service) -> 
 @pytest.mark.timeout(2 * INSTALL_S_MAX + RUN_S_MAX)
 @pytest.mark.parametrize("name", effort.slowly(FRAMEWORKS, but=set(FRAMEWORKS) - {"crewai"}))
 def test_the_newest_version(name: str, postgres: Postgres, seaweedfs: Service) -> None:
-    pass_in(python_with(name, lowest=False), name, postgres, seaweedfs)
+    pass_in(python_with(name), name, postgres, seaweedfs, fast=effort.only_fast_tests)
 
 
 @pytest.mark.slow
@@ -86,4 +86,5 @@ def test_the_lowest_version(name: str, postgres: Postgres, seaweedfs: Service) -
     )
     look = f"from importlib.metadata import version; print(version({framework.package!r}))"
     assert run(python, "-c", look).strip() == required.partition(">=")[2]
-    pass_in(python, name, postgres, seaweedfs)
+    # What the engines and other processes do is the same as with the newest version.
+    pass_in(python, name, postgres, seaweedfs, fast=True)

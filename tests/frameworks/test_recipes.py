@@ -161,15 +161,6 @@ def test_ag2(python: Path, url: str, tmp_path: Path) -> None:
     assert names == ["ModelRequest", *called, "ToolResultsEvent", "ModelResponse"]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", KILLED)
-def test_a_recipe_that_is_not_killed_does_the_same_and_can_be_repeated(
-    name: str, python: Path, tmp_path: Path
-) -> None:
-    assert run(python, tmp_path, FOLDER / f"{name}.py") == "".join(KILLED[name])
-    run(python, tmp_path, FOLDER / f"{name}.py")
-
-
 # FastAPI.
 
 

@@ -6,8 +6,8 @@ import pytest
 
 import limpet
 from limpet.api.store import Store
-from tests.interop import node
 from tests.interop.ground import LAYOUTS, Ground
+from tests.interop.node import install
 from tests.interop.places import Below, Place
 from tests.interop.sdk import Sdk
 
@@ -16,14 +16,8 @@ PROJECT = Path(__file__).parent / "strands"
 
 @pytest.fixture(scope="session")
 def sdk() -> Iterator[Sdk]:
-    """The real SDK. What it needs is installed once into the user's cache, or the tests fail."""
-    try:
-        runtime = node.find_runtime()
-        cache = node.cache_folder()
-        packages = node.install("strands", PROJECT, cache=cache, runtime=runtime)
-    except node.Missing as missing:
-        pytest.fail(str(missing), pytrace=False)
-    sdk = Sdk(runtime, packages)
+    """The real SDK. What it needs is installed once into the user's cache."""
+    sdk = Sdk(install("strands", PROJECT))
     yield sdk
     sdk.end()
 

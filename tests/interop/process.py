@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from tests.interop.node import Runtime
+from tests.interop.node import find_runtime
 
 
 class NodeProcess:
@@ -16,12 +16,10 @@ class NodeProcess:
     `error` makes an exception of what the driver says that was thrown.
     """
 
-    def __init__(
-        self, runtime: Runtime, driver: Path, packages: Path, error: Callable[..., Exception]
-    ) -> None:
+    def __init__(self, driver: Path, packages: Path, error: Callable[..., Exception]) -> None:
         self._error = error
         self._process = subprocess.Popen(
-            [runtime.node, "--no-warnings", str(driver), str(packages)],
+            [find_runtime().node, "--no-warnings", str(driver), str(packages)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             encoding="utf-8",

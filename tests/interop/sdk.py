@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 from limpet.model import JSON, ScopeKey
-from tests.interop.node import Runtime
 from tests.interop.process import NodeProcess
 
 DRIVER = Path(__file__).parent / "strands" / "driver.mjs"
@@ -22,8 +21,8 @@ class SdkError(Exception):
 class Sdk(NodeProcess):
     """The Strands SDK in a Node process."""
 
-    def __init__(self, runtime: Runtime, packages: Path) -> None:
-        super().__init__(runtime, DRIVER, packages, SdkError)
+    def __init__(self, packages: Path) -> None:
+        super().__init__(DRIVER, packages, SdkError)
 
 
 def snapshot(data: JSON, *, scope: str = "agent", second: int = 0) -> dict[str, JSON]:

@@ -6,6 +6,7 @@ from limpet import ScopeKey, Store
 from tests.interop.ground import LAYOUTS, NAMED, Ground
 from tests.interop.places import Place
 from tests.interop.sdk import Sdk
+from tests.present import present
 
 pytestmark = pytest.mark.timeout(300)  # the first test may have to install the SDK
 
@@ -32,8 +33,7 @@ def test_we_read_what_an_agent_left(ground: Ground, store: Store) -> None:
     ours, theirs = ground.ours(*SCOPE), ground.theirs(*SCOPE)
     known = theirs.converse("Grüße 👋", "add 2 3", history=True, app_state={"z": 1, "a": [{}]})
     ground.pull(store)
-    head = store.scope(*SCOPE).load()
-    assert head is not None
+    head = present(store.scope(*SCOPE).load())
     for state in (head.state, ours.load()["data"]):
         assert state == known
         assert list(state)[:3] == ["messages", "state", "systemPrompt"]
@@ -60,8 +60,7 @@ def test_an_agent_goes_on_from_what_we_saved(ground: Ground, store: Store) -> No
     theirs.converse("and you?")
     ground.pull(store)
     chat = store.scope(*SCOPE)
-    second = chat.load()
-    assert second is not None
+    second = present(chat.load())
     assert said(second.state) == ["from us", "and you?", "echo: and you?"]
     assert second.state["state"] == {"mood": "calm"}
     third = chat.append("messages", [{**message, "content": [{"text": "us again"}]}])

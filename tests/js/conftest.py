@@ -7,8 +7,9 @@ from limpet import Store
 from tests.interop.conftest import PROJECT as STRANDS
 from tests.interop.genkit.peer import PROJECT as GENKIT
 from tests.interop.genkit.peer import Peer
+from tests.interop.node import install
 from tests.interop.sdk import Sdk
-from tests.js.serving import Processes, Served, install, serve
+from tests.js.serving import Processes, Served, serve
 
 
 @pytest.fixture(scope="session")

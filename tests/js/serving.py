@@ -8,8 +8,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Generic, NamedTuple, TypeVar
 
-import pytest
-
 from tests.interop import node
 from tests.interop.process import NodeProcess
 
@@ -46,15 +44,6 @@ def serve(store: str, *, port: int = 0) -> Iterator[Served]:
             process.terminate()
 
 
-def install(name: str, project: Path) -> Path:
-    """Return a folder with the packages of a project, or fail with what is missing."""
-    try:
-        runtime = node.find_runtime()
-        return node.install(name, project, cache=node.cache_folder(), runtime=runtime)
-    except node.Missing as missing:
-        pytest.fail(str(missing), pytrace=False)
-
-
 def run_tests(name: str, url: str) -> None:
     """Run a file of tests in Node against a server; fail with what it printed."""
     with start_script(name, url, "--test", "--test-reporter=spec") as process:
@@ -74,12 +63,12 @@ def start_script(name: str, url: str, *options: str) -> subprocess.Popen[str]:
 class Processes(Generic[P]):
     """Starts processes of Node, which a test may kill."""
 
-    def __init__(self, kind: Callable[[node.Runtime, Path], P], packages: Path) -> None:
+    def __init__(self, kind: Callable[[Path], P], packages: Path) -> None:
         self._kind, self._packages = kind, packages
         self._started: list[P] = []
 
     def start(self) -> P:
-        self._started.append(self._kind(node.find_runtime(), self._packages))
+        self._started.append(self._kind(self._packages))
         return self._started[-1]
 
     def end(self) -> None:

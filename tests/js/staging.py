@@ -5,7 +5,8 @@ import subprocess
 from pathlib import Path
 
 from tests.interop import node
-from tests.js.serving import CLIENT, HERE, install
+from tests.interop.node import install
+from tests.js.serving import CLIENT, HERE
 
 COMPILE_S_MAX = 100
 

@@ -17,6 +17,7 @@ from tests.interop import node
 from tests.interop.process import NodeProcess
 from tests.js.serving import HERE, Served, run_tests, serve
 from tests.js.staging import check_types, stage
+from tests.present import present
 
 pytestmark = pytest.mark.timeout(400)  # the first test may have to install AgentOS
 
@@ -27,7 +28,7 @@ class Theirs(NodeProcess):
     """The store in JavaScript."""
 
     def __init__(self, url: str) -> None:
-        super().__init__(node.find_runtime(), HERE / "agentos" / "driver.mjs", HERE, RuntimeError)
+        super().__init__(HERE / "agentos" / "driver.mjs", HERE, RuntimeError)
         self._url = url
 
     def call(self, method: str, *given: Any) -> Any:
@@ -60,20 +61,16 @@ def test_what_python_saved_is_read_and_forked_in_javascript(theirs: Theirs, stor
         each.to_json() for each in run(ours.list(saved.graph_id))
     ]
     run_id = theirs.call("fork", saved.id, {"scratch": {"a": 9}})
-    fork = run(ours.latest(run_id))
-    assert fork is not None
+    fork = present(run(ours.latest(run_id)))
     assert fork.state == {"input": {"q": "é😀"}, "scratch": {"a": 9, "b": 2}}
     origin = {"checkpointId": saved.id, "runId": saved.run_id, "patchState": {"scratch": {"a": 9}}}
     assert fork.forked_from == origin
-    info = store.find(fork.id)
-    assert info is not None
+    info = present(store.find(fork.id))
     assert info.forked_from is not None
     assert info.forked_from.id == saved.id
 
 
-def test_what_javascript_saved_is_read_moved_and_deleted_in_python(
-    theirs: Theirs, store: Store
-) -> None:
+def test_python_moves_and_deletes_what_javascript_saved(theirs: Theirs, store: Store) -> None:
     saved = make_checkpoint(extra={"later": {"field": 1.5}}, memory_snapshot={"reads": []})
     theirs.call("save", saved.to_json())
     ours = CheckpointStore(store)

@@ -31,9 +31,7 @@ def theirs(peer: Peer, shared: Served) -> Theirs:
     return Theirs(peer, shared.url)
 
 
-def test_an_agent_that_is_killed_goes_on_where_it_was(
-    peers: Processes[Peer], shared: Served, ours: Ours
-) -> None:
+def test_a_killed_agent_goes_on(peers: Processes[Peer], shared: Served, ours: Ours) -> None:
     theirs = Theirs(peers.start(), shared.url)
     first = theirs.ask("converse", sessionId="killed", prompts=["one", "two"])
     assert ours.latest("killed") == first

@@ -18,6 +18,7 @@ from limpet.compat.langgraph import LimpetSaver
 from tests.interop import node
 from tests.js.serving import CLIENT, Served, serve
 from tests.js.staging import check_types, stage
+from tests.present import present
 from tests.servers.proxy import Proxy
 from tests.snippets import blocks
 from tests.waiting import until
@@ -207,8 +208,7 @@ def test_each_language_continues_the_conversation_of_the_other(
     ]
     assert lengths == [12, 9, 8, 8, 5, 4, 4, 1, 0]
     assert ask(staged, shared.url, "history", "both") == lengths
-    saved = store.scope("both", "main", "thread").load()
-    assert saved is not None
+    saved = present(store.scope("both", "main", "thread").load())
     messages = saved.state["channel_values"]["messages"]
     assert {next(iter(each)) for each in messages} == {"$message"}
 
@@ -231,8 +231,7 @@ def test_each_language_answers_the_question_of_the_other(
 def test_values_that_both_languages_have(staged: Path, shared: Served, store: Store) -> None:
     ask(staged, shared.url, "values", "from-js", "shared")
     saver = LimpetSaver(store)
-    found = saver.get_tuple(config("from-js"))
-    assert found is not None
+    found = present(saver.get_tuple(config("from-js")))
     value = found.checkpoint["channel_values"]["value"]
     tool = value.pop("tool")
     assert isinstance(tool, ToolMessage)

@@ -13,7 +13,8 @@ import pytest
 from tests.interop import node
 from tests.interop.conftest import PROJECT as STRANDS
 from tests.interop.genkit.peer import PROJECT as GENKIT
-from tests.js.serving import CLIENT, HERE, Served, install
+from tests.interop.node import install
+from tests.js.serving import CLIENT, HERE, Served
 from tests.snippets import blocks
 
 ROOT = CLIENT.parent.parent

@@ -4,8 +4,7 @@ import inspect
 import threading
 from typing import Any
 
-import limpet
-from limpet import Store, runs
+from limpet import runs
 from limpet.runs import AsyncRun, Run
 from tests.cases import for_each
 from tests.runs.hands import Hands, Place, ends_with
@@ -18,11 +17,6 @@ def test_the_apis_have_the_same_names() -> None:
     assert inspect.signature(Run.step) == inspect.signature(AsyncRun.step)
     assert inspect.iscoroutinefunction(AsyncRun.step)
     assert "Async twin of `Run.step`" in (AsyncRun.step.__doc__ or "")
-
-
-def test_a_store_gains_no_names() -> None:
-    assert not [name for name in dir(Store) if "run" in name and not name.startswith("_")]
-    assert "runs" not in limpet.__all__
 
 
 def test_only_the_public_names_are_shown() -> None:

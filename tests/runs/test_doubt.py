@@ -11,6 +11,7 @@ from limpet import Store, Unavailable, opening, runs
 from limpet.protocol import Commit
 from limpet.runs import Aborted
 from tests.memory import Memory
+from tests.present import present
 from tests.runs.hands import ends_with
 
 
@@ -55,15 +56,12 @@ def test_a_run_goes_on_after_an_answer_was_lost(backend: Doubtful, store: Store)
         lose(backend, run, 1)
         lose(backend, run, 2)
         run.step(3, keep=True)
-        found = runs.get(store, "r")
-        assert found is not None
+        found = present(runs.get(store, "r"))
         assert found.steps == 3
 
 
 @pytest.mark.parametrize("on_success", ["keep", "delete"])
-def test_a_run_completes_after_an_answer_was_lost(
-    backend: Doubtful, store: Store, on_success: Any
-) -> None:
+def test_completing_after_a_lost_answer(backend: Doubtful, store: Store, on_success: Any) -> None:
     with runs.start(store, "r", on_success=on_success) as run:
         lose(backend, run, 1)
     found = runs.get(store, "r")
@@ -76,8 +74,7 @@ def test_a_run_fails_by_a_lost_answer(backend: Doubtful, store: Store) -> None:
     with ends_with(Unavailable), runs.start(store, "r") as run:
         backend.loses = True
         run.step(1)
-    found = runs.get(store, "r")
-    assert found is not None
+    found = present(runs.get(store, "r"))
     assert found.error == runs.RunError("Unavailable", "the answer was lost")
     with runs.start(store, "r") as run:
         assert run.state == 1
@@ -97,8 +94,7 @@ def test_a_cancelled_step_may_have_been_saved(backend: Doubtful, store: Store) -
                 await asyncio.wait_for(run.step(1), 0.05)
             backend.go_on.set()
             await run.step(2)
-            found = await runs.get(store.aio, "r")
-            assert found is not None
+            found = present(await runs.get(store.aio, "r"))
             assert found.steps == 2
 
     asyncio.run(main())
@@ -119,8 +115,7 @@ def test_a_cancelled_worker_leaves_a_failed_run(backend: Doubtful, store: Store)
             await task
 
     asyncio.run(main())
-    found = runs.get(store, "r")
-    assert found is not None
+    found = present(runs.get(store, "r"))
     assert found.error == runs.RunError("CancelledError", "")
 
 

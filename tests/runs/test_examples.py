@@ -24,9 +24,7 @@ def test_every_example_is_described_and_tested() -> None:
 
 
 @pytest.mark.parametrize("engine", ["sqlite", pytest.param("postgres", marks=pytest.mark.slow)])
-def test_a_killed_workers_report_is_finished_by_another(
-    engine: str, request: pytest.FixtureRequest
-) -> None:
+def test_a_killed_worker(engine: str, request: pytest.FixtureRequest) -> None:
     place = place_of(engine, request)
     done = subprocess.run(
         [sys.executable, "-W", "error", EXAMPLES / "workers.py", place.url],

@@ -9,6 +9,7 @@ from pathlib import Path
 from limpet import Store, runs
 from tests.concurrency.crew import Worker
 from tests.concurrency.sleepers import go_on, stop_between_writes
+from tests.present import present
 from tests.runs.hands import Place
 
 WAIT_S_MAX = 20.0
@@ -36,8 +37,7 @@ def kill_in_the_middle(place: Place, run_id: str) -> int:
 
 
 def is_expired(store: Store, run_id: str) -> bool:
-    found = runs.get(store, run_id)
-    assert found is not None
+    found = present(runs.get(store, run_id))
     return found.status == "expired"
 
 
@@ -51,8 +51,7 @@ def test_a_killed_workers_run_is_adopted(shared: Place) -> None:
         with runs.adopt(store, "r") as run:
             assert run.state in (last, last + 1)
             run.step("adopted", keep=True)
-        found = runs.get(store, "r")
-        assert found is not None
+        found = present(runs.get(store, "r"))
         assert (found.status, found.attempt) == ("completed", 2)
         assert found.steps in (last + 1, last + 2)
         assert [*store.check()] == []
@@ -68,8 +67,7 @@ def test_an_abort_is_seen_in_another_process(shared: Place) -> None:
             assert other.hear() == "aborted"
             assert time.monotonic() - begun < ABORT_S_MAX
             assert other.hear() == "left"
-            found = runs.get(store, "r")
-            assert found is not None
+            found = present(runs.get(store, "r"))
             assert (found.status, found.attempt) == ("aborted", number + 1)
             assert other.ask(["idle", "r", 30]) == "ready"
         runs.abort(store, "r")
@@ -89,8 +87,7 @@ def test_a_worker_that_was_asleep_finds_its_run_taken(shared: Place) -> None:
                 run.check()
         finally:
             go_on(asleep)
-        found = runs.get(store, "r")
-        assert found is not None
+        found = present(runs.get(store, "r"))
         assert (found.status, found.attempt, found.info.id) == ("completed", 2, before.id)
 
 

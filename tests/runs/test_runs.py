@@ -1,7 +1,6 @@
 """What a run promises, on every engine."""
 
 import os
-import threading
 from contextlib import ExitStack
 from typing import Any
 
@@ -11,6 +10,7 @@ import limpet
 from limpet import Conflict, NotFound, runs
 from limpet.runs import Aborted, RunError
 from tests.cases import for_each
+from tests.present import present
 from tests.runs.hands import Hands, desert, ends_with
 from tests.waiting import until
 
@@ -56,8 +56,7 @@ def test_a_step_is_what_the_scope_shows(hands: Hands) -> None:
         began = hands.found("r").started_at
         first = run.step({"n": 1}, keep=True, labels={"phase": "1"}, metadata={"more": [2]})
         second = run.step({"n": 2})
-        head = scope.load()
-        assert head is not None
+        head = present(scope.load())
         assert (head.state, head.status, head.id) == ({"n": 2}, "running", second.id)
         assert first.labels == {"phase": "1", "task_name": "t", "team": "x"}
         assert second.labels == {"task_name": "t", "team": "x"}
@@ -83,13 +82,6 @@ def test_a_failed_run_keeps_its_error_and_resumes(hands: Hands) -> None:
         run.step({"n": 3})
         assert hands.found("r").steps == 3
     assert hands.found("r").status == "completed"
-
-
-def test_a_run_that_failed_before_its_first_step_has_no_state(hands: Hands) -> None:
-    fail(hands, "r")
-    assert hands.found("r").error == RunError("Broken", "no paper")
-    with hands.start("r", on_success="keep") as run:
-        assert (run.state, run.resumed) == (None, True)
 
 
 def test_a_run_has_its_initial_state_until_its_first_step(hands: Hands) -> None:
@@ -156,8 +148,7 @@ def test_the_state_is_the_workers_own(hands: Hands) -> None:
         state = {"list": [3]}
         run.step(state)
         state["list"].append(4)
-    head = hands.store.scope("r", "main", "run").load()
-    assert head is not None
+    head = present(hands.store.scope("r", "main", "run").load())
     assert head.state == {"list": [3]}
 
 
@@ -187,23 +178,6 @@ def test_a_run_has_one_worker(hands: Hands) -> None:
             with pytest.raises(Conflict, match="ann"), verb("r"):
                 pass
         run.step(2)
-
-
-def test_a_worker_can_wait_for_the_one_before(hands: Hands) -> None:
-    began, leave = threading.Event(), threading.Event()
-
-    def first() -> None:
-        with runs.start(hands.store, "r", on_success="keep"):
-            began.set()
-            leave.wait(WAIT_S_MAX)
-
-    thread = threading.Thread(target=first)
-    thread.start()
-    assert began.wait(WAIT_S_MAX)
-    threading.Timer(0.1, leave.set).start()
-    with hands.start("r", wait_s=WAIT_S_MAX, again=True) as run:
-        assert not run.resumed
-    thread.join()
 
 
 def test_a_worker_that_lost_its_lease_changes_nothing(hands: Hands) -> None:
@@ -254,8 +228,7 @@ def test_a_plain_writer_is_not_overwritten(hands: Hands) -> None:
         scope.save("theirs", id="theirs")
         with pytest.raises(Conflict):
             run.step(2)
-    head = scope.load()
-    assert head is not None
+    head = present(scope.load())
     assert (head.id, head.state, head.status) == ("theirs", "theirs", "")
 
 
@@ -270,25 +243,6 @@ def test_nothing_is_written_when_the_run_is_over(hands: Hands) -> None:
 
 
 # Dead workers.
-
-
-def test_a_dead_workers_run_is_expired_and_resumes(hands: Hands) -> None:
-    desert(hands.store, "r", {"n": 1}, {"n": 2})
-    found = hands.found("r")
-    assert (found.status, found.info.status, found.owner) == ("expired", "running", "the dead one")
-    with hands.start("r", owner="ann") as run:
-        assert (run.state, run.resumed) == ({"n": 2}, True)
-        found = hands.found("r")
-        assert (found.status, found.attempt, found.owner) == ("running", 2, "ann")
-
-
-def test_a_dead_workers_run_can_be_adopted(hands: Hands) -> None:
-    desert(hands.store, "r", {"n": 1}, task="t")
-    with hands.adopt("r", on_success="keep") as run:
-        assert (run.state, run.resumed) == ({"n": 1}, True)
-        assert run.step({"n": 2}).labels == {"task_name": "t"}
-    found = hands.found("r")
-    assert (found.status, found.attempt, found.steps, found.task) == ("completed", 2, 2, "t")
 
 
 def test_only_a_run_that_is_running_can_be_adopted(hands: Hands) -> None:

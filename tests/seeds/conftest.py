@@ -2,8 +2,8 @@
 
 import pytest
 
-from limpet.compat.strands import SnapshotLocation, SnapshotStorage
-from tests.compat.strands.kit import ENGINES, FILED, Ground, Grounds, make_location
+from limpet.compat.strands import SnapshotLocation
+from tests.compat.strands.kit import ENGINES, FILED, At, Grounds, make_location
 from tests.coroutines import run_coroutine
 
 
@@ -19,20 +19,15 @@ def grounds(request: pytest.FixtureRequest) -> Grounds:
 
 
 @pytest.fixture(params=ENGINES)
-def ground(request: pytest.FixtureRequest, grounds: Grounds) -> Ground:
+def at(request: pytest.FixtureRequest, grounds: Grounds) -> At:
     """A storage on each engine, and the two that stand in for those of the SDK."""
-    return grounds[request.param]
-
-
-@pytest.fixture
-def storage(ground: Ground) -> SnapshotStorage:
-    return ground.storage
+    return At(grounds[request.param])
 
 
 @pytest.fixture(params=FILED)
-def filed(request: pytest.FixtureRequest, grounds: Grounds) -> Ground:
+def filed(request: pytest.FixtureRequest, grounds: Grounds) -> At:
     """A storage of each kind that writes files or objects."""
-    return grounds[request.param]
+    return At(grounds[request.param])
 
 
 @pytest.fixture

@@ -16,11 +16,9 @@ from limpet.compat.strands import (
     S3Storage,
     SnapshotLocation,
     SnapshotManifest,
-    SnapshotStorage,
 )
 from tests.compat.strands.kit import (
-    Ground,
-    Grounds,
+    At,
     close,
     documents,
     fill,
@@ -35,12 +33,6 @@ from tests.servers.service import Service
 
 
 @pytest.fixture
-def s3(grounds: Grounds) -> Ground:
-    """An `S3Storage` with a prefix."""
-    return grounds["S3Storage"]
-
-
-@pytest.fixture
 def watched(seaweedfs: Service) -> Iterator[Watched]:
     with Proxy(seaweedfs.port) as proxy:
         watched = Watched(seaweedfs, proxy)
@@ -51,26 +43,8 @@ def watched(seaweedfs: Service) -> Iterator[Watched]:
 # The class
 
 
-async def test_s3_based_implementation_of_snapshot_storage(s3: Ground) -> None:
-    assert isinstance(s3.storage, S3Storage)
-    assert isinstance(s3.storage, SnapshotStorage)
-
-
-async def test_persists_session_snapshots_as_json_objects_in_an_s3_bucket(
-    s3: Ground, location: SnapshotLocation
-) -> None:
-    """Exactly the documents of the SDK."""
-    assert s3.files is not None
-    await s3.storage.save_snapshot(location, "latest", True, make_snapshot(1))
-    await s3.storage.save_snapshot(location, uuid7(1), False, make_snapshot(1))
-    keys = s3.keys(location.session_id)
-    assert len(keys) == 2
-    for key in keys:
-        assert json.loads(s3.files.read(key)) == make_snapshot(1).to_json()
-
-
 async def test_object_key_layout_prefix_session_id_scopes_scope_scope_id_snapshots(
-    seaweedfs: Service, s3: Ground, location: SnapshotLocation
+    seaweedfs: Service, location: SnapshotLocation
 ) -> None:
     """Exactly the documented keys and nothing else, with a prefix and without one."""
     below = documents(location)
@@ -138,72 +112,33 @@ async def test_persists_a_snapshot_to_s3(watched: Watched, location: SnapshotLoc
 
 
 async def test_if_is_latest_is_true_writes_to_snapshot_latest_json_overwriting_any_previous(
-    filed: Ground, location: SnapshotLocation
+    filed: At,
 ) -> None:
     for number in range(3):
-        await filed.storage.save_snapshot(location, "latest", True, make_snapshot(number))
-    assert filed.keys(location.session_id) == [f"{documents(location)}/snapshot_latest.json"]
-    assert await filed.storage.load_snapshot(location) == make_snapshot(2)
-
-
-async def test_otherwise_writes_to_immutable_history_snapshot_snapshot_id_json(
-    filed: Ground, location: SnapshotLocation
-) -> None:
-    await filed.storage.save_snapshot(location, "zz_1", False, make_snapshot())
-    assert filed.keys(location.session_id) == [
-        f"{documents(location)}/immutable_history/snapshot_zz_1.json"
-    ]
+        await filed.save("latest", True, make_snapshot(number))
+    assert filed.keys() == [f"{filed.documents}/snapshot_latest.json"]
+    assert await filed.load() == make_snapshot(2)
 
 
 # loadSnapshot
 
 
-async def test_loads_a_snapshot_from_s3(s3: Ground, location: SnapshotLocation) -> None:
-    """Also one that somebody else wrote there."""
-    assert s3.files is not None
-    key = f"{documents(location)}/immutable_history/snapshot_{uuid7(1)}.json"
-    s3.files.write(key, json.dumps(make_snapshot().to_json(), indent=2).encode())
-    assert await s3.storage.load_snapshot(location, uuid7(1)) == make_snapshot()
-
-
-async def test_if_snapshot_id_is_omitted_loads_snapshot_latest_json(
-    filed: Ground, location: SnapshotLocation
-) -> None:
-    assert filed.files is not None
-    key = f"{filed.root}{documents(location)}/snapshot_latest.json"
+async def test_if_snapshot_id_is_omitted_loads_snapshot_latest_json(filed: At) -> None:
+    key = f"{filed.root}{filed.documents}/snapshot_latest.json"
     filed.files.write(key, json.dumps(make_snapshot().to_json(), indent=2).encode())
-    assert await filed.storage.load_snapshot(location) == make_snapshot()
-    assert await filed.storage.list_snapshot_ids(location) == []
-
-
-async def test_returns_null_if_the_object_does_not_exist(
-    storage: SnapshotStorage, location: SnapshotLocation
-) -> None:
-    assert await storage.load_snapshot(location) is None
-    assert await storage.load_snapshot(location, uuid7(1)) is None
-    await storage.save_snapshot(location, "there", False, make_snapshot())
-    assert await storage.load_snapshot(location, "not-there") is None
+    assert await filed.load() == make_snapshot()
+    assert await filed.ids() == []
 
 
 # listSnapshotIds
 
 
-async def test_lists_immutable_snapshot_ids_for_a_scope_sorted_chronologically(
-    storage: SnapshotStorage, location: SnapshotLocation
-) -> None:
-    for number in (2, 0, 1):
-        await storage.save_snapshot(location, uuid7(number), False, make_snapshot(number))
-    assert await storage.list_snapshot_ids(location) == [uuid7(0), uuid7(1), uuid7(2)]
-
-
-async def test_since_ids_are_uuid_v7_lexicographic_sort_equals_chronological_order(
-    storage: SnapshotStorage, location: SnapshotLocation
-) -> None:
+async def test_since_ids_are_uuid_v7_lexicographic_sort_equals_chronological_order(at: At) -> None:
     """The order is that of the ids alone, whatever their snapshots say of their age."""
     for number in range(3):
         older = make_snapshot(50 - number)
-        await storage.save_snapshot(location, uuid7(number), False, older)
-    found = await storage.list_snapshot_ids(location)
+        await at.save(uuid7(number), False, older)
+    found = await at.ids()
     assert found == sorted(found) == [uuid7(0), uuid7(1), uuid7(2)]
 
 
@@ -236,14 +171,6 @@ async def test_to_avoid_fetching_unnecessary_objects(
     assert watched.proxy.counts() == {"LIST": 1}
 
 
-async def test_returns_an_empty_array_if_no_snapshots_exist_yet(
-    storage: SnapshotStorage, location: SnapshotLocation
-) -> None:
-    assert await storage.list_snapshot_ids(location) == []
-    await storage.save_snapshot(location, "latest", True, make_snapshot())
-    assert await storage.list_snapshot_ids(location) == []
-
-
 # deleteSession
 
 
@@ -262,21 +189,18 @@ async def test_deletes_all_s3_objects_belonging_to_a_session_by_listing_and_batc
     assert await watched.storage.list_snapshot_ids(location) == []
 
 
-async def test_everything_under_prefix_session_id(
-    filed: Ground, location: SnapshotLocation
-) -> None:
+async def test_everything_under_prefix_session_id(filed: At) -> None:
     """Of every scope, and what others have put there; nothing of a session beside it."""
-    assert filed.files is not None
     for scope in ("agent", "multiAgent"):
-        place = make_location(location.session_id, scope=scope)
+        place = make_location(filed.location.session_id, scope=scope)
         await filed.storage.save_snapshot(place, "latest", True, make_snapshot())
         await filed.storage.save_snapshot(place, "x", False, make_snapshot())
         await filed.storage.save_manifest(place, SnapshotManifest("1.0", "then"))
-    filed.files.write(f"{filed.root}{location.session_id}/theirs.txt", b"theirs")
-    beside = make_location(f"{location.session_id}1")
+    filed.files.write(f"{filed.root}{filed.location.session_id}/theirs.txt", b"theirs")
+    beside = make_location(f"{filed.location.session_id}1")
     await filed.storage.save_snapshot(beside, "latest", True, make_snapshot())
-    await filed.storage.delete_session(location.session_id)
-    assert filed.keys(location.session_id) == []
+    await filed.storage.delete_session(filed.location.session_id)
+    assert filed.keys() == []
     assert await filed.storage.load_snapshot(beside) == make_snapshot()
 
 
@@ -302,46 +226,31 @@ async def test_handles_buckets_with_more_than_1000_objects_via_continuation_toke
     assert watched.proxy.counts()["DELETE"] <= 4
 
 
-async def test_no_ops_if_the_session_has_no_objects(
-    storage: SnapshotStorage, location: SnapshotLocation
-) -> None:
-    await storage.delete_session(location.session_id)
-    await storage.save_snapshot(location, "latest", True, make_snapshot())
+async def test_no_ops_if_the_session_has_no_objects(at: At) -> None:
+    await at.storage.delete_session(at.location.session_id)
+    await at.save("latest", True, make_snapshot())
     for _ in range(2):
-        await storage.delete_session(location.session_id)
-        assert await storage.load_snapshot(location) is None
+        await at.storage.delete_session(at.location.session_id)
+        assert await at.load() is None
 
 
 # Manifests
 
 
-async def test_loads_the_snapshot_manifest_for_a_scope_from_s3(
-    filed: Ground, location: SnapshotLocation
-) -> None:
-    assert filed.files is not None
-    wire = {"schemaVersion": "1.0", "updatedAt": "2026-01-01T00:00:00.000Z"}
-    key = f"{filed.root}{documents(location)}/manifest.json"
-    filed.files.write(key, json.dumps(wire, indent=2).encode())
-    assert (await filed.storage.load_manifest(location)).to_json() == wire
-
-
 async def test_returns_a_default_manifest_with_the_current_timestamp_if_none_exists_yet(
-    storage: SnapshotStorage, location: SnapshotLocation
+    at: At,
 ) -> None:
     before = datetime.now(UTC) - timedelta(milliseconds=1)
-    first = await storage.load_manifest(location)
+    first = await at.manifest()
     assert first.schema_version == "1.0"
     assert before <= datetime.fromisoformat(first.updated_at) <= datetime.now(UTC)
     assert len(first.updated_at) == len("2026-01-01T00:00:00.000Z")
     await asyncio.sleep(0.002)
-    assert (await storage.load_manifest(location)).updated_at > first.updated_at
+    assert (await at.manifest()).updated_at > first.updated_at
 
 
-async def test_persists_the_snapshot_manifest_for_a_scope_to_s3(
-    filed: Ground, location: SnapshotLocation
-) -> None:
-    assert filed.files is not None
-    await filed.storage.save_manifest(location, SnapshotManifest("1.0", "then"))
-    assert filed.keys(location.session_id) == [f"{documents(location)}/manifest.json"]
-    stored = filed.files.read(f"{filed.root}{documents(location)}/manifest.json")
+async def test_persists_the_snapshot_manifest_for_a_scope_to_s3(filed: At) -> None:
+    await filed.save_manifest(SnapshotManifest("1.0", "then"))
+    assert filed.keys() == [f"{filed.documents}/manifest.json"]
+    stored = filed.files.read(f"{filed.root}{filed.documents}/manifest.json")
     assert json.loads(stored) == {"schemaVersion": "1.0", "updatedAt": "then"}

@@ -4,7 +4,6 @@ Also over the Go store's own files, by `GoRunStore`. A test has the name of the 
 where that says "file", an engine may keep it in another way.
 """
 
-import asyncio
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -16,7 +15,7 @@ import pytest
 
 import limpet
 from limpet import NotFound
-from limpet.compat.runs import AsyncRunStore, Checkpoint, GoRunStore, RunStore
+from limpet.compat.runs import Checkpoint, GoRunStore, RunStore
 from tests.compat.runs.hands import AsyncHands, Runs, bare, large
 from tests.effort import slowly
 from tests.runs.conftest import place_of
@@ -99,12 +98,6 @@ def test_type_checkpoint_struct() -> None:
     assert names[4:8] == ["system_prompt", "input_tokens", "output_tokens", "created_at"]
 
 
-def test_task_name_is_empty_for_adhoc_tasks(runs: Runs) -> None:
-    runs.save(Checkpoint("adhoc-1"))
-    assert runs.load("adhoc-1").task_name == ""
-    assert [each.task_name for each in runs.list()] == [""]
-
-
 def test_system_prompt_is_stored_for_debugging_context(runs: Runs) -> None:
     runs.save(Checkpoint("r", system_prompt="You are <agent> & \u2028 é😀"))
     assert runs.load("r").system_prompt == "You are <agent> & \u2028 é😀"
@@ -180,16 +173,6 @@ def test_new_store_creates_the_directory_if_it_does_not_exist(
     for _ in range(2):
         with opened(kind, tmp_path / "a" / "b"):
             assert (tmp_path / "a" / "b").is_dir()
-
-
-async def entered(folder: Path) -> None:
-    async with AsyncRunStore(folder) as runs:
-        assert folder.is_dir()
-        assert await runs.list() == []
-
-
-def test_new_store_creates_the_directory_async(tmp_path: Path) -> None:
-    asyncio.run(entered(tmp_path / "a" / "b"))
 
 
 # func (*Store) Delete

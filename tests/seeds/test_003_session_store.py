@@ -12,6 +12,7 @@ import pytest
 from limpet import Conflict, InvalidInput
 from limpet.compat.genkit import SessionSnapshot, SessionStore
 from tests.compat.genkit.kit import ENGINES, Desk, Heard, Row, Stores, all_of, always, row
+from tests.present import present
 
 ROUNDS = 8
 
@@ -102,13 +103,7 @@ async def test_optionally_rejecting_branching_histories(desk: Desk) -> None:
     assert await desk.latest() == "y"
     with pytest.raises(Conflict, match=r"several branches.* session_id=`'s'` leaves=`2`"):
         await desk.latest(reject_branching_sessions=True)
-    found = await desk.open(reject_branching_sessions=True).get_snapshot(snapshot_id="x")
-    assert found is not None
-
-
-async def test_returns_a_snapshot_or_undefined(desk: Desk) -> None:
-    assert await desk.sessions.get_snapshot(snapshot_id="a") is None
-    assert await desk.sessions.get_snapshot(session_id="s") is None
+    present(await desk.open(reject_branching_sessions=True).get_snapshot(snapshot_id="x"))
 
 
 async def test_on_snapshot_state_change_calls_back_until_it_is_ended(desk: Desk) -> None:
@@ -140,17 +135,6 @@ async def test_when_snapshot_id_is_provided_the_existing_snapshot_is_passed(desk
 
     assert await desk.sessions.save_snapshot("a", mutator) == "a"
     assert await desk.get("a") == replace(before, state={"n": 2})
-
-
-async def test_the_mutator_can_inspect_it_to_check_for_status_changes(desk: Desk) -> None:
-    await desk.put("a", status="aborted")
-
-    def finish(current: Row | None) -> Row | None:
-        assert current is not None
-        return None if current.status == "aborted" else replace(current, status="completed")
-
-    assert await desk.sessions.save_snapshot("a", finish) is None
-    assert (await desk.get("a")).status == "aborted"
 
 
 async def test_when_snapshot_id_is_undefined_undefined_is_passed_and_an_id_assigned(

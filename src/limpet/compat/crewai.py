@@ -26,7 +26,7 @@ from weakref import WeakValueDictionary
 from limpet import AsyncStore, Scope, Store, jsonable
 from limpet.api.integrations import limits, new_id
 from limpet.compat import needs
-from limpet.compat.wire import check_store
+from limpet.compat.wire import check_store, require
 from limpet.errors import InvalidInput
 from limpet.model import JSON, Snapshot, SnapshotLike
 
@@ -133,9 +133,8 @@ class LimpetFlowPersistence(FlowPersistence):
         state_data: Any,
         context: PendingFeedbackContext | None = None,
     ) -> None:
-        if not isinstance(state_data, dict | BaseModel):
-            kind = type(state_data).__name__
-            raise InvalidInput(f"the state of a flow must be a dict or a model. type=`{kind}`")
+        is_state = isinstance(state_data, dict | BaseModel)
+        require(is_state, "the state of a flow must be a dict or a model", state_data)
         state: Any = _dumped(state_data) if isinstance(state_data, BaseModel) else state_data
         asked: Any = None if context is None else context.to_dict()
         scope = self._scope(flow_uuid)

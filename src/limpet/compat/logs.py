@@ -96,7 +96,7 @@ class Log:
         return await contended(self.scope.driver.tools, where, attempt)
 
     async def _append(self, items: list[Any], describe: Describe | None) -> SnapshotInfo | None:
-        known = self._known or await self._look()  # another thread may set it meanwhile
+        known = self._known or await self._read_known()  # another thread may set it meanwhile
         self._known = None  # unless this succeeds
         new = self._new(items, known.ids)
         if not new:
@@ -129,7 +129,7 @@ class Log:
         )
         return last
 
-    async def _look(self) -> _Known:
+    async def _read_known(self) -> _Known:
         found = await self.scope.load()
         if found is None:
             return _Known(None, set())

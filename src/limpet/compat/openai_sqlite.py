@@ -149,7 +149,7 @@ class _Import:
 
     def _line(self, line: _Line, others: Sequence[_Line]) -> None:
         found = self._store.scope(*line.scope).load()
-        try:
+        with self._tally.skipping("session_skipped", InvalidInput, scope=line.scope):
             head: SnapshotInfo | None
             if found is None:
                 head, done = self._begin(line, others)
@@ -158,9 +158,6 @@ class _Import:
             for group in _groups(line.rows[done:]):
                 done += len(group)
                 head = self._append(line.scope, group, done, head)
-        except InvalidInput as refusal:
-            self._tally.skip("session_skipped", refusal, scope=line.scope)
-        else:
             self._tally.count += sum(1 for _ in _groups(line.rows))
 
     def _checked(self, line: _Line, found: Snapshot) -> int:

@@ -6,7 +6,8 @@ fields are kept in `extra` and written back; a field that is `ABSENT` is not wri
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from enum import Enum
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 from limpet import AsyncStore, Store
 from limpet.api.integrations import finding, times
-from limpet.errors import InvalidInput, NotFound
+from limpet.errors import InvalidInput, LimpetError, NotFound
 from limpet.model import JSON, Finding, ScopeKey
 
 if TYPE_CHECKING:
@@ -59,9 +60,7 @@ class WireRecord:
         Raises:
             InvalidInput: it is not a mapping, or a field is missing.
         """
-        if not isinstance(wire, Mapping):
-            kind = type(wire).__name__
-            raise InvalidInput(f"expected a {cls.__name__} or a mapping. type=`{kind}`")
+        require(isinstance(wire, Mapping), f"expected a {cls.__name__} or a mapping", wire)
         names = cls._names()
         known: dict[str, Any] = {n: wire[there] for n, there in names.items() if there in wire}
         extra = {name: value for name, value in wire.items() if name not in names.values()}
@@ -88,12 +87,17 @@ class WireRecord:
     def __post_init__(self) -> None:
         """Check `extra`, and replace datetimes by their wire texts: callers may give either."""
         extra: object = getattr(self, "extra", {})
-        if not isinstance(extra, Mapping):
-            raise InvalidInput(f"extra must be a mapping. type=`{type(extra).__name__}`")
+        require(isinstance(extra, Mapping), "extra must be a mapping", extra)
         for name in self.__dataclass_fields__:
             if name.endswith("_at") and isinstance(moment := getattr(self, name), datetime):
                 times.to_us(name, moment)  # refuses one without a zone
                 object.__setattr__(self, name, wire_time(moment))
+
+
+def require(is_valid: bool, fact: str, value: object) -> None:
+    """Raise InvalidInput if a value is not valid. Only its type is shown: it may be a state."""
+    if not is_valid:
+        raise InvalidInput(f"{fact}. type=`{type(value).__name__}`")
 
 
 def wire_time(moment: datetime) -> str:
@@ -151,6 +155,11 @@ def existing_folder(folder: Any) -> str:
     return path
 
 
+def check_limit(limit: object) -> None:
+    is_number = isinstance(limit, int) and not isinstance(limit, bool)
+    require(limit is None or is_number, "limit must be None or a whole number", limit)
+
+
 def check_store(store: object) -> Store | AsyncStore:
     if not isinstance(store, Store | AsyncStore):
         raise InvalidInput(f"expected a store. type=`{type(store).__name__}`")
@@ -198,6 +207,14 @@ class Tally:
     ) -> None:
         """Add a finding; `values` locate it in its message."""
         self.skipped.append(finding(severity, code, str(fact), scope=scope, id=id, **values))
+
+    @contextmanager
+    def skipping(self, code: str, *errors: type[LimpetError], **where: Any) -> Iterator[None]:
+        """Skip what a block raises; other errors end the import or export."""
+        try:
+            yield
+        except errors as cause:
+            self.skip(code, cause, **where)
 
     def result(self) -> Transfer:
         return Transfer(self.count, tuple(self.skipped))

@@ -17,9 +17,7 @@ def text_of(wire: Any) -> str:
 
 
 @for_each("path", CHECKPOINTS)
-async def test_a_checkpoint_comes_back_word_for_word(
-    checkpoints: CheckpointStore, path: Path
-) -> None:
+async def test_a_checkpoint_comes_back_exactly(checkpoints: CheckpointStore, path: Path) -> None:
     text = path.read_text("utf-8")
     wire = json.loads(text)
     await checkpoints.save(wire)

@@ -15,6 +15,7 @@ from limpet.opening import open_backend, store_over
 from tests.cases import for_each
 from tests.compat.agentos.kit import ENGINES, fresh, make_checkpoint, on, save_some
 from tests.compat.strands.kit import Grounds, make_snapshot
+from tests.present import present
 
 
 @pytest.fixture(params=ENGINES)
@@ -30,14 +31,11 @@ def store(checkpoints: CheckpointStore) -> Store:
     return checkpoints._store.sync
 
 
-async def test_a_checkpoint_is_a_snapshot_in_the_scope_of_its_graph(
-    checkpoints: CheckpointStore, store: Store
-) -> None:
+async def test_a_checkpoint_is_a_snapshot(checkpoints: CheckpointStore, store: Store) -> None:
     memory: dict[str, Any] = {"reads": [], "pendingWrites": []}
     first, second = await save_some(checkpoints, {}, {"memory_snapshot": memory, "extra": {"x": 1}})
     scope = store.scope(first.run_id, first.graph_id, "graph")
-    found = scope.load()
-    assert found is not None
+    found = present(scope.load())
     assert found.id == second.id
     assert found.kept
     assert found.parent_id == first.id  # a run is a line
@@ -55,14 +53,11 @@ async def test_a_checkpoint_is_a_snapshot_in_the_scope_of_its_graph(
     assert [info.id for info in scope.history()] == [second.id, first.id]
 
 
-async def test_the_session_of_its_first_run_stays_its_home(
-    checkpoints: CheckpointStore, store: Store
-) -> None:
+async def test_its_first_session_stays_its_home(checkpoints: CheckpointStore, store: Store) -> None:
     (before,) = await save_some(checkpoints, {})
     after = make_checkpoint(id=before.id, node_id="z")
     await checkpoints.save(after)
-    info = store.find(before.id)
-    assert info is not None
+    info = present(store.find(before.id))
     assert info.scope == (before.run_id, before.graph_id, "graph")
     assert info.labels["run_id"] == after.run_id
     assert list(store.sessions(prefix=after.run_id)) == []
@@ -70,15 +65,12 @@ async def test_the_session_of_its_first_run_stays_its_home(
     assert await checkpoints.get(after.id) is None
 
 
-async def test_what_is_saved_natively_is_a_checkpoint_with_defaults(
-    checkpoints: CheckpointStore, store: Store
-) -> None:
+async def test_a_native_save_has_defaults(checkpoints: CheckpointStore, store: Store) -> None:
     run_id, graph_id = fresh("r"), fresh("g")
     moment = datetime(2026, 1, 2, 3, 4, 5, 678_901, tzinfo=UTC)
     scope = store.scope(run_id, graph_id, "graph")
     bare = scope.save({"scratch": {"n": 1}}, id=fresh("c"), created_at=moment)
-    found = await checkpoints.get(bare.id)
-    assert found is not None
+    found = present(await checkpoints.get(bare.id))
     assert found.to_json() == {
         "id": bare.id,
         "graphId": graph_id,
@@ -93,30 +85,26 @@ async def test_what_is_saved_natively_is_a_checkpoint_with_defaults(
     assert await checkpoints.latest(run_id) is None  # it has no labels
     labels = {"run_id": run_id, "graph_id": graph_id, "node_id": "a"}
     labelled = scope.save({"n": 2}, id=fresh("c"), labels=labels, created_at=moment)
-    found = await checkpoints.load(run_id, "a")
-    assert found is not None
+    found = present(await checkpoints.load(run_id, "a"))
     assert (found.id, found.state) == (labelled.id, {"n": 2})
     (listed,) = await checkpoints.list(graph_id)
     assert (listed.id, listed.state_size) == (labelled.id, labelled.size)
 
 
-async def test_what_others_saved_under_an_id_is_found_and_forked_but_never_changed(
+async def test_snapshots_of_others_are_not_changed(
     checkpoints: CheckpointStore, store: Store
 ) -> None:
     """A fork stays where those who saved its source can see it."""
     session_id, id = fresh("s"), fresh("c")
     place = {"sessionId": session_id, "scope": "agent", "scopeId": "main"}
     await StoreStorage(store).save_snapshot(place, id, False, make_snapshot(7))
-    seen = await checkpoints.get(id)
-    assert seen is not None
+    seen = present(await checkpoints.get(id))
     assert (seen.run_id, seen.graph_id, seen.state) == (session_id, "main", make_snapshot(7).data)
 
     run_id = await checkpoints.fork(id, {"scratch": {"tone": "bold"}})
-    info = store.scope(run_id).info()
-    assert info is not None
+    info = present(store.scope(run_id).info())
     assert info.forked_from == ((session_id, "main", "agent"), id)
-    found = await checkpoints.latest(run_id)
-    assert found is not None
+    found = present(await checkpoints.latest(run_id))
     assert found.state == {**make_snapshot(7).data, "scratch": {"tone": "bold"}}
     assert found.forked_from["runId"] == session_id
 
@@ -171,9 +159,7 @@ def observed(tmp_path: Path) -> Iterator[tuple[Observed, CheckpointStore]]:
         yield backend, CheckpointStore(store)
 
 
-async def test_a_list_reads_no_state_and_a_load_reads_one(
-    observed: tuple[Observed, CheckpointStore],
-) -> None:
+async def test_a_load_reads_one_state(observed: tuple[Observed, CheckpointStore]) -> None:
     backend, checkpoints = observed
     saved = await save_some(
         checkpoints, *({"timestamp": at, "node_id": "ab"[at // 150]} for at in range(300))
@@ -194,7 +180,7 @@ async def test_a_list_reads_no_state_and_a_load_reads_one(
     assert backend.states == 3
 
 
-async def test_what_goes_away_before_it_is_read_is_not_the_latest(
+async def test_a_latest_that_is_deleted_meanwhile(
     observed: tuple[Observed, CheckpointStore],
 ) -> None:
     backend, checkpoints = observed

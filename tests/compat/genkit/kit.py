@@ -15,6 +15,7 @@ import pytest
 from limpet import Store
 from limpet.compat.genkit import SessionSnapshot, SessionStore
 from tests.compat.strands.kit import Grounds, store_of
+from tests.present import present
 from tests.runs.hands import Place
 from tests.waiting import WAIT_S_MAX
 
@@ -78,9 +79,7 @@ class Desk:
 
     async def get(self, snapshot_id: str) -> Row:
         """Return a row that must be there."""
-        found = await self.sessions.get_snapshot(snapshot_id=snapshot_id)
-        assert found is not None
-        return found
+        return present(await self.sessions.get_snapshot(snapshot_id=snapshot_id))
 
     async def latest(self, session_id: str = "s", **options: Any) -> str | None:
         """Return the id of the latest row of a session."""

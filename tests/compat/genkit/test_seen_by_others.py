@@ -9,7 +9,8 @@ import pytest
 from limpet import Corrupt
 from limpet.compat.genkit import ABSENT, SessionStore
 from limpet.compat.strands import Snapshot, SnapshotLocation, StoreStorage
-from tests.compat.genkit.kit import Desk, always, at, fixture, row, stored_rows
+from tests.compat.genkit.kit import Desk, always, at, row, stored_rows
+from tests.present import present
 
 
 async def test_the_rows_of_the_real_package_are_read_back_verbatim(desk: Desk) -> None:
@@ -24,27 +25,11 @@ async def test_the_rows_of_the_real_package_are_read_back_verbatim(desk: Desk) -
         assert found.to_json() == {**said, **each}
 
 
-async def test_the_history_of_a_status_is_that_of_the_real_package(desk: Desk) -> None:
-    history = fixture("store.expected.json")["statusHistory"]
-    for name, expected in history:
-
-        def mutator(current: Any, name: str = name, expected: Any = expected) -> Any:
-            aborted = current is not None and current.status == "aborted"
-            return None if aborted and "skipped" in name else expected
-
-        written = await desk.sessions.save_snapshot("st-2", mutator)
-        assert written == (None if "skipped" in name else "st-2")
-        found = await desk.get("st-2")
-        stale = expected["status"] == "pending"  # it has not been heard of since that day
-        assert found.to_json() == {**expected, **({"status": "expired"} if stale else {})}
-
-
 async def test_the_core_sees_a_row_as_a_snapshot(desk: Desk) -> None:
     await desk.put("a", "x/y", second=1, state={"n": 1})
     await desk.put("b", "x/y", second=2, parent_id="a", status="pending", state={"n": 2})
     scope = desk.store.scope(f"{desk.tenant}/x%2Fy")
-    head = scope.load()
-    assert head is not None
+    head = present(scope.load())
     assert (head.id, head.parent_id, head.status, head.state) == ("b", "a", "pending", {"n": 2})
     assert head.metadata["genkit"] == {"createdAt": at(2)}
     assert head.created_at == datetime(2026, 1, 1, 0, 0, 2, tzinfo=UTC)
@@ -61,8 +46,7 @@ async def test_what_the_core_saved_is_a_row(desk: Desk) -> None:
     assert found.created_at == found.updated_at
     assert await desk.latest() == second.id
     await desk.sessions.save_snapshot(first.id, always(replace(found, state={"n": 3})))
-    info = await scope.load(first.id)
-    assert info is not None
+    info = present(await scope.load(first.id))
     assert (info.state, info.labels) == ({"n": 3}, {"user": "ann"})
     assert info.metadata["cost"] == 3
 
@@ -72,8 +56,7 @@ async def test_the_state_of_a_fork_names_its_own_session(desk: Desk) -> None:
     await desk.put("a", state={"sessionId": "s", "messages": []})
     to = desk.sessions.scope("branch").session_id
     await desk.sessions.scope("s").fork("a", to=to)
-    found = await desk.sessions.get_snapshot(session_id="branch")
-    assert found is not None
+    found = present(await desk.sessions.get_snapshot(session_id="branch"))
     assert found.state == {"sessionId": "branch", "messages": []}
     assert (await desk.get("a")).state == {"sessionId": "s", "messages": []}
 
@@ -88,8 +71,7 @@ async def test_what_strands_saved_last_is_the_latest(desk: Desk) -> None:
         made = f"2026-01-0{number + 1}T00:00:00.000Z"
         snapshot = Snapshot("agent", "1.0", made, {"messages": [number]})
         await storage.save_snapshot(location, "latest", True, snapshot)
-        found = await sessions.get_snapshot(session_id=session_id)
-        assert found is not None
+        found = present(await sessions.get_snapshot(session_id=session_id))
         assert (found.state, found.created_at) == ({"messages": [number]}, made)
     await sessions.save_snapshot(None, always(row(session_id, state={"messages": []})))
     assert await storage.load_snapshot(location) is not None
@@ -102,8 +84,7 @@ async def test_a_draft_may_be_changed_in_place(memory: Desk) -> None:
         return row(state={"n": 0 if current is None else current.state["n"] + 1})
 
     assert await memory.sessions.save_snapshot(draft.id, mutator) == draft.id
-    loaded = await memory.sessions.scope("s").load()
-    assert loaded is not None
+    loaded = present(await memory.sessions.scope("s").load())
     assert (loaded.id, loaded.state, loaded.kept) == (draft.id, {"n": 2}, False)
 
 

@@ -49,7 +49,7 @@ async def test_a_callback_that_ends_itself_comes_to_its_own_end(memory: Desk) ->
     assert done == [1]
 
 
-async def test_a_callback_that_is_cancelled_inside_goes_on(
+async def test_a_callback_is_cancelled_inside(
     memory: Desk, caplog: pytest.LogCaptureFixture
 ) -> None:
     states: list[Any] = []
@@ -112,9 +112,7 @@ async def test_it_ends_with_the_store(exists: bool, caplog: pytest.LogCaptureFix
     assert caplog.records == []
 
 
-async def test_a_row_that_cannot_be_read_is_logged(
-    memory: Desk, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_an_unreadable_row_is_logged(memory: Desk, caplog: pytest.LogCaptureFixture) -> None:
     scope = memory.sessions.scope("s")
     await scope.save(1, id="a", metadata={"genkit": {"updatedAt": 3}})
     end = memory.sessions.on_snapshot_state_change("a", print)

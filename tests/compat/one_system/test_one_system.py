@@ -17,6 +17,7 @@ from limpet.compat.strands import (
     SnapshotLocation,
     StoreStorage,
 )
+from tests.present import present
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "one_store.py"
 MOMENT = "019c9bf1-14e5-7eef-96fb-cc07ae54210f"
@@ -31,8 +32,7 @@ scopes of the kinds agent, agent, run
 
 
 def example() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("one_store", EXAMPLE)
-    assert spec is not None
+    spec = present(importlib.util.spec_from_file_location("one_store", EXAMPLE))
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -54,23 +54,19 @@ def test_a_conversation_goes_through_all_of_them(store: Store) -> None:
     # The native history has it with its lineage, and the state that Genkit left.
     (info,) = store.scope(*fork).history()
     assert info.forked_from == SnapshotRef(source, MOMENT)
-    shown = store.scope(*fork).load()
-    assert shown is not None
+    shown = present(store.scope(*fork).load())
     assert shown.state == {
         "messages": ["Two days in Lisbon?", "Porto!"],
         "scratch": {"tone": "bold"},
     }
-    before = store.scope(*source).load(MOMENT)
-    assert before is not None
+    before = present(store.scope(*source).load(MOMENT))
     assert before.state["messages"] == ["Two days in Lisbon?"]
 
     # Everybody sees the same, each in its own words.
     place = SnapshotLocation(fork.session_id, "agent", "planner")
-    told = asyncio.run(StoreStorage(store).load_snapshot(place, info.id))
-    assert told is not None
+    told = present(asyncio.run(StoreStorage(store).load_snapshot(place, info.id)))
     assert told.data == shown.state
-    graph = asyncio.run(CheckpointStore(store).get(info.id))
-    assert graph is not None
+    graph = present(asyncio.run(CheckpointStore(store).get(info.id)))
     assert (graph.run_id, graph.state) == (fork.session_id, shown.state)
     assert [run.run_id for run in RunStore(store).list()] == ["nightly-1"]
     assert set(store.sessions()) == {"chat-42", fork.session_id, "nightly-1"}
@@ -110,16 +106,14 @@ def test_each_goes_on_where_another_stopped(store: Store) -> None:
             "turn-1", lambda row: {"sessionId": "trip", "state": {"messages": ["one"]}}
         )
         strands, place = StoreStorage(store), SnapshotLocation("trip", "agent", "main")
-        told = await strands.load_snapshot(place)
-        assert told is not None
+        told = present(await strands.load_snapshot(place))
         data: Any = told.data
         later = Snapshot("agent", "1.0", told.created_at, {"messages": [*data["messages"], "two"]})
         await strands.save_snapshot(place, "turn-2", is_latest=False, snapshot=later)
         return await CheckpointStore(store).fork("turn-2")
 
     run_id = asyncio.run(relay())
-    found = store.scope(run_id).load()
-    assert found is not None
+    found = present(store.scope(run_id).load())
     assert found.state == {"messages": ["one", "two"]}
     assert found.forked_from == SnapshotRef(ScopeKey("trip"), "turn-2")
     runs = RunStore(store)

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from limpet import Corrupt, InvalidInput
 from limpet.compat.runs import Checkpoint, GoRunStore, go
-from limpet.compat.runs.records import bare
+from limpet.compat.runs.records import without_state
 from tests.cases import for_each
 from tests.compat.runs.hands import HELLO, SESSIONS, large
+from tests.present import present
 
 moderate = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 WRITTEN_BY_GO = [HELLO, "adhoc-1772416501999", "nil-messages", "zero-time"]
@@ -142,9 +143,8 @@ def test_a_checkpoint_is_read_as_it_was_written(checkpoint: Checkpoint) -> None:
 def test_the_ends_tell_the_truth_or_nothing(checkpoint: Checkpoint, data: st.DataObject) -> None:
     """Whatever the messages hold, and wherever the file was cut short."""
     whole = go.encode(checkpoint)
-    found = go.decode_ends(whole, whole)
-    assert found is not None
-    assert {**found.to_json(), "run_id": checkpoint.run_id} == bare(checkpoint).to_json()
+    found = present(go.decode_ends(whole, whole))
+    assert {**found.to_json(), "run_id": checkpoint.run_id} == without_state(checkpoint).to_json()
     cut = whole[: data.draw(st.integers(0, len(whole) - 1))]
     assert go.decode_ends(cut, cut) is None
 
@@ -160,7 +160,7 @@ def test_a_large_file_in_another_layout_is_listed(tmp_path: Path) -> None:
     saved = large("r")
     for how in ({}, {"indent": 4}, {"indent": 2, "sort_keys": True}):
         (found,) = store_of(tmp_path, saved.to_json(), **how).list()
-        assert found == bare(saved)
+        assert found == without_state(saved)
 
 
 def test_a_large_file_that_was_cut_short_is_left_out(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import limpet
 from limpet import Corrupt, InvalidInput, Store, runs
 from limpet.compat.runs import AsyncRunStore, Checkpoint, RunStore
 from tests.cases import for_each
+from tests.present import present
 from tests.runs.hands import desert
 
 TIME = "2026-03-01T20:54:15.123456789-05:00"
@@ -24,8 +25,7 @@ def store() -> Store:
 
 def test_a_checkpoint_is_stored_where_the_design_says(store: Store) -> None:
     RunStore(store).save(WHOLE)
-    found = store.scope("r", "main", "run").load()
-    assert found is not None
+    found = present(store.scope("r", "main", "run").load())
     assert found.state == {"messages": [{"a": 1.0}], "system_prompt": "prompt", "model": "x"}
     assert found.labels == {"task_name": "task"}
     assert found.metadata == {
@@ -36,8 +36,7 @@ def test_a_checkpoint_is_stored_where_the_design_says(store: Store) -> None:
     }
     assert (found.status, found.kept) == ("running", False)
     RunStore(store).save(Checkpoint("adhoc"))
-    info = store.scope("adhoc", "main", "run").info()
-    assert info is not None
+    info = present(store.scope("adhoc", "main", "run").info())
     assert info.labels == {}
 
 
@@ -62,8 +61,7 @@ def test_what_is_not_json_is_refused_with_its_path(store: Store) -> None:
 def test_a_supervised_run_loads_with_defaults(store: Store) -> None:
     state = {"messages": [1], "system_prompt": "p", "pages": 2}
     desert(store, "r", state, task="report")
-    head = store.scope("r", "main", "run").info()
-    assert head is not None
+    head = present(store.scope("r", "main", "run").info())
     expected = Checkpoint("r", "report", 0, [1], "p", created_at=head.created_at)
     found = RunStore(store).load("r")
     assert found == Checkpoint.from_json({**expected.to_json(), "pages": 2})
@@ -82,9 +80,7 @@ def test_a_supervised_run_loads_with_defaults(store: Store) -> None:
         ({"state": 2}, {"state": 2}),
     ],
 )
-def test_what_cannot_be_a_field_is_kept_elsewhere(
-    store: Store, state: Any, extra: dict[str, Any]
-) -> None:
+def test_odd_fields_are_kept_elsewhere(store: Store, state: Any, extra: dict[str, Any]) -> None:
     store.scope("r", "main", "run").save(state)
     found = RunStore(store).load("r")
     assert (found.messages, found.system_prompt, found.extra) == (None, "", extra)

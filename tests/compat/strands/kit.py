@@ -5,11 +5,10 @@ The storages of one process are shared, so each test has sessions of its own.
 
 import asyncio
 import json
-import os
 import secrets
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +23,14 @@ from limpet.compat.strands import (
     Snapshot,
     SnapshotLocation,
     SnapshotManifest,
+    SnapshotPage,
     SnapshotStorage,
     StoreStorage,
 )
 from limpet.compat.strands.documents import DocumentStorage
-from limpet.compat.strands.store import BaseStorage
+from limpet.compat.strands.store import AnyManifest, AnySnapshot, BaseStorage
 from tests.interop.places import Below, Files, Folder, Objects
+from tests.present import present
 from tests.runs.hands import Place
 from tests.servers.service import Service
 
@@ -93,6 +94,55 @@ class Ground:
         start = f"{self.root}{session_id}/"
         found = [key for key in self.files.list_keys() if key.startswith(start)]
         return [key.removeprefix(self.root) for key in found]
+
+
+@dataclass(frozen=True)
+class At:
+    """A location in a session that only one test uses, in a storage."""
+
+    ground: Ground
+    location: SnapshotLocation = field(default_factory=lambda: make_location())
+
+    @property
+    def storage(self) -> BaseStorage:
+        return self.ground.storage
+
+    @property
+    def open(self) -> Callable[[], BaseStorage]:
+        return self.ground.open
+
+    @property
+    def root(self) -> str:
+        return self.ground.root
+
+    @property
+    def files(self) -> Files:
+        return present(self.ground.files)
+
+    @property
+    def documents(self) -> str:
+        return documents(self.location)
+
+    def keys(self) -> list[str]:
+        return self.ground.keys(self.location.session_id)
+
+    async def save(self, id: str, is_latest: bool, snapshot: AnySnapshot) -> None:
+        await self.storage.save_snapshot(self.location, id, is_latest, snapshot)
+
+    async def load(self, id: str | None = None) -> Snapshot | None:
+        return await self.storage.load_snapshot(self.location, id)
+
+    async def ids(self, limit: int | None = None, start_after: str | None = None) -> list[str]:
+        return await self.storage.list_snapshot_ids(self.location, limit, start_after)
+
+    async def page(self, limit: int | None = None, start_after: str | None = None) -> SnapshotPage:
+        return await self.storage.list_snapshots(self.location, limit, start_after)
+
+    async def manifest(self) -> SnapshotManifest:
+        return await self.storage.load_manifest(self.location)
+
+    async def save_manifest(self, manifest: AnyManifest) -> None:
+        await self.storage.save_manifest(self.location, manifest)
 
 
 @contextmanager
@@ -202,18 +252,3 @@ def all_calls(
         "save manifest": lambda: storage.save_manifest(location, SnapshotManifest("1.0", "then")),
         "delete": lambda: storage.delete_session(location.session_id),
     }
-
-
-@contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Let nobody into a folder until the block ends, not even root."""
-    user = os.geteuid()
-    folder.chmod(0)
-    try:
-        if user == 0:
-            os.seteuid(65534)
-        yield
-    finally:
-        if user == 0:
-            os.seteuid(0)
-        folder.chmod(0o700)

@@ -3,14 +3,12 @@
 import asyncio
 import json
 import os
-import shutil
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from limpet import Corrupt, InvalidInput, Unavailable
+from limpet import Corrupt, InvalidInput
 from limpet.compat.strands import (
     FileStorage,
     S3Storage,
@@ -20,7 +18,7 @@ from limpet.compat.strands import (
     StoreStorage,
 )
 from tests.compat.strands.kit import (
-    Ground,
+    At,
     Grounds,
     all_calls,
     documents,
@@ -28,10 +26,7 @@ from tests.compat.strands.kit import (
     make_snapshot,
     uuid7,
 )
-from tests.compat.strands.stubborn import Stubborn
-from tests.interop.places import Below, Objects
-from tests.processes import run_at_once
-from tests.servers.service import Service
+from tests.present import present
 from tests.servers.stub import Stub
 
 FIXTURES = Path(__file__).parents[2] / "interop" / "fixtures"
@@ -39,18 +34,17 @@ SLOW = [pytest.param(each, marks=pytest.mark.slow) for each in ("postgres", "S3S
 
 
 @pytest.fixture(params=["memory", "sqlite", "FileStorage", *SLOW])
-def ground(request: pytest.FixtureRequest, grounds: Grounds) -> Ground:
-    return grounds[request.param]
+def at(request: pytest.FixtureRequest, grounds: Grounds) -> At:
+    return At(grounds[request.param])
 
 
 @pytest.fixture(params=["FileStorage", "S3Storage"])
-def filed(request: pytest.FixtureRequest, grounds: Grounds) -> Ground:
-    return grounds[request.param]
+def filed(request: pytest.FixtureRequest, grounds: Grounds) -> At:
+    return At(grounds[request.param])
 
 
-def write(ground: Ground, key: str, data: bytes) -> None:
-    assert ground.files is not None
-    ground.files.write(ground.root + key, data)
+def write(filed: At, key: str, data: bytes) -> None:
+    filed.files.write(filed.root + key, data)
 
 
 # Lineage
@@ -69,58 +63,24 @@ async def test_each_snapshot_in_history_follows_the_one_before(
     scope = storage._store.scope(location.session_id, location.scope_id, location.scope)
     parents = {info.id: info.parent_id async for info in scope.history()}
     assert parents == {uuid7(0): None, **{uuid7(n): uuid7(n - 1) for n in (1, 2, 3)}}
-    head = await scope.info()
-    assert head is not None
+    head = present(await scope.info())
     assert head.parent_id == uuid7(3)
 
 
 # Writers at the same time
 
 
-async def test_of_fifty_latest_saves_at_a_time_none_is_rejected(
-    ground: Ground, location: SnapshotLocation
-) -> None:
-    """There 49 are, for they share one temporary name. One of them stays, whole."""
-    snapshots = [make_snapshot(number, app_data={"n": number}) for number in range(50)]
-    await asyncio.gather(
-        *(ground.storage.save_snapshot(location, "latest", True, each) for each in snapshots)
-    )
-    assert await ground.storage.load_snapshot(location) in snapshots
-    assert await ground.storage.list_snapshot_ids(location) == []
-
-
-async def save_often(folder: Path, location: SnapshotLocation, number: int) -> None:
-    async with FileStorage(folder) as storage:
-        for index in range(10):
-            snapshot = make_snapshot(data={"by": number, "index": index})
-            await storage.save_snapshot(location, "latest", True, snapshot)
-
-
-async def test_of_latest_saves_by_four_processes_none_is_rejected(
-    tmp_path: Path, location: SnapshotLocation
-) -> None:
-    run_at_once(save_often, [(tmp_path, location, number) for number in range(4)])
-    files = [each.name for each in tmp_path.rglob("*") if each.is_file()]
-    assert files == ["snapshot_latest.json"]
-    async with FileStorage(tmp_path) as storage:
-        found = await storage.load_snapshot(location)
-    assert found is not None
-    assert found.data in [{"by": number, "index": 9} for number in range(4)]
-
-
-async def test_history_and_latest_saved_together(
-    ground: Ground, location: SnapshotLocation
-) -> None:
+async def test_history_and_latest_together(at: At) -> None:
     """As a session manager does; readers meanwhile see what was saved, or nothing yet."""
     saves = [
-        ground.storage.save_snapshot(location, uuid7(number), is_latest, make_snapshot(number))
+        at.save(uuid7(number), is_latest, make_snapshot(number))
         for number in range(8)
         for is_latest in (True, False)
     ]
-    reads = [ground.storage.load_snapshot(location) for _ in range(8)]
+    reads = [at.load() for _ in range(8)]
     found = await asyncio.gather(*saves, *reads)
     assert {type(each) for each in found[len(saves) :]} <= {Snapshot, type(None)}
-    assert await ground.storage.list_snapshot_ids(location) == [uuid7(each) for each in range(8)]
+    assert await at.ids() == [uuid7(each) for each in range(8)]
 
 
 # Folders
@@ -174,41 +134,6 @@ async def test_a_folder_that_is_a_file(tmp_path: Path, location: SnapshotLocatio
 # Buckets
 
 
-@pytest.mark.parametrize("service", ["seaweedfs", "moto"])
-async def test_a_bucket_that_is_missing_is_an_error(
-    request: pytest.FixtureRequest, location: SnapshotLocation, service: str
-) -> None:
-    """There it reads as an empty session."""
-    options = request.getfixturevalue(service).options
-    async with S3Storage(bucket="misspelt", **options) as storage:
-        for name, call in all_calls(storage, location).items():
-            with pytest.raises(SessionError) as caught:
-                await call()
-            assert isinstance(caught.value.__cause__, Unavailable), name
-            assert "misspelt" in str(caught.value.__cause__)
-
-
-@pytest.mark.parametrize("keeps", ["snapshot_x.json", "snapshot_latest.json"])
-@pytest.mark.parametrize("code", ["AccessDenied", "InternalError"])
-async def test_a_delete_that_leaves_something_is_an_error(
-    location: SnapshotLocation, keeps: str, code: str
-) -> None:
-    """The reply is a success that names the keys that were not deleted; there it is believed."""
-    with Stubborn(keeps=keeps, code=code) as stub:
-        options = {**stub.service.options, "retry_s": 0.3}
-        async with S3Storage(bucket=stub.service.name, **options) as storage:
-            await storage.save_snapshot(location, "x", True, make_snapshot())
-            for id in ("x", "y"):
-                await storage.save_snapshot(location, id, False, make_snapshot())
-            with pytest.raises(SessionError) as caught:
-                await storage.delete_session(location.session_id)
-            assert isinstance(caught.value.__cause__, Unavailable)
-            assert any(key.endswith(keeps) for key in stub.objects)
-            stub.keeps = ""
-            await storage.delete_session(location.session_id)
-            assert stub.objects == {}
-
-
 class NoListing(Stub):
     """Answers each LIST with `page` instead, as often as `times`."""
 
@@ -226,28 +151,6 @@ PAGES = {
     "no keys": "<ListBucketResult><IsTruncated>true</IsTruncated></ListBucketResult>",
     "cut": "<ListBucketResult><IsTruncated>false</IsTruncated><Contents><Key>s1/sco",
 }
-
-
-@pytest.mark.parametrize("page", PAGES)
-async def test_what_is_not_a_listing_is_no_empty_one(location: SnapshotLocation, page: str) -> None:
-    """There a session reads as empty, and its deletion succeeds."""
-    for is_everything in (True, False):
-        with NoListing(ignores=()) as stub:
-            options = {**stub.service.options, "retry_s": 0.05}
-            async with S3Storage(bucket=stub.service.name, **options) as storage:
-                await storage.save_snapshot(location, "x", False, make_snapshot())
-                if is_everything:
-                    stub.answer(200, body=PAGES[page], n=1_000)
-                else:
-                    stub.page, stub.times = PAGES[page], 1_000
-                for call in (
-                    partial(storage.list_snapshot_ids, location),
-                    partial(storage.delete_session, location.session_id),
-                ):
-                    with pytest.raises(SessionError) as caught:
-                        await call()
-                    assert isinstance(caught.value.__cause__, Unavailable)
-                assert len(stub.objects) == 1
 
 
 async def test_a_session_of_the_sdk_is_not_taken_for_deleted(location: SnapshotLocation) -> None:
@@ -283,96 +186,66 @@ async def test_deletions_at_once_do_not_disturb_each_other(location: SnapshotLoc
                 assert stub.objects == {}
 
 
-async def test_a_prefix_is_made_regular(seaweedfs: Service) -> None:
-    """There `team/` leads to `team//s1`, and `/team` to a folder without a name."""
-    for prefix in ("team/", "/team", "//team//", "team"):
-        location = make_location()
-        async with S3Storage(bucket=seaweedfs.name, prefix=prefix, **seaweedfs.options) as storage:
-            await storage.save_snapshot(location, "x", True, make_snapshot())
-        objects = Objects(Below(seaweedfs, f"team/{location.session_id}"))
-        assert objects.list_keys() == ["scopes/agent/a1/snapshots/snapshot_latest.json"], prefix
-
-
 # Deletes
 
 
 # Damage
 
 
-async def test_a_corrupt_latest_is_an_error_and_stays_alone(
-    filed: Ground, location: SnapshotLocation
-) -> None:
+async def test_a_corrupt_latest_is_an_error_and_stays_alone(filed: At) -> None:
     """What lies beside it can be read and saved."""
-    storage = filed.storage
-    await storage.save_snapshot(location, "x", False, make_snapshot())
-    write(filed, f"{documents(location)}/snapshot_latest.json", b'{"scope": "agent"')
+    await filed.save("x", False, make_snapshot())
+    write(filed, f"{filed.documents}/snapshot_latest.json", b'{"scope": "agent"')
     with pytest.raises(SessionError) as caught:
-        await storage.load_snapshot(location)
+        await filed.load()
     assert isinstance(caught.value.__cause__, Corrupt)
     assert "hello" not in str(caught.value)
-    await storage.save_snapshot(location, "y", False, make_snapshot())
+    await filed.save("y", False, make_snapshot())
     for id in ("x", "y"):
-        assert await storage.load_snapshot(location, id) == make_snapshot()
-    assert await storage.list_snapshot_ids(location) == ["x", "y"]
+        assert await filed.load(id) == make_snapshot()
+    assert await filed.ids() == ["x", "y"]
     with pytest.raises(SessionError):  # what is in history does not take its place
-        await storage.load_snapshot(location)
-    beside = make_location(location.session_id, scope_id="a2")
-    await storage.save_snapshot(beside, "latest", True, make_snapshot())
-    assert await storage.load_snapshot(beside) == make_snapshot()
-    await storage.delete_session(location.session_id)
-    assert filed.keys(location.session_id) == []
+        await filed.load()
+    beside = make_location(filed.location.session_id, scope_id="a2")
+    await filed.storage.save_snapshot(beside, "latest", True, make_snapshot())
+    assert await filed.storage.load_snapshot(beside) == make_snapshot()
+    await filed.storage.delete_session(filed.location.session_id)
+    assert filed.keys() == []
 
 
-async def test_what_is_damaged_is_replaced_by_the_next_save(
-    filed: Ground, location: SnapshotLocation
-) -> None:
+async def test_what_is_damaged_is_replaced_by_the_next_save(filed: At) -> None:
     """As there: each document is independent, and a save does not read what it replaces."""
     history, latest, manifest = (
-        f"{documents(location)}/{name}.json"
+        f"{filed.documents}/{name}.json"
         for name in ("immutable_history/snapshot_x", "snapshot_latest", "manifest")
     )
     for key in (history, latest, manifest):
         write(filed, key, b'{"scope": "agent"')
-    calls = all_calls(filed.storage, location)
+    calls = all_calls(filed.storage, filed.location)
     for name in ("save latest", "save history", "save manifest"):
         await calls[name]()
-    assert filed.keys(location.session_id) == sorted((history, latest, manifest))
+    assert filed.keys() == sorted((history, latest, manifest))
     for id in (None, "x"):
-        assert await filed.storage.load_snapshot(location, id) == make_snapshot()
-    assert (await filed.storage.load_manifest(location)).updated_at == "then"
+        assert await filed.load(id) == make_snapshot()
+    assert (await filed.manifest()).updated_at == "then"
 
 
-async def test_removing_the_latest_hides_nothing(filed: Ground, location: SnapshotLocation) -> None:
-    assert filed.files is not None
-    await filed.storage.save_snapshot(location, "x", False, make_snapshot(1))
-    await filed.storage.save_snapshot(location, "latest", True, make_snapshot(2))
-    filed.files.remove(f"{documents(location)}/snapshot_latest.json")
-    assert await filed.storage.load_snapshot(location) is None
-    assert await filed.storage.list_snapshot_ids(location) == ["x"]
-    assert await filed.storage.load_snapshot(location, "x") == make_snapshot(1)
-    await filed.storage.save_snapshot(location, "latest", True, make_snapshot(3))
-    assert await filed.storage.list_snapshot_ids(location) == ["x"]
-
-
-async def test_documents_can_be_copied_and_edited(
-    filed: Ground, location: SnapshotLocation
-) -> None:
+async def test_documents_can_be_copied_and_edited(filed: At) -> None:
     """By hand, to another id and to another session."""
-    assert filed.files is not None
-    await filed.storage.save_snapshot(location, "x", False, make_snapshot(1))
-    document = filed.files.read(f"{documents(location)}/immutable_history/snapshot_x.json")
+    await filed.save("x", False, make_snapshot(1))
+    document = filed.files.read(f"{filed.documents}/immutable_history/snapshot_x.json")
     edited = document.replace(b"hello 1", b"hello 2")
-    other = make_location(f"{location.session_id}-2")
+    other = make_location(f"{filed.location.session_id}-2")
     for key in (
-        f"{documents(location)}/snapshot_latest.json",
-        f"{documents(location)}/immutable_history/snapshot_x-copy.json",
+        f"{filed.documents}/snapshot_latest.json",
+        f"{filed.documents}/immutable_history/snapshot_x-copy.json",
         f"{documents(other)}/immutable_history/snapshot_x.json",
     ):
         write(filed, key, edited)
     expected = make_snapshot(1, data=make_snapshot(2).data)
-    for where, id in ((location, None), (location, "x-copy"), (other, "x")):
+    for where, id in ((filed.location, None), (filed.location, "x-copy"), (other, "x")):
         assert await filed.storage.load_snapshot(where, id) == expected
-    assert await filed.storage.list_snapshot_ids(location) == ["x", "x-copy"]
+    assert await filed.ids() == ["x", "x-copy"]
 
 
 FOREIGN = [
@@ -387,23 +260,21 @@ FOREIGN = [
 
 
 @pytest.mark.parametrize("latest", [True, False], ids=["latest", "no latest"])
-async def test_foreign_files_are_not_listed_and_not_in_the_way(
-    filed: Ground, location: SnapshotLocation, latest: bool
-) -> None:
+async def test_foreign_files_are_not_listed_and_not_in_the_way(filed: At, latest: bool) -> None:
     """There some are listed that no load accepts."""
-    history = f"{documents(location)}/immutable_history"
+    history = f"{filed.documents}/immutable_history"
     if latest:
-        await filed.storage.save_snapshot(location, "latest", True, make_snapshot())
+        await filed.save("latest", True, make_snapshot())
     for number in range(3):
-        await filed.storage.save_snapshot(location, uuid7(number), False, make_snapshot())
+        await filed.save(uuid7(number), False, make_snapshot())
     for name in FOREIGN:
         write(filed, f"{history}/{name}", b"{}" + b" " * 200)
     write(filed, f"{history}/snapshot_dir.json/snapshot_deep.json", b"{}")
-    assert await filed.storage.list_snapshot_ids(location) == [uuid7(0), uuid7(1), uuid7(2)]
-    assert await filed.storage.list_snapshot_ids(location, limit=2) == [uuid7(0), uuid7(1)]
+    assert await filed.ids() == [uuid7(0), uuid7(1), uuid7(2)]
+    assert await filed.ids(limit=2) == [uuid7(0), uuid7(1)]
     found, token = list[str](), None
     for _ in range(3):
-        page = await filed.storage.list_snapshots(location, limit=1, start_after=token)
+        page = await filed.page(limit=1, start_after=token)
         found, token = [*found, *page.snapshot_ids], page.next_token
     assert found == [uuid7(0), uuid7(1), uuid7(2)]
     assert token is None
@@ -412,49 +283,15 @@ async def test_foreign_files_are_not_listed_and_not_in_the_way(
 # Pages
 
 
-async def test_pages_by_ids_that_are_no_uuids(ground: Ground, location: SnapshotLocation) -> None:
-    """In whatever order the engine has them, each comes once, and the whole list has the same."""
-    ids = ["1", "a", "a-", "a-b", "a0", "a_", "a_b", "b", "zz_1", uuid7(1), "a" * 200]
-    for id in ids:
-        await ground.storage.save_snapshot(location, id, False, make_snapshot())
-    whole = await ground.storage.list_snapshot_ids(location)
-    assert sorted(whole) == sorted(ids)
-    for limit in (1, 3):
-        found, token, more = list[str](), None, True
-        while more:
-            page = await ground.storage.list_snapshots(location, limit=limit, start_after=token)
-            found, token = [*found, *page.snapshot_ids], page.next_token
-            more = token is not None
-        assert found == whole
-
-
 # What the SDK wrote
 
 
-@pytest.mark.parametrize("fixture", ["ts_filestorage", "ts_raw_storage"])
-async def test_documents_of_the_sdk_come_back_as_they_are(tmp_path: Path, fixture: str) -> None:
-    shutil.copytree(FIXTURES / fixture, tmp_path / "base")
-    count = 0
-    async with FileStorage(tmp_path / "base") as storage:
-        for path in sorted((tmp_path / "base").rglob("snapshot_*.json")):
-            session_id, _, scope, scope_id, *_ = path.relative_to(tmp_path / "base").parts
-            location = SnapshotLocation(session_id, scope, scope_id)
-            id = path.stem.removeprefix("snapshot_")
-            found = await storage.load_snapshot(location, None if id == "latest" else id)
-            assert found is not None
-            assert json.dumps(found.to_json()) == json.dumps(json.loads(path.read_bytes()))
-            assert id == "latest" or id in await storage.list_snapshot_ids(location)
-            count += 1
-    assert count >= 4
-
-
-async def test_documents_of_others_have_defaults(filed: Ground, location: SnapshotLocation) -> None:
+async def test_documents_of_others_have_defaults(filed: At) -> None:
     """Of the SDK for Python, or of nobody: they hold only data, or have no time."""
     python = {"scope": "agent", "schema_version": "1.0", "created_at": "then", "app_data": {}}
     for id, facts in (("1", {}), ("2", python), ("3", {"createdAt": None})):
         wire = {**facts, "data": {"id": id}}
-        key = f"{documents(location)}/immutable_history/snapshot_{id}.json"
+        key = f"{filed.documents}/immutable_history/snapshot_{id}.json"
         write(filed, key, json.dumps(wire).encode())
-        found = await filed.storage.load_snapshot(location, id)
-        assert found is not None
+        found = present(await filed.load(id))
         assert found.data == {"id": id}

@@ -23,6 +23,7 @@ from tests.compat.strands.kit import (
     store_of,
     uuid7,
 )
+from tests.present import present
 
 
 # Behind the facade both faces are one, so the other one is shown on one engine only.
@@ -45,8 +46,7 @@ async def test_the_latest_is_a_head_that_is_not_kept(
 ) -> None:
     snapshot = make_snapshot(7, extra={"stash": 1})
     await storage.save_snapshot(location, "latest", True, snapshot)
-    found = store.scope(location.session_id, location.scope_id, location.scope).load()
-    assert found is not None
+    found = present(store.scope(location.session_id, location.scope_id, location.scope).load())
     assert found.state == snapshot.data
     assert not found.kept
     assert found.created_at == datetime(2026, 1, 1, 0, 0, 7, tzinfo=UTC)
@@ -60,8 +60,7 @@ async def test_the_manifest_is_a_note(
 ) -> None:
     await storage.save_manifest(location, SnapshotManifest("1.0", "then", {"x": 1}))
     scope = store.scope(location.session_id, location.scope_id, location.scope)
-    note = scope.note("manifest")
-    assert note is not None
+    note = present(scope.note("manifest"))
     assert note.value == {"schemaVersion": "1.0", "updatedAt": "then", "x": 1}
     scope.set_note("manifest", {"schemaVersion": "2.0"})
     found = await storage.load_manifest(location)
@@ -92,8 +91,7 @@ async def test_a_native_draft_is_the_latest_and_not_in_history(
     """Though it has an id, which the facade would accept."""
     scope = store.scope(location.session_id, location.scope_id, location.scope)
     info = scope.save({"n": 1}, keep=False, id="draft")
-    found = await storage.load_snapshot(location)
-    assert found is not None
+    found = present(await storage.load_snapshot(location))
     assert found.data == {"n": 1}
     assert await storage.load_snapshot(location, info.id) is None
     assert await storage.list_snapshot_ids(location) == []

@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from limpet import InvalidInput
-from limpet.compat.strands import SnapshotLocation
 from tests.compat.strands.kit import (
-    Ground,
+    At,
     Grounds,
     all_calls,
     documents,
@@ -22,8 +21,8 @@ from tests.compat.strands.kit import (
 
 
 @pytest.fixture(params=["memory", "FileStorage"])
-def ground(request: pytest.FixtureRequest, grounds: Grounds) -> Ground:
-    return grounds[request.param]
+def at(request: pytest.FixtureRequest, grounds: Grounds) -> At:
+    return At(grounds[request.param])
 
 
 HOSTILE = [
@@ -51,9 +50,9 @@ HOSTILE = [
 ]
 
 
-async def test_no_id_escapes(ground: Ground) -> None:
+async def test_no_id_escapes(at: At) -> None:
     """Nothing is read, written or deleted by it, and the error does not hold megabytes."""
-    storage = ground.storage
+    ground, storage = at.ground, at.storage
     for id in HOSTILE:
         location = make_location()
         await storage.save_snapshot(location, "x", True, make_snapshot())
@@ -76,49 +75,47 @@ async def test_no_id_escapes(ground: Ground) -> None:
             assert ground.keys(location.session_id) == [latest], ascii(id[:20])
 
 
-async def test_no_scope_escapes(ground: Ground, location: SnapshotLocation) -> None:
+async def test_no_scope_escapes(at: At) -> None:
     scopes: list[object] = ["tool", "Agent", "multiagent", "../agent", "", None, ["agent"]]
     for scope in scopes:
-        bad = {**location.to_json(), "scope": scope}
+        bad = {**at.location.to_json(), "scope": scope}
         with pytest.raises(InvalidInput, match="scope"):
-            await ground.storage.save_snapshot(bad, "x", True, make_snapshot())
+            await at.storage.save_snapshot(bad, "x", True, make_snapshot())
         with pytest.raises(InvalidInput, match="scope"):
-            await ground.storage.load_snapshot(bad)
+            await at.storage.load_snapshot(bad)
 
 
-async def test_ids_that_are_no_text(ground: Ground, location: SnapshotLocation) -> None:
+async def test_ids_that_are_no_text(at: At) -> None:
     """There some storages turn them into text, so that `undefined` becomes a session."""
     ids: list[Any] = [None, 5, True, b"x", ["x"]]
     for id in ids:
         with pytest.raises(InvalidInput):
-            await ground.storage.save_snapshot(location, id, False, make_snapshot())
+            await at.save(id, False, make_snapshot())
         with pytest.raises(InvalidInput):
-            await ground.storage.delete_session(id)
+            await at.storage.delete_session(id)
         with pytest.raises(InvalidInput):
-            await ground.storage.load_snapshot({**location.to_json(), "scopeId": id})
+            await at.storage.load_snapshot({**at.location.to_json(), "scopeId": id})
 
 
-async def test_the_id_of_a_latest_save_is_ignored(
-    ground: Ground, location: SnapshotLocation
-) -> None:
+async def test_the_id_of_a_latest_is_ignored(at: At) -> None:
     for id in ("latest", "BAD/..", ""):
-        await ground.storage.save_snapshot(location, id, True, make_snapshot())
-    assert await ground.storage.list_snapshot_ids(location) == []
+        await at.save(id, True, make_snapshot())
+    assert await at.ids() == []
 
 
-async def test_cursors_that_mean_nothing(ground: Ground, location: SnapshotLocation) -> None:
+async def test_cursors_that_mean_nothing(at: At) -> None:
     """There a UUID in capitals compares wrongly, and everything is returned again."""
     cursors: list[Any] = ["not-there", uuid7(1).upper(), uuid7(1) + "\n", 5, "../evil"]
     cursors += ["f47ac10b-58cc-4372-a567-0e02b2c3d479", "2026-01-01T00:00:00.000Z"]
     for cursor in cursors:
         with pytest.raises(InvalidInput):
-            await ground.storage.list_snapshot_ids(location, start_after=cursor)
+            await at.ids(start_after=cursor)
 
 
-async def test_limits_that_are_no_whole_numbers(ground: Ground, location: SnapshotLocation) -> None:
+async def test_limits_that_are_no_whole_numbers(at: At) -> None:
     limits: list[Any] = [1.5, float("nan"), "1", True]
     for limit in limits:
         with pytest.raises(InvalidInput, match="limit"):
-            await ground.storage.list_snapshot_ids(location, limit=limit)
+            await at.ids(limit=limit)
         with pytest.raises(InvalidInput, match="limit"):
-            await ground.storage.list_snapshots(location, limit=limit)
+            await at.page(limit=limit)

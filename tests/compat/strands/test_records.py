@@ -15,6 +15,7 @@ from limpet.compat.strands import (
     SnapshotPage,
 )
 from tests.compat.strands.kit import Grounds, make_location, make_snapshot, store_of
+from tests.present import present
 
 LOCATION = {"sessionId": "s", "scope": "multiAgent", "scopeId": "a"}
 SNAPSHOT = {
@@ -88,8 +89,7 @@ async def test_a_time_that_says_nothing_does_not_matter(grounds: Grounds) -> Non
         location = make_location()
         await storage.save_snapshot(location, "x", False, make_snapshot(created_at=created_at))
         assert await storage.load_snapshot(location, "x") == make_snapshot(created_at=created_at)
-        found = store_of(storage).sync.scope(location.session_id, "a1").info("x")
-        assert found is not None
+        found = present(store_of(storage).sync.scope(location.session_id, "a1").info("x"))
         assert (found.created_at == datetime(2026, 1, 1, tzinfo=UTC)) is (created_at == dated)
 
 

@@ -4,6 +4,7 @@ from limpet import JSON, Unavailable
 from limpet.compat.strands import SessionError, Snapshot, SnapshotStorage, StoreStorage
 from limpet.compat.strands.manager import SessionManager, Turn
 from limpet.compat.strands.store import AnyLocation, AnySnapshot
+from tests.present import present
 
 SESSION, AGENT = "chat-42", "planner"
 PLACE = {"sessionId": SESSION, "scope": "agent", "scopeId": AGENT}
@@ -39,9 +40,7 @@ async def turn_of(manager: SessionManager, agent: Plain, *texts: str) -> Turn:
 
 
 async def latest_of(storage: SnapshotStorage) -> Snapshot:
-    found = await storage.load_snapshot(PLACE)
-    assert found is not None
-    return found
+    return present(await storage.load_snapshot(PLACE))
 
 
 class Observed(StoreStorage):

@@ -1,8 +1,5 @@
 """Real agents of the Strands SDK for Python on every engine."""
 
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,7 +17,7 @@ from tests.compat.strands_python.agents import (
     storage_on,
     wait,
 )
-from tests.runs.hands import Place
+from tests.present import present
 
 ALWAYS: dict[str, Any] = {"snapshot_trigger": lambda **_: True}
 IMAGE: Any = {"image": {"format": "png", "source": {"bytes": b"\x89PNG\x00\xff"}}}
@@ -43,27 +40,8 @@ def test_an_agent_goes_on_where_another_stopped(store: Store) -> None:
     again("and you?")
     assert said(agent_on(storage_on(store)).messages)[2:] == ["and you?", "echo: and you?"]
 
-    head = store.scope("chat-42", "planner").load()
-    assert head is not None
+    head = present(store.scope("chat-42", "planner").load())
     assert said(head.state["messages"])[-1] == "echo: and you?"
-
-
-def test_an_agent_goes_on_in_another_process(place: Place) -> None:
-    if place.scheme == "memory":
-        return
-    code = (
-        "import sys, limpet\n"
-        "from tests.compat.strands_python.agents import agent_on, storage_on\n"
-        "options = eval(sys.argv[2])\n"
-        "with limpet.open(sys.argv[1], **options) as store:\n"
-        "    agent_on(storage_on(store))('from afar')\n"
-    )
-    root = Path(__file__).parents[3]
-    arguments = (sys.executable, "-c", code, place.url, repr(place.options))
-    subprocess.run(arguments, check=True, cwd=root)
-    with place.open() as store:
-        agent = agent_on(storage_on(store))
-        assert said(agent.messages) == ["from afar", "echo: from afar"]
 
 
 def test_an_agent_goes_back(store: Store) -> None:
@@ -113,8 +91,7 @@ def test_what_an_agent_sets_aside_belongs_to_its_session(store: Store) -> None:
     agent("hello")
     kept = wait(storage.list("context/chat-42/"))
     assert len(kept) == 2
-    head = store.scope("chat-42", "planner").load()
-    assert head is not None
+    head = present(store.scope("chat-42", "planner").load())
     assert head.state["stash"] == {"location": "external", "storage_type": "ByteStorage"}
     store.delete_session("chat-42")
     assert wait(storage.list("")) == []

@@ -24,6 +24,7 @@ from tests.compat.strands_python.agents import (
 from tests.interop.ground import LAYOUTS, Ground
 from tests.interop.places import Below, Place
 from tests.interop.sdk import Sdk
+from tests.present import present
 
 pytestmark = pytest.mark.timeout(300)  # the first test may have to install the SDK
 
@@ -105,8 +106,7 @@ def test_a_team_is_handed_over_between_runs(ground: Ground) -> None:
     with limpet.open("memory:") as store:
         ground.pull(store)
         scope = store.scope("chat-42", "team", "multiAgent")
-        head = scope.load()
-        assert head is not None
+        head = present(scope.load())
         graph_on(storage_on(store), calls)("go")
         assert calls == ["first", "second"]
         # In the middle of a run it is the team's own business.

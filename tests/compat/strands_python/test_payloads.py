@@ -5,12 +5,13 @@ from copy import deepcopy
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from limpet import InvalidInput, Unsupported
 from limpet.compat.strands import dialect_of, to_python
 from tests.compat.strands_python.agents import FIXTURES
+from tests.effort import times
 
 SNAPSHOTS = sorted(FIXTURES.rglob("snapshot_*.json"))
 TYPESCRIPT: dict[str, Any] = {
@@ -58,6 +59,7 @@ ANYTHING = st.recursive(
 )
 
 
+@settings(max_examples=times(25, full=100))
 @given(ANYTHING, st.booleans())
 def test_any_data_becomes_that_of_python(data: Any, is_agent: bool) -> None:
     """What is translated already stays as it is, and nothing is shared with the argument."""

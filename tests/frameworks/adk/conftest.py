@@ -34,11 +34,11 @@ def service(
     yield from opened(request, tmp_path_factory.mktemp("services"))
 
 
-@pytest.fixture(scope="session", params=slowly(ENGINES, but=("memory", "sqlite")))
+@pytest.fixture(scope="session", params=("memory", "sqlite"))
 def our_service(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Any]:
-    """One service for all tests, on every engine."""
+    """One service for all tests."""
     yield from opened(request, tmp_path_factory.mktemp("services"))
 
 
@@ -64,5 +64,5 @@ def sessions(service: Any) -> Sessions:
 
 @pytest.fixture
 def ours(our_service: Any) -> Sessions:
-    """The sessions of a new app in our service, on every engine."""
+    """The sessions of a new app in our service."""
     return Sessions(our_service, f"app-{next(_count)}")

@@ -9,6 +9,8 @@ from google.adk.models import BaseLlm, LlmResponse
 from google.adk.sessions import BaseSessionService, Session
 from google.genai import types
 
+from tests.present import present
+
 USER = "alice"
 
 
@@ -40,9 +42,7 @@ class Sessions:
 
     async def get(self, session: Session | str, user: str = USER, **config: Any) -> Session:
         id = session if isinstance(session, str) else session.id
-        found = await self.find(id, user, **config)
-        assert found is not None
-        return found
+        return present(await self.find(id, user, **config))
 
     async def append(self, session: Session, event: Event) -> Event:
         return await self.service.append_event(session, event)

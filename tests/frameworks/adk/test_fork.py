@@ -29,9 +29,7 @@ async def chat(ours: Sessions, id: str = "s") -> Session:
         ("q1", ["q1"], 0),
     ],
 )
-async def test_a_fork_is_the_session_at_a_moment(
-    ours: Sessions, at: str | None, said: list[str], n: int
-) -> None:
+async def test_forks(ours: Sessions, at: str | None, said: list[str], n: int) -> None:
     source = await chat(ours)
     forked = await ours.fork("s", at)
     assert texts(forked.events) == said

@@ -1,10 +1,8 @@
 """Agents that run on our service, with a fake model."""
 
-import asyncio
 from typing import Any
 
 from google.adk.agents import LlmAgent, SequentialAgent
-from google.adk.errors import StaleSessionError
 from google.adk.runners import Runner
 from google.genai import types
 
@@ -68,15 +66,3 @@ async def test_a_run_is_rewound(ours: Sessions) -> None:
     (answer,) = await ask(runner, "else")
     assert texts([answer]) == ["else (3)"]  # the model sees what was before
     assert texts((await ours.fork("s", second)).events) == ["one", "one (1)", "two", "two (3)"]
-
-
-async def test_of_two_runs_at_once_one_is_told(ours: Sessions) -> None:
-    """Neither writes into the history that the other has read."""
-    runner = runner_of(ours, agent())
-    await ours.new("s")
-    done = await asyncio.gather(*(ask(runner, t) for t in "ab"), return_exceptions=True)
-    failed = [each for each in done if isinstance(each, BaseException)]
-    assert all(isinstance(each, StaleSessionError) for each in failed)
-    said = texts((await ours.get("s")).events)
-    if len(failed) == 1:
-        assert said in (["a", "a (1)"], ["b", "b (1)"])

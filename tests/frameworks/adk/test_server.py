@@ -93,9 +93,7 @@ def said(session: Any) -> list[str]:
 @pytest.mark.parametrize(
     ("verb", "registered"), [("api_server", BY_PYTHON), ("web", BY_YAML)], ids=["python", "yaml"]
 )
-def test_the_server_continues_after_a_kill(
-    verb: str, registered: tuple[str, str], tmp_path: Path
-) -> None:
+def test_the_server_is_killed(verb: str, registered: tuple[str, str], tmp_path: Path) -> None:
     agents, url = tmp_path / "agents", f"sqlite:///{tmp_path}/agents.db"
     (agents / "parrot").mkdir(parents=True)
     (agents / "parrot" / "agent.py").write_text(AGENT)

@@ -13,10 +13,7 @@ from google.adk.sessions import Session
 
 import limpet
 from limpet.compat.adk import LimpetSessionService, open_session_service
-from tests.effort import slowly
 from tests.frameworks.adk.services import USER, Sessions, event
-from tests.frameworks.kit import SHARED, Places
-from tests.processes import run_at_once
 
 # A session that has changed
 
@@ -340,13 +337,8 @@ async def test_a_late_writer_does_not_undo_newer_state(ours: Sessions) -> None:
 # Several services on one store
 
 
-@pytest.fixture(params=slowly(SHARED, but=["sqlite"]))
-def shared_url(request: pytest.FixtureRequest, places: Places) -> str:
-    return places.url(request.param)
-
-
-async def test_services_on_one_store_lose_nothing(shared_url: str) -> None:
-    with limpet.open(shared_url) as one, limpet.open(shared_url) as two:
+async def test_services_on_one_store_lose_nothing(url: str) -> None:
+    with limpet.open(url) as one, limpet.open(url) as two:
         both = [Sessions(LimpetSessionService(store), "app") for store in (one, two)]
         await both[0].new("s", state={"app:first": 1})
         await asyncio.gather(*(work(ours, str(n), 6) for n, ours in enumerate(both)))
@@ -375,17 +367,3 @@ async def everything_is_there(ours: Sessions, names: list[str], count: int) -> N
     assert keys == {key for key in found.state if ":" not in key}
     assert set(await ours.user_state()) == keys
     assert {"app:first", "app:last"} < set(found.state)
-
-
-async def work_alone(url: str, name: str) -> None:
-    with limpet.open(url) as store:
-        await work(Sessions(LimpetSessionService(store), "app"), name, 10)
-
-
-@pytest.mark.slow
-async def test_processes_lose_nothing(shared_url: str) -> None:
-    with limpet.open(shared_url) as store:
-        ours = Sessions(LimpetSessionService(store), "app")
-        await ours.new("s", state={"app:first": 1})
-        run_at_once(work_alone, [(shared_url, name) for name in "abc"])
-        await everything_is_there(ours, ["a", "b", "c"], 10)

@@ -1,6 +1,5 @@
 """The interface of `CheckpointStorage`, on every engine and on the framework's own storages."""
 
-import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -17,9 +16,9 @@ from agent_framework import (
 
 import limpet
 from limpet.compat.agent_framework import LimpetCheckpointStorage
-from limpet.views import overview
 from tests.effort import slowly
 from tests.frameworks.kit import ENGINES, FAST, Places
+from tests.present import present
 
 ODD_NAMES = ("alice/support", "..", "%2F", "a%2Fb", "a/b", "main", "é\U0001f41a", "a b")
 
@@ -211,49 +210,11 @@ async def test_a_fork_into_another_conversation(store: limpet.Store) -> None:
     assert [each.id for each in scope.ancestors("c")] == ["c", "b", "a"]
     scope.fork("b", to="chat-43")
     fork = LimpetCheckpointStorage(store, "chat-43")
-    found = await fork.get_latest(workflow_name="support")
-    assert found is not None
+    found = present(await fork.get_latest(workflow_name="support"))
     assert found.state == {"at": "b"}
     assert (await fork.load(found.checkpoint_id)) == found
     await fork.save(checkpoint("d", previous_checkpoint_id=found.checkpoint_id))
     assert (await latest(chat), await latest(fork)) == ("c", "d")
-
-
-async def test_what_waits_for_a_person_needs_attention(memory: limpet.Store) -> None:
-    storage = LimpetCheckpointStorage(memory)
-    event: Any = {"question": "may I?"}
-    await storage.save(checkpoint("a", pending_request_info_events={"r": event}))
-    (session,) = overview.sessions(memory, attention=True).shown
-    assert session.attention == ("waiting",)
-    await storage.save(checkpoint("b", previous_checkpoint_id="a"))
-    (session,) = overview.sessions(memory, attention=True).shown
-    assert session.attention == ()
-
-
-async def test_no_checkpoint_of_many_writers_is_lost(places: Places) -> None:
-    url = places.url("sqlite")
-    with limpet.open(url) as one, limpet.open(url) as other:
-
-        async def save(number: int) -> None:
-            storage = LimpetCheckpointStorage((one, other)[number % 2])
-            for n in range(10):
-                await storage.save(checkpoint(f"{number}-{n}"))
-
-        await asyncio.gather(*(save(number) for number in range(6)))
-        found = await ids(LimpetCheckpointStorage(one))
-    mine_in_order = sorted(found, key=lambda each: each[0])
-    assert mine_in_order == [f"{number}-{n}" for number in range(6) for n in range(10)]
-
-
-async def test_growth_follows_what_is_new(places: Places) -> None:
-    """20 steps of 2 KB take 11 times their text in the file storage."""
-    with limpet.open(places.url("sqlite")) as store:
-        storage, messages = LimpetCheckpointStorage(store), []
-        for number in range(20):
-            messages.append({"role": "user", "content": f"{number} " * 700})
-            await storage.save(checkpoint(f"{number}", state={"messages": messages}))
-        text = sum(len(each["content"]) for each in messages)
-        assert store.stats().stored_bytes < 1.5 * text
 
 
 def test_what_is_not_accepted(memory: limpet.Store) -> None:

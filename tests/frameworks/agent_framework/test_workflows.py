@@ -18,6 +18,7 @@ from agent_framework import (
 import limpet
 from limpet.compat.agent_framework import LimpetCheckpointStorage
 from limpet.views.chat import Text, read_chat
+from tests.present import present
 
 NAME = "expenses"
 
@@ -140,10 +141,8 @@ async def test_the_session_of_an_agent_is_a_chat(memory: limpet.Store) -> None:
     chat = WorkflowBuilder(start_executor=agent, name="talk", checkpoint_storage=storage).build()
     for said in ("hello", "goodbye"):
         await chat.run(Message("user", [said]))
-    found = memory.scope("chat-42", "talk", "workflow").load()
-    assert found is not None
-    shown = read_chat(found.state)
-    assert shown is not None
+    found = present(memory.scope("chat-42", "talk", "workflow").load())
+    shown = present(read_chat(found.state))
     assert [(turn.role, turn.parts[0]) for turn in shown.turns] == [
         ("user", Text("hello")),
         ("assistant", Text("echo hello")),

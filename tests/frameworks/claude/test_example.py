@@ -6,13 +6,11 @@ import pytest
 
 import limpet
 from examples.claude_agent import fake_model
-from tests.frameworks.kit import Places, check_page, run_twice, shown
+from tests.frameworks.kit import check_page, run_twice, shown
 
 
 @pytest.mark.slow  # the real agent starts in each process
-@pytest.mark.parametrize("engine", ["sqlite", "postgres"])
-def test_the_example(engine: str, places: Places) -> None:
-    url = places.url(engine)
+def test_the_example(url: str) -> None:
     runs = run_twice("claude_agent", url)
     assert runs.killed.endswith("(calls the tool)\nKilled while it books. Run it again!\n")
     assert runs.resumed.count("saved:") == 4

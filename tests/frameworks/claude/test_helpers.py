@@ -10,6 +10,7 @@ import pytest
 import limpet
 from limpet.compat.claude import LimpetClaudeStore
 from tests.frameworks.claude.keys import SESSION, key, said, talk, uuid
+from tests.present import present
 
 
 class NoTranscripts(LimpetClaudeStore):
@@ -66,8 +67,7 @@ async def test_a_fork_knows_its_origin(store: limpet.Store) -> None:
         result = await sdk.fork_session_via_store(sessions, SESSION, up_to_message_id=uuid(at))
         messages = await sdk.get_session_messages_from_store(sessions, result.session_id)
         assert texts(messages) == [f"text {n}" for n in range(at + 1)]
-        head = await sessions.scope(key(result.session_id)).info()
-        assert head is not None
+        head = present(await sessions.scope(key(result.session_id)).info())
         assert head.forked_from == limpet.SnapshotRef(origin.key, moments[at])
     forks = [each.summary for each in await sdk.list_sessions_from_store(sessions)]
     assert sorted(forks) == ["text 0", *["text 0 (fork)"] * 3]

@@ -1,7 +1,6 @@
 """The interface of CrewAI's `FlowPersistence`, on every engine and on CrewAI's own store."""
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -17,7 +16,6 @@ from pydantic import BaseModel, ConfigDict
 
 import limpet
 from limpet.compat.crewai import LimpetFlowPersistence
-from limpet.views import overview
 from tests.effort import slowly
 from tests.frameworks.kit import ENGINES, FAST, Places
 
@@ -168,20 +166,6 @@ def test_feedback_is_pending_until_it_is_cleared(persistence: FlowPersistence) -
     assert persistence.load_state("f") == {"id": "f", "n": 3}
 
 
-def test_a_flow_that_waits_needs_attention(memory: limpet.Store) -> None:
-    persistence = LimpetFlowPersistence(memory)
-
-    def needs() -> list[tuple[str, ...]]:
-        found = overview.sessions(memory, attention=True).shown
-        return [each.attention for each in found if each.attention]
-
-    persistence.save_pending_feedback("f", asking("f"), {"id": "f"})
-    assert needs() == [("waiting",)]
-    persistence.clear_pending_feedback("f")
-    assert needs() == []
-    assert [info.status for info in memory.scope("f").history()] == ["answered"]
-
-
 def test_every_step_is_kept_and_can_be_forked(store: limpet.Store) -> None:
     persistence = LimpetFlowPersistence(store.aio)
     for n in range(3):
@@ -217,19 +201,3 @@ def test_a_fork_that_limpet_made_is_a_flow_of_its_own(memory: limpet.Store) -> N
         asking("forked"),
     )
     assert persistence.load_state("f") == {"id": "f", "n": 1}
-
-
-def test_no_save_of_many_writers_is_lost(places: Places) -> None:
-    url = places.url("sqlite")
-    with limpet.open(url) as one, limpet.open(url) as other:
-
-        def save(number: int) -> None:
-            persistence = LimpetFlowPersistence((one, other)[number % 2])
-            for n in range(10):
-                persistence.save_state("f", f"{number}-{n}", {"id": "f"})
-
-        with ThreadPoolExecutor(4) as pool:
-            list(pool.map(save, range(4)))
-        methods = [info.labels["method"] for info in one.scope("f").history()][::-1]
-    mine_in_order = sorted(methods, key=lambda method: method[0])
-    assert mine_in_order == [f"{number}-{n}" for number in range(4) for n in range(10)]

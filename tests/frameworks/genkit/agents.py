@@ -18,6 +18,7 @@ from genkit.exp.agent import Agent, Artifact, SessionSnapshot, SnapshotStatusStr
 from pydantic import BaseModel
 
 from tests.frameworks.genkit.rows import Watched
+from tests.present import present
 
 QUICK_S = 0.01
 TOOLS = ("weather", "book", "note", "work")
@@ -75,8 +76,7 @@ def _defined() -> tuple[Agent[Notes], Current]:
 
     @ai.tool()
     async def note(text: str) -> str:
-        session = ai.current_session()
-        assert session is not None
+        session = present(ai.current_session())
         await session.update_custom(
             lambda before: {"notes": [*(before or {"notes": []})["notes"], text], "last": None}
         )

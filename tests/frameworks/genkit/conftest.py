@@ -27,7 +27,7 @@ def sessions_on(engine: str, stores: Stores) -> LimpetGenkitStore:
     return LimpetGenkitStore(desk.store, prefix_of=prefix_of)
 
 
-@pytest.fixture(params=slowly(ENGINES, but=("memory", "sqlite")))
+@pytest.fixture(params=("memory", "sqlite"))
 def sessions(request: pytest.FixtureRequest, stores: Stores) -> LimpetGenkitStore:
     """Sessions on every engine."""
     return sessions_on(request.param, stores)

@@ -13,6 +13,7 @@ from genkit.exp.agent import (
     SnapshotSubscriber,
 )
 
+from tests.present import present
 from tests.waiting import WAIT_S_MAX
 
 PENDING, COMPLETED = SnapshotStatus.PENDING, SnapshotStatus.COMPLETED
@@ -53,16 +54,12 @@ def text_of(snapshot: SessionSnapshot | None) -> str | None:
 
 async def put(store: SessionStore[Any], snapshot: SessionSnapshot, **more: Any) -> SessionSnapshot:
     """Save a snapshot under its own id."""
-    saved = await store.save_snapshot(snapshot.snapshot_id, lambda _: snapshot, **more)
-    assert saved is not None
-    return saved
+    return present(await store.save_snapshot(snapshot.snapshot_id, lambda _: snapshot, **more))
 
 
 async def get(store: SessionStore[Any], id: str, **more: Any) -> SessionSnapshot:
     """Return a snapshot that must be there."""
-    found = await store.get_snapshot(snapshot_id=id, **more)
-    assert found is not None
-    return found
+    return present(await store.get_snapshot(snapshot_id=id, **more))
 
 
 async def latest(store: SessionStore[Any], session_id: str = "s", **more: Any) -> str | None:

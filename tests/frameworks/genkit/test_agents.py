@@ -11,6 +11,7 @@ import limpet
 from limpet.compat.genkit.python import LimpetGenkitStore
 from tests.frameworks.genkit.agents import QUICK_S, Notes, ended, guide
 from tests.frameworks.genkit.rows import ABORTED, COMPLETED, FAILED, PENDING, Watched, get, latest
+from tests.present import present
 
 HELLO: Any = {"message": {"role": "user", "content": [{"text": "hello"}]}}
 
@@ -95,8 +96,7 @@ async def test_a_turn_that_fails(any_sessions: Watched) -> None:
     with pytest.raises(AgentError, match="internal error"):
         await chat.send("fail")
     assert chat.snapshot_id == good.snapshot_id
-    failed = await agent.get_snapshot(session_id="s")
-    assert failed is not None
+    failed = present(await agent.get_snapshot(session_id="s"))
     assert (failed.status, failed.parent_id) == (FAILED, good.snapshot_id)
     assert failed.error is not None
     with pytest.raises(AgentError, match="not resumable"):

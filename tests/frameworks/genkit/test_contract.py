@@ -27,6 +27,7 @@ from tests.frameworks.genkit.rows import (
     soon,
     text_of,
 )
+from tests.present import present
 
 INVALID, REFUSED = "INVALID_ARGUMENT", "FAILED_PRECONDITION"
 
@@ -61,11 +62,6 @@ async def test_exactly_one_id(any_sessions: Watched, ids: Any) -> None:
     assert await refused(any_sessions.get_snapshot(**ids)) == INVALID
 
 
-async def test_blank_ids(any_sessions: Watched) -> None:
-    assert await refused(any_sessions.get_snapshot(snapshot_id="  ")) == INVALID
-    assert await refused(any_sessions.get_snapshot(session_id="\t")) == INVALID
-
-
 async def test_what_is_left_out(any_sessions: Watched) -> None:
     saved = await put(any_sessions, row("a", status=None, created_at=""))
     assert saved.status == COMPLETED
@@ -89,8 +85,7 @@ async def test_a_final_status_stays(any_sessions: Watched, ended: Any) -> None:
     other = ABORTED if ended == COMPLETED else COMPLETED
     for status in (other, PENDING):
         assert await refused(any_sessions.save_snapshot("a", changing(status=status))) == REFUSED
-    again = await any_sessions.save_snapshot("a", changing(updated_at=at(9)))
-    assert again is not None
+    present(await any_sessions.save_snapshot("a", changing(updated_at=at(9))))
     found = await get(any_sessions, "a")
     assert (found.status, found.updated_at) == (ended, at(9))
 
@@ -145,16 +140,6 @@ async def test_parents_in_a_circle(any_sessions: Watched) -> None:
     assert await refused(any_sessions.get_snapshot(session_id="s")) == REFUSED
 
 
-async def test_the_whole_chain_is_kept(any_sessions: Watched) -> None:
-    for number in range(5):
-        parent = f"t{number - 1}" if number else None
-        await put(
-            any_sessions, row(f"t{number}", f"turn {number}", parent_id=parent, second=number)
-        )
-    for number in range(5):
-        assert text_of(await get(any_sessions, f"t{number}")) == f"turn {number}"
-
-
 async def test_a_stream_ends_after_a_final_status(any_sessions: Watched) -> None:
     await put(any_sessions, row("a", status=PENDING))
     stream = await any_sessions.on_snapshot_status_change("a")
@@ -198,25 +183,3 @@ async def test_every_stream_is_told(any_sessions: Watched) -> None:
 
 async def test_it_can_be_watched(memory: limpet.Store) -> None:
     assert isinstance(LimpetGenkitStore(memory), SnapshotSubscriber)
-
-
-async def test_branches_can_be_refused(memory: limpet.Store) -> None:
-    strict = LimpetGenkitStore(memory, reject_branching_sessions=True)
-    await put(strict, row("root"))
-    await put(strict, row("a", parent_id="root", second=1))
-    assert await latest(strict) == "a"
-    await put(strict, row("b", parent_id="root", second=2))
-    assert await refused(strict.get_snapshot(session_id="s")) == REFUSED
-    assert await get(strict, "a")
-
-
-@pytest.mark.parametrize("id", ["../x", "a/b", r"a\b", ".", "..", "a%2Fb", "ünï 🎉"])
-async def test_any_id_is_safe(memory: limpet.Store, id: str) -> None:
-    sessions = LimpetGenkitStore(memory)
-    await put(sessions, row(id, session_id=id))
-    assert await latest(sessions, id) == id
-    assert [info.id for info in sessions_of(memory)] == [id]
-
-
-def sessions_of(store: limpet.Store) -> list[limpet.SnapshotInfo]:
-    return [info for name in store.sessions() for info in store.scope(name).history()]

@@ -14,9 +14,8 @@ from agents.memory import OpenAIResponsesCompactionSession
 
 import limpet
 from limpet.compat.openai import LimpetSession
-from tests.frameworks.kit import SHARED, Places
+from tests.frameworks.kit import Places
 from tests.frameworks.openai.models import agent, look_up, with_tool
-from tests.processes import run_at_once
 
 
 def item(by: int, n: int) -> Any:
@@ -51,33 +50,6 @@ async def test_tasks_of_two_stores_lose_nothing(places: Places) -> None:
         )
 
 
-async def test_metadata_set_at_once_is_all_kept(places: Places) -> None:
-    url = places.url("sqlite")
-    with limpet.open(url) as a, limpet.open(url) as b:
-        sessions = [LimpetSession("chat", store) for store in (a, b)]
-        values = {f"name-{n}": n for n in range(10)}
-        await asyncio.gather(*(sessions[n % 2].set_metadata(**{k: n}) for k, n in values.items()))
-        assert await sessions[0].metadata() == values
-
-
-async def write(url: str, by: int) -> None:
-    async with limpet.open_async(url) as store:
-        session = LimpetSession("chat", store)
-        for n in range(0, 40, 2):
-            await session.add_items([item(by, n), item(by, n + 1)])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("engine", SHARED)
-async def test_processes_lose_nothing(engine: str, places: Places) -> None:
-    url = places.url(engine)
-    run_at_once(write, [(url, by) for by in range(3)])
-    with limpet.open(url) as store:
-        found = await LimpetSession("chat", store).get_items()
-    mine_in_order = sorted(found, key=lambda each: each["content"][0])
-    assert mine_in_order == [item(by, n) for by in range(3) for n in range(40)]
-
-
 async def test_an_encrypted_session(memory: limpet.Store) -> None:
     inner = LimpetSession("chat", memory)
     session = EncryptedSession("chat", inner, "a long secret for this test")
@@ -95,9 +67,7 @@ async def test_an_encrypted_session(memory: limpet.Store) -> None:
 
 
 @pytest.mark.parametrize("what", ["add", "pop", "clear"])
-async def test_a_task_that_is_cancelled_ends_when_the_write_is_done(
-    places: Places, what: str
-) -> None:
+async def test_a_cancelled_task_ends_after_its_write(places: Places, what: str) -> None:
     """So the SDK, which reads the session then, never adds the same items again."""
     url = places.url("sqlite")
     async with limpet.open_async(url) as store:

@@ -9,6 +9,7 @@ import limpet
 from limpet.compat.openai import LimpetSession
 from limpet.views import overview
 from tests.frameworks.openai.approval import janitor
+from tests.present import present
 
 ASKED = "Clean up"
 
@@ -38,8 +39,7 @@ async def test_a_run_is_resumed_after_it_was_approved(store: limpet.Store) -> No
     await paused(session, done)
     assert needs(store) == ["interrupted"]
 
-    shown = await session.load_run(agent)
-    assert shown is not None
+    shown = present(await session.load_run(agent))
     assert [each.name for each in shown.get_interruptions()] == ["delete"]
     async with session.resume_run(agent) as state:
         assert needs(store) == []
@@ -122,20 +122,6 @@ async def test_one_that_fails_can_be_resumed_again(memory: limpet.Store, dies: b
     assert needs(memory) == []
 
 
-async def test_the_answer_can_be_saved_for_a_worker(memory: limpet.Store) -> None:
-    session, done = LimpetSession("chat", memory), []  # type: tuple[LimpetSession, list[str]]
-    await paused(session, done)
-    agent = janitor(done.append)
-    state = await session.load_run(agent)
-    assert state is not None
-    (question,) = state.get_interruptions()
-    state.approve(question)
-    await session.save_run(state)
-    async with session.resume_run(agent) as approved:
-        await Runner.run(agent, approved, session=session)
-    assert done == ["old.txt"]
-
-
 async def test_each_branch_has_its_own_run_and_the_context_is_kept(memory: limpet.Store) -> None:
     session, done = LimpetSession("chat", memory), []  # type: tuple[LimpetSession, list[str]]
     await session.add_items([{"role": "user", "content": "hi"}])
@@ -144,9 +130,7 @@ async def test_each_branch_has_its_own_run_and_the_context_is_kept(memory: limpe
     result = await Runner.run(agent, ASKED, session=other, context={"user": "alice"})
     await other.save_run(result.to_state())
     assert await session.load_run(agent) is None
-    found = await other.load_run(agent)
-    assert found is not None
+    found = present(await other.load_run(agent))
     assert found.to_json()["context"]["context"] == {"user": "alice"}
-    replaced = await other.load_run(agent, context_override={"user": "bob"})
-    assert replaced is not None
+    replaced = present(await other.load_run(agent, context_override={"user": "bob"}))
     assert replaced.to_json()["context"]["context"] == {"user": "bob"}

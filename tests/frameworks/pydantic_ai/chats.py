@@ -13,6 +13,8 @@ from pydantic_ai.messages import (
     UserPromptPart,
 )
 
+from tests.present import present
+
 
 def asked(text: str) -> ModelMessage:
     return ModelRequest(parts=[UserPromptPart(content=text)])
@@ -39,9 +41,7 @@ async def saved(store: ConversationStore, id: str, *words: str, **options: Any) 
 
 
 async def loaded(store: ConversationStore, id: str, **options: Any) -> Conversation:
-    chat = await store.load(id, **options)
-    assert chat is not None
-    return chat
+    return present(await store.load(id, **options))
 
 
 async def words_of(store: ConversationStore, id: str, **options: Any) -> list[Any]:

@@ -19,6 +19,7 @@ from pydantic_ai.usage import UsageLimits
 import limpet
 from limpet.compat.pydantic_ai import LimpetConversationStore
 from tests.frameworks.pydantic_ai.chats import loaded
+from tests.present import present
 
 RUN_S_MAX = 60
 
@@ -72,8 +73,7 @@ async def test_a_question_waits_in_the_store(memory: limpet.Store) -> None:
     assert isinstance(result.output, DeferredToolRequests)
     await conversations.save(result)
     chat = await loaded(conversations, "chat")
-    waiting = chat.deferred_tool_requests
-    assert waiting is not None
+    waiting = present(chat.deferred_tool_requests)
     assert waiting == result.output
     twin = await loaded(conversations, "chat")
     results = waiting.build_results(approvals={"c1": ToolDenied("too much")})

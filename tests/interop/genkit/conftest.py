@@ -6,20 +6,15 @@ import pytest
 import limpet
 from limpet import Store
 from limpet.compat.genkit import SessionStore
-from tests.interop import node
 from tests.interop.genkit.peer import PROJECT, Peer, Theirs
 from tests.interop.genkit.rows import Ours
+from tests.interop.node import install
 
 
 @pytest.fixture(scope="session")
 def peer() -> Iterator[Peer]:
-    """The real Genkit. What it needs is installed once into the user's cache, or the tests fail."""
-    try:
-        runtime = node.find_runtime()
-        packages = node.install("genkit", PROJECT, cache=node.cache_folder(), runtime=runtime)
-    except node.Missing as missing:
-        pytest.fail(str(missing), pytrace=False)
-    peer = Peer(runtime, packages)
+    """The real Genkit. What it needs is installed once into the user's cache."""
+    peer = Peer(install("genkit", PROJECT))
     yield peer
     peer.end()
 

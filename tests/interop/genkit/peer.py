@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.interop.node import Runtime
 from tests.interop.process import NodeProcess
 
 PROJECT = Path(__file__).parent
@@ -22,8 +21,8 @@ class GenkitError(Exception):
 class Peer(NodeProcess):
     """Genkit in a Node process."""
 
-    def __init__(self, runtime: Runtime, packages: Path) -> None:
-        super().__init__(runtime, DRIVER, packages, GenkitError)
+    def __init__(self, packages: Path) -> None:
+        super().__init__(DRIVER, packages, GenkitError)
 
 
 class Theirs:

@@ -16,7 +16,7 @@ def texts(found: Wire) -> list[str]:
     return [each["content"][0]["text"] for each in found["messages"]]
 
 
-def test_an_agent_goes_on_from_a_turn_that_we_saved(
+def test_an_agent_goes_on_from_our_turn(
     theirs: Theirs, ours: Ours, store: Store, folder: Path
 ) -> None:
     first = theirs.ask("converse", sessionId="chat", prompts=["one"])
@@ -41,7 +41,7 @@ def test_an_agent_goes_on_from_a_turn_that_we_saved(
     assert ours.latest("chat") == branch
 
 
-def test_a_detached_turn_is_the_latest_though_it_names_itself_as_its_parent(
+def test_a_detached_turn_is_the_latest(
     theirs: Theirs, ours: Ours, store: Store, folder: Path
 ) -> None:
     theirs.ask("converse", sessionId="chat", prompts=["one"])

@@ -49,7 +49,7 @@ def test_we_import_what_they_write(theirs: Theirs, ours: Ours, store: Store, fol
     assert [ours.latest("chat"), ours.latest("sólo 🎉")] == ["a3", "b1"]
 
 
-def test_both_write_the_same_bytes(
+def test_the_bytes_are_the_same(
     theirs: Theirs, ours: Ours, store: Store, folder: Path, tmp_path: Path
 ) -> None:
     row = wire("a1", "chat", "a0", state={"custom": {**RICH, "numbers": [0, -1, 1.5]}})
@@ -64,9 +64,7 @@ def test_both_write_the_same_bytes(
     assert [len(line) for line in first] == [len(line) for line in second]
 
 
-def test_a_session_goes_there_and_back(
-    theirs: Theirs, ours: Ours, store: Store, folder: Path
-) -> None:
+def test_there_and_back(theirs: Theirs, ours: Ours, store: Store, folder: Path) -> None:
     """Each side continues what the other has written, and a branch is the latest of both."""
     parent = None
     for number in range(1, 7):

@@ -11,26 +11,12 @@ A checkpoint after each node, from which a run is resumed, or a new one forked::
 
 `examples/graph_runner.py` is a small runtime over it.
 
-How the terms translate, so that other programs see what is saved:
-
-| AgentOS                      | Limpet                                                |
-|------------------------------|---------------------------------------------------------|
-| `runId` at the first save    | session; it never changes                               |
-| `graphId` at the first save  | scope id, of kind `graph`; it never changes             |
-| `id`                         | id of the snapshot                                      |
-| `state`                      | the state                                               |
-| `runId`, `graphId`, `nodeId` | labels `run_id`, `graph_id`, `node_id`                  |
-| `timestamp`                  | `created_at`; also in the metadata                      |
-| the other fields             | `metadata["agentos"]`, unchanged                        |
-| `stateSize`                  | `metadata["state_size"]`                                |
-| a fork                       | the first snapshot of a new session, with `forked_from` |
-
 What other programs saved is returned by `get`, and can be forked: its session is the run, its scope
 id the graph, the node is empty, and the timestamp is when it was created. The fork has the kind of
 its source. `load` and `list` find snapshots by the labels. `Scope.fork` copies the labels, and with
 them the run, unless others are given.
 
-`docs/guides/agentos.md` lists where it differs from the original.
+`docs/guides/agentos.md` lists where each thing is stored, so that other programs see it.
 """
 
 from limpet.compat.agentos.records import Checkpoint, CheckpointMetadata

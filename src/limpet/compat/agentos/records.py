@@ -12,8 +12,8 @@ from typing import Any, Final, Self
 
 from limpet.api.integrations import Commit, Tools, codec, limits, new_id, prepare, times
 from limpet.compat.agentos.javascript import length_of
-from limpet.compat.wire import ABSENT, WireRecord
-from limpet.errors import Corrupt, InvalidInput
+from limpet.compat.wire import ABSENT, WireRecord, require
+from limpet.errors import Corrupt
 from limpet.model import JSON, ScopeKey, Snapshot, SnapshotInfo, SnapshotRef
 
 KIND: Final = "graph"
@@ -59,11 +59,9 @@ class Checkpoint(WireRecord):
         limits.check_id("id", self.id)
         for name in ("graph_id", "run_id", "node_id"):
             check_name(name, getattr(self, name))
-        if not is_timestamp(self.timestamp):
-            kind = type(self.timestamp).__name__
-            raise InvalidInput(f"the timestamp must be a number of milliseconds. type=`{kind}`")
-        if not isinstance(self.state, dict):
-            raise InvalidInput(f"the state must be an object. type=`{type(self.state).__name__}`")
+        fact = "the timestamp must be a number of milliseconds"
+        require(is_timestamp(self.timestamp), fact, self.timestamp)
+        require(isinstance(self.state, dict), "the state must be an object", self.state)
         return self
 
 
@@ -142,7 +140,7 @@ def fork_of(source: Snapshot, patch: Mapping[str, Any] | None, tools: Tools) -> 
     return commit_of(fork, tools, scope)._replace(forked_from=SnapshotRef(source.scope, source.id))
 
 
-def patch_of(patch: object) -> dict[str, Any] | None:
+def patch_of(patch: Any) -> dict[str, Any] | None:
     """Return a copy of the four partitions of a patch.
 
     Raises:
@@ -150,30 +148,28 @@ def patch_of(patch: object) -> dict[str, Any] | None:
     """
     if patch is None:
         return None
-    if not isinstance(patch, Mapping):
-        raise InvalidInput(f"patch_state must be a mapping. type=`{type(patch).__name__}`")
-    chosen: dict[str, dict[str, JSON]] = {}
-    for name in PARTITIONS:
-        part = patch.get(name)
-        if isinstance(part, Mapping):
-            chosen[name] = dict(part)
-        elif part is not None:
-            kind = type(part).__name__
-            raise InvalidInput(f"a partition must be a mapping. partition=`{name}` type=`{kind}`")
+    require(isinstance(patch, Mapping), "patch_state must be a mapping", patch)
+    chosen = {name: patch[name] for name in PARTITIONS if patch.get(name) is not None}
+    for name, part in chosen.items():
+        require(
+            isinstance(part, Mapping), f"a partition must be a mapping. partition=`{name}`", part
+        )
     copy: dict[str, Any] = codec.decode(
-        codec.encode(chosen, what="patch_state", bytes_max=limits.STATE_BYTES_MAX)
+        codec.encode(
+            {n: {**part} for n, part in chosen.items()},
+            what="patch_state",
+            bytes_max=limits.STATE_BYTES_MAX,
+        )
     )
     return copy
 
 
 def _patched(state: JSON, patch: Mapping[str, Any]) -> JSON:
-    if not isinstance(state, dict):
-        raise InvalidInput(f"only an object can be patched. type=`{type(state).__name__}`")
+    fact = "only an object can be patched"
+    require(isinstance(state, dict), fact, state)
     for name, part in patch.items():
         before = state.get(name, {})
-        if not isinstance(before, dict):
-            kind = type(before).__name__
-            raise InvalidInput(f"only an object can be patched. partition=`{name}` type=`{kind}`")
+        require(isinstance(before, dict), f"{fact}. partition=`{name}`", before)
         state[name] = before | part
     return state
 

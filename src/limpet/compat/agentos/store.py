@@ -15,8 +15,8 @@ from limpet.compat.agentos.records import (
     check_name,
     is_checkpoint,
 )
-from limpet.compat.wire import check_store
-from limpet.errors import InvalidInput, NotFound
+from limpet.compat.wire import check_limit, check_store
+from limpet.errors import NotFound
 from limpet.model import JSON, Snapshot, SnapshotInfo
 
 AnyCheckpoint: TypeAlias = Checkpoint | Mapping[str, Any]
@@ -80,9 +80,7 @@ class CheckpointStore:
         In the order by which `load` chooses. At most `limit`; None, 0 and less mean no limit. No
         state is read, and a damaged checkpoint is left out.
         """
-        if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool)):
-            kind = type(limit).__name__
-            raise InvalidInput(f"limit must be None or a whole number. type=`{kind}`")
+        check_limit(limit)
         labels = {GRAPH: check_name("graph_id", graph_id)}
         if run_id is not None:
             labels = {RUN: check_name("run_id", run_id), **labels}
@@ -138,7 +136,7 @@ def _read(checkpoint_id: str) -> Work[Snapshot | None]:
     id = limits.check_id("checkpoint_id", checkpoint_id)
 
     def work(backend: Backend) -> Snapshot | None:
-        named = sorted(_named(backend, id), key=is_checkpoint, reverse=True)
+        named = sorted(_with_id(backend, id), key=is_checkpoint, reverse=True)
         found = backend.read_snapshots(named[0].scope, [id]) if named else []
         return verbs.snapshot_of(found[0]) if found else None
 
@@ -149,7 +147,7 @@ def _upsert(commit: Commit) -> Work[SnapshotInfo]:
     """Store a checkpoint in the scope that has its id, else in the scope of the commit."""
 
     def work(backend: Backend) -> SnapshotInfo:
-        found = filter(is_checkpoint, _named(backend, commit.id or ""))
+        found = filter(is_checkpoint, _with_id(backend, commit.id or ""))
         scope = next((info.scope for info in found), commit.scope)
         return backend.commit(commit._replace(scope=scope))
 
@@ -160,12 +158,12 @@ def _delete(checkpoint_id: str) -> Work[None]:
     id = limits.check_id("checkpoint_id", checkpoint_id)
 
     def work(backend: Backend) -> None:
-        for info in list(filter(is_checkpoint, _named(backend, id))):
+        for info in list(filter(is_checkpoint, _with_id(backend, id))):
             backend.delete_snapshots(info.scope, [id])
 
     return work
 
 
-def _named(backend: Backend, id: str) -> Iterator[SnapshotInfo]:
+def _with_id(backend: Backend, id: str) -> Iterator[SnapshotInfo]:
     """Yield the snapshots of an id in all scopes, the last saved first."""
     return verbs.each(backend, verbs.matching(Query(id=id)))

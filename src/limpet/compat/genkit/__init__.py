@@ -13,22 +13,7 @@ An agent keeps a snapshot of each turn; any process may read it, stop its run, o
 snapshots. `import_sessions` imports the folder of a package's own file store, and `export_sessions`
 writes one.
 
-How the terms translate, so that other programs see what is saved here, and the reverse:
-
-| Genkit                        | Limpet                                                       |
-|-------------------------------|----------------------------------------------------------------|
-| `sessionId`                   | session; the scope is `main`, of kind `agent`                  |
-| the tenant, from the context  | a prefix of the session, `tenant/session`, each with `%` and   |
-|                               | `/` inside escaped as in URLs                                  |
-| a snapshot                    | a kept snapshot with its id; a new one becomes the head        |
-| `status`, `parentId`, `state` | status, parent, state                                          |
-| the other fields              | `metadata["genkit"]`, unchanged                                |
-
-By its id a snapshot is found in any scope of kind `agent`, `main` first. A session without a
-snapshot of ours shows the head that another program saved, also a draft. A session whose name has a
-`/` belongs to a tenant; one in which `%` is not part of an escape is not visible: rename it.
-
-`docs/guides/genkit.md` lists where it differs from the original.
+`docs/guides/genkit.md` lists where each thing is stored, so that other programs see it.
 """
 
 from limpet.compat.genkit.records import SessionSnapshot

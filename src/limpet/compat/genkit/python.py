@@ -25,6 +25,7 @@ from limpet.compat.genkit import rules
 from limpet.compat.genkit.records import COMPLETED, Context, Row
 from limpet.compat.genkit.records import SessionSnapshot as Record
 from limpet.compat.genkit.store import Sessions, Subscription, check_function
+from limpet.compat.wire import require
 from limpet.errors import Conflict, Corrupt, InvalidInput, LimpetError, Unavailable
 from limpet.model import Snapshot
 
@@ -177,12 +178,11 @@ def _snapshot_of(row: Row) -> SessionSnapshot:
     raise GenkitError(status=_REFUSED, message=message)
 
 
-def _row_of(given: object, current: Row | None) -> Row:
+def _row_of(given: Any, current: Row | None) -> Row:
     if iscoroutine(given):
         given.close()
         raise InvalidInput("the mutator must not be async")
-    if not isinstance(given, SessionSnapshot):
-        raise InvalidInput(f"expected a SessionSnapshot. type=`{type(given).__name__}`")
+    require(isinstance(given, SessionSnapshot), "expected a SessionSnapshot", given)
     row: Row = Record.from_json({"status": COMPLETED, **_wire(given)})
     if current is not None and rules.session_of(row) not in (None, current.session_id):
         id = current.snapshot_id

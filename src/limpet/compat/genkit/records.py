@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar, cast
 
-from limpet.compat.wire import ABSENT, WireRecord, escaped, moment_of, unescaped, wire_time
+from limpet.compat.wire import ABSENT, WireRecord, escaped, moment_of, require, unescaped, wire_time
 from limpet.errors import Corrupt, InvalidInput
 from limpet.model import JSON, ScopeKey, Snapshot, SnapshotInfo
 
@@ -21,7 +21,7 @@ S = TypeVar("S")
 COMPLETED: Final = "completed"
 FACADE: Final = "genkit"
 _STATELESS = "genkit_stateless"  # in metadata: the row has no state, which differs from null
-_BORN = "genkit_born"  # in metadata: tells apart two equal rows that are created at once
+_NONCE = "genkit_born"  # in metadata: tells apart two equal rows that are created at once
 
 _ELSEWHERE = ("snapshotId", "sessionId", "parentId", "status", "state")
 _TIMES = ("created_at", "updated_at", "heartbeat_at")
@@ -53,11 +53,8 @@ class SessionSnapshot(WireRecord, Generic[S]):
         super().__post_init__()
         for name in _TEXTS:
             value: Any = getattr(self, name)
-            if value is not None and not isinstance(value, str):
-                kind = type(value).__name__
-                raise InvalidInput(f"a field must be text. field=`{name}` type=`{kind}`")
-        if self.error is not None and not isinstance(self.error, Mapping):
-            raise InvalidInput(f"error must be a mapping. type=`{type(self.error).__name__}`")
+            require(isinstance(value, str | None), f"a field must be text. field=`{name}`", value)
+        require(isinstance(self.error, Mapping | None), "error must be a mapping", self.error)
 
     def to_json(self) -> dict[str, JSON]:
         """Return the wire dict, without the missing fields."""
@@ -69,12 +66,12 @@ class SessionSnapshot(WireRecord, Generic[S]):
 Row: TypeAlias = SessionSnapshot[Any]
 
 
-def save_options(row: Row, *, born: str) -> dict[str, Any]:
+def save_options(row: Row, *, nonce: str) -> dict[str, Any]:
     return {
         "state": None if row.state is ABSENT else row.state,
         "parent": row.parent_id,
         "status": row.status,
-        "metadata": {_BORN: born, **_metadata(row)},
+        "metadata": {_NONCE: nonce, **_metadata(row)},
         "created_at": moment_of(row.created_at),
     }
 
@@ -167,12 +164,6 @@ class Tenant(NamedTuple):
         return unescaped(stored.removeprefix(self.prefix))
 
 
-def check_prefix_of(prefix_of: PrefixOf | None) -> PrefixOf | None:
-    if prefix_of is not None and not callable(prefix_of):
-        raise InvalidInput(f"prefix_of must be a function. type=`{type(prefix_of).__name__}`")
-    return prefix_of
-
-
 def tenant_of(context: Context, prefix_of: PrefixOf | None) -> Tenant:
     """Return the tenant of a context.
 
@@ -193,8 +184,7 @@ def tenant_of(context: Context, prefix_of: PrefixOf | None) -> Tenant:
 def _named_in(context: Context) -> object:
     if context is None or isinstance(context, str):
         return context
-    if not isinstance(context, Mapping):
-        raise InvalidInput(f"a context must be a mapping. type=`{type(context).__name__}`")
+    require(isinstance(context, Mapping), "a context must be a mapping", context)
     if not context:
         return None
     auth = context.get("auth")

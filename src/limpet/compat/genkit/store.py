@@ -19,10 +19,9 @@ from limpet.compat.genkit.records import (
     S,
     SessionSnapshot,
     Tenant,
-    check_prefix_of,
     tenant_of,
 )
-from limpet.compat.wire import check_store
+from limpet.compat.wire import check_store, require
 from limpet.compat.writes import contended
 from limpet.errors import CLOSED, AlreadyExists, InvalidInput, LimpetError, NotFound, Unavailable
 from limpet.model import ScopeKey, Snapshot, SnapshotInfo, SnapshotRef
@@ -149,7 +148,9 @@ class Sessions(Generic[S]):
         self._store = check_store(store).aio
         self._rejects = reject_branching_sessions
         self._policy = rules.check_policy(latest)
-        self._prefix_of = check_prefix_of(prefix_of)
+        if prefix_of is not None:
+            check_function("prefix_of", prefix_of)
+        self._prefix_of = prefix_of
 
     def scope(self, session_id: str, *, context: Context = None) -> AsyncScope:
         """Return the scope of a session: to list its history, fork, watch, prune or delete it."""
@@ -280,7 +281,7 @@ class Sessions(Generic[S]):
         drawn = self._store.driver.tools.draw()
         row = rules.next_row(id or "", None, after, drawn.now)
         scope = self._store.scope(*tenant.scope(row.session_id or ""))
-        saved = await scope.save(id=id, **records.save_options(row, born=drawn.nonce))
+        saved = await scope.save(id=id, **records.save_options(row, nonce=drawn.nonce))
         return replace(row, snapshot_id=saved.id)
 
     async def _update(
@@ -415,8 +416,7 @@ async def apply_mutator(
 
 
 def check_function(name: str, value: object) -> None:
-    if not callable(value):
-        raise InvalidInput(f"the {name} must be a function. type=`{type(value).__name__}`")
+    require(callable(value), f"the {name} must be a function", value)
 
 
 def check_id(name: str, value: object) -> str:

@@ -307,7 +307,7 @@ def _creation_order(rows: Iterable[Row]) -> list[str]:
 def _save_options(row: Row) -> dict[str, Any]:
     """Return the options of `Scope.save`; the same for each import of a row."""
     status = records.COMPLETED if row.status is None else row.status
-    options = records.save_options(rules.repaired(replace(row, status=status)), born="import")
+    options = records.save_options(rules.repaired(replace(row, status=status)), nonce="import")
     if row.created_at is None:
         # Recorded as missing: otherwise the time of the import would be read.
         options["metadata"][records.FACADE]["createdAt"] = None

@@ -12,23 +12,13 @@ One current checkpoint for each run, overwritten after each iteration and delete
 `GoRunStore` reads and writes the files of the Go store, shared with Go processes. `import_runs` and
 `export_runs` convert between the two.
 
-How the terms translate, so that other programs, above all `limpet.runs`, see what is saved:
-
-| the Go store                     | Limpet                                                |
-|----------------------------------|---------------------------------------------------------|
-| `run_id`                         | session; the scope is `main`, of kind `run`             |
-| the one checkpoint of a run      | the head, saved with `keep=False` and status `running`  |
-| `messages`, `system_prompt`      | the state, together with unknown fields                 |
-| `task_name`                      | the label `task_name`, unless it is empty               |
-| `iteration`, the tokens          | metadata                                                |
-| `created_at`                     | metadata, as it was written                             |
+`docs/guides/run_checkpoints.md` lists where each thing is stored, so that other programs, above all
+`limpet.runs`, see it.
 
 What other programs saved for a run loads as well: missing fields have their defaults, and values
 that cannot be fields are in `extra["state"]`. A save replaces the head with its labels, metadata
 and status, even if `limpet.runs` has a worker on that run, or the run was aborted. Use one of the
 two for a run, or one after the other.
-
-`docs/guides/run_checkpoints.md` lists where it differs from the original.
 """
 
 from limpet.compat.runs.go import GoRunStore, export_runs, import_runs

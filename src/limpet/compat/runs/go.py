@@ -27,11 +27,11 @@ from limpet.compat.json_files import (
 from limpet.compat.runs.records import (
     ZERO_TIME,
     Checkpoint,
-    bare,
     field_of,
     newest_first,
     scope_of,
-    taken,
+    with_time,
+    without_state,
 )
 from limpet.compat.runs.store import RunStore, StoreAddress, make_folder
 from limpet.compat.wire import Tally, Transfer, existing_folder, folder_of, shown
@@ -94,7 +94,7 @@ def decode(data: bytes) -> Checkpoint:
     return _checkpoint(value)
 
 
-def prove(data: bytes) -> None:
+def check_data(data: bytes) -> None:
     """Raise Corrupt if a file is not a checkpoint; mostly ten times faster than `decode`."""
     try:
         found = orjson.loads(data)
@@ -180,10 +180,10 @@ class GoRunStore:
             InvalidInput: it is not a checkpoint, a value is not JSON (the message has its path), or
                 its run_id cannot be a file name.
         """
-        found = taken(checkpoint)
+        found = with_time(checkpoint)
         path = self._path(found.run_id)
         data = encode(found)
-        with self._named(path):
+        with self._os_errors(path):
             self._set_aside(path)
         self._unlink(path)
         self._files.put(os.path.basename(path), data, expect=ANY)
@@ -281,7 +281,7 @@ class GoRunStore:
         return os.path.join(self._dir, run_id + _ENDING)
 
     def _names(self) -> Iterator[str]:
-        with self._named(self._dir):
+        with self._os_errors(self._dir):
             names = os.listdir(self._dir)
         yield from sorted(names)
 
@@ -293,7 +293,7 @@ class GoRunStore:
     # Files
 
     @contextmanager
-    def _named(self, path: str) -> Iterator[None]:
+    def _os_errors(self, path: str) -> Iterator[None]:
         try:
             yield
         except OSError as cause:
@@ -302,7 +302,7 @@ class GoRunStore:
     @contextmanager
     def _opened(self, path: str) -> Iterator[int | None]:
         """Open a file for reading; None if there is none, or a link."""
-        with self._named(path):
+        with self._os_errors(path):
             try:
                 handle = os.open(path, _READ)
             except OSError as cause:
@@ -317,7 +317,7 @@ class GoRunStore:
 
     def _unlink(self, path: str) -> None:
         """Remove a link: what it leads to stays as it is."""
-        with self._named(path), suppress(FileNotFoundError):
+        with self._os_errors(path), suppress(FileNotFoundError):
             if os.path.islink(path):
                 os.unlink(path)
 
@@ -331,7 +331,7 @@ class GoRunStore:
             if handle is None:
                 return
             with suppress(Corrupt):
-                prove(_read_all(handle))
+                check_data(_read_all(handle))
                 return
             damaged = os.fstat(handle)
             for number in count(1):
@@ -366,7 +366,7 @@ def _read_metadata(handle: int) -> Checkpoint:
         known = decode_ends(head, tail)
         if known is not None:
             return known
-    return bare(decode(_read_all(handle)))
+    return without_state(decode(_read_all(handle)))
 
 
 def _read_all(handle: int) -> bytes:
@@ -400,27 +400,22 @@ def export_runs(store: StoreAddress, dir: str | os.PathLike[str]) -> Transfer:
     file name, is skipped and reported.
     """
     with RunStore(store) as source:
-        return _carried_over(source, GoRunStore(dir), Tally(), (Corrupt, InvalidInput))
+        return _carried_over(source, GoRunStore(dir), Tally(), Corrupt, InvalidInput)
 
 
 def _carried_over(
     source: GoRunStore | RunStore,
     target: GoRunStore | RunStore,
     tally: Tally,
-    unreadable: type[LimpetError] | tuple[type[LimpetError], ...],
+    *unreadable: type[LimpetError],
 ) -> Transfer:
     for run_id in source._run_ids():
-        try:
+        found, scope = None, scope_of(run_id)
+        # NotFound: it has no head, or was deleted meanwhile.
+        with tally.skipping("run_skipped", *unreadable, scope=scope), suppress(NotFound):
             found = source.load(run_id)
-        except NotFound:
-            continue  # it has no head, or was deleted meanwhile
-        except unreadable as error:
-            tally.skip("run_skipped", error, scope=scope_of(run_id))
-            continue
-        try:
-            target.save(found)
-        except InvalidInput as error:
-            tally.skip("run_skipped", error, scope=scope_of(run_id))
-        else:
-            tally.count += 1
+        if found is not None:
+            with tally.skipping("run_skipped", InvalidInput, scope=scope):
+                target.save(found)
+                tally.count += 1
     return tally.result()

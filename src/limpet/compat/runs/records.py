@@ -116,7 +116,7 @@ class Checkpoint:
         return cls(**fields, extra=extra)
 
 
-def taken(checkpoint: "Checkpoint | Mapping[str, JSON]") -> Checkpoint:
+def with_time(checkpoint: "Checkpoint | Mapping[str, JSON]") -> Checkpoint:
     """Return a checkpoint, or that of a JSON object, with a time."""
     found = checkpoint if isinstance(checkpoint, Checkpoint) else Checkpoint.from_json(checkpoint)
     if found.created_at:
@@ -124,7 +124,7 @@ def taken(checkpoint: "Checkpoint | Mapping[str, JSON]") -> Checkpoint:
     return replace(found, created_at=text_of(times.from_us(draw().now)))
 
 
-def bare(checkpoint: Checkpoint) -> Checkpoint:
+def without_state(checkpoint: Checkpoint) -> Checkpoint:
     return replace(checkpoint, messages=None, system_prompt="", extra={})
 
 
@@ -186,7 +186,7 @@ def scope_of(run_id: object) -> ScopeKey:
 
 def save_options(checkpoint: Checkpoint | Mapping[str, JSON]) -> tuple[ScopeKey, dict[str, Any]]:
     """Return the scope of a checkpoint, and the options of `Scope.save`."""
-    found = taken(checkpoint)
+    found = with_time(checkpoint)
     state = {"messages": found.messages, "system_prompt": found.system_prompt, **found.extra}
     metadata = {name: getattr(found, name) for name in (*_COUNTS, "created_at")}
     return scope_of(found.run_id), {

@@ -12,19 +12,7 @@ folders and buckets with it; `StoreStorage(store)` is the same on any store::
 the `Storage` of the Strands SDK for Python; `to_python` translates snapshots of the one for
 TypeScript; `import_sessions` and `export_sessions` read and write the files of both.
 
-How the terms translate, so that each interface sees what the others save:
-
-| Strands                    | Limpet                                                     |
-|----------------------------|--------------------------------------------------------------|
-| `sessionId`                | session                                                      |
-| `scope`, `scopeId`         | kind (`agent`, `multiAgent`) and scope id                    |
-| `snapshot_latest.json`     | the head, saved with `keep=False`                            |
-| `immutable_history/<id>`   | a snapshot saved with `head=False, overwrite=True`           |
-| `data`                     | the state                                                    |
-| the other fields           | `metadata["strands"]`, unchanged                             |
-| `manifest.json`            | the note `manifest` of the scope                             |
-
-`docs/guides/strands.md` lists where it differs from the original.
+`docs/guides/strands.md` lists where each thing is stored, so that other programs see it.
 """
 
 from limpet.api.integrations import LayoutName

@@ -18,6 +18,7 @@ from hashlib import sha1
 from typing import Any, Literal, TypeAlias
 
 from limpet.compat.strands.records import SCHEMA_VERSION, Wire
+from limpet.compat.wire import require
 from limpet.errors import InvalidInput, Unsupported
 from limpet.model import JSON
 
@@ -70,8 +71,8 @@ def to_python(wire: JSON) -> Wire:
         InvalidInput: it is not an object with `data`.
         Unsupported: it is a graph or swarm that has not finished its run.
     """
-    if not isinstance(wire, dict) or "data" not in wire:
-        raise InvalidInput(f"a snapshot must be an object with data. type=`{type(wire).__name__}`")
+    is_snapshot = isinstance(wire, dict) and "data" in wire
+    require(is_snapshot, "a snapshot must be an object with data", wire)
     try:
         own: Wire = deepcopy(wire)
         if dialect_of(own) == "python":

@@ -35,7 +35,7 @@ from limpet.compat.strands.records import (
     is_identifier,
     is_uuid7,
 )
-from limpet.compat.strands.store import BaseStorage, no_cursor
+from limpet.compat.strands.store import BaseStorage, unknown_cursor
 from limpet.compat.wire import folder_of, wire_time
 from limpet.compat.writes import AsyncClosing
 from limpet.errors import CLOSED, Corrupt, InvalidInput, LimpetError
@@ -210,7 +210,7 @@ def _list_ids(bucket: Bucket, prefix: str, limit: int | None, after: str | None)
             return found
     ids = sorted(_ids_of(listed(bucket, prefix), prefix))
     if after is not None and not is_uuid7(after) and after not in ids:
-        raise no_cursor(after)
+        raise unknown_cursor(after)
     return [id for id in ids if after is None or id > after][:limit]
 
 

@@ -37,7 +37,7 @@ from limpet.compat.strands.records import (
     is_uuid7,
 )
 from limpet.compat.strands.store import SessionError, SnapshotStorage, StoreStorage
-from limpet.compat.wire import wire_time
+from limpet.compat.wire import require, wire_time
 from limpet.compat.writes import AsyncClosing, finished
 from limpet.errors import AlreadyExists, Conflict, Corrupt, InvalidInput, Unsupported
 from limpet.model import JSON
@@ -228,8 +228,7 @@ class SessionManager(AsyncClosing):
             storage = self._own = FileStorage(storage)
         elif isinstance(storage, Store | AsyncStore):
             storage = StoreStorage(storage)
-        elif not isinstance(storage, SnapshotStorage):
-            raise InvalidInput(f"expected a storage. type=`{type(storage).__name__}`")
+        require(isinstance(storage, SnapshotStorage), "expected a storage", storage)
         self._storage = storage
 
     async def close(self) -> None:
@@ -350,10 +349,8 @@ class SessionManager(AsyncClosing):
 
     def _location(self, agent: Agent) -> SnapshotLocation:
         for name in ("take_snapshot", "load_snapshot"):
-            if not callable(getattr(agent, name, None)):
-                raise InvalidInput(f"an agent needs a method {name}. type=`{type(agent).__name__}`")
-        if not hasattr(agent, "agent_id"):
-            raise InvalidInput(f"an agent needs an agent_id. type=`{type(agent).__name__}`")
+            require(callable(getattr(agent, name, None)), f"an agent needs a method {name}", agent)
+        require(hasattr(agent, "agent_id"), "an agent needs an agent_id", agent)
         name = check_identifier("agent_id", agent.agent_id)
         return SnapshotLocation(self.session_id, self.scope, name)
 
@@ -399,7 +396,7 @@ class SessionManager(AsyncClosing):
             try:
                 found = await _find(self._storage, entry.location, snapshot_id)
                 if found is not None:
-                    await _settled(agent.load_snapshot(cast(Data, found.snapshot.data)))
+                    await _awaited(agent.load_snapshot(cast(Data, found.snapshot.data)))
             except BaseException:
                 entry.unread = entry.unread or snapshot_id is None
                 raise
@@ -421,14 +418,14 @@ class SessionManager(AsyncClosing):
         if self._trigger is None:
             return False
         taken = await _take(agent, self.scope, {})
-        return bool(await _settled(self._trigger(cast(Data, taken.data))))
+        return bool(await _awaited(self._trigger(cast(Data, taken.data))))
 
     async def _report(self, fact: str, entry: _AgentEntry, error: Exception) -> None:
         _log_error(fact, entry.location, error)
         if self._on_error is None:
             return
         try:
-            await _settled(self._on_error(error))
+            await _awaited(self._on_error(error))
         except Exception as second:
             _log_error("on_error failed", entry.location, second)
 
@@ -440,7 +437,7 @@ def _weak(agent: Agent) -> Callable[[], object]:
         return lambda: agent
 
 
-async def _settled(value: Awaitable[T] | T) -> T:
+async def _awaited(value: Awaitable[T] | T) -> T:
     if inspect.isawaitable(value):
         awaited: T = await value
         return awaited
@@ -516,9 +513,8 @@ def _is_damage(error: BaseException) -> bool:
 
 
 async def _take(agent: Agent, scope: str, app_data: Mapping[str, JSON]) -> Snapshot:
-    data: Any = await _settled(agent.take_snapshot())
-    if not isinstance(data, dict):
-        raise InvalidInput(f"the state of an agent must be a dict. type=`{type(data).__name__}`")
+    data: Any = await _awaited(agent.take_snapshot())
+    require(isinstance(data, dict), "the state of an agent must be a dict", data)
     moment = wire_time(times.from_us(draw().now))
     return Snapshot(scope, SCHEMA_VERSION, moment, data, dict(app_data))
 

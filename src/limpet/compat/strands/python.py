@@ -6,16 +6,8 @@
     sessions = SnapshotSessionManager("chat-42", storage=ByteStorage(store))
     agent = Agent(session_manager=sessions)
 
-| key                                                             | Limpet                       |
-|-----------------------------------------------------------------|--------------------------------|
-| `session/<sid>/scopes/<kind>/<id>/snapshots/snapshot_latest.json` | the head, with `keep=False`  |
-| `…/snapshots/immutable_history/snapshot_<id>.json`              | kept, with `head=False`        |
-| any other below `session/<sid>/` or `context/<sid>/`            | kind `file` in session `<sid>` |
-| any other                                                       | kind `file` in `strands`       |
-
-The state of a snapshot is its `data`; the other fields are in `metadata["strands"]`; the format of
-its JSON is in `metadata["form"]`. So history, forks, diffs and watches work on what agents save,
-and `store.delete_session` deletes everything of a session.
+`docs/guides/strands_python.md` lists where each key is stored. History, forks, diffs and watches
+work on what agents save, and `store.delete_session` deletes everything of a session.
 
 `read` returns the written bytes, except that snapshots are always those of the SDK for Python,
 whichever SDK wrote them: an agent in Python continues where one in TypeScript stopped. See
@@ -36,7 +28,7 @@ from limpet.compat.strands.dialects import dialect_of, to_python
 from limpet.compat.strands.documents import HISTORY, document_name, folder_key
 from limpet.compat.strands.records import FACADE, SCHEMA_VERSION, SCOPES
 from limpet.compat.strands.store import FORM, GONE, Lines, is_gone, save_options
-from limpet.compat.wire import check_store
+from limpet.compat.wire import check_store, require
 from limpet.errors import Conflict, InvalidInput, LimpetError
 from limpet.model import JSON, ScopeKey, Snapshot, SnapshotInfo
 
@@ -82,8 +74,7 @@ class ByteStorage:
                 bytes.
         """
         with _storage_errors():
-            if not isinstance(data, bytes):
-                raise InvalidInput(f"data must be bytes. type=`{type(data).__name__}`")
+            require(isinstance(data, bytes), "data must be bytes", data)
             address = _address_of(key)
             await self._store.run(lambda store: _write(store, address, data))
 
@@ -107,8 +98,7 @@ class ByteStorage:
     async def list(self, query: str) -> list[str]:
         """Return the keys that begin with `query`, sorted."""
         with _storage_errors():
-            if not isinstance(query, str):
-                raise InvalidInput(f"query must be text. type=`{type(query).__name__}`")
+            require(isinstance(query, str), "query must be text", query)
             return await self._store.run(lambda store: sorted(_keys(store, query)))
 
     async def search(self, query: str) -> Any:

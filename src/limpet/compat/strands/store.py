@@ -25,7 +25,7 @@ from limpet.compat.strands.records import (
     is_identifier,
     is_uuid7,
 )
-from limpet.compat.wire import check_store, moment_of, wire_time
+from limpet.compat.wire import check_limit, check_store, moment_of, wire_time
 from limpet.errors import Corrupt, InvalidInput, LimpetError
 from limpet.model import HEAD, JSON, Parent, ScopeKey
 from limpet.model import Snapshot as Stored
@@ -120,7 +120,8 @@ class BaseStorage(SnapshotStorage):
     async def list_snapshot_ids(
         self, location: AnyLocation, limit: int | None = None, start_after: str | None = None
     ) -> list[str]:
-        if limit is not None and _check_limit(limit) <= 0:
+        check_limit(limit)
+        if limit is not None and limit <= 0:
             return []
         address = SnapshotLocation.of(location).check()
         is_first = start_after is None or start_after == ""
@@ -131,7 +132,8 @@ class BaseStorage(SnapshotStorage):
     async def list_snapshots(
         self, location: AnyLocation, limit: int | None = None, start_after: str | None = None
     ) -> SnapshotPage:
-        more = None if limit is None or _check_limit(limit) <= 0 else limit + 1
+        check_limit(limit)
+        more = None if limit is None or limit <= 0 else limit + 1
         ids = await self.list_snapshot_ids(location, limit if more is None else more, start_after)
         if more is None or len(ids) < more:
             return SnapshotPage(tuple(ids))
@@ -298,7 +300,7 @@ class StoreStorage(BaseStorage):
         if after is not None and not is_uuid7(after):
             with suppress(Corrupt):  # a page may end with a damaged snapshot
                 if await scope.info(after) is None:
-                    raise no_cursor(after)
+                    raise unknown_cursor(after)
         async for id in scope.ids(after=after):
             if len(found) == limit:
                 break
@@ -307,7 +309,7 @@ class StoreStorage(BaseStorage):
         return found
 
 
-def no_cursor(after: str) -> InvalidInput:
+def unknown_cursor(after: str) -> InvalidInput:
     return InvalidInput(f"start_after is neither a UUID 7 nor an id in history. id=`{after}`")
 
 
@@ -344,9 +346,3 @@ def save_options(envelope: Wire, **metadata: JSON) -> dict[str, Any]:
     # The two SDKs spell the time of creation differently.
     created_at = moment_of(envelope.get("createdAt", envelope.get("created_at")))
     return {"metadata": {FACADE: envelope, **metadata}, "created_at": created_at}
-
-
-def _check_limit(limit: object) -> int:
-    if not isinstance(limit, int) or isinstance(limit, bool):
-        raise InvalidInput(f"limit must be a whole number. type=`{type(limit).__name__}`")
-    return limit

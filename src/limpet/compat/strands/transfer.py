@@ -205,14 +205,13 @@ class _SessionImport:
         *,
         is_manifest: bool = False,
     ) -> None:
-        try:
+        errors = InvalidInput, Unsupported, Corrupt
+        with self.tally.skipping("refused", *errors, scope=scope, id=id):
             if is_manifest:
                 self._target.scope(*scope).set_note(MANIFEST, value)
             else:
                 self._save_snapshot(self._target.scope(*scope), id, value, parent)
                 self.tally.count += 1
-        except (InvalidInput, Unsupported, Corrupt) as cause:
-            self.tally.skip("refused", cause, scope=scope, id=id)
 
     def _save_snapshot(self, scope: Scope, id: str | None, wire: Wire, parent: str | None) -> None:
         envelope = to_python(wire) if self._as_python else wire
@@ -303,21 +302,16 @@ class _SessionExport:
     def _export(self, scope: Scope) -> None:
         # One at a time, so that damage to one does not hide the others; last the latest.
         for id in chain(scope.ids(), (None,)):
-            try:
+            with self._tally.skipping("refused", Corrupt, InvalidInput, scope=scope.key, id=id):
                 found = scope.load(id)
                 if found is not None and not is_gone(found):
                     self._write(scope.key, id, wire_of(found))
                     self._tally.count += 1
-            except (Corrupt, InvalidInput) as cause:
-                self._tally.skip("refused", cause, scope=scope.key, id=id)
         if is_identifier(scope.session_id) and is_identifier(scope.scope_id):
-            try:
+            with self._tally.skipping("refused", Corrupt, scope=scope.key):
                 note = scope.note(MANIFEST)
-            except Corrupt as damage:
-                self._tally.skip("refused", damage, scope=scope.key)
-                return
-            if note is not None:
-                self._put(scope.key, documents.MANIFEST, note.value, self._form)
+                if note is not None:
+                    self._put(scope.key, documents.MANIFEST, note.value, self._form)
 
     def _write(self, scope: ScopeKey, id: str | None, wire: Wire) -> None:
         is_python = dialect_of(wire) == "python"
