@@ -1,11 +1,11 @@
 """The terminal: styles, console and pager; and tables that stream, aligned."""
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from itertools import islice
-from typing import IO, TYPE_CHECKING, Any, NamedTuple, cast
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
 from rich.console import Console
 from rich.text import Text
@@ -146,6 +146,10 @@ class Column(NamedTuple):
     rank: int = 0
 
 
+Cells: TypeAlias = Mapping[Column, Callable[[Any], Text]]
+"""The columns of a table, each with what makes its cell of an item."""
+
+
 def table(
     columns: Sequence[Column], rows: Iterable[Sequence[Text]], width: int, *, titles: bool = True
 ) -> Iterator[Text]:
@@ -232,11 +236,15 @@ def print_line(console: Console, line: Text) -> None:
         console.print(line, soft_wrap=True)
 
 
-def print_table(
-    console: Console, columns: Sequence[Column], rows: Iterable[Sequence[Text]]
-) -> None:
-    for line in table(columns, rows, console.width):
+def print_table(console: Console, cells: Cells, items: Iterable[Any]) -> None:
+    rows = ([cell(item) for cell in cells.values()] for item in items)
+    for line in table([*cells], rows, console.width):
         print_line(console, line)
+
+
+def say(*parts: str | Text | tuple[str, str], stderr: bool = False) -> None:
+    """Print a line of styled parts, which is never cut."""
+    make_console(stderr=stderr).print(Text.assemble(*parts), soft_wrap=True)
 
 
 def source_text(source: SnapshotRef, key: ScopeKey) -> str:
