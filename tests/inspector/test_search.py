@@ -15,7 +15,7 @@ import pytest
 import limpet
 from limpet.inspector.pages import search
 from limpet.inspector.pages.search import timed_finder
-from limpet.views.search import Place, compiled, finder
+from limpet.views.search import Position, compiled, finder
 from tests.cli.test_grep import damage
 from tests.inspector import kit
 from tests.server.asgi import Response, ask
@@ -284,7 +284,7 @@ def test_a_bound_token_searches_its_sessions(store: limpet.Store) -> None:
     assert "--prefix a/" in answer.body.decode()
     assert asked(store, {"q": "fox", "session_id": "b/1"}, "read a/").status == 403
     for session_id in ("b/0", "b/1"):
-        place = search._cursor(Place(limpet.ScopeKey(session_id), "1.0.a", 0), 0)
+        place = search._cursor(Position(limpet.ScopeKey(session_id), "1.0.a", 0), 0)
         assert asked(store, {"q": "fox", "after": place}, "read a/").status == 403
 
 

@@ -177,7 +177,6 @@ def table(
 
 
 def _chosen(columns: Sequence[Column], widths: Sequence[int], width: int) -> list[int]:
-    """Return the columns that are not empty and fit."""
     shown = [at for at, cells in enumerate(widths) if cells]
     while _needed(columns, widths, shown) > width:
         last = max(shown, key=lambda at: columns[at].rank)
@@ -195,7 +194,6 @@ def _needed(columns: Sequence[Column], widths: Sequence[int], shown: Sequence[in
 def _fitted(
     columns: Sequence[Column], widths: Sequence[int], shown: Sequence[int], width: int
 ) -> dict[int, int]:
-    """Return the width of each column; the widest ones are cut first."""
     fitted = {at: widths[at] for at in shown}
     excess = sum(fitted.values()) + _GAP * (len(shown) - 1) - width
     while excess > 0:

@@ -9,8 +9,6 @@ from itertools import chain
 from typing import Any
 
 import click
-from rich.console import Console
-from rich.text import Text
 
 import limpet
 from limpet.cli import _exits
@@ -25,7 +23,7 @@ from limpet.cli._shared import (
     with_store,
     yes_option,
 )
-from limpet.cli._terminal import make_console
+from limpet.cli._terminal import make_console, say
 from limpet.core.wire import info_json
 from limpet.opening import CLOCK
 from limpet.views.format import address_text, count_text, short_id, size_text, visible
@@ -78,11 +76,9 @@ def fork(
         first = None if head is None else info_json(head)
         echo_json({"scope": made.key._asdict(), "head": first})
         return
-    console = make_console()
-    line = Text(visible(address_text(made.key)), "fork")
-    if console.is_terminal:  # a script gets only the name
-        line.append(f"  forked from {visible(short_id(source.id))}", "quiet")
-    console.print(line, soft_wrap=True)
+    hint = f"  forked from {visible(short_id(source.id))}"
+    is_script = not make_console().is_terminal  # which gets only the name
+    say((visible(address_text(made.key)), "fork"), ("" if is_script else hint, "quiet"))
 
 
 def _change(text: str) -> tuple[str, Any]:
@@ -156,16 +152,17 @@ def _draw_restored(
     before: limpet.SnapshotInfo | None,
     head: limpet.SnapshotInfo | None,
 ) -> None:
-    line = Text.assemble((visible(address_text(source.scope)), "title"), "  ")
+    place, restored = (visible(address_text(source.scope)), "title"), visible(short_id(source.id))
     if head is None:
-        line.append(f"{visible(short_id(source.id))} is already the head; nothing was done")
-    else:
-        line.append("◆ ", "good").append(visible(short_id(head.id)), "accent")
-        line.append(" has the state of ").append(visible(short_id(source.id)), "accent")
-        if before is not None:
-            fate = "stays in history" if before.kept else "was a draft and is lost"
-            line.append(f"; {visible(short_id(before.id))} {fate}", "quiet")
-    make_console().print(line, soft_wrap=True)
+        say(place, f"  {restored} is already the head; nothing was done")
+        return
+    fate = ""
+    if before is not None:
+        fate = "stays in history" if before.kept else "was a draft and is lost"
+        fate = f"; {visible(short_id(before.id))} {fate}"
+    new = (visible(short_id(head.id)), "accent")
+    state = (" has the state of ", (restored, "accent"))
+    say(place, "  ", ("◆ ", "good"), new, *state, (fate, "quiet"))
 
 
 _STEPS_BACK = re.compile(r"~\d{1,7}$")
@@ -243,7 +240,7 @@ def rm(
     if not doomed:
         raise limpet.NotFound(f"there is no such session. prefix=`{prefix}`")
     if not yes:
-        _draw_doomed(make_console(stderr=True), doomed)
+        _draw_doomed(doomed)
     confirm("Delete for good?", yes=yes)
     _delete_each(doomed, as_json=as_json)
 
@@ -317,15 +314,14 @@ def _is_exact(
     return not at and info.id.startswith(_GAP.split(ref)[0])  # else it is a shortened session
 
 
-def _draw_doomed(console: Console, doomed: list[_Doomed]) -> None:
+def _draw_doomed(doomed: list[_Doomed]) -> None:
     for each in doomed[:_SHOWN_MAX]:
-        line = Text.assemble(("- ", "bad"), f"{each.name}  ", (_amount_of([each]), "quiet"))
-        console.print(line, soft_wrap=True)
+        say(("- ", "bad"), f"{each.name}  ", (_amount_of([each]), "quiet"), stderr=True)
     if len(doomed) > _SHOWN_MAX:
-        console.print(Text(f"  … and {len(doomed) - _SHOWN_MAX:,} more", "quiet"))
+        say((f"  … and {len(doomed) - _SHOWN_MAX:,} more", "quiet"), stderr=True)
     if len(doomed) > 1:
         total = f"{count_text(len(doomed), 'session')}, {_amount_of(doomed)}"
-        console.print(Text(total, "title"))
+        say((total, "title"), stderr=True)
 
 
 def _amount_of(doomed: list[_Doomed]) -> str:
@@ -336,17 +332,14 @@ def _amount_of(doomed: list[_Doomed]) -> str:
 
 
 def _delete_each(doomed: list[_Doomed], *, as_json: bool) -> None:
-    console = make_console()
     for each in doomed:
         count = each.delete()
         if as_json:
             fields = ("session_id", "scope_id", "kind", "id")
             shape = {name: getattr(each, name) for name in fields}
             echo_json({**shape, "snapshots": count}, indent=None)
-            continue
-        line = Text(f"deleted {each.name}")
-        line.append(f"  {count_text(count, 'snapshot')}", "quiet")
-        console.print(line, soft_wrap=True)
+        else:
+            say(f"deleted {each.name}", (f"  {count_text(count, 'snapshot')}", "quiet"))
 
 
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
@@ -417,19 +410,19 @@ def prune(
     scopes: Iterable[limpet.ScopeKey] = scopes_to_prune(store, session, scope, kind, prefix)
     asks = not dry_run and not yes
     if asks:
-        doomed = list(_drawn(make_console(stderr=True), pruned(scopes, dry_run=True)))
+        doomed = list(_drawn(pruned(scopes, dry_run=True), stderr=True))
         if doomed:
             total = pruned_sum(each for _, each in doomed)
             confirm(f"Delete {_amount(total)} for good?", yes=False)
         scopes = [key for key, _ in doomed]
-    console, done = make_console(), pruned(scopes, dry_run=dry_run)
+    done = pruned(scopes, dry_run=dry_run)
     if as_json:
         for key, each in done:
             facts = {"count": each.count, "bytes": each.bytes, "dry_run": dry_run}
             echo_json({**key._asdict(), **facts}, indent=None)
     else:
-        some = list(done if asks else _drawn(console, done))
-        _draw_pruned_sum(console, [each for _, each in some], dry_run=dry_run)
+        some = list(done if asks else _drawn(done))
+        _draw_pruned_sum([each for _, each in some], dry_run=dry_run)
     return _exits.CORRUPT if damaged else _exits.FINE
 
 
@@ -463,23 +456,21 @@ def _amount(pruned: limpet.Pruned) -> str:
 
 
 def _drawn(
-    console: Console, some: Iterable[tuple[limpet.ScopeKey, limpet.Pruned]]
+    some: Iterable[tuple[limpet.ScopeKey, limpet.Pruned]], *, stderr: bool = False
 ) -> Iterator[tuple[limpet.ScopeKey, limpet.Pruned]]:
-    """Yield what is pruned of each scope, and draw it."""
     for key, pruned in some:
-        name = visible(address_text(key))
-        line = Text.assemble(("- ", "bad"), (name, "title"), (f"  {_amount(pruned)}", "size"))
-        console.print(line, soft_wrap=True)
+        name, amount = visible(address_text(key)), f"  {_amount(pruned)}"
+        say(("- ", "bad"), (name, "title"), (amount, "size"), stderr=stderr)
         yield key, pruned
 
 
-def _draw_pruned_sum(console: Console, some: list[limpet.Pruned], *, dry_run: bool) -> None:
+def _draw_pruned_sum(some: list[limpet.Pruned], *, dry_run: bool) -> None:
     if not some:
-        console.print(Text("nothing to delete", "good"))
+        say(("nothing to delete", "good"))
         return
     verb = "would delete" if dry_run else "deleted"
     line = f"{verb} {_amount(pruned_sum(some))}, from {count_text(len(some), 'scope')}"
-    console.print(Text(line, "odd" if dry_run else "good"), soft_wrap=True)
+    say((line, "odd" if dry_run else "good"))
 
 
 @click.command()
@@ -525,7 +516,6 @@ def redact(
     scopes = list(scopes_to_prune(store, session, scope, None, ""))
     count = count_text(len(scopes), "scope")
     confirm(f"Replace it in all snapshots of {count} for good?", yes=yes)
-    console = make_console()
     for key in scopes:
         done = store.scope(*key).redact(has_text if path is None else path)
         if as_json:
@@ -533,6 +523,4 @@ def redact(
             echo_json({**key._asdict(), **facts}, indent=None)
             continue
         changed = f"{count_text(done.snapshots, 'snapshot')}, {count_text(done.notes, 'note')}"
-        changed = f"changed: {changed}"
-        line = Text.assemble(f"{visible(address_text(key))}  ", (changed, "quiet"))
-        console.print(line, soft_wrap=True)
+        say(f"{visible(address_text(key))}  ", (f"changed: {changed}", "quiet"))

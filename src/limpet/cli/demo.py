@@ -79,8 +79,6 @@ def demo(pace: float, as_json: bool) -> int:
 
 @dataclass
 class _Run:
-    """What one agent process reported."""
-
     process: int = 0
     first_step: int = 0
     saved: dict[int, str] = field(default_factory=dict)
@@ -313,7 +311,6 @@ class _Play:
 
     @contextmanager
     def _thinking(self) -> Iterator[None]:
-        """Show a spinner if there is a terminal."""
         if not self._console.is_terminal or self._console.is_dumb_terminal:
             yield
             return

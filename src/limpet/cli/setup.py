@@ -67,8 +67,6 @@ _STATE = {"messages": [{"role": "user", "content": "x" * 1000}]}
 
 @dataclass(frozen=True, slots=True)
 class _Check:
-    """The result of one check, and the exit code for it."""
-
     name: str
     detail: str
     code: int = _exits.FINE

@@ -141,7 +141,6 @@ def store_url(call: Call) -> str:
 
 
 def _about(call: Call) -> dict[str, Any]:
-    """Return what every page shows, and what its links need."""
     url = store_url(call)
     return {
         "store_url": masked_url(url),

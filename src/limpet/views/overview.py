@@ -184,7 +184,6 @@ class Sessions:
         yield from ((each, None) for each in ages)
 
     def _ranked(self) -> Iterator[tuple[str, int | None]]:
-        """Yield each session with what it is sorted by, the largest first."""
         sort, total = self.sort, 0
         for session_id, group in self._matching(None):
             total += 1
@@ -199,7 +198,6 @@ class Sessions:
             self.total = total  # need not be counted again
 
     def _matching(self, after: str | None) -> Iterator[tuple[str, _Group]]:
-        """Yield the sessions whose heads match, in the order of their names."""
         where = self.where
         for session_id, group in _groups(self.store, self.prefix, after):
             newest = _newest(group)
@@ -284,8 +282,6 @@ def reads_heads_one_by_one(store: Store) -> bool:
 
 
 def _groups(store: Store, prefix: str, after: str | None) -> Iterator[tuple[str, _Group]]:
-    """Yield each session after `after` with its scopes, in the order of their names."""
-
     listed = scopes_after(store, prefix, None if after is None else ScopeKey(after))
     for session_id, group in groupby(listed, key=lambda each: each.key.session_id):
         if after is None or session_id > after:
@@ -369,7 +365,6 @@ def _title_note(store: Store, *keys: ScopeKey | None) -> str | None:
 
 
 def _about_of(snapshot: Snapshot, title: str | None = None) -> About:
-    """Return what a snapshot is about; `title` is the note."""
     from limpet.views.chat import read_chat, turn_text  # an empty store is listed without them
 
     chat = read_chat(snapshot.state, ends=True)
@@ -422,49 +417,31 @@ def _stats(store: Store, session_id: str) -> Stats | None:
 
 
 def _branches(store: Store, scope: _ScopeHead) -> int | None:
-    with suppress(Corrupt):
-        leaves = [_is_lone(leaf) for leaf in store.scope(*scope.key).leaves()]
-        return _count_branches(len(leaves), sum(leaves), scope)
-    return None
-
-
-def _is_lone(info: SnapshotInfo) -> bool:
-    return info.parent_id is None and info.forked_from is None
-
-
-def _count_branches(ends: int, lone: int, scope: _ScopeHead) -> int:
-    """Count branches: at least one if there is a head, and all leaves without a parent as one.
+    """Count leaves, all without a parent as one, and at least one if there is a head.
 
     Other tools save histories in which nothing has a parent: they are one branch.
     """
-    return ends - max(0, lone - 1) or int(scope.head is not None or scope.damaged)
+    with suppress(Corrupt):
+        leaves = store.scope(*scope.key).leaves()
+        lone = [leaf.parent_id is None and leaf.forked_from is None for leaf in leaves]
+        branches = len(lone) - max(0, sum(lone) - 1)
+        return branches or int(scope.head is not None or scope.damaged)
+    return None
 
 
 def _scope_counts(store: Store, scope: _ScopeHead) -> tuple[Counts, SnapshotRef | None]:
     size = count = 0
-    # Bounded by the number of branches: leaves, and parents that are still to come.
-    ends: dict[str, bool] = {}
-    awaited: set[str] = set()
     first: SnapshotInfo | None = None
     try:
         for first in store.scope(*scope.key).history():
             count, size = count + 1, size + first.size
-            if first.id in awaited:
-                awaited.remove(first.id)
-            else:
-                ends[first.id] = _is_lone(first)
-            if first.parent_id in ends:
-                del ends[first.parent_id]  # the parent was saved later than its child
-            elif first.parent_id is not None:
-                awaited.add(first.parent_id)
     except Corrupt:
         return Counts(), None
     if scope.head is not None and not scope.head.kept:
         count, size = count + 1, size + scope.head.size
         first = first or scope.head
-    branches = _count_branches(len(ends), sum(ends.values()), scope)
     source = None if first is None else first.forked_from
-    return Counts(count, branches, size), source
+    return Counts(count, _branches(store, scope), size), source
 
 
 # Which heads need a person: work that stopped before its end, and damage

@@ -207,7 +207,6 @@ def _by_prefix(store: Store, text: str, address: _Address) -> SnapshotInfo:
 
 
 def _kept(store: Store, start: str, address: _Address) -> Iterator[SnapshotRef]:
-    """Yield the kept snapshots whose ids begin with `start`."""
     anywhere = address == (None, None, None)
     found: list[SnapshotRef] | None = None
     try:

@@ -43,7 +43,6 @@ async def log_out(call: Call) -> Response:
 
 
 def _back(call: Call) -> str:
-    """Return the page of this server that asked for a token."""
     try:
         came_from = urlsplit(call.headers.get("referer", ""))
     except ValueError:

@@ -133,7 +133,6 @@ def _kept(store: Store, call: Call) -> tuple[Timelines, Timeline]:
 
 
 def _read(store: Store, call: Call) -> dict[str, Any]:
-    """Return all that the page shows."""
     given, grant, session_id = call.params, call.grant, call.scope.session_id
     kept, timeline = _kept(store, call)
     newest = timeline.newest_head
@@ -178,7 +177,6 @@ def _selected(store: Store, call: Call) -> tuple[SnapshotInfo | None, str | None
 
 
 def _chunk(kept: Timelines, timeline: Timeline, at: int, grant: Grant) -> dict[str, Any]:
-    """Return some rows, and the graph that they belong to."""
     cells, rows = min(timeline.width, _CELLS_MAX), timeline.rows[at : at + CHUNK]
     shown: list[dict[str, Any]] = [
         {"number": number, "of": row, **_row(row, grant.visible(row.info), cells)}

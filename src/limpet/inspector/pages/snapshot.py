@@ -206,7 +206,6 @@ def _changes(
 def _base(
     store: Store, info: SnapshotInfo, params: Mapping[str, Any], grant: Grant
 ) -> SnapshotInfo:
-    """Return the snapshot that the parameters name."""
     if "base" in params:
         text = params["base"].strip()
         try:

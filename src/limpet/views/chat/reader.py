@@ -143,7 +143,6 @@ def _take_calls(left: Left, older: Left, known: list[Part]) -> tuple[list[Part],
 
 
 def _take_spoken(*members: Left) -> list[Part]:
-    """Take audio and refusals."""
     found: list[Part] = []
     for left in members:
         audio = left.get("audio")

@@ -190,7 +190,6 @@ def started_code(text: str, is_cut: bool) -> str:
 
 
 def _first(text: str) -> str:
-    """Return the beginning of a text on one line."""
     return clipped(" ".join(text[: 2 * _TITLE_CHARS_MAX].split()), _TITLE_CHARS_MAX)
 
 
