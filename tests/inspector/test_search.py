@@ -176,10 +176,13 @@ def test_it_goes_on_exactly_there(
     assert following is None
 
 
-def test_it_ends_in_time_and_goes_on(store: limpet.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("page_s_max", [0.005, 0.0])  # 0: to count sessions takes all the time
+def test_it_ends_in_time_and_goes_on(
+    store: limpet.Store, monkeypatch: pytest.MonkeyPatch, page_s_max: float
+) -> None:
     for number in range(20):
         store.scope(f"s-{number:02}").save(f"fox {number}")
-    monkeypatch.setattr(search, "_PAGE_S_MAX", 0.005)
+    monkeypatch.setattr(search, "_PAGE_S_MAX", page_s_max)
     monkeypatch.setattr(search, "_PART_S_MAX", 0.001)
     found: list[str] = []
     following: dict[str, str] | None = {"q": "fox"}
