@@ -171,7 +171,7 @@ _SHOWN_MAX = 20
 
 
 @dataclass(frozen=True, slots=True)
-class _Doomed:
+class _Deletion:
     """Something to delete: its address, its size (None if damaged), and how."""
 
     delete: Callable[[], int]
@@ -231,32 +231,32 @@ def rm(
     if sum(forms) != 1 or prefix == "" or (forms[0] and (address["session"] or address["kind"])):
         raise click.UsageError("give one of SESSION..., --prefix, -s with --scope, or --snapshot")
     if ref is not None:
-        doomed = [_one_snapshot(store, ref, address)]
+        deletions = [_one_snapshot(store, ref, address)]
     elif address["scope"]:
-        doomed = [_one_scope(store, address)]
+        deletions = [_one_scope(store, address)]
     else:
         names = sessions if prefix is None else store.sessions(prefix=prefix)
-        doomed = [_one_session(store, name) for name in dict.fromkeys(names)]
-    if not doomed:
+        deletions = [_one_session(store, name) for name in dict.fromkeys(names)]
+    if not deletions:
         raise limpet.NotFound(f"there is no such session. prefix=`{prefix}`")
     if not yes:
-        _draw_doomed(doomed)
+        _draw_deletions(deletions)
     confirm("Delete for good?", yes=yes)
-    _delete_each(doomed, as_json=as_json)
+    _delete_each(deletions, as_json=as_json)
 
 
-def _one_session(store: limpet.Store, session_id: str) -> _Doomed:
+def _one_session(store: limpet.Store, session_id: str) -> _Deletion:
     if next(iter(store.scopes(session_id)), None) is None:
         raise limpet.NotFound(f"there is no such session. session_id=`{session_id}`")
     delete = partial(store.delete_session, session_id)
     try:
         found = store.stats(session_id)
     except limpet.Corrupt:
-        return _Doomed(delete, session_id)
-    return _Doomed(delete, session_id, snapshots=found.snapshots, bytes=found.logical_bytes)
+        return _Deletion(delete, session_id)
+    return _Deletion(delete, session_id, snapshots=found.snapshots, bytes=found.logical_bytes)
 
 
-def _one_scope(store: limpet.Store, address: dict[str, str | None]) -> _Doomed:
+def _one_scope(store: limpet.Store, address: dict[str, str | None]) -> _Deletion:
     session_id, scope_id = address["session"], address["scope"]
     if not session_id:
         raise click.UsageError("--scope needs -s SESSION")
@@ -280,18 +280,18 @@ def _one_scope(store: limpet.Store, address: dict[str, str | None]) -> _Doomed:
         for info in chain(draft, scope.history()):
             count, size = count + 1, size + info.size
     except limpet.Corrupt:
-        return _Doomed(delete, *key)
-    return _Doomed(delete, *key, snapshots=count, bytes=size)
+        return _Deletion(delete, *key)
+    return _Deletion(delete, *key, snapshots=count, bytes=size)
 
 
-def _one_snapshot(store: limpet.Store, ref: str, address: dict[str, str | None]) -> _Doomed:
+def _one_snapshot(store: limpet.Store, ref: str, address: dict[str, str | None]) -> _Deletion:
     info = find_snapshot(store, ref, **address)
     if not _is_exact(store, ref, info, address):
         raise limpet.InvalidInput(
             f"write the snapshot, its session and its scope in full. ref=`{ref}`"
         )
     delete = partial(store.scope(*info.scope).delete_snapshot, info.id)
-    return _Doomed(delete, *info.scope, info.id, 1, info.size)
+    return _Deletion(delete, *info.scope, info.id, 1, info.size)
 
 
 def _is_exact(
@@ -314,25 +314,25 @@ def _is_exact(
     return not at and info.id.startswith(_GAP.split(ref)[0])  # else it is a shortened session
 
 
-def _draw_doomed(doomed: list[_Doomed]) -> None:
-    for each in doomed[:_SHOWN_MAX]:
+def _draw_deletions(deletions: list[_Deletion]) -> None:
+    for each in deletions[:_SHOWN_MAX]:
         say(("- ", "bad"), f"{each.name}  ", (_amount_of([each]), "quiet"), stderr=True)
-    if len(doomed) > _SHOWN_MAX:
-        say((f"  … and {len(doomed) - _SHOWN_MAX:,} more", "quiet"), stderr=True)
-    if len(doomed) > 1:
-        total = f"{count_text(len(doomed), 'session')}, {_amount_of(doomed)}"
+    if len(deletions) > _SHOWN_MAX:
+        say((f"  … and {len(deletions) - _SHOWN_MAX:,} more", "quiet"), stderr=True)
+    if len(deletions) > 1:
+        total = f"{count_text(len(deletions), 'session')}, {_amount_of(deletions)}"
         say((total, "title"), stderr=True)
 
 
-def _amount_of(doomed: list[_Doomed]) -> str:
-    snapshots = sum(each.snapshots or 0 for each in doomed)
-    size = sum(each.bytes or 0 for each in doomed)
-    unknown = ", and damaged data" if any(each.snapshots is None for each in doomed) else ""
+def _amount_of(deletions: list[_Deletion]) -> str:
+    snapshots = sum(each.snapshots or 0 for each in deletions)
+    size = sum(each.bytes or 0 for each in deletions)
+    unknown = ", and damaged data" if any(each.snapshots is None for each in deletions) else ""
     return f"{count_text(snapshots, 'snapshot')}, {size_text(size)}{unknown}"
 
 
-def _delete_each(doomed: list[_Doomed], *, as_json: bool) -> None:
-    for each in doomed:
+def _delete_each(deletions: list[_Deletion], *, as_json: bool) -> None:
+    for each in deletions:
         count = each.delete()
         if as_json:
             fields = ("session_id", "scope_id", "kind", "id")
@@ -410,11 +410,11 @@ def prune(
     scopes: Iterable[limpet.ScopeKey] = scopes_to_prune(store, session, scope, kind, prefix)
     asks = not dry_run and not yes
     if asks:
-        doomed = list(_drawn(pruned(scopes, dry_run=True), stderr=True))
-        if doomed:
-            total = pruned_sum(each for _, each in doomed)
+        deletions = list(_drawn(pruned(scopes, dry_run=True), stderr=True))
+        if deletions:
+            total = pruned_sum(each for _, each in deletions)
             confirm(f"Delete {_amount(total)} for good?", yes=False)
-        scopes = [key for key, _ in doomed]
+        scopes = [key for key, _ in deletions]
     done = pruned(scopes, dry_run=dry_run)
     if as_json:
         for key, each in done:

@@ -124,31 +124,33 @@ class _Play:
         found, steps = line.load(), len(PLANS["garden"])
         step = 0 if found is None else found.state["step"]
         self._show_head(found, killed.last)
-        self._note(
+        self._check(
             f"the process was killed by SIGKILL after {killed.last} acknowledged steps",
             killed.code == -signal.SIGKILL and killed.last >= _SAVED_MIN and step < steps,
         )
         # A save that was under way is stored whole or not at all.
         whole = found is not None and found.state == state_after(step)
-        self._note(
+        self._check(
             f"step {step} was stored completely", whole and step in (killed.last, killed.last + 1)
         )
         self._scene("A new process resumes at the next step")
         resumed, main = self._agent("main", "garden"), _history(line)
         ids = {snapshot.state["step"]: snapshot.id for snapshot in main}
-        self._note(
+        self._check(
             f"the new process continued with step {step + 1}", resumed.first_step == step + 1
         )
-        self._note("the new process finished the work", resumed.code == 0 and resumed.last == steps)
-        self._note(
+        self._check(
+            "the new process finished the work", resumed.code == 0 and resumed.last == steps
+        )
+        self._check(
             "every acknowledged step is in the history under its id",
             (killed.saved | resumed.saved).items() <= ids.items(),
         )
-        self._note(
+        self._check(
             "no step is missing, and none was repeated",
             [snapshot.state["step"] for snapshot in main] == list(range(1, steps + 1)),
         )
-        self._note(
+        self._check(
             "every state reads back exactly as it was saved",
             [each.state for each in main] == [state_after(at) for at in range(1, steps + 1)],
         )
@@ -165,13 +167,13 @@ class _Play:
             ("lunch = river", "title"),
         )
         forked, ours = self._agent(side.scope_id, "river"), _history(side)
-        self._note(
+        self._check(
             f"the fork begins at step {FORK_STEP}, records its source, and has the patch",
             ours[0].forked_from == (source.scope, source.id)
             and ours[0].state == state_after(FORK_STEP) | {"lunch": "river"},
         )
         steps = range(FORK_STEP, len(PLANS["river"]) + 1)
-        self._note(
+        self._check(
             "the fork took another path to its own end",
             forked.code == 0
             and [each.state for each in ours] == [state_after(at, "river") for at in steps],
@@ -184,7 +186,7 @@ class _Play:
         main: list[limpet.Snapshot],
         side: list[limpet.Snapshot],
     ) -> None:
-        self._note("the original scope did not change", main == before)
+        self._check("the original scope did not change", main == before)
         self._scene("The difference between both ends")
         self._say(("from the end of main to the end of the fork", "quiet"))
         mine, theirs = main[-1].state, side[-1].state
@@ -192,7 +194,7 @@ class _Play:
         printer = ChangePrinter(self._console, mine, theirs, full=False)
         printer.draw(groups(found, is_object=True))
         paths = {(change.kind, change.path) for change in found.changes}
-        self._note(
+        self._check(
             "the diff shows the patch and what followed from it",
             {("changed", "/lunch"), ("changed", "/messages/7/content")} <= paths
             and not any(path.startswith("/messages/0") for _, path in paths),
@@ -206,7 +208,7 @@ class _Play:
         forest = build_forest(snapshots, heads)
         nodes = list(walk(forest))
         draw_graph(self._console, store, list(store.scopes(SESSION)), None, Style(now()))
-        self._note(
+        self._check(
             "the tree has one root, two heads and every snapshot once",
             len(forest) == 1
             and sum(node.is_head for node in nodes) == 2
@@ -215,14 +217,14 @@ class _Play:
         self._scene("Sizes on disk")
         freed, stats = store.compact(), store.stats()
         self._show_sizes(stats, freed)
-        self._note(
+        self._check(
             "the sizes add up, and compacting lost nothing",
             (stats.sessions, stats.scopes, stats.snapshots) == (1, 2, len(snapshots))
             and stats.logical_bytes == sum(each.size for each in snapshots),
         )
-        self._note("limpet check finds no errors", list(store.check()) == [])
+        self._check("limpet check finds no errors", list(store.check()) == [])
 
-    def _note(self, fact: str, holds: bool) -> None:
+    def _check(self, fact: str, holds: bool) -> None:
         self.facts.append((fact, holds))
 
     # What is drawn
@@ -291,7 +293,7 @@ class _Play:
         command = [sys.executable, "-P", "-m", "limpet.cli._agent"]
         command += [self._url, scope_id, str(self._pace_s)]
         with (
-            self._thinking(),
+            self._spinner(),
             subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as agent,  # noqa: S603
         ):
             run.process = agent.pid
@@ -299,7 +301,7 @@ class _Play:
                 for line in agent.stdout or ():
                     if not line.endswith("\n"):
                         break  # killed within a line, which acknowledges nothing
-                    self._hear(json.loads(line), run, lunch)
+                    self._read_event(json.loads(line), run, lunch)
                     if kill and run.last >= enough:
                         CLOCK.sleep(CLOCK.jitter() * self._pace_s * 1.5)
                         agent.kill()  # what it still reported before that is read
@@ -310,7 +312,7 @@ class _Play:
         return run
 
     @contextmanager
-    def _thinking(self) -> Iterator[None]:
+    def _spinner(self) -> Iterator[None]:
         if not self._console.is_terminal or self._console.is_dumb_terminal:
             yield
             return
@@ -318,7 +320,7 @@ class _Play:
             yield
         self._status = None
 
-    def _hear(self, event: dict[str, Any], run: _Run, lunch: str) -> None:
+    def _read_event(self, event: dict[str, Any], run: _Run, lunch: str) -> None:
         step, plan = event["step"], PLANS[lunch]
         if event["event"] == "begin":
             run.first_step = step

@@ -23,7 +23,7 @@ from limpet.cli._terminal import output
 from limpet.views.diff import dotted
 from limpet.views.format import address_text, short_id, visible
 from limpet.views.refs import find_session
-from limpet.views.search import Match, StateSearch, Where, compiled, excerpt, finder
+from limpet.views.search import Match, SnapshotFilter, StateSearch, compiled, excerpt, finder
 
 _EXCERPT_CHARS_MAX = 160
 
@@ -93,7 +93,7 @@ def grep(
     search = StateSearch(
         store, finder(wanted, pattern if fixed else ""), keys=keys, skipped=skipped
     )
-    found = search.run(Where(session_id=session_id, **where))
+    found = search.run(SnapshotFilter(session_id=session_id, **where))
     with output(pager=not as_json) as console:
         printer = _MatchPrinter(console, as_json, only_list, only_count)
         printer.print_all(islice(found, max_count))

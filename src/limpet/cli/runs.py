@@ -182,7 +182,7 @@ def runs_adopt(
     who: dict[str, Any] = {"owner": owner, "wait_s": wait_s}
     with existing_store(url) as store:
         if not command:
-            found, state = _peek(store, run_id, **who)
+            found, state = _claim_briefly(store, run_id, **who)
             echo_json({**_shape(found), "state": state} if as_json else state)
             if not as_json:
                 _report(found, "not changed: a worker that starts it continues from this state")
@@ -231,7 +231,7 @@ class CommandFailed(Exception):
         self.code = code
 
 
-def _peek(
+def _claim_briefly(
     store: limpet.Store, run_id: str, *, owner: str | None, wait_s: float
 ) -> tuple[RunInfo, limpet.JSON]:
     """Claim a run for a moment, and return it with its state.
@@ -286,7 +286,7 @@ def _work(
         ):
             names = {"LIMPET_URL": url, "LIMPET_RUN_ID": run_id, "LIMPET_RUN_STATE": path}
             before = _read(path)
-            code = _watched(command, environment(**names), run, quiet=quiet)
+            code = _run_command(command, environment(**names), run, quiet=quiet)
             if (after := _read(path)) != before:
                 run.step(_parsed_state(after, code), keep=True)
             if code:
@@ -320,7 +320,7 @@ def _parsed_state(text: bytes, code: int) -> Any:
         raise CommandFailed(message, code or 1) from None
 
 
-def _watched(
+def _run_command(
     command: Sequence[str], env: dict[str, str], run: limpet.runs.Run, *, quiet: bool
 ) -> int:
     """Run a command to its end; stop it if the run is lost meanwhile."""
@@ -328,7 +328,7 @@ def _watched(
     process: subprocess.Popen[bytes] | None = None
     try:
         try:
-            with _term_later():
+            with _sigterm_deferred():
                 process = subprocess.Popen(command, env=env, stdout=out)  # noqa: S603  # as asked
         except OSError as error:
             reason = error.strerror or "it cannot be run"
@@ -348,7 +348,7 @@ def _watched(
 
 
 @contextmanager
-def _term_later() -> Iterator[None]:
+def _sigterm_deferred() -> Iterator[None]:
     """Put off a SIGTERM until the command is known: it would go on without us."""
     late: list[int] = []
     before = signal.signal(signal.SIGTERM, lambda number, _: late.append(number))

@@ -391,18 +391,18 @@ def _from_others(
     """Return how many snapshots were imported, and what was skipped."""
     from limpet.compat import genkit, openai_sqlite, runs, strands
 
-    take: dict[str, Callable[..., Any]] = {
+    importers: dict[str, Callable[..., Any]] = {
         "genkit": genkit.import_sessions,
         "go-runs": runs.import_runs,
         "openai-sqlite": openai_sqlite.import_sqlite,
         "strands": strands.import_sessions,
     }
     if form in _SAVERS:
-        take[form] = getattr(_langgraph(), f"import_{form.partition('-')[2]}")
+        importers[form] = getattr(_langgraph(), f"import_{form.partition('-')[2]}")
     if form == "strands" and "layout" not in options:
         options = {"layout": strands.find_layout(path), **options}
     with limpet.open(url) as store:
-        done = take[form](store, path, **options)
+        done = importers[form](store, path, **options)
     return done.count, done.skipped
 
 

@@ -27,7 +27,7 @@ Sort: TypeAlias = Literal["age", "name", "size", "snapshots"]
 TITLE_NOTE = "title"
 """The note of a scope that names its conversation."""
 
-LOOKED_MAX = 500
+SEARCHED_MAX = 500
 """How many sessions are read for one page of those with a text."""
 
 _FIRST_PAGE = 50  # scopes that are read before the first session is shown, in the order of names
@@ -97,7 +97,7 @@ class ScopeOverview(NamedTuple):
     forked_from: SnapshotRef | None
 
 
-class Where(NamedTuple):
+class SessionFilter(NamedTuple):
     """Which sessions are listed: all that is given must hold.
 
     `status` is that of the newest head, `kind` that of any scope, `attention` is for those that
@@ -114,7 +114,7 @@ class Where(NamedTuple):
         return self.status is not None or self.kind is not None or self.attention
 
 
-EVERY = Where()
+EVERY = SessionFilter()
 
 
 _Group: TypeAlias = list[ScopeInfo]
@@ -125,7 +125,7 @@ class Sessions:
     """Sessions in an order, read as `shown` yields them.
 
     After that, `next` is where the next page begins, None at the end. `is_cut` says that a search
-    for a text stopped before its page was full, after `LOOKED_MAX` sessions.
+    for a text stopped before its page was full, after `SEARCHED_MAX` sessions.
     """
 
     store: Store
@@ -133,7 +133,7 @@ class Sessions:
     sort: Sort
     limit: int | None
     after: SessionAge | None
-    where: Where
+    where: SessionFilter
     counts_s_max: float
     attention: bool
     next: str | None = None
@@ -152,14 +152,14 @@ class Sessions:
     @property
     def shown(self) -> Iterator[SessionOverview]:
         """Yield the sessions of the page."""
-        count = looked = 0
+        count = searched = 0
         last: SessionAge | None = None
         for age, group in self._ordered():
-            if count == self.limit or (self.where.text and looked == LOOKED_MAX):
+            if count == self.limit or (self.where.text and searched == SEARCHED_MAX):
                 self.next = None if last is None else age_cursor(last)
                 self.is_cut = count != self.limit
                 return
-            last, looked = age, looked + 1
+            last, searched = age, searched + 1
             found = self._session(age.session_id, group or list(self.store.scopes(age.session_id)))
             if found is not None:
                 count += 1
@@ -172,7 +172,7 @@ class Sessions:
             for session_id, group in self._matching(None if after is None else after.session_id):
                 yield SessionAge(session_id, None), group
             return
-        wanted = LOOKED_MAX if where.text else self.limit
+        wanted = SEARCHED_MAX if where.text else self.limit
         wanted = _ALL if wanted is None else wanted + 1  # is there another page?
         is_short = wanted <= limits.PAGE_ITEMS_MAX
         if self.sort == "age" and is_short and not where.is_about_heads:
@@ -249,7 +249,7 @@ def sessions(
     sort: Sort = "age",
     limit: int | None = None,
     after: str | None = None,
-    where: Where = EVERY,
+    where: SessionFilter = EVERY,
     counts: bool = False,
     counts_s_max: float = inf,
     attention: bool = False,

@@ -147,7 +147,7 @@ _DIGEST_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Where:
+class SnapshotFilter:
     """Which snapshots are searched: heads, or with `history` all of them."""
 
     session_id: str | None = None
@@ -169,7 +169,7 @@ class StateSearch:
         self._keys = keys
         self._skipped = skipped
 
-    def run(self, where: Where) -> Iterator[tuple[Snapshot, Match]]:
+    def run(self, where: SnapshotFilter) -> Iterator[tuple[Snapshot, Match]]:
         """Yield matches in heads, or each line once: for the first snapshot of its scope."""
         listed = self._store.scopes(where.session_id, kind=where.kind, prefix=where.prefix)
         for each in listed:

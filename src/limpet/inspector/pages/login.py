@@ -27,13 +27,13 @@ async def open_with_token(call: Call) -> Response:
     if call.headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
         why = "another site led here: copy the address that was printed into the browser"
         raise Refused(403, "Forbidden", why)
-    return _kept(call, call.params.get("token", ""), "/ui")
+    return _logged_in(call, call.params.get("token", ""), "/ui")
 
 
 @form("/ui/login", record({"token": TEXT}), public=True)
 async def log_in(call: Call) -> Response:
     """Log in with a token that was typed, and go back to the page that asked for it."""
-    return _kept(call, call.body["token"].strip(), _back(call))
+    return _logged_in(call, call.body["token"].strip(), _back(call))
 
 
 @form("/ui/logout", record({}), public=True)
@@ -54,7 +54,7 @@ def _back(call: Call) -> str:
     return f"{came_from.path}?{came_from.query}" if came_from.query else came_from.path
 
 
-def _kept(call: Call, token: str, where: str) -> Response:
+def _logged_in(call: Call, token: str, where: str) -> Response:
     tokens = call.access.tokens
     if tokens is None:
         return redirect(where)
@@ -67,7 +67,7 @@ def _kept(call: Call, token: str, where: str) -> Response:
 
 
 def _cookie(call: Call, ticket: str) -> str:
-    kept, safe = f"{cookie_name(call.own)}={ticket}", "HttpOnly; SameSite=Strict"
+    ticket_cookie, safe = f"{cookie_name(call.own)}={ticket}", "HttpOnly; SameSite=Strict"
     if call.own.startswith("https:"):
-        return f"{kept}; Path=/; {safe}; Secure"  # `__Host-` wants this path
-    return f"{kept}; Path=/ui; {safe}"
+        return f"{ticket_cookie}; Path=/; {safe}; Secure"  # `__Host-` wants this path
+    return f"{ticket_cookie}; Path=/ui; {safe}"
