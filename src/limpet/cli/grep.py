@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import islice
+from itertools import groupby, islice
+from operator import itemgetter
 from typing import Any
 
 import click
@@ -110,32 +111,25 @@ class _MatchPrinter:
     only_list: bool
     only_count: bool
     found: int = 0
-    _last: limpet.SnapshotInfo | None = None
-    _count: int = 0
 
     def print_all(self, found: Iterable[tuple[limpet.SnapshotInfo, Match]]) -> None:
-        for info, match in found:
-            self._add(info, match)
-        self._print_count()
+        for info, of_one in groupby(found, key=itemgetter(0)):
+            before = self.found
+            for _, match in of_one:
+                self.found += 1
+                if not (self.only_list or self.only_count):
+                    self._print(info, match)
+            if self.only_list or self.only_count:
+                self._print_count(info, self.found - before)
 
-    def _add(self, info: limpet.SnapshotInfo, match: Match) -> None:
-        self.found += 1
-        if self.only_list or self.only_count:
-            if self._last is not None and self._last is not info:
-                self._print_count()
-            self._last = info
-            self._count += 1
-        elif self.as_json:
+    def _print(self, info: limpet.SnapshotInfo, match: Match) -> None:
+        if self.as_json:
             shape = {"path": dotted(match.pointer), **match._asdict()}
             echo_json({**_address(info), **shape}, indent=None)
         else:
             self._draw(info, match)
 
-    def _print_count(self) -> None:
-        info, count = self._last, self._count
-        self._last, self._count = None, 0
-        if info is None:
-            return
+    def _print_count(self, info: limpet.SnapshotInfo, count: int) -> None:
         if self.as_json:
             counted = {"count": count} if self.only_count else {}
             echo_json({**_address(info), **counted}, indent=None)

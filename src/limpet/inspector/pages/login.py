@@ -4,7 +4,7 @@ from urllib.parse import urlsplit
 
 from limpet.core.operations import Param
 from limpet.core.schema import TEXT, record
-from limpet.inspector.page import error_page, form, page, redirect
+from limpet.inspector.page import error_page, page, redirect
 from limpet.server.access import Refused, cookie_name
 from limpet.server.call import Call, Response
 
@@ -30,13 +30,13 @@ async def open_with_token(call: Call) -> Response:
     return _logged_in(call, call.params.get("token", ""), "/ui")
 
 
-@form("/ui/login", record({"token": TEXT}), public=True)
+@page("/ui/login", form=record({"token": TEXT}), public=True)
 async def log_in(call: Call) -> Response:
     """Log in with a token that was typed, and go back to the page that asked for it."""
     return _logged_in(call, call.body["token"].strip(), _back(call))
 
 
-@form("/ui/logout", record({}), public=True)
+@page("/ui/logout", form=record({}), public=True)
 async def log_out(call: Call) -> Response:
     """Forget the ticket."""
     return redirect("/ui", {"set-cookie": _cookie(call, "") + "; Max-Age=0"})

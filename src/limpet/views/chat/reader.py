@@ -7,10 +7,10 @@ from typing import Any, NamedTuple, TypeAlias
 
 from limpet.model import JSON
 from limpet.views.chat.blocks import (
-    KEYED_BLOCKS,
     RESULT_KEYS,
     parsed,
     read_item,
+    read_keyed,
     read_tool_call,
     read_typed,
     refused,
@@ -343,12 +343,11 @@ class _MessageReader:
         if key == "text" and isinstance(value, str):
             self._unsure["strands"] += 1
             return [text_or_media(value)]
-        for keys, read, family in KEYED_BLOCKS:
-            found = read(key, value, self._within) if key in keys else None
-            if found is not None:
-                self._sure[family] += 1
-                return found
-        return None
+        found = read_keyed(key, value, self._within)
+        if found is None:
+            return None
+        self._sure[found[1]] += 1
+        return found[0]
 
 
 def _is_block(value: JSON) -> bool:
