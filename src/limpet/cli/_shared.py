@@ -181,9 +181,11 @@ def existing_options(url: str, *, read_only: bool = False) -> dict[str, Any]:
 def check_exists(url: str, advice: str) -> None:
     """Raise NotFound if a URL names a file or folder that does not exist."""
     path = file_of(url)
+    if path is None:
+        return
     try:
         # An empty file would be given tables, so it counts as missing.
-        if path is None or os.path.isdir(path) or os.stat(path).st_size:
+        if os.path.isdir(path) or os.stat(path).st_size:
             return
     except PermissionError:
         return  # opening it says so

@@ -1,8 +1,8 @@
 """`limpet ls`: the sessions of a store, or the scopes of one of them."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import islice
-from typing import Any, cast, get_args
+from typing import cast, get_args
 
 import click
 from rich.text import Text
@@ -97,22 +97,23 @@ def ls(
     if session is not None and (sort is not None or prefix is not None):
         raise click.UsageError("--sort and --prefix are for the list of sessions")
     most = ((0 if as_json else _SHOWN) if limit is None else limit) or None
-    items: Iterator[Any]
-    total: Callable[[], int]
-    shape: Callable[[Any], dict[str, object]]
+    items: Iterator[SessionOverview | ScopeOverview]
     if session is None:
         order = cast(overview.Sort, sort or "age")
         found = overview.sessions(store, prefix=prefix or "", sort=order, limit=most, counts=long)
-        items, total, shape = found.shown, lambda: found.total or 0, _session_json
+        items = found.shown
         cells = _STORED_SESSIONS if long else _SESSIONS
     else:
         name = find_session(store, session)
         items = islice(overview.scopes(store, name, counts=long), most)
-        total, shape = lambda: sum(1 for _ in store.scopes(name)), _scope_json
         cells = _STORED_SCOPES if long else _SCOPES
+
+    def total() -> int:
+        return found.total or 0 if session is None else sum(1 for _ in store.scopes(name))
+
     if as_json:
         for each in items:
-            echo_json(shape(each), indent=None)
+            echo_json(_shape(each), indent=None)
         return
     if session is None and not total():
         click.echo("no session has this prefix" if prefix else "the store is empty", err=True)
@@ -227,6 +228,10 @@ _STORED_SCOPES: Cells = {
     Column("head", rank=2): lambda each: _head(each.head),
     Column("forked from", cells_min=11, rank=5): lambda each: Text(_source(each), "fork"),
 }
+
+
+def _shape(each: SessionOverview | ScopeOverview) -> dict[str, object]:
+    return _session_json(each) if isinstance(each, SessionOverview) else _scope_json(each)
 
 
 def _session_json(each: SessionOverview) -> dict[str, object]:
