@@ -114,7 +114,9 @@ def _texts(state: JSON, *, keys: bool) -> Iterator[_Text]:
             yield _Text(path, value, False)
         elif isinstance(value, dict | list):
             members = value.items() if isinstance(value, dict) else enumerate(value)
-            waiting += [((*path, key), each) for key, each in members][::-1]
+            shown = (str, dict, list) if not keys else object
+            found = [((*path, key), each) for key, each in members if isinstance(each, shown)]
+            waiting += reversed(found)
 
 
 def _pointer(path: _Path) -> str:
