@@ -37,7 +37,7 @@ def forest(tmp_path: Path) -> Iterator[Forest]:
 def test_every_second_is_deleted(forest: Forest, kinds: tuple[str, ...]) -> None:
     for kind in kinds:
         key = ScopeKey("s", kind)
-        saved = grow(forest, key, kind, 160 // len(kinds) + 40, seed=kind)
+        saved = grow(forest, key, kind, 184 // len(kinds) + 16, seed=kind)
         forest.delete(key, *(info.id for info in saved[::2]))
 
 
@@ -128,7 +128,7 @@ def test_appends_to_any_list_after_anything(forest: Forest) -> None:
     """Also to a head that was deleted, uncovered, forked, updated or made elsewhere."""
     chance = random.Random(7)
     forest.save(MAIN, {**BASE, "wide": 1})
-    for number in range(180):
+    for number in range(110):
         name = ("log", QUOTED, "messages")[number % 4 % 3]
         items = [message(chance)] * (number % 3)
         forest.do(MAIN, "append", name, items, keep=number % 5 != 4)
