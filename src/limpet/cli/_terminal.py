@@ -228,7 +228,7 @@ def _line(columns: Sequence[Column], row: Sequence[Text], fitted: dict[int, int]
 
 def print_line(console: Console, line: Text) -> None:
     """Print one line as it is: an id that is wider than the terminal must be whole, too."""
-    if console.color_system is None:
+    if console.color_system is None and not console.quiet:
         console.file.write(f"{line.plain}\n")  # many times faster, with the same result
     else:
         console.print(line, soft_wrap=True)
