@@ -176,9 +176,11 @@ def test_an_empty_store_says_so_and_is_fine(command: Command, any_url: str) -> N
 
 
 def test_what_is_not_there_and_what_is_not_clear(command: Command, url: str) -> None:
-    done = command("ls", "carol", "--url", url)
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == "limpet: there is no such session: `limpet ls` lists them. name=`carol`\n"
+    for verb in ("ls", "stats"):
+        done = command(verb, "carol", "--url", url)
+        assert (done.returncode, done.stdout) == (1, "")
+        fact = "there is no such session: `limpet ls` lists them"
+        assert done.stderr == f"limpet: {fact}. name=`carol`\n"
     fill(url)
     assert command("ls", "alice", "--url", url).returncode == 2
     assert command("ls", "bob/trip", "--sort", "age", "--url", url).returncode == 2
@@ -211,12 +213,6 @@ def test_stats_show_counts_sizes_and_what_is_biggest(command: Command, url: str)
     assert alice.count("█") == 24
     assert bob.startswith("bob/chat-2 ")
     assert bob.count("█") < 24
-
-
-def test_stats_of_a_session_that_is_not_there_are_1(command: Command, url: str) -> None:
-    done = command("stats", "carol", "--url", url)
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == "limpet: there is no such session: `limpet ls` lists them. name=`carol`\n"
 
 
 def test_stats_for_programs(command: Command, url: str) -> None:

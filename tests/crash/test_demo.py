@@ -1,5 +1,6 @@
 """The demonstration is a promise too: it runs, it kills, it resumes, it forks, it verifies."""
 
+import json
 import os
 import re
 import signal
@@ -52,6 +53,11 @@ def test_demo_kills_resumes_forks_and_verifies(tmp_path: Path) -> None:
     assert len(lines) > 60
     assert [line for line in lines if len(line) > 80 or "\x1b" in line or "\r" in line] == []
     assert list(tmp_path.iterdir()) == []
+
+
+def test_for_programs_it_prints_json_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["demo", "--pace", "0.01", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["holds"] is True
 
 
 @pytest.mark.slow

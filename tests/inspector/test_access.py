@@ -1,18 +1,19 @@
 """Who may see the pages: tokens in a cookie, origins of forms, hosts, headers of answers."""
 
-import asyncio
 import json
 import re
+from functools import partial
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlencode
+from urllib.parse import unquote
 
 import limpet
 from limpet.inspector.page import asset
 from limpet.inspector.pages import PAGES
 from limpet.server.access import TICKET_S, Access, Tokens, cookie_name
 from limpet.server.app import App
-from tests.server.asgi import Response, ask, page_cookie
+from tests.server import asgi
+from tests.server.asgi import ask, page_cookie
 
 TOKEN, READER = "a-token-0123456789", "r-token-0123456789"
 ODD = "%;=\"',!~()[]{}-0123"  # any visible character may be in a token
@@ -24,28 +25,7 @@ def tokens() -> Access:
     return Access(Tokens(None, f"{TOKEN}\n{READER} read\n{ODD}"))
 
 
-def answers(access: Access, *requests: tuple[str, str, Any, dict[str, str]]) -> list[Response]:
-    async def run() -> list[Response]:
-        async with limpet.open_async("memory:") as store:
-            await store.scope("s").save({"secret": "S3CRET"})
-            app = App(store, access, PAGES)
-            return [
-                await ask(
-                    app,
-                    method,
-                    path,
-                    None if method == "POST" else given,
-                    _form(method, given),
-                    **headers,
-                )
-                for method, path, given, headers in requests
-            ]
-
-    return asyncio.run(run())
-
-
-def _form(method: str, given: Any) -> bytes | None:
-    return urlencode(given).encode() if method == "POST" else None
+answers = partial(asgi.answers, pages=PAGES)
 
 
 def log_in(token: str, **headers: str) -> tuple[str, str, Any, dict[str, str]]:

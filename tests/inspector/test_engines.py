@@ -1,9 +1,7 @@
 """Every page on every engine: two saves, a fork and a restore, through the pages themselves."""
 
 import asyncio
-import os
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlencode
 
 import pytest
@@ -12,9 +10,8 @@ import limpet
 from limpet.inspector.pages import PAGES
 from limpet.server.access import Access
 from limpet.server.app import App
+from tests.security.conftest import place_of
 from tests.server.asgi import Response, ask
-from tests.servers.http import Served
-from tests.servers.service import Service
 
 pytestmark = pytest.mark.slow
 
@@ -64,32 +61,10 @@ async def walk(store: limpet.AsyncStore) -> None:
     assert head.state == {"messages": [{"role": "user", "content": "a red fox"}]}
 
 
-def test_on_memory() -> None:
-    run("memory:")
+@pytest.mark.parametrize("engine", ["memory", "sqlite", "directory", "postgres", "s3", "http"])
+def test_every_page(engine: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    url, options = place_of(engine, request, tmp_path)
 
-
-def test_on_sqlite(tmp_path: Path) -> None:
-    run(f"sqlite:///{tmp_path}/agents.db")
-
-
-def test_on_a_directory(tmp_path: Path) -> None:
-    run(f"file://{tmp_path}/agents")
-
-
-def test_on_postgres(postgres_url: str) -> None:
-    run(postgres_url)
-
-
-def test_on_s3(seaweedfs: Service) -> None:
-    run(f"s3://{seaweedfs.name}/pages-{os.getpid()}", **seaweedfs.options)
-
-
-def test_over_http(tmp_path: Path) -> None:
-    with Served(f"sqlite:///{tmp_path}/agents.db", folder=tmp_path) as served:
-        run(served.url)
-
-
-def run(url: str, **options: Any) -> None:
     async def opened() -> None:
         async with limpet.open_async(url, **options) as store:
             await walk(store)

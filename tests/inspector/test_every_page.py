@@ -18,13 +18,15 @@ from limpet.core.operations import Operation
 from limpet.inspector.pages import PAGES
 from limpet.server.access import Access, Grant, Tokens
 from limpet.server.app import App
+from tests.inspector.kit import FORM, got
 from tests.server.asgi import Response, ask, page_cookie
 from tests.server.test_prefix import OUTSIDE, SECRET, Requests, filled, named, outside_of
+from tests.views.document_kit import HOSTILE as HOSTILE_TEXTS
+from tests.views.document_kit import UNSEEN, stored
 
 BOUND, READER = "bound-token-0123456789", "reader-token-0123456789"
 WHOLE = "whole-token-0123456789"
 TOKENS = f"{BOUND} write a/\n{READER} read\n"
-FORM = "application/x-www-form-urlencoded"
 ORIGIN = "http://localhost:7420"
 REQUESTS_EACH = 30
 ENDLESS = "/ui/events"
@@ -212,10 +214,10 @@ async def test_head() -> None:
             if operation.method == "GET":
                 query = requests.query(operation)
                 head = await ask(app, "HEAD", operation.path, query)
-                got = await ask(app, "GET", operation.path, query)
-                assert head.status == got.status, operation.path
+                found = await ask(app, "GET", operation.path, query)
+                assert head.status == found.status, operation.path
                 assert head.body == b"", operation.path
-                assert head.headers["content-type"] == got.headers["content-type"]
+                assert head.headers["content-type"] == found.headers["content-type"]
 
 
 def test_what_a_browser_is_sent_is_small_and_comes_with_the_package() -> None:
@@ -225,3 +227,55 @@ def test_what_a_browser_is_sent_is_small_and_comes_with_the_package() -> None:
     texts = "".join(each.read_text(encoding="utf-8") for each in files)
     outside = set(re.findall(r"https?://[^\s\"'<]+", texts)) - {"http://www.w3.org/2000/svg"}
     assert outside == set()
+
+
+def test_a_session_that_looks_like_an_option_is_none_in_a_command() -> None:
+    for path in ["session", "fork", "restore"]:
+        with limpet.open("memory:") as store:
+            first = store.scope("--version").save({"n": 1})
+            store.scope("--version").save({"n": 2})
+            found = got(store, f"/ui/{path}", {"session_id": "--version", "id": first.id})
+        commands = re.findall(r'data-copy="(limpet [^"]*)"', found.body.decode())
+        assert commands, path
+        assert [each for each in commands if " -- --version" not in each] == [], path
+
+
+def test_long_names_and_titles_are_cut() -> None:
+    long = 300_000 * "x"
+    with limpet.open("memory:") as store:
+        store.scope("title").save({"n": 1})
+        store.scope("title").set_note("title", long)
+        store.scope("role").save({"messages": [{"role": long, "content": "hello"}]})
+        store.scope("keys").save(dict.fromkeys((f"{n}{long[:9]}" for n in range(20_000)), 1))
+        pages = [got(store, "/ui")]
+        for path, session_id in (("fork", "title"), ("export", "title"), ("said", "role")):
+            pages.append(got(store, f"/ui/{path}", {"session_id": session_id}))
+        assert [(each.status, len(each.body) < 50_000) for each in pages] == [(200, True)] * 4
+
+
+def test_what_is_stored_or_asked_is_text() -> None:
+    """No page has tags that it has not with a harmless text."""
+    harmless: dict[int, set[str]] = {}
+    for text in ("plain", *(" ".join(stored(each).split()) for each in HOSTILE_TEXTS)):
+        with limpet.open("memory:") as store:
+            scope = store.scope(text, text)
+            state = {"messages": [{"role": text, "content": text}], text: text}
+            scope.save(state, id=text, status=text, labels={text[:64]: text})
+            scope.set_note("title", text)
+            here = {"session_id": text}
+            pages = [
+                ("/session", {**here, "view": "state"}),
+                *(("", each) for each in ({}, {"text": text}, {"prefix": text})),
+                *(("/search", {"keys": "true", **each}) for each in ({"q": "a"}, {"q": text})),
+                ("/search", {"keys": "true", "q": "a", **here}),
+                ("/rows", here),
+                ("/said", here),
+            ]
+            for number, (path, query) in enumerate(pages):
+                found = got(store, f"/ui{path}", query)
+                page = found.body.decode()
+                tags = {*re.findall(r"<[^\s>]*", page)}
+                assert found.status == 200, (path, text)
+                assert tags <= harmless.setdefault(number, tags), (path, text)
+                assert not UNSEEN & {*re.sub(r' value="[^"]*"', "", page)}, (path, text)
+                assert not re.search(r"""="[^"]*"'""", page), (path, text)  # out of an attribute

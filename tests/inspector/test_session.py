@@ -265,3 +265,13 @@ def test_a_bound_token_sees_no_origin_outside() -> None:
         assert "SECRET" in shown(fill, {"session_id": "a/1"}, path).html
     for path in ("/ui/session", "/ui/rows", "/ui/said"):
         shown(fill, {"session_id": "b/SECRET"}, path, status=403, rights="read a/")
+
+
+def test_a_deleted_session_is_not_shown_from_memory() -> None:
+    with limpet.open("memory:") as store:
+        store.scope("s").save({"messages": [{"role": "user", "content": "private"}]})
+        found = got(store, "/ui/said", {"session_id": "s"})
+        version = re.findall(r'data-version="(\w+)"', found.body.decode())[0]
+        store.delete_session("s")
+        for path in ("/ui/rows", "/ui/said"):
+            assert got(store, path, {"session_id": "s", "version": version}).status == 404

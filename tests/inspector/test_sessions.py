@@ -157,7 +157,7 @@ async def test_pages_follow_each_other_without_gaps() -> None:
 
 
 def test_a_search_for_a_text_says_how_far_it_looked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(overview, "LOOKED_MAX", 3)
+    monkeypatch.setattr(overview, "SEARCHED_MAX", 3)
     first, other = served(fill, {"text": "lisbon"}, {"text": "zebra"})
     assert names(first) == ["travel"]
     for answer in (first, other):

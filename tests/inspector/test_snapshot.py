@@ -476,3 +476,42 @@ def test_one_that_was_deleted_just_now_is_a_message() -> None:
             assert gone.problem == "there is no such snapshot: it may have been deleted"
         detail = read_detail(store, second, {"view": "changes"}, Grant())["detail"]
         assert "was deleted" in detail.problem
+
+
+def test_a_typed_name_tells_nothing_of_a_history_outside() -> None:
+    for is_deleted in [True, False]:
+        with limpet.open("memory:") as store:
+            outside = store.scope("b-1")
+            for number in range(3):
+                outside.save({"n": number}, id=f"outside-{number}")
+            outside.fork("outside-2", to="a-1")
+            if is_deleted:
+                store.delete_session("b-1")
+            place = {"session_id": "a-1", "view": "changes"}
+            steps = [
+                got(store, "/ui/snapshot", {**place, "base": f"@~{back}"}, rights="write a-")
+                for back in (1, 2, 7)
+            ]
+        said = [re.findall(r"cannot be shown.*", each.body.decode())[0] for each in steps]
+        assert len({re.sub(r"~\d", "", each) for each in said}) == 1, is_deleted
+        assert "outside-" not in said[0], is_deleted
+
+
+def test_a_beginning_of_several_ids_of_another_scope_names_them() -> None:
+    with limpet.open("memory:") as store:
+        main = store.scope("s")
+        for name in ("abc-1", "abc-2"):
+            main.save({"name": name}, id=name)
+        main.fork("abc-2", scope_id="other")
+        query = {"session_id": "s", "scope_id": "other", "view": "changes", "base": "abc"}
+        text = got(store, "/ui/snapshot", query).body.decode()
+    assert "several snapshots match" in text
+    assert "<code>s:main@abc-1</code>" in text
+
+
+def test_floods_of_markup_are_text_after_a_while() -> None:
+    """A page has a budget for Markdown, however many messages are long."""
+    said = [{"role": "user", "content": "[*a" * 1_500} for _ in range(100)]
+    page = shown(saved({"messages": said})).html
+    assert page.count('class="prose"') < 20
+    assert page.count('class="text"') > 50

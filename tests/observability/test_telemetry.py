@@ -2,7 +2,7 @@
 
 import json
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from opentelemetry.sdk.trace.sampling import (
 )
 
 import limpet
-from limpet import Conflict, InvalidInput, Store
+from limpet import Conflict, InvalidInput
 from limpet.engine import Engine
 from limpet.opening import open_backend, store_over
 from limpet.protocol import METHODS, Backend, Commit
@@ -31,8 +31,7 @@ from limpet.testing.kit import APIS, Api, close_loop, through
 from tests.cases import for_each
 from tests.memory import Memory
 from tests.observability.everything import CANARY, use_everything, use_the_rest
-from tests.servers.http import Http
-from tests.servers.service import Service
+from tests.security.conftest import place_of
 
 DURATION = "limpet.operation.duration"
 BACKGROUND = {"read_revisions", "renew"}
@@ -262,27 +261,14 @@ def test_the_layers_have_what_an_engine_has() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("engine", ["memory", "file", "postgresql", "s3", "http"])
+@pytest.mark.parametrize("engine", ["memory", "directory", "postgres", "s3", "http"])
 def test_every_engine(
     engine: str, request: pytest.FixtureRequest, tmp_path: Path, reported: Reported
 ) -> None:
-    opened: dict[str, Callable[[], Store]] = {
-        "memory": lambda: limpet.open("memory:", otel=True),
-        "file": lambda: limpet.open(f"{tmp_path}/folder", otel=True),
-        "postgresql": lambda: limpet.open(request.getfixturevalue("postgres_url"), otel=True),
-        "s3": lambda: _on_s3(request.getfixturevalue("seaweedfs")),
-        "http": lambda: _over_http(request.getfixturevalue("http")),
-    }
-    with opened[engine]() as store:
+    url, options = place_of(engine, request, tmp_path)
+    with limpet.open(url, **options, otel=True) as store:
         use_everything(store)
-    assert {(each.attributes or {})["db.system.name"] for each in reported.spans} == {engine}
+    told = {"directory": "file", "postgres": "postgresql"}.get(engine, engine)
+    assert {(each.attributes or {})["db.system.name"] for each in reported.spans} == {told}
     assert len({each.name for each in reported.spans}) > 15
     assert CANARY not in reported.text()
-
-
-def _on_s3(service: Service) -> Store:
-    return limpet.open(service.store_url("otel"), otel=True)
-
-
-def _over_http(http: Http) -> Store:
-    return limpet.open(http.mount("memory:"), otel=True)

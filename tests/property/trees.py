@@ -1,5 +1,6 @@
 """Trees of snapshots for tests: states that change as agents' do, on a file and on the model."""
 
+import json
 import random
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
@@ -45,7 +46,10 @@ class Step(NamedTuple):
 
 def text_of(state: JSON) -> bytes:
     """Return the exact encoding of a state, in the order of its keys."""
-    return orjson.dumps(state, default=str)  # integers beyond 64 bits
+    try:
+        return orjson.dumps(state)
+    except TypeError:  # integers beyond 64 bits
+        return json.dumps(state, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def prose(chance: random.Random, words: int) -> str:

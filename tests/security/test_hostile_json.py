@@ -20,6 +20,7 @@ from tests.cli.conftest import Command, command  # noqa: F401
 from tests.server.asgi import ask
 
 DEEP = 100_000
+LOCAL = ["memory", "sqlite", "directory", "postgres", "s3"]
 HOSTILE = {
     "lists": b"[" * DEEP + b"]" * DEEP,
     "lists, wide": b" " + b"[" * DEEP + b"]" * DEEP,
@@ -135,27 +136,16 @@ def test_an_integer_that_takes_long_to_read_is_refused_by_its_length() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["memory", "sqlite", "directory", "postgres", "s3"])
-def test_every_engine_contains_a_hostile_state(
-    name: str, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
-    url, options = f"sqlite:///{tmp_path / 'a.db'}", {}
-    if name == "memory":
-        url = "memory:"
-    elif name == "directory":
-        url = f"file://{tmp_path / 'folder'}"
-    elif name == "postgres":
-        url = request.getfixturevalue("postgres_url")
-    elif name == "s3":
-        service = request.getfixturevalue("seaweedfs")
-        url, options = f"s3://{service.name}/{tmp_path.name}", service.options
-    with limpet.open(url, **options) as store:
-        store.scope("good").save({"n": 1})
-        for text in HOSTILE.values():
-            if text.isascii() and text:  # objects hold text
-                committed(store, text)
-                with pytest.raises(Corrupt):
-                    store.scope("deep").load()
-        good = store.scope("good").load()
-        assert good is not None
-        assert good.state == {"n": 1}
+@pytest.mark.parametrize(
+    "store", ["memory", "sqlite", "directory", "postgres", "s3"], indirect=True
+)
+def test_every_engine_contains_a_hostile_state(store: limpet.Store) -> None:
+    store.scope("good").save({"n": 1})
+    for text in HOSTILE.values():
+        if text.isascii() and text:  # objects hold text
+            committed(store, text)
+            with pytest.raises(Corrupt):
+                store.scope("deep").load()
+    good = store.scope("good").load()
+    assert good is not None
+    assert good.state == {"n": 1}

@@ -14,22 +14,17 @@ from limpet.inspector.pages import PAGES
 from limpet.server.access import Access, Tokens
 from limpet.server.app import App, Pages
 from tests.cases import for_each
+from tests.server import asgi
 from tests.server.asgi import Response, ask
 
 TOKEN = "a-token-0123456789"
 
 
 def answers(*requests: tuple[str, str, dict[str, str]], open: bool = False) -> list[Response]:
-    async def run() -> list[Response]:
-        async with limpet.open_async("memory:") as store:
-            await store.scope("s").save({"secret": "S3CRET"})
-            app = App(store, Access() if open else Access(Tokens(None, TOKEN)), PAGES)
-            return [
-                await ask(app, method, path, {"token": TOKEN} if "login" in path else None, **given)
-                for method, path, given in requests
-            ]
-
-    return asyncio.run(run())
+    access = Access() if open else Access(Tokens(None, TOKEN))
+    token = {"token": TOKEN}
+    asked = ((method, path, token if "login" in path else None, h) for method, path, h in requests)
+    return asgi.answers(access, *asked, pages=PAGES)
 
 
 def test_what_needs_no_token_is_known() -> None:

@@ -8,8 +8,9 @@ from urllib.parse import urlencode
 
 import orjson
 
+import limpet
 from limpet.server.access import Access
-from limpet.server.app import App
+from limpet.server.app import App, Pages
 
 SILENCE_S = 0.2  # after which an endless stream is left
 
@@ -34,6 +35,28 @@ def page_cookie(access: Access, token: str, *, age_s: int = 0) -> str:
     ticket = access.tokens.ticket(token, now_s=int(time.time()) - age_s)
     assert ticket is not None
     return f"limpet-7420={ticket}"
+
+
+def answers(
+    access: Access, *requests: tuple[str, str, Any, dict[str, str]], pages: Pages | None = None
+) -> list[Response]:
+    """Ask for the paths of a server whose store holds a secret.
+
+    What is given with a path is a query, or the fields of a form.
+    """
+
+    async def run() -> list[Response]:
+        found = []
+        async with limpet.open_async("memory:") as store:
+            await store.scope("s").save({"secret": "S3CRET"})
+            app = App(store, access) if pages is None else App(store, access, pages)
+            for method, path, given, headers in requests:
+                fields = None if method == "GET" or given is None else urlencode(given).encode()
+                query = given if fields is None else None
+                found.append(await ask(app, method, path, query, fields, **headers))
+        return found
+
+    return asyncio.run(run())
 
 
 async def ask(

@@ -1,6 +1,5 @@
 """Tokens, hosts, origins and TLS."""
 
-import asyncio
 import logging
 import os
 import signal
@@ -10,13 +9,12 @@ from pathlib import Path
 
 import pytest
 
-import limpet
 from limpet.errors import InvalidInput
 from limpet.server.access import Access, Grant, Tokens, is_loopback
-from limpet.server.app import App
 from tests.cases import for_each
 from tests.cli.conftest import Command, command  # noqa: F401  (a fixture)
-from tests.server.asgi import Response, ask
+from tests.server import asgi
+from tests.server.asgi import Response
 from tests.server.process import Server
 from tests.servers.tls import certificate
 from tests.waiting import until
@@ -113,15 +111,7 @@ def test_loopback(host: str, expected: bool) -> None:
 
 
 def answers(access: Access, *requests: tuple[str, str, dict[str, str]]) -> list[Response]:
-    async def run() -> list[Response]:
-        async with limpet.open_async("memory:") as store:
-            app = App(store, access)
-            return [
-                await ask(app, method, path, None, None, **headers)
-                for method, path, headers in requests
-            ]
-
-    return asyncio.run(run())
+    return asgi.answers(access, *((method, path, None, more) for method, path, more in requests))
 
 
 def test_hosts_are_checked_without_tokens_or_if_some_are_given() -> None:

@@ -13,7 +13,7 @@ import pytest
 import limpet
 from limpet import InvalidInput, SnapshotRef, Store
 from limpet.views import overview
-from limpet.views.overview import Counts, ScopeOverview, SessionOverview, Where
+from limpet.views.overview import Counts, ScopeOverview, SessionFilter, SessionOverview
 
 START = datetime(2024, 1, 1, tzinfo=UTC)
 SORTS: tuple[overview.Sort, ...] = ("age", "name", "size", "snapshots")
@@ -218,7 +218,9 @@ def test_counting_ends_when_it_has_taken_too_long(store: Store) -> None:
 def test_pages_of_one_are_the_whole_list(store: Store) -> None:
     fill(store)
     store.scope("notes").set_note("n", 1)
-    for sort, where in product(SORTS, (Where(), Where(kind="agent"), Where(text=""))):
+    for sort, where in product(
+        SORTS, (SessionFilter(), SessionFilter(kind="agent"), SessionFilter(text=""))
+    ):
         every = names(overview.sessions(store, sort=sort, where=where))
         paged: list[str] = []
         after: str | None = None
@@ -237,7 +239,7 @@ def test_sessions_are_filtered_by_their_heads_and_by_what_is_said(store: Store) 
     store.scope("d").save({"messages": [{"role": "user", "content": "Straße"}]}, status="failed")
 
     def found(**where: Any) -> list[str]:
-        return names(overview.sessions(store, sort="name", where=Where(**where)))
+        return names(overview.sessions(store, sort="name", where=SessionFilter(**where)))
 
     assert found(status="running") == ["c"]  # of the newest head alone
     assert found(kind="graph") == ["c"]
@@ -253,10 +255,10 @@ def test_sessions_are_filtered_by_their_heads_and_by_what_is_said(store: Store) 
 def test_a_search_for_a_text_goes_on_where_it_stopped(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(overview, "LOOKED_MAX", 2)
+    monkeypatch.setattr(overview, "SEARCHED_MAX", 2)
     fill(store)
     store.scope("b").set_note("title", "wanted")
-    first = overview.sessions(store, where=Where(text="wanted"), limit=5)
+    first = overview.sessions(store, where=SessionFilter(text="wanted"), limit=5)
     assert (names(first), first.is_cut, first.total) == (["b"], True, None)
-    rest = overview.sessions(store, where=Where(text="wanted"), limit=5, after=first.next)
+    rest = overview.sessions(store, where=SessionFilter(text="wanted"), limit=5, after=first.next)
     assert (names(rest), rest.is_cut, rest.next) == ([], False, None)

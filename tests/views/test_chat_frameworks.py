@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from limpet.views.chat import Answer, Value, other_values, read_chat
-from limpet.views.page.chat import News, chat_window
+from limpet.views.page.chat import NewMessages, chat_window
 from tests.cases import for_each
 from tests.views.chat_kit import LINK, PIXEL, chat_of, parts_of, said, told
 
@@ -644,5 +644,5 @@ def test_parts_of_pydantic_ai(message: Any, line: str) -> None:
 def test_a_message_of_several_turns_has_one_anchor() -> None:
     message = request(part("system-prompt", content="a"), part("user-prompt", content="b"))
     state = {"messages": [message, message]}
-    html = chat_window(state, chat_of(state), News())[0]
+    html = chat_window(state, chat_of(state), NewMessages())[0]
     assert [html.count(f'id="m{index}"') for index in range(3)] == [1, 1, 0]

@@ -27,7 +27,6 @@ class Step(NamedTuple):
 
 
 def _lunch(where: str, place: str, hour: str, euros: int) -> tuple[Step, ...]:
-    """Return the steps up to the museum, with lunch at one of two places."""
     asked, four = {"place": place, "people": 4}, f"A table for four {where}, Friday at {hour}."
     at = f"Fri {13 if hour == 'one' else 14}:00"
     return (

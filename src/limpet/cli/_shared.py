@@ -4,8 +4,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import wraps
 from typing import Any, TypeVar, cast
 from urllib.parse import quote
@@ -39,20 +38,8 @@ class Count(click.IntRange):
         self.name = f"whole number, {min} or more"  # which the message about a bad value shows
 
 
-def _url_option(command: F) -> F:
-    return click.option(
-        "--url",
-        metavar="URL",
-        envvar="LIMPET_URL",
-        show_envvar=True,
-        callback=_store_url,
-        help="The store: sqlite:///file.db, a folder, postgresql://…, s3://…."
-        f" Default: the only store in this folder, or {DEFAULT_URL}",
-    )(command)
-
-
 def _store_url(context: click.Context, option: click.Parameter, given: str | None) -> str | None:
-    """Return the URL of this verb, or that before it, or of the environment, or of this folder."""
+    """Return the URL after the verb, or before it, or of the environment, or of this folder."""
     above = context.parent and context.parent.params.get("url")
     if above and context.get_parameter_source("url") is not ParameterSource.COMMANDLINE:
         return str(above)
@@ -111,9 +98,17 @@ def _url_here() -> tuple[str, str | None]:
     return f"sqlite:///{quote(found[0])}", found[0]
 
 
-def json_option(command: F) -> F:
-    option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
-    return option(command)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+yes_option = click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
+_url_option = click.option(
+    "--url",
+    metavar="URL",
+    envvar="LIMPET_URL",
+    show_envvar=True,
+    callback=_store_url,
+    help="The store: sqlite:///file.db, a folder, postgresql://…, s3://…."
+    f" Default: the only store in this folder, or {DEFAULT_URL}",
+)
 
 
 def store_options(command: F) -> F:
@@ -133,10 +128,6 @@ def with_store(*, write: bool = False) -> Callable[[F], F]:
         return store_options(cast(F, run))
 
     return decorate
-
-
-def yes_option(command: F) -> F:
-    return click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")(command)
 
 
 def session_option(help: str) -> Callable[[F], F]:
@@ -168,11 +159,9 @@ def complete_session(
         return []
 
 
-@contextmanager
-def existing_store(url: str, *, read_only: bool = False, **options: Any) -> Iterator[limpet.Store]:
+def existing_store(url: str, *, read_only: bool = False, **options: Any) -> limpet.Store:
     """Open a store, without creating one; see `existing_options`."""
-    with limpet.open(url, **existing_options(url, read_only=read_only), **options) as store:
-        yield store
+    return limpet.open(url, **existing_options(url, read_only=read_only), **options)
 
 
 def existing_options(url: str, *, read_only: bool = False) -> dict[str, Any]:
@@ -196,15 +185,14 @@ def check_exists(url: str, advice: str) -> None:
         return
     try:
         # An empty file would be given tables, so it counts as missing.
-        exists = os.path.isdir(path) or os.stat(path).st_size > 0
+        if os.path.isdir(path) or os.stat(path).st_size:
+            return
     except PermissionError:
         return  # opening it says so
     except OSError:
-        exists = False
-    if not exists:
-        what = "folder" if scheme_of(url) == "file" else "file"
-        fact = f"there is no such {what}; {advice}"
-        raise limpet.NotFound(f"{fact}. path=`{masked_url(path)}`")  # it may be mistyped
+        pass
+    fact = f"there is no such {'folder' if scheme_of(url) == 'file' else 'file'}; {advice}"
+    raise limpet.NotFound(f"{fact}. path=`{masked_url(path)}`")  # it may be mistyped
 
 
 def load_snapshot(store: limpet.Store, info: limpet.SnapshotInfo) -> limpet.Snapshot:

@@ -1,11 +1,11 @@
 """The terminal: styles, console and pager; and tables that stream, aligned."""
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from itertools import islice
-from typing import IO, TYPE_CHECKING, Any, NamedTuple, cast
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
 from rich.console import Console
 from rich.text import Text
@@ -146,6 +146,10 @@ class Column(NamedTuple):
     rank: int = 0
 
 
+Cells: TypeAlias = Mapping[Column, Callable[[Any], Text]]
+"""The columns of a table, each with what makes its cell of an item."""
+
+
 def table(
     columns: Sequence[Column], rows: Iterable[Sequence[Text]], width: int, *, titles: bool = True
 ) -> Iterator[Text]:
@@ -173,7 +177,6 @@ def table(
 
 
 def _chosen(columns: Sequence[Column], widths: Sequence[int], width: int) -> list[int]:
-    """Return the columns that are not empty and fit."""
     shown = [at for at, cells in enumerate(widths) if cells]
     while _needed(columns, widths, shown) > width:
         last = max(shown, key=lambda at: columns[at].rank)
@@ -191,7 +194,6 @@ def _needed(columns: Sequence[Column], widths: Sequence[int], shown: Sequence[in
 def _fitted(
     columns: Sequence[Column], widths: Sequence[int], shown: Sequence[int], width: int
 ) -> dict[int, int]:
-    """Return the width of each column; the widest ones are cut first."""
     fitted = {at: widths[at] for at in shown}
     excess = sum(fitted.values()) + _GAP * (len(shown) - 1) - width
     while excess > 0:
@@ -226,17 +228,21 @@ def _line(columns: Sequence[Column], row: Sequence[Text], fitted: dict[int, int]
 
 def print_line(console: Console, line: Text) -> None:
     """Print one line as it is: an id that is wider than the terminal must be whole, too."""
-    if console.color_system is None:
+    if console.color_system is None and not console.quiet:
         console.file.write(f"{line.plain}\n")  # many times faster, with the same result
     else:
         console.print(line, soft_wrap=True)
 
 
-def print_table(
-    console: Console, columns: Sequence[Column], rows: Iterable[Sequence[Text]]
-) -> None:
-    for line in table(columns, rows, console.width):
+def print_table(console: Console, cells: Cells, items: Iterable[Any]) -> None:
+    rows = ([cell(item) for cell in cells.values()] for item in items)
+    for line in table([*cells], rows, console.width):
         print_line(console, line)
+
+
+def say(*parts: str | Text | tuple[str, str], stderr: bool = False) -> None:
+    """Print a line of styled parts, which is never cut."""
+    make_console(stderr=stderr).print(Text.assemble(*parts), soft_wrap=True)
 
 
 def source_text(source: SnapshotRef, key: ScopeKey) -> str:

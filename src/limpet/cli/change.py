@@ -9,8 +9,6 @@ from itertools import chain
 from typing import Any
 
 import click
-from rich.console import Console
-from rich.text import Text
 
 import limpet
 from limpet.cli import _exits
@@ -25,7 +23,7 @@ from limpet.cli._shared import (
     with_store,
     yes_option,
 )
-from limpet.cli._terminal import make_console
+from limpet.cli._terminal import make_console, say
 from limpet.core.wire import info_json
 from limpet.opening import CLOCK
 from limpet.views.format import address_text, count_text, short_id, size_text, visible
@@ -78,11 +76,9 @@ def fork(
         first = None if head is None else info_json(head)
         echo_json({"scope": made.key._asdict(), "head": first})
         return
-    console = make_console()
-    line = Text(visible(address_text(made.key)), "fork")
-    if console.is_terminal:  # a script gets only the name
-        line.append(f"  forked from {visible(short_id(source.id))}", "quiet")
-    console.print(line, soft_wrap=True)
+    hint = f"  forked from {visible(short_id(source.id))}"
+    is_script = not make_console().is_terminal  # which gets only the name
+    say((visible(address_text(made.key)), "fork"), ("" if is_script else hint, "quiet"))
 
 
 def _change(text: str) -> tuple[str, Any]:
@@ -156,16 +152,17 @@ def _draw_restored(
     before: limpet.SnapshotInfo | None,
     head: limpet.SnapshotInfo | None,
 ) -> None:
-    line = Text.assemble((visible(address_text(source.scope)), "title"), "  ")
+    place, restored = (visible(address_text(source.scope)), "title"), visible(short_id(source.id))
     if head is None:
-        line.append(f"{visible(short_id(source.id))} is already the head; nothing was done")
-    else:
-        line.append("◆ ", "good").append(visible(short_id(head.id)), "accent")
-        line.append(" has the state of ").append(visible(short_id(source.id)), "accent")
-        if before is not None:
-            fate = "stays in history" if before.kept else "was a draft and is lost"
-            line.append(f"; {visible(short_id(before.id))} {fate}", "quiet")
-    make_console().print(line, soft_wrap=True)
+        say(place, f"  {restored} is already the head; nothing was done")
+        return
+    fate = ""
+    if before is not None:
+        fate = "stays in history" if before.kept else "was a draft and is lost"
+        fate = f"; {visible(short_id(before.id))} {fate}"
+    new = (visible(short_id(head.id)), "accent")
+    state = (" has the state of ", (restored, "accent"))
+    say(place, "  ", ("◆ ", "good"), new, *state, (fate, "quiet"))
 
 
 _STEPS_BACK = re.compile(r"~\d{1,7}$")
@@ -174,7 +171,7 @@ _SHOWN_MAX = 20
 
 
 @dataclass(frozen=True, slots=True)
-class _Doomed:
+class _Deletion:
     """Something to delete: its address, its size (None if damaged), and how."""
 
     delete: Callable[[], int]
@@ -234,32 +231,32 @@ def rm(
     if sum(forms) != 1 or prefix == "" or (forms[0] and (address["session"] or address["kind"])):
         raise click.UsageError("give one of SESSION..., --prefix, -s with --scope, or --snapshot")
     if ref is not None:
-        doomed = [_one_snapshot(store, ref, address)]
+        deletions = [_one_snapshot(store, ref, address)]
     elif address["scope"]:
-        doomed = [_one_scope(store, address)]
+        deletions = [_one_scope(store, address)]
     else:
         names = sessions if prefix is None else store.sessions(prefix=prefix)
-        doomed = [_one_session(store, name) for name in dict.fromkeys(names)]
-    if not doomed:
+        deletions = [_one_session(store, name) for name in dict.fromkeys(names)]
+    if not deletions:
         raise limpet.NotFound(f"there is no such session. prefix=`{prefix}`")
     if not yes:
-        _draw_doomed(make_console(stderr=True), doomed)
+        _draw_deletions(deletions)
     confirm("Delete for good?", yes=yes)
-    _delete_each(doomed, as_json=as_json)
+    _delete_each(deletions, as_json=as_json)
 
 
-def _one_session(store: limpet.Store, session_id: str) -> _Doomed:
+def _one_session(store: limpet.Store, session_id: str) -> _Deletion:
     if next(iter(store.scopes(session_id)), None) is None:
         raise limpet.NotFound(f"there is no such session. session_id=`{session_id}`")
     delete = partial(store.delete_session, session_id)
     try:
         found = store.stats(session_id)
     except limpet.Corrupt:
-        return _Doomed(delete, session_id)
-    return _Doomed(delete, session_id, snapshots=found.snapshots, bytes=found.logical_bytes)
+        return _Deletion(delete, session_id)
+    return _Deletion(delete, session_id, snapshots=found.snapshots, bytes=found.logical_bytes)
 
 
-def _one_scope(store: limpet.Store, address: dict[str, str | None]) -> _Doomed:
+def _one_scope(store: limpet.Store, address: dict[str, str | None]) -> _Deletion:
     session_id, scope_id = address["session"], address["scope"]
     if not session_id:
         raise click.UsageError("--scope needs -s SESSION")
@@ -283,18 +280,18 @@ def _one_scope(store: limpet.Store, address: dict[str, str | None]) -> _Doomed:
         for info in chain(draft, scope.history()):
             count, size = count + 1, size + info.size
     except limpet.Corrupt:
-        return _Doomed(delete, *key)
-    return _Doomed(delete, *key, snapshots=count, bytes=size)
+        return _Deletion(delete, *key)
+    return _Deletion(delete, *key, snapshots=count, bytes=size)
 
 
-def _one_snapshot(store: limpet.Store, ref: str, address: dict[str, str | None]) -> _Doomed:
+def _one_snapshot(store: limpet.Store, ref: str, address: dict[str, str | None]) -> _Deletion:
     info = find_snapshot(store, ref, **address)
     if not _is_exact(store, ref, info, address):
         raise limpet.InvalidInput(
             f"write the snapshot, its session and its scope in full. ref=`{ref}`"
         )
     delete = partial(store.scope(*info.scope).delete_snapshot, info.id)
-    return _Doomed(delete, *info.scope, info.id, 1, info.size)
+    return _Deletion(delete, *info.scope, info.id, 1, info.size)
 
 
 def _is_exact(
@@ -317,36 +314,32 @@ def _is_exact(
     return not at and info.id.startswith(_GAP.split(ref)[0])  # else it is a shortened session
 
 
-def _draw_doomed(console: Console, doomed: list[_Doomed]) -> None:
-    for each in doomed[:_SHOWN_MAX]:
-        line = Text.assemble(("- ", "bad"), f"{each.name}  ", (_amount_of([each]), "quiet"))
-        console.print(line, soft_wrap=True)
-    if len(doomed) > _SHOWN_MAX:
-        console.print(Text(f"  … and {len(doomed) - _SHOWN_MAX:,} more", "quiet"))
-    if len(doomed) > 1:
-        total = f"{count_text(len(doomed), 'session')}, {_amount_of(doomed)}"
-        console.print(Text(total, "title"))
+def _draw_deletions(deletions: list[_Deletion]) -> None:
+    for each in deletions[:_SHOWN_MAX]:
+        say(("- ", "bad"), f"{each.name}  ", (_amount_of([each]), "quiet"), stderr=True)
+    if len(deletions) > _SHOWN_MAX:
+        say((f"  … and {len(deletions) - _SHOWN_MAX:,} more", "quiet"), stderr=True)
+    if len(deletions) > 1:
+        total = f"{count_text(len(deletions), 'session')}, {_amount_of(deletions)}"
+        say((total, "title"), stderr=True)
 
 
-def _amount_of(doomed: list[_Doomed]) -> str:
-    snapshots = sum(each.snapshots or 0 for each in doomed)
-    size = sum(each.bytes or 0 for each in doomed)
-    unknown = ", and damaged data" if any(each.snapshots is None for each in doomed) else ""
+def _amount_of(deletions: list[_Deletion]) -> str:
+    snapshots = sum(each.snapshots or 0 for each in deletions)
+    size = sum(each.bytes or 0 for each in deletions)
+    unknown = ", and damaged data" if any(each.snapshots is None for each in deletions) else ""
     return f"{count_text(snapshots, 'snapshot')}, {size_text(size)}{unknown}"
 
 
-def _delete_each(doomed: list[_Doomed], *, as_json: bool) -> None:
-    console = make_console()
-    for each in doomed:
+def _delete_each(deletions: list[_Deletion], *, as_json: bool) -> None:
+    for each in deletions:
         count = each.delete()
         if as_json:
             fields = ("session_id", "scope_id", "kind", "id")
             shape = {name: getattr(each, name) for name in fields}
             echo_json({**shape, "snapshots": count}, indent=None)
-            continue
-        line = Text(f"deleted {each.name}")
-        line.append(f"  {count_text(count, 'snapshot')}", "quiet")
-        console.print(line, soft_wrap=True)
+        else:
+            say(f"deleted {each.name}", (f"  {count_text(count, 'snapshot')}", "quiet"))
 
 
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
@@ -417,19 +410,19 @@ def prune(
     scopes: Iterable[limpet.ScopeKey] = scopes_to_prune(store, session, scope, kind, prefix)
     asks = not dry_run and not yes
     if asks:
-        doomed = list(_drawn(make_console(stderr=True), pruned(scopes, dry_run=True)))
-        if doomed:
-            total = pruned_sum(each for _, each in doomed)
+        deletions = list(_drawn(pruned(scopes, dry_run=True), stderr=True))
+        if deletions:
+            total = pruned_sum(each for _, each in deletions)
             confirm(f"Delete {_amount(total)} for good?", yes=False)
-        scopes = [key for key, _ in doomed]
-    console, done = make_console(), pruned(scopes, dry_run=dry_run)
+        scopes = [key for key, _ in deletions]
+    done = pruned(scopes, dry_run=dry_run)
     if as_json:
         for key, each in done:
             facts = {"count": each.count, "bytes": each.bytes, "dry_run": dry_run}
             echo_json({**key._asdict(), **facts}, indent=None)
     else:
-        some = list(done if asks else _drawn(console, done))
-        _draw_pruned_sum(console, [each for _, each in some], dry_run=dry_run)
+        some = list(done if asks else _drawn(done))
+        _draw_pruned_sum([each for _, each in some], dry_run=dry_run)
     return _exits.CORRUPT if damaged else _exits.FINE
 
 
@@ -463,23 +456,21 @@ def _amount(pruned: limpet.Pruned) -> str:
 
 
 def _drawn(
-    console: Console, some: Iterable[tuple[limpet.ScopeKey, limpet.Pruned]]
+    some: Iterable[tuple[limpet.ScopeKey, limpet.Pruned]], *, stderr: bool = False
 ) -> Iterator[tuple[limpet.ScopeKey, limpet.Pruned]]:
-    """Yield what is pruned of each scope, and draw it."""
     for key, pruned in some:
-        name = visible(address_text(key))
-        line = Text.assemble(("- ", "bad"), (name, "title"), (f"  {_amount(pruned)}", "size"))
-        console.print(line, soft_wrap=True)
+        name, amount = visible(address_text(key)), f"  {_amount(pruned)}"
+        say(("- ", "bad"), (name, "title"), (amount, "size"), stderr=stderr)
         yield key, pruned
 
 
-def _draw_pruned_sum(console: Console, some: list[limpet.Pruned], *, dry_run: bool) -> None:
+def _draw_pruned_sum(some: list[limpet.Pruned], *, dry_run: bool) -> None:
     if not some:
-        console.print(Text("nothing to delete", "good"))
+        say(("nothing to delete", "good"))
         return
     verb = "would delete" if dry_run else "deleted"
     line = f"{verb} {_amount(pruned_sum(some))}, from {count_text(len(some), 'scope')}"
-    console.print(Text(line, "odd" if dry_run else "good"), soft_wrap=True)
+    say((line, "odd" if dry_run else "good"))
 
 
 @click.command()
@@ -525,7 +516,6 @@ def redact(
     scopes = list(scopes_to_prune(store, session, scope, None, ""))
     count = count_text(len(scopes), "scope")
     confirm(f"Replace it in all snapshots of {count} for good?", yes=yes)
-    console = make_console()
     for key in scopes:
         done = store.scope(*key).redact(has_text if path is None else path)
         if as_json:
@@ -533,6 +523,4 @@ def redact(
             echo_json({**key._asdict(), **facts}, indent=None)
             continue
         changed = f"{count_text(done.snapshots, 'snapshot')}, {count_text(done.notes, 'note')}"
-        changed = f"changed: {changed}"
-        line = Text.assemble(f"{visible(address_text(key))}  ", (changed, "quiet"))
-        console.print(line, soft_wrap=True)
+        say(f"{visible(address_text(key))}  ", (f"changed: {changed}", "quiet"))

@@ -70,8 +70,8 @@ def demo(pace: float, as_json: bool) -> int:
     with tempfile.TemporaryDirectory(prefix="limpet-demo-") as folder:
         play = _Play(console, Path(folder) / "agents.db", pace)
         play.run()
-    facts = [{"fact": fact, "holds": holds} for fact, holds in play.facts]
-    has_failed = not all(holds for _, holds in play.facts)
+    facts = [{"fact": fact, "holds": holds} for fact, holds in play.facts.items()]
+    has_failed = not all(play.facts.values())
     if as_json:
         echo_json({"holds": not has_failed, "facts": facts})
     return _exits.FOUND if has_failed else _exits.FINE
@@ -79,8 +79,6 @@ def demo(pace: float, as_json: bool) -> int:
 
 @dataclass
 class _Run:
-    """What one agent process reported."""
-
     process: int = 0
     first_step: int = 0
     saved: dict[int, str] = field(default_factory=dict)
@@ -95,7 +93,7 @@ class _Play:
     """Plays the scenes, with a pause between them, and notes what must hold."""
 
     def __init__(self, console: Console, database: Path, pace_s: float) -> None:
-        self.facts: list[tuple[str, bool]] = []
+        self.facts: dict[str, bool] = {}
         self._console = console
         self._database = database
         self._url = f"sqlite:///{quote(str(database))}"
@@ -126,34 +124,31 @@ class _Play:
         found, steps = line.load(), len(PLANS["garden"])
         step = 0 if found is None else found.state["step"]
         self._show_head(found, killed.last)
-        self._note(
-            f"the process was killed by SIGKILL after {killed.last} acknowledged steps",
-            killed.code == -signal.SIGKILL and killed.last >= _SAVED_MIN and step < steps,
-        )
         # A save that was under way is stored whole or not at all.
         whole = found is not None and found.state == state_after(step)
-        self._note(
-            f"step {step} was stored completely", whole and step in (killed.last, killed.last + 1)
-        )
+        self.facts |= {
+            f"the process was killed by SIGKILL after {killed.last} acknowledged steps": (
+                killed.code == -signal.SIGKILL and killed.last >= _SAVED_MIN and step < steps
+            ),
+            f"step {step} was stored completely": whole and step in (killed.last, killed.last + 1),
+        }
         self._scene("A new process resumes at the next step")
         resumed, main = self._agent("main", "garden"), _history(line)
         ids = {snapshot.state["step"]: snapshot.id for snapshot in main}
-        self._note(
-            f"the new process continued with step {step + 1}", resumed.first_step == step + 1
-        )
-        self._note("the new process finished the work", resumed.code == 0 and resumed.last == steps)
-        self._note(
-            "every acknowledged step is in the history under its id",
-            (killed.saved | resumed.saved).items() <= ids.items(),
-        )
-        self._note(
-            "no step is missing, and none was repeated",
-            [snapshot.state["step"] for snapshot in main] == list(range(1, steps + 1)),
-        )
-        self._note(
-            "every state reads back exactly as it was saved",
-            [each.state for each in main] == [state_after(at) for at in range(1, steps + 1)],
-        )
+        states = [snapshot.state for snapshot in main]
+        self.facts |= {
+            f"the new process continued with step {step + 1}": resumed.first_step == step + 1,
+            "the new process finished the work": resumed.code == 0 and resumed.last == steps,
+            "every acknowledged step is in the history under its id": (
+                (killed.saved | resumed.saved).items() <= ids.items()
+            ),
+            "no step is missing, and none was repeated": (
+                [state["step"] for state in states] == list(range(1, steps + 1))
+            ),
+            "every state reads back exactly as it was saved": (
+                states == [state_after(at) for at in range(1, steps + 1)]
+            ),
+        }
 
     def _fork(self, line: limpet.Scope) -> tuple[limpet.Scope, list[limpet.Snapshot]]:
         self._scene(f"A fork from step {FORK_STEP} takes another path")
@@ -167,17 +162,17 @@ class _Play:
             ("lunch = river", "title"),
         )
         forked, ours = self._agent(side.scope_id, "river"), _history(side)
-        self._note(
-            f"the fork begins at step {FORK_STEP}, records its source, and has the patch",
-            ours[0].forked_from == (source.scope, source.id)
-            and ours[0].state == state_after(FORK_STEP) | {"lunch": "river"},
-        )
         steps = range(FORK_STEP, len(PLANS["river"]) + 1)
-        self._note(
-            "the fork took another path to its own end",
-            forked.code == 0
-            and [each.state for each in ours] == [state_after(at, "river") for at in steps],
-        )
+        self.facts |= {
+            f"the fork begins at step {FORK_STEP}, records its source, and has the patch": (
+                ours[0].forked_from == (source.scope, source.id)
+                and ours[0].state == state_after(FORK_STEP) | {"lunch": "river"}
+            ),
+            "the fork took another path to its own end": (
+                forked.code == 0
+                and [each.state for each in ours] == [state_after(at, "river") for at in steps]
+            ),
+        }
         return side, before
 
     def _compare(
@@ -186,7 +181,7 @@ class _Play:
         main: list[limpet.Snapshot],
         side: list[limpet.Snapshot],
     ) -> None:
-        self._note("the original scope did not change", main == before)
+        self.facts["the original scope did not change"] = main == before
         self._scene("The difference between both ends")
         self._say(("from the end of main to the end of the fork", "quiet"))
         mine, theirs = main[-1].state, side[-1].state
@@ -194,11 +189,10 @@ class _Play:
         printer = ChangePrinter(self._console, mine, theirs, full=False)
         printer.draw(groups(found, is_object=True))
         paths = {(change.kind, change.path) for change in found.changes}
-        self._note(
-            "the diff shows the patch and what followed from it",
-            {("changed", "/lunch"), ("changed", "/messages/7/content")} <= paths
-            and not any(path.startswith("/messages/0") for _, path in paths),
-        )
+        self.facts["the diff shows the patch and what followed from it"] = {
+            ("changed", "/lunch"),
+            ("changed", "/messages/7/content"),
+        } <= paths and not any(path.startswith("/messages/0") for _, path in paths)
 
     def _measure(
         self, store: limpet.Store, snapshots: list[limpet.Snapshot], heads: list[SnapshotRef]
@@ -208,24 +202,20 @@ class _Play:
         forest = build_forest(snapshots, heads)
         nodes = list(walk(forest))
         draw_graph(self._console, store, list(store.scopes(SESSION)), None, Style(now()))
-        self._note(
-            "the tree has one root, two heads and every snapshot once",
+        self.facts["the tree has one root, two heads and every snapshot once"] = (
             len(forest) == 1
             and sum(node.is_head for node in nodes) == 2
-            and sorted(node.info.id for node in nodes) == sorted(each.id for each in snapshots),
+            and sorted(node.info.id for node in nodes) == sorted(each.id for each in snapshots)
         )
         self._scene("Sizes on disk")
         freed, stats = store.compact(), store.stats()
         self._show_sizes(stats, freed)
-        self._note(
-            "the sizes add up, and compacting lost nothing",
-            (stats.sessions, stats.scopes, stats.snapshots) == (1, 2, len(snapshots))
-            and stats.logical_bytes == sum(each.size for each in snapshots),
-        )
-        self._note("limpet check finds no errors", list(store.check()) == [])
-
-    def _note(self, fact: str, holds: bool) -> None:
-        self.facts.append((fact, holds))
+        self.facts["the sizes add up, and compacting lost nothing"] = (
+            stats.sessions,
+            stats.scopes,
+            stats.snapshots,
+        ) == (1, 2, len(snapshots)) and stats.logical_bytes == sum(each.size for each in snapshots)
+        self.facts["limpet check finds no errors"] = list(store.check()) == []
 
     # What is drawn
 
@@ -272,9 +262,9 @@ class _Play:
         )
 
     def _verdict(self) -> None:
-        for fact, holds in self.facts:
+        for fact, holds in self.facts.items():
             self._say(("✓ " if holds else "✗ FAILED: ", "good" if holds else "bad"), fact)
-        failed = sum(not holds for _, holds in self.facts)
+        failed = sum(not holds for holds in self.facts.values())
         self._console.print()
         if failed:
             self._say((f"{count_text(failed, 'check')} failed.", "bad"))
@@ -293,7 +283,7 @@ class _Play:
         command = [sys.executable, "-P", "-m", "limpet.cli._agent"]
         command += [self._url, scope_id, str(self._pace_s)]
         with (
-            self._thinking(),
+            self._spinner(),
             subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as agent,  # noqa: S603
         ):
             run.process = agent.pid
@@ -301,7 +291,7 @@ class _Play:
                 for line in agent.stdout or ():
                     if not line.endswith("\n"):
                         break  # killed within a line, which acknowledges nothing
-                    self._hear(json.loads(line), run, lunch)
+                    self._read_event(json.loads(line), run, lunch)
                     if kill and run.last >= enough:
                         CLOCK.sleep(CLOCK.jitter() * self._pace_s * 1.5)
                         agent.kill()  # what it still reported before that is read
@@ -312,8 +302,7 @@ class _Play:
         return run
 
     @contextmanager
-    def _thinking(self) -> Iterator[None]:
-        """Show a spinner if there is a terminal."""
+    def _spinner(self) -> Iterator[None]:
         if not self._console.is_terminal or self._console.is_dumb_terminal:
             yield
             return
@@ -321,7 +310,7 @@ class _Play:
             yield
         self._status = None
 
-    def _hear(self, event: dict[str, Any], run: _Run, lunch: str) -> None:
+    def _read_event(self, event: dict[str, Any], run: _Run, lunch: str) -> None:
         step, plan = event["step"], PLANS[lunch]
         if event["event"] == "begin":
             run.first_step = step

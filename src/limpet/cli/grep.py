@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import islice
+from itertools import groupby, islice
+from operator import itemgetter
 from typing import Any
 
 import click
@@ -23,7 +24,7 @@ from limpet.cli._terminal import output
 from limpet.views.diff import dotted
 from limpet.views.format import address_text, short_id, visible
 from limpet.views.refs import find_session
-from limpet.views.search import Match, StateSearch, Where, compiled, excerpt, finder
+from limpet.views.search import Match, SnapshotFilter, StateSearch, compiled, excerpt, finder
 
 _EXCERPT_CHARS_MAX = 160
 
@@ -93,7 +94,7 @@ def grep(
     search = StateSearch(
         store, finder(wanted, pattern if fixed else ""), keys=keys, skipped=skipped
     )
-    found = search.run(Where(session_id=session_id, **where))
+    found = search.run(SnapshotFilter(session_id=session_id, **where))
     with output(pager=not as_json) as console:
         printer = _MatchPrinter(console, as_json, only_list, only_count)
         printer.print_all(islice(found, max_count))
@@ -110,32 +111,25 @@ class _MatchPrinter:
     only_list: bool
     only_count: bool
     found: int = 0
-    _last: limpet.SnapshotInfo | None = None
-    _count: int = 0
 
     def print_all(self, found: Iterable[tuple[limpet.SnapshotInfo, Match]]) -> None:
-        for info, match in found:
-            self._add(info, match)
-        self._print_count()
+        for info, of_one in groupby(found, key=itemgetter(0)):
+            before = self.found
+            for _, match in of_one:
+                self.found += 1
+                if not (self.only_list or self.only_count):
+                    self._print(info, match)
+            if self.only_list or self.only_count:
+                self._print_count(info, self.found - before)
 
-    def _add(self, info: limpet.SnapshotInfo, match: Match) -> None:
-        self.found += 1
-        if self.only_list or self.only_count:
-            if self._last is not None and self._last is not info:
-                self._print_count()
-            self._last = info
-            self._count += 1
-        elif self.as_json:
+    def _print(self, info: limpet.SnapshotInfo, match: Match) -> None:
+        if self.as_json:
             shape = {"path": dotted(match.pointer), **match._asdict()}
             echo_json({**_address(info), **shape}, indent=None)
         else:
             self._draw(info, match)
 
-    def _print_count(self) -> None:
-        info, count = self._last, self._count
-        self._last, self._count = None, 0
-        if info is None:
-            return
+    def _print_count(self, info: limpet.SnapshotInfo, count: int) -> None:
         if self.as_json:
             counted = {"count": count} if self.only_count else {}
             echo_json({**_address(info), **counted}, indent=None)

@@ -169,7 +169,6 @@ def _scopes(
 
 
 def _listed(store: limpet.Store, each: ScopeInfo, wanted: _Filter) -> Iterator[SnapshotInfo]:
-    """Yield the snapshots of a scope, newest first: a draft, then the history."""
     head = each.head
     if head is not None and not head.kept and wanted.matches(head):
         yield head

@@ -1,17 +1,16 @@
 """`limpet ls`: the sessions of a store, or the scopes of one of them."""
 
 from collections.abc import Iterator
-from datetime import datetime
 from itertools import islice
 from typing import cast, get_args
 
 import click
-from rich.console import Console
 from rich.text import Text
 
 import limpet
 from limpet.cli._shared import Count, complete_session, echo_json, with_store
 from limpet.cli._terminal import (
+    Cells,
     Column,
     now,
     output,
@@ -31,39 +30,6 @@ _SHOWN = 50
 _BAR_CELLS = 6
 _SHARE_MIN = 0.005  # below it would be shown as 0%
 _TIMES_MIN = 9.995  # from here on it is shown as a multiple: a small state in a large document
-# Ids are typed, so they are never cut. Columns without a value in any row are left out.
-_ABOUT_COLUMNS = (
-    Column("title", cells_min=12, rank=1),
-    Column("last message", cells_min=16, rank=4),
-    Column("status", cells_min=9, rank=3),
-    Column("age", right=True, rank=2),
-    Column("size", right=True, rank=5),
-)
-_SESSION_COLUMNS = (Column("session"), *_ABOUT_COLUMNS)
-_SCOPE_COLUMNS = (Column("scope"), *_ABOUT_COLUMNS, Column("kind", rank=6))
-_SESSION_STORAGE_COLUMNS = (
-    Column("session"),
-    Column("age", right=True),
-    Column("status", cells_min=9, rank=1),
-    Column("scopes", right=True, rank=5),
-    Column("snapshots", right=True, rank=3),
-    Column("branches", right=True, rank=4),
-    Column("stored", right=True, rank=2),
-    Column("logical", right=True, rank=6),
-    Column("", right=True, rank=7),
-    Column("", rank=8),
-)
-_SCOPE_STORAGE_COLUMNS = (
-    Column("scope"),
-    Column("kind", rank=6),
-    Column("age", right=True),
-    Column("status", cells_min=9, rank=1),
-    Column("snapshots", right=True, rank=4),
-    Column("branches", right=True, rank=7),
-    Column("logical", right=True, rank=3),
-    Column("head", rank=2),
-    Column("forked from", cells_min=11, rank=5),
-)
 
 
 @click.command()
@@ -130,131 +96,66 @@ def ls(
     """
     if session is not None and (sort is not None or prefix is not None):
         raise click.UsageError("--sort and --prefix are for the list of sessions")
-    most = (0 if as_json else _SHOWN) if limit is None else limit
-    if session is not None:
-        name = find_session(store, session)
-        _list_scopes(store, name, most or None, long=long, as_json=as_json)
-    else:
+    most = ((0 if as_json else _SHOWN) if limit is None else limit) or None
+    items: Iterator[SessionOverview | ScopeOverview]
+    if session is None:
         order = cast(overview.Sort, sort or "age")
-        found = overview.sessions(
-            store, prefix=prefix or "", sort=order, limit=most or None, counts=long
-        )
-        _list_sessions(found, prefix, long=long, as_json=as_json)
+        found = overview.sessions(store, prefix=prefix or "", sort=order, limit=most, counts=long)
+        items = found.shown
+        cells = _STORED_SESSIONS if long else _SESSIONS
+    else:
+        name = find_session(store, session)
+        items = islice(overview.scopes(store, name, counts=long), most)
+        cells = _STORED_SCOPES if long else _SCOPES
 
+    def total() -> int:
+        return found.total or 0 if session is None else sum(1 for _ in store.scopes(name))
 
-def _list_sessions(
-    found: overview.Sessions, prefix: str | None, *, long: bool, as_json: bool
-) -> None:
     if as_json:
-        for each in found.shown:
-            echo_json(_session_json(each), indent=None)
+        for each in items:
+            echo_json(_shape(each), indent=None)
         return
-    if not found.total:
+    if session is None and not total():
         click.echo("no session has this prefix" if prefix else "the store is empty", err=True)
         return
-    count = 0
-    row = _session_storage_row if long else _session_row
-
-    def rows(moment: datetime) -> Iterator[list[Text]]:
-        nonlocal count
-        for each in found.shown:
-            count += 1
-            yield row(each, moment)
-
     with output(wide=True) as console:
-        columns = _SESSION_STORAGE_COLUMNS if long else _SESSION_COLUMNS
-        print_table(console, columns, rows(now()))
-        _draw_more(console, (found.total or 0) - count)
+        if session is not None:
+            print_line(console, Text(visible(name), "title"))
+        print_table(console, cells, items)
+        if most is not None and (left := total() - most) > 0:
+            print_line(console, Text(f"… {left:,} more (-n 0 shows all)", "quiet"))
 
 
-def _list_scopes(
-    store: limpet.Store, session: str, limit: int | None, *, long: bool, as_json: bool
-) -> None:
-    found = overview.scopes(store, session, counts=long)
-    if as_json:
-        for each in islice(found, limit):
-            echo_json(_scope_json(each), indent=None)
-        return
-    moment = now()
-    row = _scope_storage_row if long else _scope_row
-    with output(wide=True) as console:
-        print_line(console, Text(visible(session), "title"))
-        columns = _SCOPE_STORAGE_COLUMNS if long else _SCOPE_COLUMNS
-        print_table(console, columns, (row(each, moment) for each in islice(found, limit)))
-        if limit is not None:
-            total = sum(1 for _ in store.scopes(session))
-            _draw_more(console, total - limit)
+# What is shown. Ids are typed, so they are never cut. Columns without a value in any row are left
+# out.
 
 
-def _draw_more(console: Console, left: int) -> None:
-    if left > 0:
-        print_line(console, Text(f"… {left:,} more (-n 0 shows all)", "quiet"))
-
-
-def _session_row(each: SessionOverview, moment: datetime) -> list[Text]:
-    return [
-        Text(visible(each.session_id), "title"),
-        *_about_cells(each.about, each.head, bool(each.damaged), moment),
-        _size(each.head_bytes, "size"),
-    ]
-
-
-def _scope_row(each: ScopeOverview, moment: datetime) -> list[Text]:
-    kind = each.key.kind
-    return [
-        Text(visible(each.key.scope_id), "title"),
-        *_about_cells(each.about, each.head, each.damaged, moment),
-        Text("-", "quiet") if each.head is None else _size(each.head.size, "size"),
-        Text("" if kind == ScopeKey("").kind else visible(kind), "quiet"),
-    ]
-
-
-def _about_cells(
-    about: About, head: limpet.SnapshotInfo | None, damaged: bool, moment: datetime
-) -> list[Text]:
+def _message(about: About) -> Text:
     from limpet.cli._chat import message_text
 
     if about.last is None:
-        message = Text(f"{{{', '.join(about.keys)}}}" if about.keys else "", "quiet")
-    elif about.last.role == "assistant":  # the usual one, and room is short
-        message = Text(about.said or "")
-    else:
-        message = message_text(about.last)
-    return [Text(about.title or ""), message, _status(head, damaged), _age(head, moment)]
+        return Text(f"{{{', '.join(about.keys)}}}" if about.keys else "", "quiet")
+    if about.last.role == "assistant":  # the usual one, and room is short
+        return Text(about.said or "")
+    return message_text(about.last)
 
 
-def _session_storage_row(each: SessionOverview, moment: datetime) -> list[Text]:
-    counts = each.counts or Counts()
-    share = None
-    if counts.stored_bytes is not None and counts.logical_bytes is not None:
-        share = ratio(counts.stored_bytes, counts.logical_bytes)
-    return [
-        Text(visible(each.session_id), "title"),
-        _age(each.head, moment),
-        _status(each.head, bool(each.damaged)),
-        _count(each.scopes, usual=1),
-        _count(counts.snapshots),
-        _count(counts.branches, usual=1),
-        _size(counts.stored_bytes, "size"),
-        _size(counts.logical_bytes, "quiet"),
-        Text("" if share is None else _share_text(share), "quiet"),
-        Text("" if share is None else bar(share, _BAR_CELLS), "accent"),
-    ]
+def _status(each: SessionOverview | ScopeOverview) -> Text:
+    if each.damaged:
+        return status_text("damaged")
+    return Text("-", "quiet") if each.head is None else status_text(each.head.status)
 
 
-def _scope_storage_row(each: ScopeOverview, moment: datetime) -> list[Text]:
-    source, counts = each.forked_from, each.counts or Counts()
-    return [
-        Text(visible(each.key.scope_id), "title" if source is None else "fork"),
-        Text(visible(each.key.kind), "quiet"),
-        _age(each.head, moment),
-        _status(each.head, each.damaged),
-        _count(counts.snapshots),
-        _count(counts.branches, usual=1),
-        _size(counts.logical_bytes, "size"),
-        _head(each.head),
-        Text("" if source is None else source_text(source, each.key), "fork"),
-    ]
+def _age(each: SessionOverview | ScopeOverview) -> Text:
+    return Text("-" if each.head is None else age_text(each.head.created_at, now()), "quiet")
+
+
+def _count(count: int | None, *, usual: int | None = None) -> Text:
+    return Text("?" if count is None else f"{count:,}", "quiet" if count == usual else "")
+
+
+def _size(size: int | None, style: str = "size") -> Text:
+    return Text("?" if size is None else size_text(size), style)
 
 
 def _head(head: limpet.SnapshotInfo | None) -> Text:
@@ -263,28 +164,74 @@ def _head(head: limpet.SnapshotInfo | None) -> Text:
     return Text.assemble(("◆ " if head.kept else "◇ ", "good"), visible(short_id(head.id)))
 
 
-def _share_text(share: float) -> str:
+def _counts(each: SessionOverview | ScopeOverview) -> Counts:
+    return each.counts or Counts()
+
+
+def _share(each: SessionOverview) -> float | None:
+    """Return the stored bytes for each byte of the states as JSON."""
+    stored, logical = _counts(each).stored_bytes, _counts(each).logical_bytes
+    return None if stored is None or logical is None else ratio(stored, logical)
+
+
+def _share_text(share: float | None) -> str:
+    if share is None:
+        return ""
     if 0 < share < _SHARE_MIN:
         return "<1%"
     return f"{share:.0%}" if share < _TIMES_MIN else f"{share:,.0f}x"
 
 
-def _age(head: limpet.SnapshotInfo | None, moment: datetime) -> Text:
-    return Text("-" if head is None else age_text(head.created_at, moment), "quiet")
+def _source(each: ScopeOverview) -> str:
+    return "" if each.forked_from is None else source_text(each.forked_from, each.key)
 
 
-def _count(count: int | None, *, usual: int | None = None) -> Text:
-    return Text("?" if count is None else f"{count:,}", "quiet" if count == usual else "")
+_ABOUT: Cells = {
+    Column("title", cells_min=12, rank=1): lambda each: Text(each.about.title or ""),
+    Column("last message", cells_min=16, rank=4): lambda each: _message(each.about),
+    Column("status", cells_min=9, rank=3): _status,
+    Column("age", right=True, rank=2): _age,
+}
+_SIZE = Column("size", right=True, rank=5)
+_SESSION: Cells = {Column("session"): lambda each: Text(visible(each.session_id), "title")}
+_SESSIONS: Cells = {**_SESSION, **_ABOUT, _SIZE: lambda each: _size(each.head_bytes)}
+_SCOPES: Cells = {
+    Column("scope"): lambda each: Text(visible(each.key.scope_id), "title"),
+    **_ABOUT,
+    _SIZE: lambda each: Text("-", "quiet") if each.head is None else _size(each.head.size),
+    Column("kind", rank=6): lambda each: Text(
+        "" if each.key.kind == ScopeKey("").kind else visible(each.key.kind), "quiet"
+    ),
+}
+_STORED_SESSIONS: Cells = {
+    **_SESSION,
+    Column("age", right=True): _age,
+    Column("status", cells_min=9, rank=1): _status,
+    Column("scopes", right=True, rank=5): lambda each: _count(each.scopes, usual=1),
+    Column("snapshots", right=True, rank=3): lambda each: _count(_counts(each).snapshots),
+    Column("branches", right=True, rank=4): lambda each: _count(_counts(each).branches, usual=1),
+    Column("stored", right=True, rank=2): lambda each: _size(_counts(each).stored_bytes),
+    Column("logical", right=True, rank=6): lambda each: _size(_counts(each).logical_bytes, "quiet"),
+    Column("", right=True, rank=7): lambda each: Text(_share_text(_share(each)), "quiet"),
+    Column("", rank=8): lambda each: Text(bar(_share(each) or 0, _BAR_CELLS), "accent"),
+}
+_STORED_SCOPES: Cells = {
+    Column("scope"): lambda each: Text(
+        visible(each.key.scope_id), "fork" if each.forked_from else "title"
+    ),
+    Column("kind", rank=6): lambda each: Text(visible(each.key.kind), "quiet"),
+    Column("age", right=True): _age,
+    Column("status", cells_min=9, rank=1): _status,
+    Column("snapshots", right=True, rank=4): lambda each: _count(_counts(each).snapshots),
+    Column("branches", right=True, rank=7): lambda each: _count(_counts(each).branches, usual=1),
+    Column("logical", right=True, rank=3): lambda each: _size(_counts(each).logical_bytes),
+    Column("head", rank=2): lambda each: _head(each.head),
+    Column("forked from", cells_min=11, rank=5): lambda each: Text(_source(each), "fork"),
+}
 
 
-def _status(head: limpet.SnapshotInfo | None, damaged: bool) -> Text:
-    if damaged:
-        return status_text("damaged")
-    return Text("-", "quiet") if head is None else status_text(head.status)
-
-
-def _size(size: int | None, style: str) -> Text:
-    return Text("?" if size is None else size_text(size), style)
+def _shape(each: SessionOverview | ScopeOverview) -> dict[str, object]:
+    return _session_json(each) if isinstance(each, SessionOverview) else _scope_json(each)
 
 
 def _session_json(each: SessionOverview) -> dict[str, object]:

@@ -3,13 +3,11 @@
 from collections import Counter
 
 import click
-from rich.console import Console
-from rich.text import Text
 
 import limpet
 from limpet.cli import _exits
 from limpet.cli._shared import echo_json, existing_store, store_options, with_store
-from limpet.cli._terminal import make_console
+from limpet.cli._terminal import say
 from limpet.core.wire import finding_json
 from limpet.views.format import count_text, size_text, visible
 
@@ -37,7 +35,6 @@ def check(repair: bool, url: str, as_json: bool) -> int:
       limpet check
       limpet check --json --url postgresql://db.example/agents
     """
-    console = make_console()
     found: Counter[str] = Counter()
     left: Counter[str] = Counter()
     with existing_store(url, read_only=not repair) as store:
@@ -47,31 +44,30 @@ def check(repair: bool, url: str, as_json: bool) -> int:
             if as_json:
                 echo_json(finding_json(finding), indent=None)
             else:
-                _draw_finding(console, finding)
+                _draw_finding(finding)
     if not as_json:
-        _draw_sum(console, found, left, repair=repair)
+        _draw_sum(found, left, repair=repair)
     if left["error"]:
         return _exits.CORRUPT
     return _exits.FOUND if left["warning"] else _exits.FINE
 
 
-def _draw_finding(console: Console, finding: limpet.Finding) -> None:
-    line = Text.assemble(
+def _draw_finding(finding: limpet.Finding) -> None:
+    where = [] if finding.scope is None else [*finding.scope]
+    where += [] if finding.id is None else [finding.id]
+    place = f"\n         {' · '.join(map(visible, where))}" if where else ""
+    say(
         (f"{finding.severity:<7}  ", _STYLES.get(finding.severity, "")),
         (f"{visible(finding.code)}  ", "title"),
         visible(finding.message),
         ("  repaired" if finding.repaired else "", "good"),
+        (place, "quiet"),
     )
-    where = [] if finding.scope is None else [*finding.scope]
-    where += [] if finding.id is None else [finding.id]
-    if where:
-        line.append(f"\n         {' · '.join(map(visible, where))}", "quiet")
-    console.print(line, soft_wrap=True)
 
 
-def _draw_sum(console: Console, found: Counter[str], left: Counter[str], *, repair: bool) -> None:
+def _draw_sum(found: Counter[str], left: Counter[str], *, repair: bool) -> None:
     if not found.total():
-        console.print(Text("✓ no errors", "good"))
+        say(("✓ no errors", "good"))
         return
     parts = [
         count_text(found["error"], "error"),
@@ -81,7 +77,7 @@ def _draw_sum(console: Console, found: Counter[str], left: Counter[str], *, repa
     if repair:
         parts.append(f"{found.total() - left.total():,} repaired, {left.total():,} left")
     style = "bad" if left["error"] else "odd" if left["warning"] else "good"
-    console.print(Text(", ".join(parts), style))
+    say((", ".join(parts), style))
 
 
 @click.command()
@@ -102,7 +98,7 @@ def compact(store: limpet.Store, as_json: bool) -> None:
     if as_json:
         echo_json({"bytes": freed})
     else:
-        make_console().print(Text.assemble((size_text(freed), "size"), " freed"))
+        say((size_text(freed), "size"), " freed")
 
 
 @click.command()
@@ -135,8 +131,5 @@ def rekey(plaintext: bool, url: str, as_json: bool) -> int:
         echo_json({"encrypted": count, "errors": errors})
     else:
         fact = count_text(errors, "error") if errors else "everything can be read"
-        style = "bad" if errors else "good"
-        make_console().print(
-            Text.assemble(f"{count_text(count, 'part')} encrypted, ", (fact, style))
-        )
+        say(f"{count_text(count, 'part')} encrypted, ", (fact, "bad" if errors else "good"))
     return _exits.CORRUPT if errors else _exits.FINE

@@ -9,7 +9,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from datetime import datetime
+from dataclasses import asdict
 from itertools import chain
 from typing import Any
 
@@ -29,7 +29,7 @@ from limpet.cli._shared import (
     url_here,
     with_store,
 )
-from limpet.cli._terminal import Column, make_console, now, output, print_table, status_text
+from limpet.cli._terminal import Cells, Column, now, output, print_table, say, status_text
 from limpet.core.wire import time_json
 from limpet.opening import environment
 from limpet.runs import RunInfo, abort, get
@@ -44,16 +44,16 @@ _CANNOT_RUN = 126  # exit codes as a shell gives them
 _BY_SIGNAL = 128  # plus the signal
 _OWNER = "limpet runs adopt"
 _TTL_S = 30.0
-_COLUMNS = (
-    Column("run", cells_min=16),
-    Column("status", cells_min=9),
-    Column("task", cells_min=8, rank=4),
-    Column("owner", cells_min=8, rank=5),
-    Column("attempt", right=True, rank=3),
-    Column("steps", right=True, rank=2),
-    Column("age", right=True),
-    Column("error", cells_min=12, rank=1),
-)
+_RUNS: Cells = {
+    Column("run", cells_min=16): lambda run: Text(visible(run.run_id), "title"),
+    Column("status", cells_min=9): lambda run: status_text(run.status),
+    Column("task", cells_min=8, rank=4): lambda run: Text(visible(run.task or "")),
+    Column("owner", cells_min=8, rank=5): lambda run: Text(visible(run.owner or ""), "quiet"),
+    Column("attempt", right=True, rank=3): lambda run: Text(f"{run.attempt:,}"),
+    Column("steps", right=True, rank=2): lambda run: Text(f"{run.steps:,}"),
+    Column("age", right=True): lambda run: Text(age_text(run.updated_at, now())),
+    Column("error", cells_min=12, rank=1): lambda run: Text(_error_text(run.error), "bad"),
+}
 
 
 @click.group(invoke_without_command=True)
@@ -101,10 +101,8 @@ def runs(
         if first is None:
             click.echo("no run matches", err=True)
             return _exits.FINE
-        moment = now()
         with output(wide=True) as console:
-            rows = (_row(each, moment) for each in chain([first], found))
-            print_table(console, _COLUMNS, rows)
+            print_table(console, _RUNS, chain([first], found))
     return _exits.FINE
 
 
@@ -127,16 +125,13 @@ def runs_abort(store: limpet.Store, run_ids: tuple[str, ...], as_json: bool) -> 
       limpet runs abort nightly-report
     """
     as_json = as_json or _is_json_above()
-    console = make_console()
     for run_id in run_ids:
         run = abort(store, run_id)
         if as_json:
             echo_json(_shape(run), indent=None)
         else:
-            line = Text.assemble((visible(run_id), "title"), "  ", status_text(run.status))
-            if run.status != ABORTED:
-                line.append("  it was not running, and was not changed", "quiet")
-            console.print(line, soft_wrap=True)
+            hint = "" if run.status == ABORTED else "  it was not running, and was not changed"
+            say((visible(run_id), "title"), "  ", status_text(run.status), (hint, "quiet"))
 
 
 @runs.command("adopt")
@@ -187,13 +182,18 @@ def runs_adopt(
     who: dict[str, Any] = {"owner": owner, "wait_s": wait_s}
     with existing_store(url) as store:
         if not command:
-            found, state = _peek(store, run_id, **who)
-            _show(found, state, as_json=as_json)
+            found, state = _claim_briefly(store, run_id, **who)
+            echo_json({**_shape(found), "state": state} if as_json else state)
+            if not as_json:
+                _report(found, "not changed: a worker that starts it continues from this state")
             return _exits.FINE
         code = _work(store, run_id, command, url=url, quiet=as_json, **who)
         ended = get(store, run_id)
-        if ended is not None:
-            _show_end(store, ended, as_json=as_json)
+        if ended is not None and as_json:
+            head = store.scope(*ended.info.scope).load(ended.info.id)
+            echo_json({**_shape(ended), "state": None if head is None else head.state})
+        elif ended is not None:
+            _report(ended, count_text(ended.steps, "step"))
         return code
 
 
@@ -204,55 +204,23 @@ def _is_json_above() -> bool:
 
 
 def _shape(run: RunInfo) -> dict[str, Any]:
-    error = run.error
+    names = ("run_id", "task", "status", "owner", "attempt", "steps")
     return {
-        "run_id": run.run_id,
-        "task": run.task,
-        "status": run.status,
-        "owner": run.owner,
-        "attempt": run.attempt,
-        "steps": run.steps,
-        "error": None if error is None else {"type": error.type, "message": error.message},
+        **{name: getattr(run, name) for name in names},
+        "error": None if run.error is None else asdict(run.error),
         "started_at": time_json(run.started_at),
         "updated_at": time_json(run.updated_at),
         "id": run.info.id,
     }
 
 
-def _row(run: RunInfo, moment: datetime) -> list[Text]:
-    error = "" if run.error is None else f"{run.error.type}: {run.error.message}"
-    return [
-        Text(visible(run.run_id), "title"),
-        status_text(run.status),
-        Text(visible(run.task or "")),
-        Text(visible(run.owner or ""), "quiet"),
-        Text(f"{run.attempt:,}"),
-        Text(f"{run.steps:,}"),
-        Text(age_text(run.updated_at, moment)),
-        Text(visible(error), "bad"),
-    ]
-
-
-def _show(run: RunInfo, state: Any, *, as_json: bool) -> None:
-    if as_json:
-        echo_json({**_shape(run), "state": state})
-        return
-    echo_json(state)
-    _report(run, "not changed: a worker that starts it continues from this state")
-
-
-def _show_end(store: limpet.Store, run: RunInfo, *, as_json: bool) -> None:
-    if not as_json:
-        _report(run, count_text(run.steps, "step"))
-        return
-    head = store.scope(*run.info.scope).load(run.info.id)
-    echo_json({**_shape(run), "state": None if head is None else head.state})
+def _error_text(error: limpet.runs.RunError | None) -> str:
+    return "" if error is None else visible(f"{error.type}: {error.message}")
 
 
 def _report(run: RunInfo, hint: str) -> None:
-    line = Text.assemble((visible(run.run_id), "title"), "  ", status_text(run.status))
-    line.append(f"  attempt {run.attempt:,}; {hint}", "quiet")
-    make_console(stderr=True).print(line, soft_wrap=True)
+    name, more = (visible(run.run_id), "title"), (f"  attempt {run.attempt:,}; {hint}", "quiet")
+    say(name, "  ", status_text(run.status), more, stderr=True)
 
 
 class CommandFailed(Exception):
@@ -263,7 +231,7 @@ class CommandFailed(Exception):
         self.code = code
 
 
-def _peek(
+def _claim_briefly(
     store: limpet.Store, run_id: str, *, owner: str | None, wait_s: float
 ) -> tuple[RunInfo, limpet.JSON]:
     """Claim a run for a moment, and return it with its state.
@@ -318,7 +286,7 @@ def _work(
         ):
             names = {"LIMPET_URL": url, "LIMPET_RUN_ID": run_id, "LIMPET_RUN_STATE": path}
             before = _read(path)
-            code = _watched(command, environment(**names), run, quiet=quiet)
+            code = _run_command(command, environment(**names), run, quiet=quiet)
             if (after := _read(path)) != before:
                 run.step(_parsed_state(after, code), keep=True)
             if code:
@@ -352,7 +320,7 @@ def _parsed_state(text: bytes, code: int) -> Any:
         raise CommandFailed(message, code or 1) from None
 
 
-def _watched(
+def _run_command(
     command: Sequence[str], env: dict[str, str], run: limpet.runs.Run, *, quiet: bool
 ) -> int:
     """Run a command to its end; stop it if the run is lost meanwhile."""
@@ -360,7 +328,7 @@ def _watched(
     process: subprocess.Popen[bytes] | None = None
     try:
         try:
-            with _term_later():
+            with _sigterm_deferred():
                 process = subprocess.Popen(command, env=env, stdout=out)  # noqa: S603  # as asked
         except OSError as error:
             reason = error.strerror or "it cannot be run"
@@ -380,7 +348,7 @@ def _watched(
 
 
 @contextmanager
-def _term_later() -> Iterator[None]:
+def _sigterm_deferred() -> Iterator[None]:
     """Put off a SIGTERM until the command is known: it would go on without us."""
     late: list[int] = []
     before = signal.signal(signal.SIGTERM, lambda number, _: late.append(number))

@@ -67,8 +67,6 @@ _STATE = {"messages": [{"role": "user", "content": "x" * 1000}]}
 
 @dataclass(frozen=True, slots=True)
 class _Check:
-    """The result of one check, and the exit code for it."""
-
     name: str
     detail: str
     code: int = _exits.FINE
@@ -97,7 +95,7 @@ def doctor(url: str, as_json: bool) -> int:
     """
     results = [_check_opening(url)]
     if results[0].code == _exits.FINE:
-        results += _readers(url)
+        results += _readable_by_others(url)
     took_ms: float | None = None
     try:
         with _temporary_store(url) as (one, other, session_id):
@@ -128,7 +126,7 @@ def _check_opening(url: str) -> _Check:
     return _Check("open", "the store can be opened")
 
 
-def _readers(url: str) -> list[_Check]:
+def _readable_by_others(url: str) -> list[_Check]:
     """Warn of a store, or keys, that other users of this machine can read."""
     files = {"the store": file_of(url), "the keys of the store": keys_file_of(url)}
     return [

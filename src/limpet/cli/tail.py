@@ -84,7 +84,7 @@ def tail(
 
 
 class _JsonOutput:
-    def talk(self, snapshot: Snapshot, news: News) -> None:
+    def messages(self, snapshot: Snapshot, news: News) -> None:
         turns = [turn_json(turn) for turn in news.turns]
         shape = {**info_json(snapshot), "replaced": news.is_replaced, "turns": turns}
         echo_json(shape, indent=None)
@@ -104,7 +104,7 @@ class _LineOutput:
         self._last: ChatTurn | None = None
         self._status: str | None = None
 
-    def talk(self, snapshot: Snapshot, news: News) -> None:
+    def messages(self, snapshot: Snapshot, news: News) -> None:
         if news.is_replaced:
             self._say(Text("~ the messages were replaced", "odd"))
         draw_turns(self._console, news.turns, rows=self._rows, before=self._last)
@@ -147,7 +147,7 @@ def _one_scope(
     if head is not None:
         turns = _turns(head)
         if turns:
-            out.talk(head, News(turns[max(0, len(turns) - count) :]))
+            out.messages(head, News(turns[max(0, len(turns) - count) :]))
         else:
             _last_snapshots(scope, head, out, count)
     if not follow:
@@ -162,7 +162,7 @@ def _one_scope(
         seen, before = snapshot.revision, turns
         turns = _turns(snapshot)
         if turns or before:
-            out.talk(snapshot, chat_news(before, turns))
+            out.messages(snapshot, chat_news(before, turns))
         else:
             out.line(snapshot)
     out.end()

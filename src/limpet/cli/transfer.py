@@ -6,14 +6,12 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict
-from itertools import chain
 from types import ModuleType
 from typing import IO, Any, NamedTuple
 
 import click
 from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
-from rich.text import Text
 
 import limpet
 from limpet import portable
@@ -27,7 +25,7 @@ from limpet.cli._shared import (
     session_option,
     store_options,
 )
-from limpet.cli._terminal import make_console
+from limpet.cli._terminal import make_console, say
 from limpet.core.wire import finding_json
 from limpet.model import Finding
 from limpet.opening import draw, file_of, scheme_of
@@ -79,15 +77,13 @@ def snapshots_in(store: limpet.Store, url: str, session_id: str | None) -> int |
 
 def draw_skipped(skipped: Sequence[limpet.Finding]) -> None:
     """Report what was skipped: all of a few, else how many and the first."""
-    console = make_console(stderr=True)
     if len(skipped) > SKIPPED_SHOWN:
         noun = "snapshot" if all(each.id for each in skipped) else "item"
         total = f"{count_text(len(skipped), noun)} skipped; the first {SKIPPED_SHOWN}:"
-        console.print(Text(total, "odd"), soft_wrap=True)
+        say((total, "odd"), stderr=True)
     for each in skipped[:SKIPPED_SHOWN]:
         where = "" if each.scope is None else address_text(each.scope, each.id)
-        text = Text.assemble(("skipped  ", "odd"), visible(f"{where} {each.message}".strip()))
-        console.print(text, soft_wrap=True)
+        say(("skipped  ", "odd"), visible(f"{where} {each.message}".strip()), stderr=True)
 
 
 def code_of_skipped(skipped: Sequence[limpet.Finding]) -> int:
@@ -98,31 +94,15 @@ def code_of_skipped(skipped: Sequence[limpet.Finding]) -> int:
 
 
 def check_output(path: str, url: str) -> None:
-    """Refuse to write to a file of the store that is read, by whatever name."""
+    """Refuse to write to a file of the store that is read, also through a symbolic link."""
     store, target = file_of(url), os.path.realpath(path)
     if store is None:
         return
     store = os.path.realpath(store)
     names = [f"{store}{ending}" for ending in ("", "-wal", "-shm", "-journal")]
     inside = os.path.isdir(store) and os.path.commonpath([store, target]) == store
-    if inside or target in names or _is_one_of(target, names, store):
+    if inside or target in names:  # another hard link is replaced, and harms nothing
         raise limpet.InvalidInput(f"the output is a file of the store itself. path=`{path}`")
-
-
-def _is_one_of(target: str, names: Sequence[str], folder: str) -> bool:
-    """Return whether a file is one of these or in a folder, also if it has a second name there."""
-    try:
-        found = os.stat(target)
-    except OSError:
-        return False
-    if found.st_nlink < 2:
-        return False
-    inner = (os.path.join(above, name) for above, _, files in os.walk(folder) for name in files)
-    for path in chain(names, inner):
-        with suppress(OSError):
-            if os.path.samestat(os.stat(path, follow_symlinks=False), found):
-                return True
-    return False
 
 
 @contextmanager
@@ -224,8 +204,7 @@ def export(
     else:
         draw_skipped(done.skipped)
         if output is not None:
-            console = make_console(stderr=not sys.stdout.isatty())
-            console.print(f"✓ {visible(output)}: {_amounts(done)}", soft_wrap=True)
+            say(f"✓ {visible(output)}: {_amounts(done)}", stderr=not sys.stdout.isatty())
     return code_of_skipped(done.skipped)
 
 
@@ -379,8 +358,7 @@ def import_(source: tuple[str, ...], url: str, as_json: bool, **options: Any) ->
     else:
         draw_skipped(skipped)
         new = "" if written is None else f", {written:,} written" if written else ", nothing new"
-        text = f"✓ {count_text(snapshots, 'snapshot')} in {visible(masked_url(url))}{new}"
-        make_console().print(text, soft_wrap=True)
+        say(f"✓ {count_text(snapshots, 'snapshot')} in {visible(masked_url(url))}{new}")
     return _exits.FOUND if skipped or (form != "jsonl" and not snapshots) else _exits.FINE
 
 
@@ -410,21 +388,21 @@ def _langgraph() -> ModuleType:
 def _from_others(
     form: str, url: str, path: str, options: dict[str, Any]
 ) -> tuple[int, Sequence[limpet.Finding]]:
-    """Import what another tool has written; return how many snapshots, and what was skipped."""
+    """Return how many snapshots were imported, and what was skipped."""
     from limpet.compat import genkit, openai_sqlite, runs, strands
 
-    take: dict[str, Callable[..., Any]] = {
+    importers: dict[str, Callable[..., Any]] = {
         "genkit": genkit.import_sessions,
         "go-runs": runs.import_runs,
         "openai-sqlite": openai_sqlite.import_sqlite,
         "strands": strands.import_sessions,
     }
     if form in _SAVERS:
-        take[form] = getattr(_langgraph(), f"import_{form.partition('-')[2]}")
+        importers[form] = getattr(_langgraph(), f"import_{form.partition('-')[2]}")
     if form == "strands" and "layout" not in options:
         options = {"layout": strands.find_layout(path), **options}
     with limpet.open(url) as store:
-        done = take[form](store, path, **options)
+        done = importers[form](store, path, **options)
     return done.count, done.skipped
 
 
@@ -538,12 +516,10 @@ def _location(url: str) -> object:
 
 
 def _draw_copied(target: str, done: portable.Carried, *, verified: bool) -> None:
-    console = make_console()
     where = (visible(masked_url(target)), "accent")
-    line = Text.assemble(("✓ ", "good"), _amounts(done), " in ", where)
-    console.print(line, soft_wrap=True)
+    say(("✓ ", "good"), _amounts(done), " in ", where)
     is_new = done.written == done.snapshots + done.notes
     new = "all new" if is_new else f"{done.written:,} new"
     checked = ", verified" if verified else ""
     less = f"; {count_text(len(done.skipped), 'finding')} above: not all was copied"
-    console.print(Text(f"  {new}{checked}{less if done.skipped else ''}", "quiet"))
+    say((f"  {new}{checked}{less if done.skipped else ''}", "quiet"))

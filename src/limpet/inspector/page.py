@@ -1,7 +1,7 @@
 """How a page is declared and rendered."""
 
 import hashlib
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from datetime import datetime
 from functools import cache
 from importlib.resources import files
@@ -47,38 +47,26 @@ HEADERS: Mapping[str, str] = {
 }
 
 
-def page(path: str, *params: Param, public: bool = False) -> Callable[[Handler], Handler]:
-    """Declare a page, or a part of one that a script fetches."""
-    return _declare("GET", path, params, public=public)
-
-
-def form(
-    path: str, body: Schema, *params: Param, public: bool = False
+def page(
+    path: str, *params: Param, form: Schema | None = None, public: bool = False
 ) -> Callable[[Handler], Handler]:
-    """Declare what a form of a page does. It needs a token that may write, unless it is public."""
-    return _declare("POST", path, params, body, public=public)
+    """Declare a page, or a part of one that a script fetches; or what a `form` of a page does.
 
+    A form needs a token that may write, unless it is public.
+    """
 
-def _declare(
-    method: str,
-    path: str,
-    params: Iterable[Param],
-    body: Schema | None = None,
-    *,
-    public: bool,
-) -> Callable[[Handler], Handler]:
     def declare(handler: Handler) -> Handler:
         OPERATIONS.append(
             Operation(
                 handler.__name__,
-                method,
+                "GET" if form is None else "POST",
                 path,
                 handler.__doc__ or "",
                 {each.name: each for each in params},
-                body,
-                writes=body is not None and not public,
+                form,
+                writes=form is not None and not public,
                 handler=handler,
-                form=body is not None,
+                form=form is not None,
                 public=public,
             )
         )
@@ -141,7 +129,6 @@ def store_url(call: Call) -> str:
 
 
 def _about(call: Call) -> dict[str, Any]:
-    """Return what every page shows, and what its links need."""
     url = store_url(call)
     return {
         "store_url": masked_url(url),

@@ -50,7 +50,7 @@ Its: TypeAlias = Callable[[Pair], Any]
 """Returns, from a pair of earlier answers, the one of the side that is called now."""
 
 
-class _Told(Layer):
+class _Recorder(Layer):
     """The engine under test; it tells what it stored."""
 
     stored: list[SnapshotInfo]
@@ -108,17 +108,17 @@ class Twins:
         self._open()
 
     def _open(self) -> None:
-        told = _Told(self._opener())
-        told.stored = self.model.stored
-        self.durable = "durable" in told.capabilities
-        self._indexed = "index" in told.capabilities
+        recorder = _Recorder(self._opener())
+        recorder.stored = self.model.stored
+        self.durable = "durable" in recorder.capabilities
+        self._indexed = "index" in recorder.capabilities
         tools = Tools(
             draw=self._draw,
             clock=opening.CLOCK,
             state_bytes_max=limits.STATE_BYTES_MAX,
             workers=1,
         )
-        self.tested = Store(Driver(Opened(lambda: told.backend, tools)))
+        self.tested = Store(Driver(Opened(lambda: recorder.backend, tools)))
 
     def _draw(self) -> Stamp:
         self._drawn += 1
@@ -138,7 +138,7 @@ class Twins:
                 self._outdated.pop().close()
         self._open()
 
-    def turn(self) -> None:
+    def use_earlier(self) -> None:
         """Go on with a store that was opened before: what it remembers may have changed since."""
         if self._outdated:
             self._outdated.append(self.tested)

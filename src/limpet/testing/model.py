@@ -257,7 +257,6 @@ class ModelScope:
         return info_of(made)
 
     def _rewrite(self, existing: Snapshot, **changes: Any) -> SnapshotInfo:
-        """Write another version of a snapshot in its place."""
         made: Snapshot = replace(
             existing,
             **changes,

@@ -139,7 +139,7 @@ class Lockstep(RuleBasedStateMachine):
         return multiple(*_KEYS)
 
     @initialize(target=snapshots, states=st.lists(states, min_size=1, max_size=len(_FIRST)))
-    def furnish(self, states: list[Any]) -> MultipleResults[Pair]:
+    def fill(self, states: list[Any]) -> MultipleResults[Pair]:
         """Begin with some of everything, so that short programs have something to change."""
         saved = []
         for at, (key, options) in enumerate(_FIRST):
@@ -158,9 +158,9 @@ class Lockstep(RuleBasedStateMachine):
         self._twins.reopen(closing=closing)
 
     @rule()
-    def turn(self) -> None:
+    def use_earlier(self) -> None:
         """Another process goes on."""
-        self._twins.turn()
+        self._twins.use_earlier()
 
     # Writing
 

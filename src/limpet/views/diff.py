@@ -210,7 +210,6 @@ def _shown(line: TextLine, chars_max: int | None) -> Iterator[Span]:
 
 
 def _blocks(old: Sequence[str], new: Sequence[str], most: int) -> Iterator[tuple[range, range]]:
-    """Yield the ranges in which two sequences differ, in order."""
     begin, least = 0, min(len(old), len(new))
     while begin < least and old[begin] == new[begin]:
         begin += 1
@@ -245,7 +244,6 @@ def _context(
 
 
 def _edited(removed: list[str], added: list[str]) -> Iterator[TextLine]:
-    """Yield the removed lines, then the added ones; pairs of them with their words compared."""
     both = zip(removed, added, strict=False)
     pairs = [_words(a, b) for a, b in islice(both, _EDITED_LINES_MAX)]
     for at, line in enumerate(removed):
@@ -255,7 +253,6 @@ def _edited(removed: list[str], added: list[str]) -> Iterator[TextLine]:
 
 
 def _words(before: str, after: str) -> tuple[tuple[Span, ...], tuple[Span, ...]]:
-    """Return the spans of both lines."""
     begin, end = _ends(before, after)
     middle = [text[begin : len(text) - end] for text in (before, after)]
     if max(map(len, middle)) > _MIDDLE_CHARS_MAX:
@@ -296,7 +293,6 @@ def _ends(before: str, after: str) -> tuple[int, int]:
 
 
 def _joined(spans: tuple[Span, ...]) -> tuple[Span, ...]:
-    """Drop empty spans, and merge neighbours of the same kind."""
     kinds = groupby((span for span in spans if span.text), key=lambda span: span.changed)
     return tuple(Span("".join(span.text for span in some), kind) for kind, some in kinds)
 

@@ -27,7 +27,7 @@ Sort: TypeAlias = Literal["age", "name", "size", "snapshots"]
 TITLE_NOTE = "title"
 """The note of a scope that names its conversation."""
 
-LOOKED_MAX = 500
+SEARCHED_MAX = 500
 """How many sessions are read for one page of those with a text."""
 
 _FIRST_PAGE = 50  # scopes that are read before the first session is shown, in the order of names
@@ -97,7 +97,7 @@ class ScopeOverview(NamedTuple):
     forked_from: SnapshotRef | None
 
 
-class Where(NamedTuple):
+class SessionFilter(NamedTuple):
     """Which sessions are listed: all that is given must hold.
 
     `status` is that of the newest head, `kind` that of any scope, `attention` is for those that
@@ -114,7 +114,7 @@ class Where(NamedTuple):
         return self.status is not None or self.kind is not None or self.attention
 
 
-EVERY = Where()
+EVERY = SessionFilter()
 
 
 _Group: TypeAlias = list[ScopeInfo]
@@ -125,7 +125,7 @@ class Sessions:
     """Sessions in an order, read as `shown` yields them.
 
     After that, `next` is where the next page begins, None at the end. `is_cut` says that a search
-    for a text stopped before its page was full, after `LOOKED_MAX` sessions.
+    for a text stopped before its page was full, after `SEARCHED_MAX` sessions.
     """
 
     store: Store
@@ -133,7 +133,7 @@ class Sessions:
     sort: Sort
     limit: int | None
     after: SessionAge | None
-    where: Where
+    where: SessionFilter
     counts_s_max: float
     attention: bool
     next: str | None = None
@@ -152,14 +152,14 @@ class Sessions:
     @property
     def shown(self) -> Iterator[SessionOverview]:
         """Yield the sessions of the page."""
-        count = looked = 0
+        count = searched = 0
         last: SessionAge | None = None
         for age, group in self._ordered():
-            if count == self.limit or (self.where.text and looked == LOOKED_MAX):
+            if count == self.limit or (self.where.text and searched == SEARCHED_MAX):
                 self.next = None if last is None else age_cursor(last)
                 self.is_cut = count != self.limit
                 return
-            last, looked = age, looked + 1
+            last, searched = age, searched + 1
             found = self._session(age.session_id, group or list(self.store.scopes(age.session_id)))
             if found is not None:
                 count += 1
@@ -172,7 +172,7 @@ class Sessions:
             for session_id, group in self._matching(None if after is None else after.session_id):
                 yield SessionAge(session_id, None), group
             return
-        wanted = LOOKED_MAX if where.text else self.limit
+        wanted = SEARCHED_MAX if where.text else self.limit
         wanted = _ALL if wanted is None else wanted + 1  # is there another page?
         is_short = wanted <= limits.PAGE_ITEMS_MAX
         if self.sort == "age" and is_short and not where.is_about_heads:
@@ -184,7 +184,6 @@ class Sessions:
         yield from ((each, None) for each in ages)
 
     def _ranked(self) -> Iterator[tuple[str, int | None]]:
-        """Yield each session with what it is sorted by, the largest first."""
         sort, total = self.sort, 0
         for session_id, group in self._matching(None):
             total += 1
@@ -199,7 +198,6 @@ class Sessions:
             self.total = total  # need not be counted again
 
     def _matching(self, after: str | None) -> Iterator[tuple[str, _Group]]:
-        """Yield the sessions whose heads match, in the order of their names."""
         where = self.where
         for session_id, group in _groups(self.store, self.prefix, after):
             newest = _newest(group)
@@ -251,7 +249,7 @@ def sessions(
     sort: Sort = "age",
     limit: int | None = None,
     after: str | None = None,
-    where: Where = EVERY,
+    where: SessionFilter = EVERY,
     counts: bool = False,
     counts_s_max: float = inf,
     attention: bool = False,
@@ -284,8 +282,6 @@ def reads_heads_one_by_one(store: Store) -> bool:
 
 
 def _groups(store: Store, prefix: str, after: str | None) -> Iterator[tuple[str, _Group]]:
-    """Yield each session after `after` with its scopes, in the order of their names."""
-
     listed = scopes_after(store, prefix, None if after is None else ScopeKey(after))
     for session_id, group in groupby(listed, key=lambda each: each.key.session_id):
         if after is None or session_id > after:
@@ -369,7 +365,6 @@ def _title_note(store: Store, *keys: ScopeKey | None) -> str | None:
 
 
 def _about_of(snapshot: Snapshot, title: str | None = None) -> About:
-    """Return what a snapshot is about; `title` is the note."""
     from limpet.views.chat import read_chat, turn_text  # an empty store is listed without them
 
     chat = read_chat(snapshot.state, ends=True)
@@ -422,49 +417,31 @@ def _stats(store: Store, session_id: str) -> Stats | None:
 
 
 def _branches(store: Store, scope: _ScopeHead) -> int | None:
-    with suppress(Corrupt):
-        leaves = [_is_lone(leaf) for leaf in store.scope(*scope.key).leaves()]
-        return _count_branches(len(leaves), sum(leaves), scope)
-    return None
-
-
-def _is_lone(info: SnapshotInfo) -> bool:
-    return info.parent_id is None and info.forked_from is None
-
-
-def _count_branches(ends: int, lone: int, scope: _ScopeHead) -> int:
-    """Count branches: at least one if there is a head, and all leaves without a parent as one.
+    """Count leaves, all without a parent as one, and at least one if there is a head.
 
     Other tools save histories in which nothing has a parent: they are one branch.
     """
-    return ends - max(0, lone - 1) or int(scope.head is not None or scope.damaged)
+    with suppress(Corrupt):
+        leaves = store.scope(*scope.key).leaves()
+        lone = [leaf.parent_id is None and leaf.forked_from is None for leaf in leaves]
+        branches = len(lone) - max(0, sum(lone) - 1)
+        return branches or int(scope.head is not None or scope.damaged)
+    return None
 
 
 def _scope_counts(store: Store, scope: _ScopeHead) -> tuple[Counts, SnapshotRef | None]:
     size = count = 0
-    # Bounded by the number of branches: leaves, and parents that are still to come.
-    ends: dict[str, bool] = {}
-    awaited: set[str] = set()
     first: SnapshotInfo | None = None
     try:
         for first in store.scope(*scope.key).history():
             count, size = count + 1, size + first.size
-            if first.id in awaited:
-                awaited.remove(first.id)
-            else:
-                ends[first.id] = _is_lone(first)
-            if first.parent_id in ends:
-                del ends[first.parent_id]  # the parent was saved later than its child
-            elif first.parent_id is not None:
-                awaited.add(first.parent_id)
     except Corrupt:
         return Counts(), None
     if scope.head is not None and not scope.head.kept:
         count, size = count + 1, size + scope.head.size
         first = first or scope.head
-    branches = _count_branches(len(ends), sum(ends.values()), scope)
     source = None if first is None else first.forked_from
-    return Counts(count, branches, size), source
+    return Counts(count, _branches(store, scope), size), source
 
 
 # Which heads need a person: work that stopped before its end, and damage

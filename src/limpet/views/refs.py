@@ -16,6 +16,7 @@ An exact name always wins.
 import re
 import shlex
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import chain, islice
 from operator import add
 from typing import TypeVar
@@ -71,20 +72,16 @@ def find_scope(
         InvalidInput: several match.
     """
     session_id = _only_session(store) if session is None else find_session(store, session)
+    listed = partial(store.scopes, session_id, kind=kind)
     if scope is not None:
-        here = [each for each in store.scopes(session_id, kind=kind) if each.key.scope_id == scope]
-        if not here:
-            scopes = store.scopes(session_id, kind=kind)
-            begins = (each for each in scopes if each.key.scope_id.startswith(scope))
-            here = list(islice(begins, _SHOWN + 1))
-        return _only(here, "scope", scope, _scope_address)
-    few = list(islice(store.scopes(session_id, kind=kind), _SHOWN + 1))
+        here = [each for each in listed() if each.key.scope_id == scope]
+        begins = (each for each in listed() if each.key.scope_id.startswith(scope))
+        return _only(here or list(islice(begins, _SHOWN + 1)), "scope", scope, _scope_address)
+    few, usual = list(islice(listed(), _SHOWN + 1)), ScopeKey(session_id)
     if len(few) > 1:
-        agent = ScopeKey(session_id)
-        scopes = store.scopes(session_id, kind=kind)
-        mains = [each for each in scopes if each.key.scope_id == agent.scope_id]
+        mains = [each for each in listed() if each.key.scope_id == usual.scope_id]
         if len(mains) > 1:
-            mains = [each for each in mains if each.key == agent]
+            mains = [each for each in mains if each.key == usual]
         if mains:
             return mains[0]
     return _only(few, "scope", session_id, _scope_address)
@@ -207,7 +204,6 @@ def _by_prefix(store: Store, text: str, address: _Address) -> SnapshotInfo:
 
 
 def _kept(store: Store, start: str, address: _Address) -> Iterator[SnapshotRef]:
-    """Yield the kept snapshots whose ids begin with `start`."""
     anywhere = address == (None, None, None)
     found: list[SnapshotRef] | None = None
     try:

@@ -3,7 +3,6 @@
 import re
 import warnings
 from bisect import bisect_right
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -11,6 +10,7 @@ from typing import NamedTuple, TypeAlias
 
 from limpet.api.scope import Scope
 from limpet.api.store import Store
+from limpet.backends.support.recent import Recent
 from limpet.core import ids
 from limpet.core.limits import PAGE_ITEMS_MAX, PAGE_STATES_MAX
 from limpet.errors import Corrupt, InvalidInput
@@ -87,8 +87,11 @@ def matches(state: JSON, find: Find, *, keys: bool = False) -> Iterator[Match]:
     yield from _in_texts(texts, find)
 
 
+_Path: TypeAlias = tuple[str | int, ...]
+
+
 class _Text(NamedTuple):
-    path: tuple[str | int, ...]
+    path: _Path
     text: str
     is_key: bool
 
@@ -102,41 +105,21 @@ def _in_texts(texts: list[_Text], find: Find) -> Iterator[Match]:
 
 
 def _texts(state: JSON, *, keys: bool) -> Iterator[_Text]:
-    path: list[str | int] = []
-    if isinstance(state, str):
-        yield _Text((), state, False)
-        return
-    # One iterator for each level; `path` has the key or index of every level that was entered.
-    levels = [_members(state)]
-    while levels:
-        key, value = next(levels[-1], _END)
-        if key is None:
-            levels.pop()
-            if path:
-                path.pop()
-            continue
-        path.append(key)
-        if keys and isinstance(key, str):
-            yield _Text(tuple(path), key, True)
-        if isinstance(value, dict | list):
-            levels.append(_members(value))
-            continue
+    waiting: list[tuple[_Path, JSON]] = [((), state)]  # no recursion: a state may be deep
+    while waiting:
+        path, value = waiting.pop()
+        if keys and path and isinstance(path[-1], str):
+            yield _Text(path, path[-1], True)
         if isinstance(value, str):
-            yield _Text(tuple(path), value, False)
-        path.pop()
+            yield _Text(path, value, False)
+        elif isinstance(value, dict | list):
+            members = value.items() if isinstance(value, dict) else enumerate(value)
+            shown = (str, dict, list) if not keys else object
+            found = [((*path, key), each) for key, each in members if isinstance(each, shown)]
+            waiting += reversed(found)
 
 
-_Member = tuple[str | int | None, JSON]
-_END: _Member = (None, None)
-
-
-def _members(value: JSON) -> Iterator[_Member]:
-    if isinstance(value, dict):
-        return iter(value.items())
-    return iter(enumerate(value)) if isinstance(value, list) else iter(())
-
-
-def _pointer(path: Iterable[str | int]) -> str:
+def _pointer(path: _Path) -> str:
     return "".join(
         f"/{part.replace('~', '~0').replace('/', '~1') if isinstance(part, str) else part}"
         for part in path
@@ -166,7 +149,7 @@ _DIGEST_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Where:
+class SnapshotFilter:
     """Which snapshots are searched: heads, or with `history` all of them."""
 
     session_id: str | None = None
@@ -188,7 +171,7 @@ class StateSearch:
         self._keys = keys
         self._skipped = skipped
 
-    def run(self, where: Where) -> Iterator[tuple[Snapshot, Match]]:
+    def run(self, where: SnapshotFilter) -> Iterator[tuple[Snapshot, Match]]:
         """Yield matches in heads, or each line once: for the first snapshot of its scope."""
         listed = self._store.scopes(where.session_id, kind=where.kind, prefix=where.prefix)
         for each in listed:
@@ -218,7 +201,6 @@ class StateSearch:
             seen |= new
 
     def _kept(self, scope: Scope, status: str | None) -> Iterator[Snapshot]:
-        """Yield the snapshots of a scope, oldest first, then its draft."""
         try:
             found = [info.id for info in scope.history(status=status)]
             head = scope.info()
@@ -256,7 +238,7 @@ def _digest(match: Match) -> bytes:
 # In parts, for people who look at the first results and go on later.
 
 
-class Place(NamedTuple):
+class Position(NamedTuple):
     """Where a search goes on: at a snapshot, after so many of its hits."""
 
     scope: ScopeKey
@@ -281,9 +263,9 @@ class Searched(NamedTuple):
     hits: list[Hit]
     seen: int
 
-    def after(self, count: int) -> Place:
+    def after(self, count: int) -> Position:
         """Return where the search goes on after so many of these hits."""
-        return Place(self.info.scope, self.info.revision, self.seen + count)
+        return Position(self.info.scope, self.info.revision, self.seen + count)
 
 
 _HIT_CHARS_MAX = 240
@@ -294,45 +276,45 @@ _Lines: TypeAlias = dict[bytes, Hit]
 
 
 class PartedSearch:
-    """A search that can go on at a place, in another process too.
+    """A search that can go on at a position, in another process too.
 
-    What is saved meanwhile is searched if it comes after that place.
+    What is saved meanwhile is searched if it comes after that position.
     """
 
     def __init__(self, store: Store, find: Find, *, keys: bool, skipped: Skip) -> None:
         self._store = store
         self._states = StateSearch(store, find, keys=keys, skipped=skipped)
         self._skipped = skipped
-        self._lines: OrderedDict[SnapshotRef, _Lines] = OrderedDict()
+        self._lines: Recent[SnapshotRef, _Lines] = Recent(_CACHED_MAX)
 
-    def heads(self, prefix: str = "", place: Place | None = None) -> Iterator[Searched]:
+    def heads(self, prefix: str = "", position: Position | None = None) -> Iterator[Searched]:
         """Yield the head of each scope, in the order of the store."""
         from limpet.views.overview import scopes_after  # `limpet grep` needs no overviews
 
-        if place is not None:
-            yield from self._head(place.scope, place)
-        for each in scopes_after(self._store, prefix, None if place is None else place.scope):
+        if position is not None:
+            yield from self._head(position.scope, position)
+        for each in scopes_after(self._store, prefix, None if position is None else position.scope):
             yield from self._head(each.key, None)
 
-    def _head(self, key: ScopeKey, place: Place | None) -> Iterator[Searched]:
+    def _head(self, key: ScopeKey, position: Position | None) -> Iterator[Searched]:
         for snapshot in self._states.loaded(self._store.scope(*key), [None]):
             hits = list(self._lines_in(snapshot).values())
-            yield _rest(snapshot, hits, place)
+            yield _rest(snapshot, hits, position)
 
-    def history(self, session_id: str, place: Place | None = None) -> Iterator[Searched]:
+    def history(self, session_id: str, position: Position | None = None) -> Iterator[Searched]:
         """Yield the snapshots of a session, scope by scope, the newest first.
 
         A line that is also in the parent, or in what a scope was forked from, is no hit.
         """
-        for key in self._scopes(session_id, place):
-            at = place if place is not None and place.scope == key else None
+        for key in self._scopes(session_id, position):
+            at = position if position is not None and position.scope == key else None
             try:
                 yield from self._scope_history(self._store.scope(*key), at)
             except Corrupt as error:
                 self._skipped(key, None, error)
 
-    def _scope_history(self, scope: Scope, place: Place | None) -> Iterator[Searched]:
-        after = None if place is None else ids.seq_of(place.revision) + 1
+    def _scope_history(self, scope: Scope, position: Position | None) -> Iterator[Searched]:
+        after = None if position is None else ids.seq_of(position.revision) + 1
         waiting: list[SnapshotInfo] = []
         head = scope.info()
         if head is not None and not head.kept and (after is None or _seq(head) < after):
@@ -345,7 +327,7 @@ class PartedSearch:
                 some, ahead = waiting[:_AHEAD], waiting[: _AHEAD + 1]
                 self._read(scope, ahead)
                 for info, older in zip(some, [*ahead[1:], None], strict=False):
-                    yield _rest(info, self._new_lines(info, older), place)
+                    yield _rest(info, self._new_lines(info, older), position)
                 del waiting[:_AHEAD]
             if is_last:
                 return
@@ -356,10 +338,10 @@ class PartedSearch:
             lambda backend: backend.list_snapshots(query, limit=PAGE_ITEMS_MAX)
         )
 
-    def _scopes(self, session_id: str, place: Place | None) -> list[ScopeKey]:
-        """Return the scopes of a session in a fixed order, from that of the place on."""
+    def _scopes(self, session_id: str, position: Position | None) -> list[ScopeKey]:
+        """Return the scopes of a session in a fixed order, from that of the position on."""
         keys = sorted(each.key for each in self._store.scopes(session_id))
-        return keys if place is None else [key for key in keys if key >= place.scope]
+        return keys if position is None else [key for key in keys if key >= position.scope]
 
     def _new_lines(self, info: SnapshotInfo, older: SnapshotInfo | None) -> list[Hit]:
         lines = self._lines_of(SnapshotRef(info.scope, info.id))
@@ -368,25 +350,21 @@ class PartedSearch:
         return [hit for digest, hit in lines.items() if digest not in before]
 
     def _lines_of(self, ref: SnapshotRef) -> _Lines:
-        if ref not in self._lines:
-            self._read(self._store.scope(*ref.scope), [ref])
-        return self._lines[ref]
+        (found,) = self._read(self._store.scope(*ref.scope), [ref])
+        return found
 
-    def _read(self, scope: Scope, wanted: Sequence[SnapshotInfo | SnapshotRef]) -> None:
-        """Search snapshots and remember their lines; those that are not there have none."""
+    def _read(self, scope: Scope, wanted: Sequence[SnapshotInfo | SnapshotRef]) -> Sequence[_Lines]:
+        """Return the lines of snapshots that match; those that are not there have none."""
         refs = [SnapshotRef(scope.key, each.id) for each in wanted]
-        new = [ref.id for ref in refs if ref not in self._lines]
-        for id in new:
-            self._lines[SnapshotRef(scope.key, id)] = {}
+        found = {ref: lines for ref in refs if (lines := self._lines.get(ref)) is not None}
+        new = [ref.id for ref in refs if ref not in found]
         for snapshot in self._states.loaded(scope, new) if new else ():
-            self._lines[SnapshotRef(scope.key, snapshot.id)] = self._lines_in(snapshot)
+            found[SnapshotRef(scope.key, snapshot.id)] = self._lines_in(snapshot)
         for ref in refs:
-            self._lines.move_to_end(ref)
-        while len(self._lines) > _CACHED_MAX:
-            self._lines.popitem(last=False)
+            self._lines.put(ref, found.setdefault(ref, {}))
+        return [found[ref] for ref in refs]
 
     def _lines_in(self, snapshot: Snapshot) -> _Lines:
-        """Return the lines that match, each once."""
         found: _Lines = {}
         for match in self._states.matches(snapshot):
             parts = excerpt(match, _HIT_CHARS_MAX)
@@ -412,9 +390,9 @@ def _base(info: SnapshotInfo, older: SnapshotInfo | None) -> SnapshotRef | None:
     return SnapshotRef(older.scope, older.id)
 
 
-def _rest(info: SnapshotInfo, hits: list[Hit], place: Place | None) -> Searched:
+def _rest(info: SnapshotInfo, hits: list[Hit], position: Position | None) -> Searched:
     """Leave out the hits that were seen already."""
-    seen = place.seen if place is not None and place.revision == info.revision else 0
+    seen = position.seen if position is not None and position.revision == info.revision else 0
     return Searched(info, hits[seen:], min(seen, len(hits)))
 
 

@@ -23,7 +23,7 @@ SNAPSHOTS_MAX = 20_000
 _PAGE_MIN = 50
 _ONE_BY_ONE_MAX = 2_000  # snapshots of a damaged scope
 _ROLE_CHARS_MAX = 40
-_STATES_BYTES_MAX = 8 * 1024 * 1024  # that one call of `read_said` decodes, besides the first
+_STATES_BYTES_MAX = 8 * 1024 * 1024  # that one call decodes, besides the first
 
 
 class TimelineRow(NamedTuple):
@@ -186,30 +186,30 @@ def _version(rows: Sequence[TimelineRow], damaged: Iterable[ScopeKey], *, is_cut
     return digest.hexdigest()[:16]
 
 
-class Said(NamedTuple):
+class LastMessage(NamedTuple):
     """The last message of a chat, on one line."""
 
     role: str
     text: str
 
 
-def read_said(store: Store, infos: Sequence[SnapshotInfo]) -> list[Said | None]:
+def read_last_messages(store: Store, infos: Sequence[SnapshotInfo]) -> list[LastMessage | None]:
     """Return the last message in each state; None for one that is damaged, gone or no chat.
 
     Reading states is slow: the result is shorter than asked for if they are large.
     """
     left = _STATES_BYTES_MAX
-    found: list[Said | None] = []
+    found: list[LastMessage | None] = []
     for info in infos:
         left -= info.size
         if found and left < 0:
             break
-        found.append(_said(store, info))
+        found.append(_last_message(store, info))
     return found
 
 
-def _said(store: Store, info: SnapshotInfo) -> Said | None:
+def _last_message(store: Store, info: SnapshotInfo) -> LastMessage | None:
     turn = last_turn(store, info)
     if turn is None:
         return None
-    return Said(visible(clipped(turn.role, _ROLE_CHARS_MAX)), turn_text(turn))
+    return LastMessage(visible(clipped(turn.role, _ROLE_CHARS_MAX)), turn_text(turn))

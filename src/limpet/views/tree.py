@@ -200,8 +200,6 @@ def graph_rows(forest: Sequence[Node]) -> list[GraphRow]:
 
 
 class _Position(NamedTuple):
-    """The position of a node, as in `GraphRow`."""
-
     node: Node
     passing: tuple[int | None, ...]
     joins: int = 0

@@ -38,7 +38,9 @@ MORE_PAGES = {
 
 
 def check(page: Page, within: str = "html") -> None:
-    """Check a page as it is, and on a phone in the dark."""
+    """Check a page on a wide screen in the light, and on a phone in the dark."""
+    page.emulate_media(color_scheme="light")
+    page.set_viewport_size(WIDE)
     assert violations(page, within=within) == []
     assert overflow(page) == []
     page.emulate_media(color_scheme="dark")
@@ -59,6 +61,10 @@ def check_at(page: Page, address: str, within: str = "html") -> None:
 def test_a_page_is_accessible_and_fits_a_phone(page: Page, name: str) -> None:
     # What is around a view is the same as around the chat.
     check_at(page, PAGES[name], within="#detail" if name in ("state", "changes") else "html")
+    if name == "list":
+        page.keyboard.press("?")
+        expect(page.get_by_role("dialog", name="Keyboard")).to_be_visible()
+        check(page, within="dialog[open]")
 
 
 @pytest.mark.slow
@@ -73,13 +79,6 @@ def test_each_other_page_fits_a_phone(page: Page) -> None:
         page.goto(address)
         unfold(page)
         assert overflow(page) == [], name
-
-
-def test_the_list_of_keys_is_accessible(page: Page) -> None:
-    page.goto("/ui")
-    page.keyboard.press("?")
-    expect(page.get_by_role("dialog", name="Keyboard")).to_be_visible()
-    check(page)
 
 
 def test_an_error_is_accessible(window: Window) -> None:
@@ -100,18 +99,17 @@ def test_the_question_for_a_token_is_accessible(browser: Browser, writable: Ui) 
 
 def test_what_matters_is_seen_at_once(page: Page) -> None:
     """The styles of one page are not spoilt by those of another."""
-    for size in (WIDE, NARROW):
-        page.set_viewport_size(size)
-        page.goto("/ui")
-        assert unseen(page, "a.title, .session .last, .session .status, .session time") == []
-        page.goto(PAGES["chat"])
-        expect(page.locator(".said[data-read]").first).to_be_visible()
-        assert unseen(page, "#rows .said, #rows time, #rows .status") == []
-    page.set_viewport_size(WIDE)
     page.goto("/ui")
+    for size in (NARROW, WIDE):
+        page.set_viewport_size(size)
+        assert unseen(page, "a.title, .session .last, .session .status, .session time") == []
     box = page.locator("tr.session").first.bounding_box()
     assert box is not None
     assert box["width"] > 800
     assert box["height"] < 150
     page.goto(PAGES["chat"])
     expect(page.locator(".chat .turn").first).to_be_in_viewport()
+    expect(page.locator(".said[data-read]").first).to_be_visible()
+    for size in (WIDE, NARROW):
+        page.set_viewport_size(size)
+        assert unseen(page, "#rows .said, #rows time, #rows .status") == []

@@ -111,13 +111,12 @@ def current(page: Page) -> str:
 
 
 def test_a_history_is_walked_by_keyboard(visit: Visit, garden_url: str) -> None:
-    page = visit(SESSION)
     with limpet.open(garden_url) as store:
         scope = store.scope(*garden.SHADE)
         head = scope.info()
         assert head is not None
         parents = [each.id for each in scope.ancestors(head)][1:]  # without itself
-    page.goto(f"{SESSION}&scope_id=shade&id={head.id}")
+    page = visit(f"{SESSION}&scope_id=shade&id={head.id}")
     start = current(page)
     page.keyboard.press("h")
     expect(page).to_have_url(re.compile(parents[0]))

@@ -182,7 +182,6 @@ def _tell(
     last: str,
     pace_s: float = 25,
 ) -> None:
-    """Save a chat after each of its messages."""
     for end in range(begin + 1, len(messages) + 1):
         clock.wait(pace_s)
         status = last if end == len(messages) else "running"

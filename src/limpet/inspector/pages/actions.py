@@ -9,7 +9,7 @@ from limpet.core.operations import SCOPE_PARAMS, SESSION, SNAPSHOT, Param
 from limpet.core.schema import ID, KIND, TEXT, record
 from limpet.errors import AlreadyExists, Conflict, InvalidInput
 from limpet.inspector import links
-from limpet.inspector.page import existing, form, page, redirect, render, store_url
+from limpet.inspector.page import existing, page, redirect, render, store_url
 from limpet.model import ScopeKey
 from limpet.server.access import Refused
 from limpet.server.call import Call, Response
@@ -56,7 +56,7 @@ async def preview_fork(call: Call) -> Response:
     return await _fork_page(call, call.scope, call.id)
 
 
-@form("/ui/fork", record({**_FIELDS, "name": TEXT}))
+@page("/ui/fork", form=record({**_FIELDS, "name": TEXT}))
 async def fork(call: Call) -> Response:
     """Start a new scope from a snapshot, and show it."""
     key, id, name = _body_scope(call), call.body["id"], call.body["name"].strip()
@@ -104,7 +104,7 @@ async def preview_restore(call: Call) -> Response:
     return await _restore_page(call, call.scope, call.id)
 
 
-@form("/ui/restore", record({**_FIELDS, "revision": TEXT}))
+@page("/ui/restore", form=record({**_FIELDS, "revision": TEXT}))
 async def restore(call: Call) -> Response:
     """Make a state the head again, if the head is still the one that the preview showed."""
     key, id = _body_scope(call), call.body["id"]

@@ -4,7 +4,7 @@ from urllib.parse import urlsplit
 
 from limpet.core.operations import Param
 from limpet.core.schema import TEXT, record
-from limpet.inspector.page import error_page, form, page, redirect
+from limpet.inspector.page import error_page, page, redirect
 from limpet.server.access import Refused, cookie_name
 from limpet.server.call import Call, Response
 
@@ -27,23 +27,22 @@ async def open_with_token(call: Call) -> Response:
     if call.headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
         why = "another site led here: copy the address that was printed into the browser"
         raise Refused(403, "Forbidden", why)
-    return _kept(call, call.params.get("token", ""), "/ui")
+    return _logged_in(call, call.params.get("token", ""), "/ui")
 
 
-@form("/ui/login", record({"token": TEXT}), public=True)
+@page("/ui/login", form=record({"token": TEXT}), public=True)
 async def log_in(call: Call) -> Response:
     """Log in with a token that was typed, and go back to the page that asked for it."""
-    return _kept(call, call.body["token"].strip(), _back(call))
+    return _logged_in(call, call.body["token"].strip(), _back(call))
 
 
-@form("/ui/logout", record({}), public=True)
+@page("/ui/logout", form=record({}), public=True)
 async def log_out(call: Call) -> Response:
     """Forget the ticket."""
     return redirect("/ui", {"set-cookie": _cookie(call, "") + "; Max-Age=0"})
 
 
 def _back(call: Call) -> str:
-    """Return the page of this server that asked for a token."""
     try:
         came_from = urlsplit(call.headers.get("referer", ""))
     except ValueError:
@@ -55,7 +54,7 @@ def _back(call: Call) -> str:
     return f"{came_from.path}?{came_from.query}" if came_from.query else came_from.path
 
 
-def _kept(call: Call, token: str, where: str) -> Response:
+def _logged_in(call: Call, token: str, where: str) -> Response:
     tokens = call.access.tokens
     if tokens is None:
         return redirect(where)
@@ -68,7 +67,7 @@ def _kept(call: Call, token: str, where: str) -> Response:
 
 
 def _cookie(call: Call, ticket: str) -> str:
-    kept, safe = f"{cookie_name(call.own)}={ticket}", "HttpOnly; SameSite=Strict"
+    ticket_cookie, safe = f"{cookie_name(call.own)}={ticket}", "HttpOnly; SameSite=Strict"
     if call.own.startswith("https:"):
-        return f"{kept}; Path=/; {safe}; Secure"  # `__Host-` wants this path
-    return f"{kept}; Path=/ui; {safe}"
+        return f"{ticket_cookie}; Path=/; {safe}; Secure"  # `__Host-` wants this path
+    return f"{ticket_cookie}; Path=/ui; {safe}"

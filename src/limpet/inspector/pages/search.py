@@ -29,7 +29,7 @@ from limpet.views.search import (
     Find,
     Hit,
     PartedSearch,
-    Place,
+    Position,
     Searched,
     compiled,
     finder,
@@ -72,9 +72,9 @@ class _Asked(NamedTuple):
     regex: bool
     case: bool
     keys: bool
-    place: Place | None
+    position: Position | None
     sessions: int
-    """Those that were searched before the place."""
+    """Those that were searched before the position."""
 
     @staticmethod
     def of(call: Call) -> "_Asked":
@@ -82,13 +82,13 @@ class _Asked(NamedTuple):
         if session_id is not None:
             call.grant.check_session(session_id)
         regex, case, keys = (given.get(name, False) for name in ("regex", "case", "keys"))
-        place, sessions = _place_of(given["after"]) if "after" in given else (None, 0)
-        if place is not None:
-            call.grant.check_session(place.scope.session_id)
-            if session_id not in (None, place.scope.session_id):
+        position, sessions = _position_of(given["after"]) if "after" in given else (None, 0)
+        if position is not None:
+            call.grant.check_session(position.scope.session_id)
+            if session_id not in (None, position.scope.session_id):
                 raise InvalidInput("`after` is of a search in another session")
         query = given.get("q", "")
-        return _Asked(query, session_id, call.prefix, regex, case, keys, place, sessions)
+        return _Asked(query, session_id, call.prefix, regex, case, keys, position, sessions)
 
     def finder(self, monotonic: Callable[[], float]) -> Find:
         pattern = compiled(self.query, fixed=not self.regex, ignore_case=not self.case)
@@ -113,28 +113,30 @@ class _Asked(NamedTuple):
     def everywhere(self) -> str:
         return self._replace(session_id=None).url()
 
-    def url(self, place: Place | None = None, sessions: int = 0) -> str:
+    def url(self, position: Position | None = None, sessions: int = 0) -> str:
         flags = {name: "true" for name in ("regex", "case", "keys") if getattr(self, name)}
-        after = None if place is None else _cursor(place, sessions)
+        after = None if position is None else _cursor(position, sessions)
         return links.url("/search", q=self.query, session_id=self.session_id, **flags, after=after)
 
 
-def _cursor(place: Place, sessions: int) -> str:
-    text = json.dumps([*place.scope, place.revision, place.seen, sessions])
+def _cursor(position: Position, sessions: int) -> str:
+    text = json.dumps([*position.scope, position.revision, position.seen, sessions])
     return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
-def _place_of(cursor: str) -> tuple[Place, int]:
+def _position_of(cursor: str) -> tuple[Position, int]:
     try:
         padded = cursor.encode() + b"=" * (-len(cursor) % 4)
         *key, revision, seen, sessions = json.loads(base64.urlsafe_b64decode(padded))
-        place = Place(limits.check_scope(*key), revision, limits.check_count("seen", seen) or 0)
+        position = Position(
+            limits.check_scope(*key), revision, limits.check_count("seen", seen) or 0
+        )
         sessions = limits.check_count("sessions", sessions) or 0
         if not isinstance(revision, str):
             raise TypeError
     except (ValueError, TypeError, RecursionError, binascii.Error):
         raise InvalidInput("`after` is not from a page of this search") from None
-    return place, sessions
+    return position, sessions
 
 
 @dataclass
@@ -150,7 +152,7 @@ class _Search:
     hits: int = 0
     damaged: list[Corrupt] = field(default_factory=list)
     groups: list[dict[str, Any]] = field(default_factory=list)  # found, and not sent yet
-    place: Place | None = None
+    position: Position | None = None
     is_over: bool = False  # nothing more is to be searched
     _session_id: str | None = None
     _titles: dict[str, str | None] = field(default_factory=dict)
@@ -164,14 +166,14 @@ class _Search:
                 break
             self._count(searched.info)
             shown = searched.hits[: _PAGE_HITS_MAX - self.hits]
-            self.place = searched.after(len(shown))
+            self.position = searched.after(len(shown))
             self.hits += len(shown)
             if shown:
                 self.groups.append(self._group(store, searched.info, shown))
 
     def _is_here(self) -> bool:
         """Whether nothing new was searched yet: the page must not lead to itself."""
-        return self.place in (None, self.asked.place)
+        return self.position in (None, self.asked.position)
 
     def _count(self, info: SnapshotInfo) -> None:
         self.snapshots += 1
@@ -206,8 +208,6 @@ def _hit_url(info: SnapshotInfo, hit: Hit, index: int | None) -> str:
 
 
 class _Searches:
-    """The searches of a store that are under way."""
-
     def __init__(self, opened: Opened) -> None:
         self._count = 0
 
@@ -255,13 +255,13 @@ def _begun(store: Store, asked: _Asked, find: Find, monotonic: Callable[[], floa
     )
     total = None  # sessions, where counting them does not take as long as the search
     if asked.session_id is not None:
-        found = parted.history(asked.session_id, asked.place)
+        found = parted.history(asked.session_id, asked.position)
     else:
-        found = parted.heads(asked.prefix, asked.place)
+        found = parted.heads(asked.prefix, asked.position)
         if not reads_heads_one_by_one(store):
             total = sum(1 for _ in store.sessions(prefix=asked.prefix, limit=_COUNTED_MAX))
-    # The session of the place was counted before.
-    last = None if asked.place is None else asked.place.scope.session_id
+    # The session of the position was counted before.
+    last = None if asked.position is None else asked.position.scope.session_id
     return _Search(
         asked, found, monotonic, total, asked.sessions, damaged=damaged, _session_id=last
     )
@@ -270,12 +270,11 @@ def _begun(store: Store, asked: _Asked, find: Find, monotonic: Callable[[], floa
 def _progress(
     asked: _Asked, search: _Search | None, *, done: bool = False, problem: str | None = None
 ) -> dict[str, object]:
-    """Return what the next part of the page shows."""
     more, groups = None, []
     if search is not None:
         groups, search.groups = search.groups, []
         if done and not search.is_over:
-            more = asked.url(search.place or asked.place, search.sessions)
+            more = asked.url(search.position or asked.position, search.sessions)
     return {
         "asked": asked,
         "search": search,

@@ -25,10 +25,10 @@ from limpet.views.overview import session_title
 from limpet.views.page.svg import bars, graph_svg, lane_class, sparkline
 from limpet.views.timeline import (
     SNAPSHOTS_MAX,
-    Said,
+    LastMessage,
     Timeline,
     TimelineRow,
-    read_said,
+    read_last_messages,
     read_timeline,
 )
 
@@ -37,13 +37,13 @@ CHUNK = 100
 
 _CELLS_MAX = 17  # nine lanes: on a phone, half of the width
 _SCOPES_MAX = 1_000
-_SAID_ROWS_MAX = 60
+_MESSAGE_ROWS_MAX = 60
 _SPARK_MIN = 3  # two points say nothing
 _AT = Param("at", COUNT, "the row to begin with; the first one is 0")
 _VERSION = Param("version", TEXT, "the version of the graph that the other rows have")
 _ROWS = Param("rows", COUNT, "how many rows")
 _ROWS_MAX = 3 * SNAPSHOTS_MAX  # of timelines that are kept
-_SAID_MAX = 20_000  # messages that are kept
+_MESSAGES_MAX = 20_000  # messages that are kept
 
 
 class Timelines:
@@ -53,11 +53,13 @@ class Timelines:
         self._kept: Recent[tuple[str, str], Timeline] = Recent(
             _ROWS_MAX, lambda timeline: 100 + len(timeline.rows) + len(timeline.scopes)
         )
-        self._said: Recent[tuple[SnapshotRef, str], tuple[Said | None]] = Recent(_SAID_MAX)
+        self._last_messages: Recent[tuple[SnapshotRef, str], tuple[LastMessage | None]] = Recent(
+            _MESSAGES_MAX
+        )
 
     def close(self) -> None:
         self._kept.clear()
-        self._said.clear()
+        self._last_messages.clear()
 
     def read(self, store: Store, session_id: str, version: str | None = None) -> Timeline:
         """Return this version of a session's timeline if it is still kept, else a new one."""
@@ -70,16 +72,18 @@ class Timelines:
         self._kept.put((session_id, found.version), found)
         return found
 
-    def known_said(self, info: SnapshotInfo) -> Said | None:
+    def known_last_message(self, info: SnapshotInfo) -> LastMessage | None:
         """Return the last message in a state, if it was read before."""
-        found = self._said.get(_key(info))
+        found = self._last_messages.get(_key(info))
         return None if found is None else found[0]
 
-    def read_said(self, store: Store, infos: Sequence[SnapshotInfo]) -> list[Said | None]:
+    def read_last_messages(
+        self, store: Store, infos: Sequence[SnapshotInfo]
+    ) -> list[LastMessage | None]:
         """Return the last message of each state, or of as many of the first as is not slow."""
-        known = [self._said.get(_key(info)) for info in infos]
+        known = [self._last_messages.get(_key(info)) for info in infos]
         unread = [info for info, each in zip(infos, known, strict=True) if each is None]
-        fresh = iter(read_said(store, unread))
+        fresh = iter(read_last_messages(store, unread))
         found = []
         for info, each in zip(infos, known, strict=True):
             if each is None:
@@ -87,7 +91,7 @@ class Timelines:
                     each = (next(fresh),)
                 except StopIteration:
                     break
-                self._said.put(_key(info), each)
+                self._last_messages.put(_key(info), each)
             found.append(each[0])
         return found
 
@@ -116,12 +120,12 @@ async def show_rows(call: Call) -> Response:
 async def show_said(call: Call) -> Response:
     """The last messages of some rows, or of the first of them: it reads their states."""
     at = call.params.get("at", 0)
-    rows = min(call.params.get("rows", 1), _SAID_ROWS_MAX)
+    rows = min(call.params.get("rows", 1), _MESSAGE_ROWS_MAX)
 
-    def read(store: Store) -> tuple[str, list[Said | None]]:
+    def read(store: Store) -> tuple[str, list[LastMessage | None]]:
         kept, timeline = _kept(store, call)
         infos = [row.info for row in timeline.rows[at : at + rows]]
-        return timeline.version, kept.read_said(store, infos)
+        return timeline.version, kept.read_last_messages(store, infos)
 
     version, said = await call.store.run(read)
     return render(call, "_said.html", version=version, at=at, said=said)
@@ -133,7 +137,6 @@ def _kept(store: Store, call: Call) -> tuple[Timelines, Timeline]:
 
 
 def _read(store: Store, call: Call) -> dict[str, Any]:
-    """Return all that the page shows."""
     given, grant, session_id = call.params, call.grant, call.scope.session_id
     kept, timeline = _kept(store, call)
     newest = timeline.newest_head
@@ -178,14 +181,13 @@ def _selected(store: Store, call: Call) -> tuple[SnapshotInfo | None, str | None
 
 
 def _chunk(kept: Timelines, timeline: Timeline, at: int, grant: Grant) -> dict[str, Any]:
-    """Return some rows, and the graph that they belong to."""
     cells, rows = min(timeline.width, _CELLS_MAX), timeline.rows[at : at + CHUNK]
     shown: list[dict[str, Any]] = [
         {"number": number, "of": row, **_row(row, grant.visible(row.info), cells)}
         for number, row in enumerate(rows, at)
     ]
     for each in shown:
-        each["said"] = kept.known_said(each["info"])
+        each["said"] = kept.known_last_message(each["info"])
     return {"at": at, "rows": shown, "total": len(timeline.rows), "version": timeline.version}
 
 

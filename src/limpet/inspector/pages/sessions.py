@@ -22,7 +22,7 @@ from limpet.inspector.page import html, page, redirect, rendered, stream
 from limpet.server import streams
 from limpet.server.call import Call, Response, Stream
 from limpet.views import overview
-from limpet.views.overview import SessionOverview, Where
+from limpet.views.overview import SessionFilter, SessionOverview
 
 _SHOWN = 50
 _COUNTS_S_MAX = 0.5  # a session with 100,000 snapshots takes about as long as a page without it
@@ -54,10 +54,10 @@ class _Asked(NamedTuple):
     is_slow: bool
 
     @property
-    def where(self) -> Where:
+    def where(self) -> SessionFilter:
         given = self.params
         text, attention = given.get("text", ""), given.get("attention", False)
-        return Where(given.get("status"), given.get("kind"), attention, text)
+        return SessionFilter(given.get("status"), given.get("kind"), attention, text)
 
     @property
     def given(self) -> dict[str, Any]:
@@ -178,7 +178,7 @@ def _end(
         asked=asked,
         given=asked.given,
         total=total,
-        looked_max=overview.LOOKED_MAX if found.is_cut else None,
+        searched_max=overview.SEARCHED_MAX if found.is_cut else None,
         first={name: value for name, value in _texts(asked.params).items() if name != "after"},
         next_page=None if found.next is None else {**_texts(asked.params), "after": found.next},
     )

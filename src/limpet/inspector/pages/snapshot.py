@@ -21,7 +21,7 @@ from limpet.views.chat import Chat, read_chat
 from limpet.views.document import json_start
 from limpet.views.format import address_text
 from limpet.views.page.changes import changes_html
-from limpet.views.page.chat import News, Window, chat_window, folded_code, news_of
+from limpet.views.page.chat import NewMessages, Window, chat_window, folded_code, new_messages
 from limpet.views.page.values import Level, crumbs, read_level, value_at
 from limpet.views.refs import SeveralMatch, find_base, find_snapshot
 
@@ -116,7 +116,7 @@ def read_detail(
             view = "state"
         if chat is not None:
             window = chat_window(state, chat, _news(store, info, chat), params.get("turns"))
-            detail = Detail(_command("show", info), chat=window, turns=_made(window.html))
+            detail = Detail(_command("show", info), chat=window, turns=_trusted(window.html))
         elif view == "state":
             detail = _state(store, info, state, params)
         else:
@@ -141,16 +141,16 @@ def _command(verb: str, *infos: SnapshotInfo, more: Sequence[str] = ()) -> links
 # As a chat
 
 
-def _news(store: Store, info: SnapshotInfo, chat: Chat) -> News:
+def _news(store: Store, info: SnapshotInfo, chat: Chat) -> NewMessages:
     if info.size > _COMPARED_BYTES_MAX:
-        return News()
+        return NewMessages()
     try:
         base = find_base(store, info)
         if base is None or base.size > _COMPARED_BYTES_MAX:
-            return News()
-        return news_of(read_chat(_load(store, base.scope, base.id).state), chat)
+            return NewMessages()
+        return new_messages(read_chat(_load(store, base.scope, base.id).state), chat)
     except (Corrupt, NotFound):
-        return News()  # the page of what changed says why
+        return NewMessages()  # the page of what changed says why
 
 
 # As a tree
@@ -176,7 +176,7 @@ def _level(state: JSON, params: Mapping[str, Any]) -> Level:
 
 
 def _folded(value: JSON) -> Markup:
-    return _made(folded_code(json_start(value, _NOTE_CHARS_MAX)))
+    return _trusted(folded_code(json_start(value, _NOTE_CHARS_MAX)))
 
 
 # As what changed
@@ -197,7 +197,7 @@ def _changes(
     except _SHOWN as error:
         names = error.addresses if isinstance(error, SeveralMatch) else ()
         return detail._replace(problem=grant.told(error), names=names)
-    html = _made("".join(changes_html(before, state)))
+    html = _trusted("".join(changes_html(before, state)))
     if is_named:
         detail = detail._replace(command=_command("diff", base, info))
     return detail._replace(changes={"base": base, "html": html, "is_parent": not is_named})
@@ -206,7 +206,6 @@ def _changes(
 def _base(
     store: Store, info: SnapshotInfo, params: Mapping[str, Any], grant: Grant
 ) -> SnapshotInfo:
-    """Return the snapshot that the parameters name."""
     if "base" in params:
         text = params["base"].strip()
         try:
@@ -246,6 +245,6 @@ def _typed(store: Store, info: SnapshotInfo, text: str, grant: Grant) -> Snapsho
     return found
 
 
-def _made(html: str) -> Markup:
+def _trusted(html: str) -> Markup:
     """Mark HTML of `views.page`, which escapes what it shows."""
     return Markup(html)  # noqa: S704

@@ -35,7 +35,6 @@ _REVISION = re.compile(r"[0-9a-f]+\.[0-9a-f]+\.[0-9a-f]{16}")
 
 
 def _commit(number: int, **facts: Any) -> Commit:
-    """Return a commit with a stamp of its own."""
     given = {
         "scope": SCOPE,
         "body": b'{"n":%d}' % number,
@@ -49,7 +48,6 @@ def _commit(number: int, **facts: Any) -> Commit:
 
 
 def _note(number: int, name: str, value: bytes | None = None, **facts: Any) -> NoteWrite:
-    """Return a write of a note with a stamp of its own."""
     stamp = Stamp(1_000_000 + number, f"{number:016x}", number)
     encoded = b'{"n":%d}' % number if value is None else value
     given = {"scope": SCOPE, "name": name, "on": None, "value": encoded, "stamp": stamp, **facts}

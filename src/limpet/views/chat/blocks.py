@@ -1,5 +1,8 @@
 """The content blocks of each framework: those with a `type`, and those named by a key."""
 
+from collections.abc import Callable
+from typing import TypeAlias
+
 from limpet.core import codec, limits
 from limpet.errors import Corrupt
 from limpet.model import JSON
@@ -189,63 +192,91 @@ def _thoughts(item: Fields) -> list[Part] | None:
     return [Text("(redacted)", thinking=True)] if is_known else None
 
 
-# Strands and Bedrock: a block is an object with one key, `{"toolUse": {...}}`.
+# Strands, Bedrock, Genkit and Gemini: a block is an object with one key, `{"toolUse": {...}}`.
 
-_STRANDS_MEDIA = ("image", "document", "audio", "video")
-_STRANDS_KEYS = frozenset(
-    {
-        *_STRANDS_MEDIA,
-        "toolUse",
-        "toolResult",
-        "reasoning",
-        "reasoningContent",
-        "json",
-        "cachePoint",
-        "guardContent",
-        "citations",
-        "citationsContent",
-    }
-)
+_Read: TypeAlias = Callable[[Fields, Within], list[Part] | None]
+_GEMINI_MEDIA = ("inlineData", "inline_data", "fileData", "file_data")
+_VALUES = {"json": "strands", "data": "genkit", "custom": "genkit"}
 
 
-def _read_strands(key: str, value: JSON, within: Within) -> list[Part] | None:
-    if key == "json":
-        return [Value(value)]
-    if not isinstance(value, dict):
-        return None
-    if key in _STRANDS_MEDIA:
-        return _some(read_media(value, key))
-    if key == "toolUse":
+def read_keyed(key: str, value: JSON, within: Within) -> tuple[list[Part], str] | None:
+    """Read a block by its key; also return the framework that writes it. None if unknown."""
+    if key in _VALUES:
+        return [Value(value)], _VALUES[key]
+    if key == "reasoning" and isinstance(value, str):
+        return [Text(value, thinking=True)], "genkit"
+    family, read = _READERS.get(key, ("", None))
+    found = read(value, within) if read is not None and isinstance(value, dict) else None
+    return None if found is None else (found, family)
+
+
+def _media(kind: str) -> _Read:
+    return lambda value, within: _some(read_media(value, kind or kind_of(mime_of(value))))
+
+
+def _some(media: Media | None) -> list[Part] | None:
+    return None if media is None else [media]
+
+
+def _linked(value: Fields, within: Within) -> list[Part] | None:
+    url = text_of(value, "url", "uri")
+    return None if url is None else [media_at(url, text_of(value, "contentType"))]
+
+
+def _called(id: str) -> _Read:
+    """Return a reader of calls, whose id has this name."""
+
+    def read(value: Fields, within: Within) -> list[Part] | None:
         name = text_of(value, "name")
-        arguments, id = value.get("input", {}), text_of(value, "toolUseId")
-        return None if name is None else [Call(name, arguments, id)]
-    if key == "toolResult":
-        result = Result(within(value.get("content")), value.get("status") == "error")
-        return [Answer(None, text_of(value, "toolUseId"), result)]
-    if key == "cachePoint":
-        return []
-    if key == "guardContent":
-        return _guard(value)
-    if key in ("citations", "citationsContent"):
-        return _cited(value)
-    return _reasoning(value)
+        return None if name is None else [Call(name, value.get("input", {}), text_of(value, id))]
+
+    return read
 
 
-def _reasoning(value: Fields) -> list[Part] | None:
+def _strands_result(value: Fields, within: Within) -> list[Part]:
+    result = Result(within(value.get("content")), value.get("status") == "error")
+    return [Answer(None, text_of(value, "toolUseId"), result)]
+
+
+def _genkit_result(value: Fields, within: Within) -> list[Part]:
+    parts = (*within(value.get("output")), *within(value.get("content")))
+    return [Answer(text_of(value, "name"), text_of(value, "ref"), Result(parts))]
+
+
+def _gemini_call(value: Fields, within: Within) -> list[Part] | None:
+    name, given = text_of(value, "name"), value.get("args")
+    if name is None:
+        return None
+    call = Call(name, {} if given is None else given, text_of(value, "id"))
+    return [call, *rest(value, "name", "id", "args")]
+
+
+def _gemini_result(value: Fields, within: Within) -> list[Part] | None:
+    name, given = text_of(value, "name"), value.get("response")
+    if name is None:
+        return None
+    # A tool's result is under `output`, or under `error` if it failed.
+    is_error = isinstance(given, dict) and given.get("error") is not None and "output" not in given
+    more = rest(value, "name", "id", "response", "parts")
+    result = Result((*within(given), *within(value.get("parts")), *more), is_error)
+    return [Answer(name, text_of(value, "id"), result)]
+
+
+def _reasoning(value: Fields, within: Within) -> list[Part] | None:
     said = value.get("reasoningText", value)
     if isinstance(said, dict) and isinstance(said.get("text"), str):
         return [Text(said["text"], thinking=True)]
     return [Text("(redacted)", thinking=True)] if "redactedContent" in value else None
 
 
-def _guard(value: Fields) -> list[Part] | None:
+def _guard(value: Fields, within: Within) -> list[Part] | None:
     said, image = value.get("text"), value.get("image")
     if isinstance(said, dict) and isinstance(said.get("text"), str):
         return [Text(said["text"])]
     return _some(read_media(image, "image")) if isinstance(image, dict) else None
 
 
-def _cited(value: Fields) -> list[Part] | None:
+def _cited(value: Fields, within: Within) -> list[Part] | None:
     content = value.get("content")
     if not isinstance(content, list):
         return None
@@ -256,69 +287,33 @@ def _cited(value: Fields) -> list[Part] | None:
     return [*parts, *rest(value, "content")] or None
 
 
-def _some(media: Media | None) -> list[Part] | None:
-    return None if media is None else [media]
+_STRANDS: dict[str, _Read] = {
+    **{kind: _media(kind) for kind in ("image", "document", "audio", "video")},
+    "toolUse": _called("toolUseId"),
+    "toolResult": _strands_result,
+    "reasoning": _reasoning,
+    "reasoningContent": _reasoning,
+    "cachePoint": lambda value, within: [],
+    "guardContent": _guard,
+    "citations": _cited,
+    "citationsContent": _cited,
+}
+_GENKIT: dict[str, _Read] = {
+    "toolRequest": _called("ref"),
+    "toolResponse": _genkit_result,
+    "media": _linked,
+    "resource": _linked,
+}
+_GEMINI: dict[str, _Read] = {  # in the spellings of its API and of its Python library
+    **dict.fromkeys(("functionCall", "function_call"), _gemini_call),
+    **dict.fromkeys(("functionResponse", "function_response"), _gemini_result),
+    **dict.fromkeys(_GEMINI_MEDIA, _media("")),
+}
+_READERS = {
+    key: (family, read)
+    for family, readers in (("strands", _STRANDS), ("genkit", _GENKIT), ("gemini", _GEMINI))
+    for key, read in readers.items()
+}
 
-
-# Genkit
-
-_GENKIT_KEYS = frozenset(
-    {"toolRequest", "toolResponse", "media", "reasoning", "data", "custom", "resource"}
-)
-
-
-def _read_genkit(key: str, value: JSON, within: Within) -> list[Part] | None:
-    if key in ("data", "custom"):
-        return [Value(value)]
-    if key == "reasoning":
-        return [Text(value, thinking=True)] if isinstance(value, str) else None
-    if not isinstance(value, dict):
-        return None
-    if key == "toolRequest":
-        name = text_of(value, "name")
-        arguments, id = value.get("input", {}), text_of(value, "ref")
-        return None if name is None else [Call(name, arguments, id)]
-    if key == "toolResponse":
-        parts = (*within(value.get("output")), *within(value.get("content")))
-        return [Answer(text_of(value, "name"), text_of(value, "ref"), Result(parts))]
-    url = text_of(value, "url", "uri")
-    return None if url is None else [media_at(url, text_of(value, "contentType"))]
-
-
-# Gemini, in the spellings of its API and of its Python library
-
-_CALLS = ("functionCall", "function_call")
-_ANSWERS = ("functionResponse", "function_response")
-_GEMINI_MEDIA = frozenset({"inlineData", "inline_data", "fileData", "file_data"})
-_GEMINI_KEYS = frozenset({*_CALLS, *_ANSWERS, *_GEMINI_MEDIA})
-
-
-def _read_gemini(key: str, value: JSON, within: Within) -> list[Part] | None:
-    if not isinstance(value, dict):
-        return None
-    if key in _GEMINI_MEDIA:
-        return _some(read_media(value, kind_of(mime_of(value))))
-    name = text_of(value, "name")
-    if name is None:
-        return None
-    if key in _CALLS:
-        given = value.get("args")
-        call = Call(name, {} if given is None else given, text_of(value, "id"))
-        return [call, *rest(value, "name", "id", "args")]
-    given = value.get("response")
-    # A tool's result is under `output`, or under `error` if it failed.
-    is_error = isinstance(given, dict) and given.get("error") is not None and "output" not in given
-    more = rest(value, "name", "id", "response", "parts")
-    result = Result((*within(given), *within(value.get("parts")), *more), is_error)
-    return [Answer(name, text_of(value, "id"), result)]
-
-
-KEYED_BLOCKS = (
-    (_STRANDS_KEYS, _read_strands, "strands"),
-    (_GENKIT_KEYS, _read_genkit, "genkit"),
-    (_GEMINI_KEYS, _read_gemini, "gemini"),
-)
-"""The keys that name a block, its reader (which returns None if it does not fit), the framework."""
-
-RESULT_KEYS = {"text", "media", *_STRANDS_KEYS, *_GEMINI_MEDIA}
+RESULT_KEYS = {"text", "media", "json", *_STRANDS, *_GEMINI_MEDIA}
 """The keys of blocks that a tool result may hold."""

@@ -14,7 +14,7 @@ _KINDS = ("image", "document", "audio", "video", "file")
 _HOLDERS = ("source", "image_url", "video_url", "file", "input_audio", "resource")
 _DATA = ("bytes", "data", "base64", "file_data", "blob", "b64_json")
 _LINKS = ("url", "uri", "file_url", "image_url", "video_url", "fileUri", "file_uri")
-_PLACES = ("location", "s3Location")
+_LOCATIONS = ("location", "s3Location")
 _NAMES = ("filename", "name", "title", "displayName", "display_name", "file_id")
 _MIMES = ("media_type", "mime_type", "mimeType", "contentType")
 _DOCUMENTS = {
@@ -35,14 +35,14 @@ _DATA_URL = re.compile(
 def read_media(block: Fields, kind: str) -> Media | None:
     """Return the file that a block holds or links to, None if there is none."""
     holder = next((held for name in _HOLDERS if isinstance(held := block.get(name), dict)), {})
-    places = [
-        place if isinstance(place, dict) else {"uri": place}
+    locations = [
+        location if isinstance(location, dict) else {"uri": location}
         for held in (holder, block)
-        for name in _PLACES
-        if (place := held.get(name)) is not None
+        for name in _LOCATIONS
+        if (location := held.get(name)) is not None
     ]
     # Inner objects describe the file more precisely.
-    all_fields: list[Fields] = [*places, holder, block]
+    all_fields: list[Fields] = [*locations, holder, block]
     mime = _first(all_fields, _MIMES) or _mime(kind, _first(all_fields, ("format",)))
     name = _first([holder, block], _NAMES)
     data = next((found for held in all_fields for found in _data(held)), None)

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple, TypeAlias
 
 from limpet.model import JSON
 from limpet.views.chat.blocks import (
-    KEYED_BLOCKS,
     RESULT_KEYS,
     parsed,
     read_item,
+    read_keyed,
     read_tool_call,
     read_typed,
     refused,
@@ -41,7 +41,7 @@ from limpet.views.chat.model import (
     text_of,
 )
 
-Left: TypeAlias = dict[str, Any]
+Unread: TypeAlias = dict[str, Any]
 """The members of a message that were not read yet: each `_take_*` removes what it reads."""
 
 _THOUGHTS = ("reasoning_content", "reasoning")
@@ -54,7 +54,7 @@ _ROLES = {
     "function": "tool",
 }
 _NO_ROLE = "message"
-_END = 6  # the first question is after the prompts, and a tool's result in the last turn after it
+_ENDS = 6  # the first question is after the prompts, and a tool's result in the last turn after it
 
 
 def read_chat(state: JSON, *, ends: bool = False) -> Chat | None:
@@ -71,7 +71,7 @@ def read_chat(state: JSON, *, ends: bool = False) -> Chat | None:
             messages = [each for each in messages if read_claude(each[1]) is not None]
         messages = [each for each in messages if not is_silent(each[1])]
         if ends:
-            messages[_END : max(_END, len(messages) - _END)] = []
+            messages[_ENDS : max(_ENDS, len(messages) - _ENDS)] = []
         turns = [turn for index, each in messages for turn in reader.turns(each, index)]
         prompt = None if found.prompt is None else reader.read_prompt(found.prompt)
         return Chat(reader.shape, found.path, pair([prompt, *turns] if prompt else turns))
@@ -96,25 +96,25 @@ def other_values(state: JSON, chat: Chat) -> Iterator[tuple[str, JSON]]:
         at, above = at[key], f"{above}{key}."
 
 
-def _take_text(left: Left, name: str) -> str | None:
+def _take_text(left: Unread, name: str) -> str | None:
     found = text_of(left, name)
     if found is not None:
         del left[name]
     return found
 
 
-def _take_fields(left: Left, name: str) -> Left:
+def _take_fields(left: Unread, name: str) -> Unread:
     found = left.get(name)
     return dict(left.pop(name)) if isinstance(found, dict) else {}
 
 
-def _take_thoughts(*members: Left) -> list[Part]:
+def _take_thoughts(*members: Unread) -> list[Part]:
     """Take the thoughts; the same text under two names counts once."""
     found = [_take_text(left, name) for left in members for name in _THOUGHTS]
     return [Text(said, thinking=True) for said in dict.fromkeys(found) if said is not None]
 
 
-def _take_calls(left: Left, older: Left, known: list[Part]) -> tuple[list[Part], list[str]]:
+def _take_calls(left: Unread, older: Unread, known: list[Part]) -> tuple[list[Part], list[str]]:
     """Take the tool calls that are not in `known`; also return the frameworks that write them so.
 
     `older` is LangChain's `additional_kwargs`, which often repeats the calls.
@@ -142,8 +142,7 @@ def _take_calls(left: Left, older: Left, known: list[Part]) -> tuple[list[Part],
     return found, families
 
 
-def _take_spoken(*members: Left) -> list[Part]:
-    """Take audio and refusals."""
+def _take_spoken(*members: Unread) -> list[Part]:
     found: list[Part] = []
     for left in members:
         audio = left.get("audio")
@@ -259,7 +258,7 @@ class _MessageReader:
             parts += [*rest(left), *rest(older)]
         return ChatTurn(role, name, (*parts, *around), index)
 
-    def _answer(self, left: Left, name: str | None, around: list[Value]) -> Part:
+    def _answer(self, left: Unread, name: str | None, around: list[Value]) -> Part:
         id = _take_text(left, "tool_call_id")
         if id is not None:
             self._sure["openai"] += 1
@@ -277,7 +276,7 @@ class _MessageReader:
             return Call(name, given[0], None, result)
         return Answer(name, id, result)
 
-    def _content(self, left: Left) -> list[Part]:
+    def _content(self, left: Unread) -> list[Part]:
         """Take the content; some frameworks write it both as a text and as parts."""
         content, parts = left.pop("content", None), self._blocks(left.pop("parts", None))
         said = "".join(p.text for p in parts if isinstance(p, Text) and not p.thinking)
@@ -344,12 +343,11 @@ class _MessageReader:
         if key == "text" and isinstance(value, str):
             self._unsure["strands"] += 1
             return [text_or_media(value)]
-        for keys, read, family in KEYED_BLOCKS:
-            found = read(key, value, self._within) if key in keys else None
-            if found is not None:
-                self._sure[family] += 1
-                return found
-        return None
+        found = read_keyed(key, value, self._within)
+        if found is None:
+            return None
+        self._sure[found[1]] += 1
+        return found[0]
 
 
 def _is_block(value: JSON) -> bool:

@@ -163,7 +163,6 @@ def _key(group: Group) -> str:
 
 
 def _only(change: Change) -> JSON:
-    """Return the value that was added or removed."""
     return change.after if change.kind == "added" else change.before
 
 

@@ -190,7 +190,6 @@ def started_code(text: str, is_cut: bool) -> str:
 
 
 def _first(text: str) -> str:
-    """Return the beginning of a text on one line."""
     return clipped(" ".join(text[: 2 * _TITLE_CHARS_MAX].split()), _TITLE_CHARS_MAX)
 
 
@@ -300,7 +299,7 @@ class Window(NamedTuple):
     last: int | None = None
 
 
-class News(NamedTuple):
+class NewMessages(NamedTuple):
     """The messages that a snapshot added, and those whose calls got their results."""
 
     added: frozenset[int] = frozenset()
@@ -310,19 +309,19 @@ class News(NamedTuple):
         return "new" if index in self.added else "new result" if index in self.answered else ""
 
 
-def news_of(before: Chat | None, after: Chat) -> News:
+def new_messages(before: Chat | None, after: Chat) -> NewMessages:
     """Compare a chat with that of the snapshot before."""
     if before is None:
-        return News()
+        return NewMessages()
     whole = {id(turn) for turn in after.turns}
     found = chat_news(before.turns, after.turns).turns
-    return News(
+    return NewMessages(
         frozenset(turn.index for turn in found if id(turn) in whole),
         frozenset(turn.index for turn in found if id(turn) not in whole),
     )
 
 
-def chat_window(state: JSON, chat: Chat, news: News, index: int | None = None) -> Window:
+def chat_window(state: JSON, chat: Chat, news: NewMessages, index: int | None = None) -> Window:
     """Return the turns around a message, by default the last ones."""
     turns = chat.turns
     if not turns:

@@ -143,8 +143,6 @@ _BAD = ("failed", "error", "aborted", "cancelled", "expired")
 
 
 class _History:
-    """The newest snapshots of all scopes as a table, with a graph of their branches and forks."""
-
     def __init__(self, anchors: Mapping[ScopeKey, str]) -> None:
         self._anchors = anchors  # of the scopes in the page
         self._newest: list[SnapshotInfo] = []

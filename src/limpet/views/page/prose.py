@@ -152,8 +152,6 @@ def _host(url: str) -> str:
 
 
 class _Renderer(RendererHTML):
-    """Writes the tags of Markdown; each method is a kind of token."""
-
     def text(self, tokens: Sequence[Token], at: int, options: Any, env: Any) -> str:
         return escape(readable(tokens[at].content))
 

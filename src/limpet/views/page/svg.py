@@ -77,7 +77,6 @@ def lane_class(lane: int) -> str:
 
 
 def _look(row: GraphRow, lane: int) -> str:
-    """Return the attributes of a lane's lines."""
     return f'class="{lane_class(lane)}"' + (_DOTTED if lane in row.lone else "")
 
 
