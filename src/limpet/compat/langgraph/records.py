@@ -38,9 +38,7 @@ from limpet.model import Note, ScopeKey, SnapshotInfo
 
 KIND = "thread"
 FACADE = "langgraph"
-ABSENT = "langgraph_absent"  # in the metadata: channels without a value here, if some are deltas
 DELTA_HISTORY = "delta_history"  # in the state: the deltas of removed ancestors, by channel
-DELTA_HISTORY_OF = "langgraph_carries"  # in the metadata: the channels of that
 RUN = "run_id"
 
 _VALUES = "channel_values"
@@ -166,7 +164,7 @@ def commit_of(
         body=body,
         status="completed",
         labels=prepare.encode_labels(labels),
-        metadata=_encoded_metadata(codec_, meta, checkpoint, bytes_max),
+        metadata=_encoded_metadata(codec_, meta, bytes_max),
         stamp=stamp,
         id=id,
         parent=None if parent_id == id else parent_id,
@@ -226,15 +224,9 @@ def metadata_of(config: Mapping[str, Any], metadata: Mapping[str, Any]) -> dict[
     return found
 
 
-def _encoded_metadata(
-    codec_: ValueCodec, meta: dict[str, Any], checkpoint: Mapping[str, Any], bytes_max: int
-) -> bytes:
+def _encoded_metadata(codec_: ValueCodec, meta: dict[str, Any], bytes_max: int) -> bytes:
     encoder = ValueEncoder(codec_.rules, codec_.cache, ["metadata"], bytes_max=bytes_max)
-    parts = [b'{"langgraph":', encoder.value(meta)]
-    absent = checkpoint.get("channel_versions", {}).keys() - checkpoint[_VALUES].keys()
-    if absent and meta.get(_COUNTERS):  # there are delta channels
-        parts += (b',"langgraph_absent":', orjson.dumps(sorted(absent)))
-    parts.append(b"}")
+    parts = [b'{"langgraph":', encoder.value(meta), b"}"]
     return joined(parts, encoder.wide, "the metadata", bytes_max)
 
 
