@@ -208,11 +208,12 @@ def put_writes(
     writes: Sequence[tuple[str, Any]],
     task_id: str,
     task_path: str = "",
+    indexes: Sequence[int] = (),
 ) -> Steps[None]:
     """Save what a task wrote as a note on its checkpoint, which need not exist yet.
 
     Earlier writes at the same index stay, unless all channels are special: errors, interrupts and
-    resume values are replaced.
+    resume values are replaced. An import gives the `indexes`, which may have gaps.
     """
     bytes_max = context.tools.state_bytes_max
     scope, on = records.scope_in(config), records.id_in(config)
@@ -221,7 +222,7 @@ def put_writes(
     name = limits.check_id("task_id", task_id)
     path = limits.check_text("task_path", task_path, chars_max=bytes_max)
     replace = all(channel in WRITES_IDX_MAP for channel, _ in writes)
-    items, wide = _encoded_items(context.codec, writes, bytes_max)
+    items, wide = _encoded_items(context.codec, writes, indexes or range(len(writes)), bytes_max)
     before: Note | None = None  # nearly always these are the first writes of the task
 
     def attempt() -> Steps[None]:
@@ -253,13 +254,13 @@ def put_writes(
 
 
 def _encoded_items(
-    codec_: ValueCodec, writes: Sequence[tuple[str, Any]], bytes_max: int
+    codec_: ValueCodec, writes: Sequence[tuple[str, Any]], indexes: Sequence[int], bytes_max: int
 ) -> tuple[dict[int, bytes], bool]:
     """Return each write as JSON by its index, and whether integers beyond 64 bits are in them."""
     items: dict[int, bytes] = {}
     wide = False
-    for position, (channel, value) in enumerate(writes):
-        idx = WRITES_IDX_MAP.get(channel, position)
+    for index, (channel, value) in zip(indexes, writes, strict=True):
+        idx = WRITES_IDX_MAP.get(channel, index)
         path = ["writes", channel]
         encoder = ValueEncoder(codec_.rules, codec_.cache, path, bytes_max=bytes_max)
         items[idx] = b"[%d,%b,%b]" % (idx, encoded_name(channel), encoder.value(value))

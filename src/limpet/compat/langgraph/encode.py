@@ -20,6 +20,7 @@ from limpet.api.integrations import codec, limits
 from limpet.compat.langgraph import tags
 from limpet.compat.langgraph.classes import (
     MESSAGE_NAMES,
+    advice,
     attributes,
     is_derived,
     is_same,
@@ -43,10 +44,7 @@ TEXTS: frozenset[type] = frozenset((str, type(None)))
 ATOMS = TEXTS | {int, float, bool}
 _PLAIN = CONTAINERS | ATOMS
 _ENVELOPE = 6  # levels of JSON around a value in a checkpoint or in writes
-_MANY = 100_000  # containers of a level
-_FEW = 1_000
-_SAMPLED_MIN = 1_000  # parts of a level
-_SAMPLE_STEPS = (17, 31)  # primes: no two follow the columns of a table
+_SHARED_MIN = 1_000  # containers of a level, which is searched for shared ones
 _KEPT_MIN = 64 * 1024  # bytes
 
 
@@ -86,17 +84,14 @@ class ValueEncoder:
     ) -> None:
         self.wide = False
         self._bytes_left = bytes_max
-        self._many = _MANY
         self._rules = rules
         self._cache = cache
         self._path = list(path)
-        self._root: Any = None  # what is encoded as a whole: a channel, or what a task wrote
         self._inside: set[int] = set()  # ids of the containers that are being encoded
         self._met: dict[tuple[int, int], _Met] = {}  # by id and depth
 
     def value(self, value: Any) -> bytes:
         """Return a value as JSON."""
-        self._root = value
         if not self._rules.sealed:
             return self.open_value(value)
         items = []
@@ -112,7 +107,6 @@ class ValueEncoder:
     def channel(self, name: str, value: Any, before: Any = None) -> MessageRun | bytes:
         """Return a value as JSON or a run of messages; `before` is its last value."""
         self._path.append(name)
-        self._root = value
         found = self._run(value, before)
         if found is not None:
             self.wide = self.wide or found.wide
@@ -202,22 +196,15 @@ class ValueEncoder:
             found = codec.is_plain_level(level, _PLAIN, CONTAINERS)
             if found is False:
                 break
-            bytes_left -= len(level)
-            # Texts, and commas in containers. In a long level they are only added up if two samples
-            # of it say that they may be too many.
-            if len(level) <= _SAMPLED_MIN or any(
-                step * sum(map(length_hint, level[::step])) > bytes_left for step in _SAMPLE_STEPS
-            ):
-                bytes_left -= sum(map(length_hint, level))
+            bytes_left -= len(level) + sum(map(length_hint, level))  # texts, and commas
             if bytes_left < 0:
                 raise self._refuse("is too large")
             if found:
                 return True
             inner = [each for each in level if type(each) in CONTAINERS]
-            if len(inner) > self._many and 2 * len({*map(id, inner)}) < len(inner):
+            if len(inner) > _SHARED_MIN and 2 * len({*map(id, inner)}) < len(inner):
                 break  # it may contain itself, and then each level has twice as many
             level = gc.get_referents(*inner)
-        self._many = _FEW  # its parts are checked one by one, and must not take as long each
         return False
 
     def _part(self, value: Any, depth: int) -> Any:
@@ -430,13 +417,13 @@ class ValueEncoder:
             return self._object(value, {"fields": fields}, depth)
         # LangGraph's serializer for all other classes, if it decodes them exactly.
         serde = self._rules.serde
-        advice = ": use a dataclass, a pydantic model or plain values instead"
-        form, body = self._exactly(value, serde.dumps_typed, serde.loads_typed, advice)
+        instead = ": use a dataclass, a pydantic model or plain values instead"
+        form, body = self._exactly(value, serde.dumps_typed, serde.loads_typed, instead)
         self._count(len(body))
         return {tags.SERDE: [form, b64encode(body).decode(), shown(type(value))]}
 
     def _exactly(
-        self, value: Any, dump: Callable[[Any], T], load: Callable[[T], Any], advice: str = ""
+        self, value: Any, dump: Callable[[Any], T], load: Callable[[T], Any], instead: str = ""
     ) -> T:
         """Return what `dump` makes of a value, if `load` returns the same value again."""
         where = f"class=`{shown(type(value))}`"
@@ -444,7 +431,7 @@ class ValueEncoder:
             written = dump(value)
             same = is_same(value, load(written))
         except Exception as cause:
-            raise self._refuse(f"cannot be stored{advice}. {where}") from cause
+            raise self._refuse(f"cannot be stored{instead}. {where}") from cause
         if not same:
             raise self._refuse(f"would not be decoded as it is. {where}")
         return written
@@ -464,7 +451,6 @@ class ValueEncoder:
         # Our JSON is sealed, not the value: the serializer would change some, such as tuples.
         rules = self._rules._replace(sealed=False)
         plain = ValueEncoder(rules, MessageCache(), self._path, bytes_max=self._bytes_left)
-        plain._root = self._root
         text = plain.open_value(value)
         form, body = self._rules.serde.dumps_typed(b" " + text if plain.wide else text)
         return orjson.dumps({tags.SEALED: [form, b64encode(body).decode()]})
@@ -472,8 +458,7 @@ class ValueEncoder:
     def _name_of(self, value: Any) -> str:
         name = self._rules.allowed.name_of(type(value))
         if name is None:
-            advice = self._rules.allowed.advice(value, self._root)
-            raise self._refuse(f"is of a class that is not allowed: {advice}")
+            raise self._refuse(f"is of a class that is not allowed: {advice(type(value))}")
         return name
 
     def _refuse(self, why: str) -> InvalidInput:

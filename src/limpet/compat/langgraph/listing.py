@@ -20,7 +20,6 @@ from langgraph.checkpoint.base import CheckpointTuple
 from limpet.api.integrations import Backend, Query, Walk, check_prefix, delta, limits, verbs
 from limpet.compat.langgraph import records
 from limpet.compat.langgraph.checkpoints import SaverContext, notes_on
-from limpet.compat.langgraph.encode import ValueEncoder
 from limpet.compat.langgraph.messages import MessageRun
 from limpet.compat.langgraph.records import SplitCheckpoint, ValueCodec
 from limpet.model import ScopeInfo, ScopeKey, SnapshotInfo, SnapshotRef
@@ -293,18 +292,8 @@ def _matching(
         if records.namespace_of(info.scope) is None:
             continue
         meta = records.read_metadata(context.codec, info) if wanted else {}
-        if all(key in meta and _is_equal(context, meta[key], wanted[key]) for key in wanted):
+        if all(key in meta and meta[key] == wanted[key] for key in wanted):
             yield SnapshotRef(info.scope, info.id)
-
-
-def _is_equal(context: SaverContext, found: Any, value: Any) -> bool:
-    try:
-        return bool(found == value)
-    except ValueError:  # arrays compare item by item
-        if type(found) is not type(value):
-            return False
-        encoder = ValueEncoder(context.codec.rules, context.codec.cache)
-        return encoder.open_value(found) == encoder.open_value(value)
 
 
 def _read(

@@ -14,9 +14,8 @@ from typing import Any, NamedTuple
 import orjson
 from langchain_core.messages import BaseMessage
 
-from limpet.compat.langgraph import tags
+from limpet.compat.langgraph import tags, upstream
 from limpet.compat.langgraph.classes import MESSAGES
-from limpet.compat.langgraph.upstream import SETTERS
 
 _MARSHAL_VERSION = 2  # later ones write equal values differently, depending on references
 _BYTES_MAX = 32 * 1024 * 1024
@@ -71,11 +70,11 @@ def make(kind: type[BaseMessage], fields: dict[str, Any]) -> BaseMessage:
     They are not validated again: that takes ten times as long, and could change them.
     """
     made = object.__new__(kind)
-    SETTERS.fields(made, fields)
+    upstream.set_fields(made, fields)
     # All fields are set, so pydantic never adds to this set, and messages can share it.
-    SETTERS.fields_set(made, NAMES[kind])
-    SETTERS.extras(made, {})
-    SETTERS.private(made, None)
+    upstream.set_fields_set(made, NAMES[kind])
+    upstream.set_extra(made, {})
+    upstream.set_private(made, None)
     return made
 
 
@@ -312,10 +311,10 @@ class MessageRun:
                     fields[at - start][name] = container()
         made: list[Any] = list(map(_new, kinds))
         for each in (
-            map(SETTERS.fields, made, fields),
-            map(SETTERS.fields_set, made, [NAMES[kind] for kind in kinds]),
-            map(SETTERS.extras, made, [{} for _ in made]),
-            map(SETTERS.private, made, repeat(None)),
+            map(upstream.set_fields, made, fields),
+            map(upstream.set_fields_set, made, [NAMES[kind] for kind in kinds]),
+            map(upstream.set_extra, made, [{} for _ in made]),
+            map(upstream.set_private, made, repeat(None)),
         ):
             for _ in each:
                 pass

@@ -40,9 +40,10 @@ from zoneinfo import ZoneInfo
 import orjson
 from langchain_core.documents import Document
 from langchain_core.load.serializable import Serializable
+from pydantic import BaseModel
 
 from limpet.compat.langgraph import upstream
-from limpet.compat.langgraph.classes import MESSAGES, walk
+from limpet.compat.langgraph.classes import MESSAGES, attributes
 from limpet.errors import InvalidInput
 
 MESSAGE = "$message"
@@ -195,9 +196,18 @@ def dump_langchain(value: Any) -> Any:
     Raises:
         ValueError: it has too many parts. LangChain would write shared ones again and again.
     """
-    if sum(1 for _ in walk(value, _LANGCHAIN_PARTS_MAX)) == _LANGCHAIN_PARTS_MAX:
-        raise ValueError("too many parts")
-    return upstream.lc_dump(value)
+    waiting = [value]
+    for _ in range(_LANGCHAIN_PARTS_MAX):
+        if not waiting:
+            return upstream.lc_dump(value)
+        each = waiting.pop()
+        if isinstance(each, dict):
+            waiting += each.values()
+        elif isinstance(each, list | tuple | set | frozenset):
+            waiting += each
+        elif isinstance(each, BaseModel):
+            waiting += attributes(each).values()
+    raise ValueError("too many parts")
 
 
 def load_langchain(tree: Any) -> Any:
