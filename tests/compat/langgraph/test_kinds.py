@@ -1,17 +1,10 @@
-"""Graphs with values of every kind: saved and resumed, also where the process was killed."""
+"""Graphs with values of every kind: they end as with the saver of LangGraph."""
 
 import operator
-import os
-import signal
-import subprocess
-import sys
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from enum import Enum
-from pathlib import Path
-from threading import Barrier
 from typing import Annotated, Any, NamedTuple, TypedDict
 
 import numpy as np
@@ -27,7 +20,6 @@ from langgraph.graph.message import add_messages
 from langgraph.prebuilt import create_react_agent
 from pydantic import BaseModel
 
-import limpet
 from limpet.compat.langgraph import LimpetSaver
 from tests.cases import for_each
 from tests.compat.langgraph.kit import Places
@@ -143,36 +135,25 @@ def agent() -> Any:
     return create_react_agent(model, [], response_format=Report)
 
 
-Pause = Callable[[str], None]
-
-
-def graph_of(kind: str, saver: Any, pause: Pause = lambda kind: None) -> Any:
+def graph_of(kind: str, saver: Any) -> Any:
     if kind == "task":
-        return tasks(saver, pause)
+        return tasks(saver)
     schema, update = STATES.get(kind, (AgentState, None))
     graph = StateGraph(schema)
     graph.add_node("make", agent() if update is None else lambda state: update())
-    graph.add_node("costly", lambda state: {"log": ["costly"]})
-
-    def other(state: Any) -> Any:
-        pause(kind)
-        return {"log": ["other"]}
-
-    graph.add_node("other", other)
+    graph.add_node("other", lambda state: {"log": ["other"]})
     graph.add_edge(START, "make")
-    graph.add_edge("make", "costly")
     graph.add_edge("make", "other")
     return graph.compile(checkpointer=saver)
 
 
-def tasks(saver: Any, pause: Pause) -> Any:
+def tasks(saver: Any) -> Any:
     @task
     def pay(cents: int) -> Receipt:
         return Receipt(LINE, cents == LINE.cents)
 
     @task
     def other(receipt: Receipt) -> list[Receipt]:
-        pause("task")
         return [receipt]
 
     @entrypoint(checkpointer=saver)
@@ -222,45 +203,3 @@ def test_a_graph_ends_as_with_the_saver_of_langgraph(places: Places, kind: str) 
         other = graph_of(kind, LimpetSaver(store, allow=ALLOW))
         state = other.get_state(config(kind)).values
         assert same(state, wanted if kind == "task" else {**state, **wanted})
-
-
-def main(url: str, word: str) -> None:
-    with limpet.open(url) as store:
-        saver = LimpetSaver(store, allow=ALLOW)
-        if word == "go on":
-            for kind in KINDS:
-                ran: list[str] = []
-                found = graph_of(kind, saver, ran.append).invoke(None, config(kind))
-                assert ran == [kind]
-                assert same(found, expected(kind)), f"{shown(found)} of {kind}"
-            return
-        barrier = Barrier(len(KINDS) + 1)
-
-        def pause(kind: str) -> None:
-            # What the node beside this one wrote is stored; then all wait for the end.
-            while not ((at := saver.get_tuple(config(kind))) and at.pending_writes):
-                pass
-            barrier.wait(60)
-            barrier.wait(60)
-
-        with ThreadPoolExecutor(len(KINDS)) as pool:
-            for kind in KINDS:
-                pool.submit(graph_of(kind, saver, pause).invoke, begin(kind), config(kind))
-            barrier.wait(60)
-            os.kill(os.getpid(), signal.SIGKILL)
-
-
-@pytest.mark.slow
-def test_all_kinds_after_a_kill(places: Places) -> None:
-    code = f"import sys; from {__name__} import main; main(*sys.argv[1:])"
-    command = [sys.executable, "-W", "ignore", "-c", code, places.url("sqlite")]
-    for word, wanted in (("die", -signal.SIGKILL), ("go on", 0)):
-        ended = subprocess.run(
-            [*command, word],
-            cwd=Path(__file__).parents[3],
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
-        assert ended.returncode == wanted, ended.stderr
