@@ -33,13 +33,6 @@ FIELDS: dict[type, tuple[str, ...]] = {kind: tuple(kind.model_fields) for kind i
 NAMES: dict[type, set[str]] = {kind: set(names) for kind, names in FIELDS.items()}
 
 
-class Encoded(NamedTuple):
-    """A value as JSON; `wide` if it has integers beyond 64 bits."""
-
-    body: bytes
-    wide: bool
-
-
 class Template(NamedTuple):
     """A message as JSON, and what it held.
 
@@ -48,7 +41,6 @@ class Template(NamedTuple):
     """
 
     body: bytes
-    wide: bool
     kind: type[BaseMessage]
     fields: dict[str, Any]
     empty: tuple[tuple[str, Any], ...]
@@ -78,7 +70,7 @@ def make(kind: type[BaseMessage], fields: dict[str, Any]) -> BaseMessage:
     return made
 
 
-def template_of(message: BaseMessage, encoded: Encoded) -> Template | None:
+def template_of(message: BaseMessage, body: bytes) -> Template | None:
     """Return the template of a message; None if a later change could not be detected."""
     if message.__pydantic_extra__:
         return None
@@ -91,13 +83,13 @@ def template_of(message: BaseMessage, encoded: Encoded) -> Template | None:
             empty.append((name, kind))
             fields[name] = kind()  # only compared with, so it stays empty
             continue
-        if not _is_plain(value, len(encoded.body)):
+        if not _is_plain(value, len(body)):
             return None
         try:
             deep.append((name, marshal.dumps(value, _MARSHAL_VERSION)))
         except ValueError:
             return None
-    return Template(*encoded, type(message), fields, tuple(empty), tuple(deep))
+    return Template(body, type(message), fields, tuple(empty), tuple(deep))
 
 
 def _is_plain(value: Any, parts_max: int) -> bool:
@@ -198,7 +190,7 @@ def read_template(tree: dict[str, Any]) -> Template | None:
     del fields[tags.MESSAGE]
     if tuple(fields) != FIELDS[kind]:
         return None
-    return template_of(make(kind, fields), Encoded(orjson.dumps(tree), wide=False))
+    return template_of(make(kind, fields), orjson.dumps(tree))
 
 
 class MessageRun:
@@ -208,16 +200,7 @@ class MessageRun:
     made by single calls over all of them, and only new ones are handled one by one.
     """
 
-    __slots__ = (
-        "_deep",
-        "_empty",
-        "_fields",
-        "_kinds",
-        "_with_artifact",
-        "parts",
-        "templates",
-        "wide",
-    )
+    __slots__ = ("_deep", "_empty", "_fields", "_kinds", "_with_artifact", "parts", "templates")
 
     def __init__(self, templates: list[Template], before: "MessageRun | None" = None) -> None:
         """The first templates are those of the run `before`, if one is given."""
@@ -233,7 +216,6 @@ class MessageRun:
             at for at, each in enumerate(fresh, old) if "artifact" in each.fields
         ]
         self._empty: dict[tuple[tuple[str, Any], ...], list[int]] = {}
-        self.wide: bool = True in [template.wide for template in fresh]
         if before is not None:
             # Joined once for each state: long parts are not copied twice.
             self.parts = (*before.parts, b",", text)
@@ -244,7 +226,6 @@ class MessageRun:
             self._deep = before._deep + self._deep
             self._with_artifact = before._with_artifact + self._with_artifact
             self._empty = {empty: places.copy() for empty, places in before._empty.items()}
-            self.wide = self.wide or before.wide
         for at, template in enumerate(fresh, old):
             self._empty.setdefault(template.empty, []).append(at)
 

@@ -24,7 +24,6 @@ from limpet.compat.langgraph.classes import MESSAGE_NAMES
 from limpet.compat.langgraph.decode import ValueDecoder
 from limpet.compat.langgraph.encode import ValueEncoder
 from limpet.compat.langgraph.messages import (
-    Encoded,
     MessageCache,
     MessageRun,
     Template,
@@ -145,7 +144,7 @@ def commit_of(
     stamp: Stamp,
     bytes_max: int,
     before: SplitCheckpoint | None,
-) -> tuple[Commit, SplitCheckpoint | None]:
+) -> tuple[Commit, SplitCheckpoint]:
     """Encode a checkpoint; what it has in common with `before` is not encoded again.
 
     Raises:
@@ -179,7 +178,7 @@ def _encoded_state(
     parent_id: str | None,
     bytes_max: int,
     before: SplitCheckpoint | None,
-) -> tuple[bytes, SplitCheckpoint | None]:
+) -> tuple[bytes, SplitCheckpoint]:
     encoder = ValueEncoder(codec_.rules, codec_.cache, [_VALUES], bytes_max=bytes_max)
     versions = dict(checkpoint.get("channel_versions") or {})
     last = {} if before is None else before.channels
@@ -200,14 +199,12 @@ def _encoded_state(
         parts += (separator, encoded_name(name), b":", *json)
         separator = b","
     parts += (b"{}" if separator == b"{" else b"}", b"," + after[1:] if rest else b"}")
-    body = joined(parts, encoder.wide, "the checkpoint", bytes_max)
-    if encoder.wide:
-        return body, None
+    body = joined(parts, "the checkpoint", bytes_max)
     return body, SplitCheckpoint(checkpoint["id"], channels, versions, after, len(body))
 
 
-def joined(parts: list[bytes], wide: bool, what: str, bytes_max: int) -> bytes:
-    body = b"".join((b" ", *parts) if wide else parts)
+def joined(parts: list[bytes], what: str, bytes_max: int) -> bytes:
+    body = b"".join(parts)
     if len(body) > bytes_max:
         raise InvalidInput(f"{what} is too large. bytes=`{len(body)}` max=`{bytes_max}`")
     return body
@@ -226,8 +223,7 @@ def metadata_of(config: Mapping[str, Any], metadata: Mapping[str, Any]) -> dict[
 
 def _encoded_metadata(codec_: ValueCodec, meta: dict[str, Any], bytes_max: int) -> bytes:
     encoder = ValueEncoder(codec_.rules, codec_.cache, ["metadata"], bytes_max=bytes_max)
-    parts = [b'{"langgraph":', encoder.value(meta), b"}"]
-    return joined(parts, encoder.wide, "the metadata", bytes_max)
+    return joined([b'{"langgraph":', encoder.value(meta), b"}"], "the metadata", bytes_max)
 
 
 def delta_channels(meta: Mapping[str, Any]) -> set[str]:
@@ -281,7 +277,7 @@ def checkpoint_of(codec_: ValueCodec, info: SnapshotInfo, body: bytes) -> dict[s
 
 def split_checkpoint(codec_: ValueCodec, info: SnapshotInfo, body: bytes) -> SplitCheckpoint | None:
     """Return a stored checkpoint split up; None if it has no messages or is not ours."""
-    if FACADE not in info.metadata or body.startswith(b" "):
+    if FACADE not in info.metadata or body.startswith(b" "):  # it has integers beyond 64 bits
         return None
     tree = tree_of(info, body)
     if DELTA_HISTORY in tree:
@@ -314,7 +310,7 @@ def _template(codec_: ValueCodec, tree: dict[str, Any]) -> Template | None:
     if codec_.rules.sealed and tag == SEALED:
         message = codec_.decoder.value(tree)
         if type(message) in MESSAGE_NAMES:
-            return template_of(message, Encoded(orjson.dumps(tree), wide=False))
+            return template_of(message, orjson.dumps(tree))
     return read_template(tree) if tag == MESSAGE and not codec_.rules.sealed else None
 
 

@@ -3,6 +3,7 @@
 | in Python                               | stored                                               |
 |-----------------------------------------|------------------------------------------------------|
 | None, bool, int, finite float, text     | itself                                               |
+| int beyond 64 bits                      | `{"$int": "<digits>"}`; itself in older checkpoints  |
 | list, dict with text keys               | itself                                               |
 | a message                               | `{"$message": "AIMessage", "content": ..., ...}`     |
 | the same with values in it that are not | `{"$message+": "AIMessage", ...}`                    |
@@ -54,6 +55,7 @@ MAP = "$map"
 PLAIN = "$plain"
 TEXT = "$text"
 FLOAT = "$float"
+INT = "$int"
 BYTES = "$bytes"
 BYTEARRAY = "$bytearray"
 SERDE = "$serde"
@@ -137,6 +139,7 @@ def _read_time(written: Any) -> time:
 TEXTS: dict[str, Any] = {
     TEXT: lambda written: written.encode("ascii").decode("unicode_escape"),
     FLOAT: float,
+    INT: int,
     BYTES: lambda written: b64decode(written, validate=True),
     BYTEARRAY: lambda written: bytearray(b64decode(written, validate=True)),
     DATETIME: _read_datetime,
