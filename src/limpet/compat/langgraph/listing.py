@@ -40,7 +40,6 @@ class _LongestRun(NamedTuple):
     channel: str
     before: bytes
     run: MessageRun
-    joined: bytes
     ends: list[int]
 
     def count_in(self, body: bytes) -> int:
@@ -48,7 +47,7 @@ class _LongestRun(NamedTuple):
         if not body.startswith(self.before):
             return 0
         start = len(self.before)
-        ends, joined = self.ends, memoryview(self.joined)  # slices of a memoryview copy nothing
+        ends, joined = self.ends, memoryview(self.run.body)  # slices of a memoryview copy nothing
         # One byte rules out nearly all counts before messages are compared.
         last = bisect_right(ends, len(body) - start - 1)
         counts = (count for count in range(last, 0, -1) if body[start + ends[count - 1]] == _END)
@@ -102,13 +101,13 @@ def _longest_run(split: SplitCheckpoint, body: bytes) -> _LongestRun | None:
         if isinstance(channel, bytes):
             at += len(channel)
             continue
-        if found is None or channel.size() > found.run.size():
-            found = _LongestRun(name, body[: at + 1], channel, channel.joined(), channel.ends())
-        at += channel.size() + 2
+        if found is None or len(channel.body) > len(found.run.body):
+            found = _LongestRun(name, body[: at + 1], channel, channel.ends())
+        at += len(channel.body) + 2
     # Unless other bytes were stored, such as those of another encoder.
     if found is None or not found.before.endswith(b":["):
         return None
-    return found if body.startswith(found.joined, len(found.before)) else None
+    return found if body.startswith(found.run.body, len(found.before)) else None
 
 
 # Checkpoints that are decoded when they are used

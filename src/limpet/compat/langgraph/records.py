@@ -195,7 +195,7 @@ def _encoded_state(
     parts: list[bytes] = [b'{"channel_values":']
     separator = b"{"
     for name, channel in channels.items():
-        json = (channel,) if isinstance(channel, bytes) else (b"[", *channel.parts, b"]")
+        json = (channel,) if isinstance(channel, bytes) else (b"[", channel.body, b"]")
         parts += (separator, encoded_name(name), b":", *json)
         separator = b","
     parts += (b"{}" if separator == b"{" else b"}", b"," + after[1:] if rest else b"}")
