@@ -166,10 +166,8 @@ def history(saver: LimpetSaver, number: int = 2) -> Any:
         [],
         {"a": []},
         {"a": {"seed": 1}},
-        {"a": {"writes": {}}},
         {"a": {"writes": [1]}},
         {"a": {"writes": [["task"]]}},
-        {"a": {"writes": [[1, 2]]}},
     ],
 )
 def test_what_is_carried_must_make_sense(memory: LimpetSaver, carried: Any) -> None:

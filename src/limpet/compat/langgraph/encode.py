@@ -329,12 +329,12 @@ class ValueEncoder:
         if value.__pydantic_private__:
             raise self._refuse("is a message with private attributes")
         body = None if value.__pydantic_extra__ else self._whole(value.__dict__, depth)
-        if body is not None:
-            name = orjson.dumps(MESSAGE_NAMES[type(value)])
-            return self._kept(value, b'{"$message":%b,%b' % (name, body[1:]))
-        bytes_left = self._bytes_left
-        body = orjson.dumps(self._part(value, depth))
-        self._bytes_left = bytes_left
+        if body is None:
+            bytes_left = self._bytes_left
+            body = orjson.dumps(self._part(value, depth))
+            self._bytes_left = bytes_left
+        else:
+            body = b'{"$message":"%b",%b' % (MESSAGE_NAMES[type(value)].encode(), body[1:])
         return self._kept(value, body)
 
     def _kept(self, message: Any, body: bytes) -> bytes | Template:

@@ -89,19 +89,14 @@ def _histories_in(
 
 def stored_history(info: SnapshotInfo, tree: Mapping[str, Any]) -> dict[str, ChannelHistory]:
     """Return the histories that a state stores for removed ancestors, or raise Corrupt."""
-    found: dict[str, ChannelHistory] = {}
-    match tree.get(records.DELTA_HISTORY, {}):
-        case dict(stored):
-            for name, part in stored.items():
-                match part:
-                    case {"writes": list(writes)} if all(map(_is_write, writes)):
-                        seed = (part["seed"],) if "seed" in part else ()
-                        pairs = [(task_id, each) for task_id, each in writes]
-                        found[name] = ChannelHistory(seed, pairs)
-            if len(found) == len(stored):
-                return found
-    raise records.foreign(info, "the delta history of a checkpoint is malformed")
-
-
-def _is_write(write: Any) -> bool:
-    return isinstance(write, list) and len(write) == 2 and isinstance(write[0], str)
+    stored = tree.get(records.DELTA_HISTORY, {})
+    try:
+        return {
+            name: ChannelHistory(
+                (part["seed"],) if "seed" in part else (),
+                [(task_id, written) for task_id, written in part["writes"]],
+            )
+            for name, part in stored.items()
+        }
+    except (AttributeError, KeyError, TypeError, ValueError) as cause:
+        raise records.foreign(info, "the delta history of a checkpoint is malformed") from cause
