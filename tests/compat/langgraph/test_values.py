@@ -429,10 +429,6 @@ def test_nesting_has_a_limit() -> None:
             value = wrap(value)
         with pytest.raises(InvalidInput, match="levels deep"):
             encoded(value)
-    endless: list[Any] = []
-    endless.append(endless)
-    with pytest.raises(InvalidInput, match="contains itself"):
-        encoded(endless)
 
 
 # What a store holds may have been put there by somebody else.

@@ -12,12 +12,11 @@ from itertools import groupby, islice
 from typing import Any, NamedTuple, TypeVar
 
 import orjson
-import zstandard
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import CheckpointTuple
 
-from limpet.api.integrations import Backend, Query, Walk, check_prefix, delta, limits, verbs
+from limpet.api.integrations import Backend, Query, Walk, check_prefix, codec, delta, limits, verbs
 from limpet.compat.langgraph import records
 from limpet.compat.langgraph.checkpoints import SaverContext, notes_on
 from limpet.compat.langgraph.messages import MessageRun
@@ -130,7 +129,7 @@ class ListedStates:
             if number % _KEY_EVERY:
                 self._parts.append(delta.dump(delta.diff(self._added, body)))
             else:
-                self._parts.append(zstandard.ZstdCompressor(level=1).compress(body))
+                self._parts.append(codec.compress(body, level=1))
             self._added = body
             return number
 
@@ -139,7 +138,7 @@ class ListedStates:
             at, body = self._read
             key = number - number % _KEY_EVERY
             if not key <= at <= number:
-                at, body = key, zstandard.ZstdDecompressor().decompress(self._parts[key])
+                at, body = key, codec.decompress(self._parts[key], what="state")
             for each in range(at + 1, number + 1):
                 body = delta.apply(body, delta.parse(self._parts[each]))
             self._read = number, body
