@@ -35,6 +35,7 @@ WORDS = [
     "id",
     "items",
     "langgraph",
+    "langgraph_absent",
     "langgraph.types:Send",
     "name",
     "seed",
@@ -76,6 +77,7 @@ metadata = st.fixed_dictionaries(
     {},
     optional={
         "langgraph": some(counters_since_delta_snapshot=st.dictionaries(words, trees, max_size=2)),
+        "langgraph_absent": trees | st.lists(words, max_size=2),
     },
 )
 notes = some(

@@ -11,12 +11,13 @@ from itertools import islice, takewhile
 from typing import Any, NamedTuple
 
 from limpet import Scope
-from limpet.api.integrations import limits
 from limpet.compat.langgraph import records
 from limpet.compat.langgraph.checkpoints import SaverContext, notes_on
 from limpet.compat.langgraph.records import Config
 from limpet.errors import NotFound
 from limpet.model import ScopeKey, SnapshotInfo
+
+_BATCH = 64  # ancestors whose writes are read at once
 
 
 class ChannelHistory(NamedTuple):
@@ -51,7 +52,9 @@ def channel_histories(
     ancestors = _ancestors(there, target)
     while left and batch:
         on = [info.id for info in batch]
-        bodies = {info.id: body for info, body in context.backend.read_snapshots(scope, on)}
+        with_state = [info.id for info in batch if not _lacks(info, left)]
+        states = context.backend.read_snapshots(scope, with_state) if with_state else []
+        bodies = {info.id: body for info, body in states}
         notes = notes_on(context.backend, scope, on)
         for info in batch:
             is_ancestor = info is not target
@@ -64,8 +67,14 @@ def channel_histories(
                 seeds[name] = found[name].seed
                 writes[name] += reversed(found[name].writes)
             left -= found.keys()
-        batch = list(islice(ancestors, limits.PAGE_STATES_MAX))
+        batch = list(islice(ancestors, _BATCH))
     return {name: ChannelHistory(seed, writes[name][::-1]) for name, seed in seeds.items()}
+
+
+def _lacks(info: SnapshotInfo, channels: set[str]) -> bool:
+    """Return whether a state need not be read: its metadata says that it lacks these channels."""
+    absent = info.metadata.get(records.ABSENT) if records.FACADE in info.metadata else None
+    return isinstance(absent, list) and all(name in absent for name in channels)
 
 
 def _ancestors(there: Scope, target: SnapshotInfo | None) -> Iterator[SnapshotInfo]:

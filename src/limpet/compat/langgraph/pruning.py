@@ -141,7 +141,10 @@ def _reparent(
         for info, body in backend.read_snapshots(scope, [id]):
             seen = info.revision
             commit = _copied(context, info, _with_delta_history(context, info, body), scope)
-            backend.commit(commit._replace(parent=parent_id, replaces=seen, created_at=None))
+            # Its state has now what the metadata says that it lacks.
+            others = {name: each for name, each in info.metadata.items() if name != records.ABSENT}
+            commit = commit._replace(metadata=codec.encode(others), created_at=None)
+            backend.commit(commit._replace(parent=parent_id, replaces=seen))
 
     def attempt() -> Steps[None]:
         yield replace

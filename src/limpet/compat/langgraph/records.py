@@ -37,6 +37,7 @@ from limpet.model import Note, ScopeKey, SnapshotInfo
 
 KIND = "thread"
 FACADE = "langgraph"
+ABSENT = "langgraph_absent"  # in the metadata: channels without a value here, if some are deltas
 DELTA_HISTORY = "delta_history"  # in the state: the deltas of removed ancestors, by channel
 RUN = "run_id"
 
@@ -163,7 +164,7 @@ def commit_of(
         body=body,
         status="completed",
         labels=prepare.encode_labels(labels),
-        metadata=_encoded_metadata(codec_, meta, bytes_max),
+        metadata=_encoded_metadata(codec_, meta, checkpoint, bytes_max),
         stamp=stamp,
         id=id,
         parent=None if parent_id == id else parent_id,
@@ -221,9 +222,16 @@ def metadata_of(config: Mapping[str, Any], metadata: Mapping[str, Any]) -> dict[
     return found
 
 
-def _encoded_metadata(codec_: ValueCodec, meta: dict[str, Any], bytes_max: int) -> bytes:
+def _encoded_metadata(
+    codec_: ValueCodec, meta: dict[str, Any], checkpoint: Mapping[str, Any], bytes_max: int
+) -> bytes:
     encoder = ValueEncoder(codec_.rules, codec_.cache, ["metadata"], bytes_max=bytes_max)
-    return joined([b'{"langgraph":', encoder.value(meta), b"}"], "the metadata", bytes_max)
+    parts = [b'{"langgraph":', encoder.value(meta)]
+    if meta.get(_COUNTERS):  # there are delta channels
+        absent = checkpoint.get("channel_versions", {}).keys() - checkpoint[_VALUES].keys()
+        parts += (b',"langgraph_absent":', orjson.dumps(sorted(absent)))
+    parts.append(b"}")
+    return joined(parts, "the metadata", bytes_max)
 
 
 def delta_channels(meta: Mapping[str, Any]) -> set[str]:
