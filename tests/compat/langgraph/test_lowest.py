@@ -23,7 +23,6 @@ BESIDE = (
 # needed. Of the engines those that need no server.
 FILES = (
     "test_conformance.py",
-    "test_crash.py",
     "test_expiring.py",
     "test_foreign.py",
     "test_graphs.py",

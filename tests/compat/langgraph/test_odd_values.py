@@ -12,11 +12,9 @@ from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 import limpet
 from limpet import InvalidInput
 from limpet.compat.langgraph import LimpetSaver
-from limpet.compat.langgraph.encode import ValueEncoder
-from limpet.compat.langgraph.messages import MessageCache
 from tests.cases import for_each
 from tests.compat.langgraph.kit import Cipher, checkpoint, config, got, put
-from tests.compat.langgraph.test_values import SHAPE, encoded
+from tests.compat.langgraph.test_values import encoded
 
 ARRAYS: list[Any] = [
     np.arange(6).reshape(2, 3),
@@ -43,30 +41,6 @@ def test_an_artifact_that_is_an_array(memory: LimpetSaver, sealed: bool) -> None
                 assert (found.dtype, found.shape) == (array.dtype, array.shape)
                 assert found.tobytes() == array.tobytes()
                 assert found.flags.writeable
-
-
-@for_each(
-    "artifacts",
-    [
-        ("x", np.array(["x"])),
-        (None, np.array([None, 1])[:0]),
-        ([1, 2], [np.arange(2), 2]),
-        (b"x", bytearray(b"x")),
-        ([b"x"], [bytearray(b"x")]),
-    ],
-)
-def test_another_kind_of_value_in_place_of_what_was_known(artifacts: Any) -> None:
-    """Arrays have no truth value, and one of a single item is equal to it; so are buffers."""
-    cache = MessageCache()
-    messages = [ToolMessage("x", tool_call_id="c", id="m", artifact=each) for each in artifacts]
-    encoder = ValueEncoder(SHAPE, cache)
-    before: Any = encoder.channel("messages", [messages[0]])
-    try:
-        after = encoder.channel("messages", [messages[1]], before)
-    except InvalidInput:  # an array of objects
-        return
-    assert after == encoded([messages[1]])
-    assert encoded([messages[1]], cache=cache) == encoded([messages[1]])
 
 
 class Table:

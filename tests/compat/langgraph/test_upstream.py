@@ -47,10 +47,10 @@ def test_a_model_is_made_of_its_parts() -> None:
         number: int
 
     made = object.__new__(Model)
-    upstream.SETTERS.fields(made, {"number": 1})
-    upstream.SETTERS.fields_set(made, {"number"})
-    upstream.SETTERS.extras(made, None)
-    upstream.SETTERS.private(made, None)
+    upstream.set_fields(made, {"number": 1})
+    upstream.set_fields_set(made, {"number"})
+    upstream.set_extra(made, None)
+    upstream.set_private(made, None)
     assert made == Model(number=1), "pydantic keeps the parts of a model elsewhere"
 
 

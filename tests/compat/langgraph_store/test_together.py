@@ -1,82 +1,16 @@
-"""Graphs that use checkpointer and store on one file; two processes; and a differential test."""
+"""What `InMemoryStore` does with the same operations is done by `LimpetStore`."""
 
-import asyncio
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from langgraph.graph import START, MessagesState, StateGraph
-from langgraph.runtime import Runtime
 from langgraph.store.base import GetOp, ListNamespacesOp, MatchCondition, PutOp, SearchOp
 from langgraph.store.memory import InMemoryStore
 
 import limpet
 from limpet import Store
-from limpet.compat.langgraph import LimpetSaver, LimpetStore
-from tests.compat.langgraph_store.kit import keys
-
-
-def graph_of(store: Store) -> Any:
-    def remember(state: MessagesState, runtime: Runtime[Any]) -> Any:
-        assert runtime.store is not None
-        text = state["messages"][-1].text
-        runtime.store.put(("memories", "ann"), text, {"text": text})
-        return {"messages": [("ai", "noted")]}
-
-    async def recall(state: MessagesState, runtime: Runtime[Any]) -> Any:
-        assert runtime.store is not None
-        found = await runtime.store.asearch(("memories",))
-        return {"messages": [("ai", ", ".join(each.value["text"] for each in found))]}
-
-    def recall_now(state: MessagesState, runtime: Runtime[Any]) -> Any:
-        return asyncio.run(recall(state, runtime))
-
-    graph = StateGraph(MessagesState)
-    graph.add_node("remember", remember)
-    graph.add_node("recall", recall_now)
-    graph.add_edge(START, "remember")
-    graph.add_edge("remember", "recall")
-    return graph.compile(checkpointer=LimpetSaver(store), store=LimpetStore(store))
-
-
-def test_a_graph_with_checkpointer_and_store(store: Store) -> None:
-    graph = graph_of(store)
-    for thread, text in (("1", "likes tea"), ("2", "likes jazz")):
-        config: Any = {"configurable": {"thread_id": thread}}
-        found = graph.invoke({"messages": [("user", text)]}, config)
-    assert found["messages"][-1].text == "likes jazz, likes tea"
-    assert list(store.sessions()) == ["1", "2", "memories/ann"]
-
-
-WRITER = """
-import sys, limpet
 from limpet.compat.langgraph import LimpetStore
-with limpet.open(sys.argv[1]) as store:
-    items = LimpetStore(store)
-    for n in range(40):
-        items.put(("shared",), f"{sys.argv[2]}-{n}", {"n": n})
-        items.put(("shared",), "both", {"by": sys.argv[2], "n": n})
-"""
-
-
-@pytest.mark.slow
-def test_two_processes_share_a_file(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path}/a.db"
-    with limpet.open(url) as store:
-        items = LimpetStore(store)
-        items.put(("shared",), "both", {"by": "me"})
-        first: Any = items.get(("shared",), "both")
-        command = [sys.executable, "-c", WRITER, url]
-        workers = [subprocess.Popen([*command, name]) for name in ("x", "y")]
-        assert [worker.wait(60) for worker in workers] == [0, 0]
-        assert len(items.search(("shared",), limit=100)) == 81
-        last: Any = items.get(("shared",), "both")
-        assert (last.value["n"], last.created_at) == (39, first.created_at)
-
+from tests.compat.langgraph_store.kit import keys
 
 NAMESPACES = st.sampled_from([("a",), ("a", "b"), ("ab",), ("b", "a"), ("a", "b", "c")])
 KEYS = st.sampled_from(["k", "l", "m"])
@@ -149,13 +83,4 @@ def check_alike(store: Store, batches: list[list[Any]]) -> None:
 @given(batches=st.lists(st.lists(OPS, max_size=6), max_size=5))
 def test_it_does_what_the_store_in_memory_does(batches: list[list[Any]]) -> None:
     with limpet.open("memory:") as store:
-        check_alike(store, batches)
-
-
-@pytest.mark.slow
-@settings(max_examples=300, deadline=None)
-@given(batches=st.lists(st.lists(OPS, max_size=6), max_size=8))
-def test_on_sqlite_too(tmp_path_factory: pytest.TempPathFactory, batches: list[list[Any]]) -> None:
-    folder = tmp_path_factory.mktemp("items")
-    with limpet.open(f"sqlite:///{folder}/a.db", synchronous="off") as store:
         check_alike(store, batches)

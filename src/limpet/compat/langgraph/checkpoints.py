@@ -208,11 +208,12 @@ def put_writes(
     writes: Sequence[tuple[str, Any]],
     task_id: str,
     task_path: str = "",
+    indexes: Sequence[int] = (),
 ) -> Steps[None]:
     """Save what a task wrote as a note on its checkpoint, which need not exist yet.
 
     Earlier writes at the same index stay, unless all channels are special: errors, interrupts and
-    resume values are replaced.
+    resume values are replaced. An import gives the `indexes`, which may have gaps.
     """
     bytes_max = context.tools.state_bytes_max
     scope, on = records.scope_in(config), records.id_in(config)
@@ -221,7 +222,12 @@ def put_writes(
     name = limits.check_id("task_id", task_id)
     path = limits.check_text("task_path", task_path, chars_max=bytes_max)
     replace = all(channel in WRITES_IDX_MAP for channel, _ in writes)
-    items, wide = _encoded_items(context.codec, writes, bytes_max)
+    items: dict[int, bytes] = {}
+    for index, (channel, value) in zip(indexes or range(len(writes)), writes, strict=True):
+        idx = WRITES_IDX_MAP.get(channel, index)
+        where = ["writes", channel]
+        encoder = ValueEncoder(context.codec.rules, context.codec.cache, where, bytes_max=bytes_max)
+        items[idx] = b"[%d,%b,%b]" % (idx, encoded_name(channel), encoder.value(value))
     before: Note | None = None  # nearly always these are the first writes of the task
 
     def attempt() -> Steps[None]:
@@ -229,13 +235,12 @@ def put_writes(
         if before is None:
             head = (b'{"task_path":', orjson.dumps(path), b',"writes":[')
             parts = [*head, b",".join(items.values()), b"]}"]
-            body = records.joined(parts, wide, "what a task wrote", bytes_max)
         else:
-            merged = _merged(before.value, items, wide, replace=replace)
+            merged = _merged(before.value, items, replace=replace)
             if merged is None:
                 return
             parts = [codec.encode(merged, what="writes")]
-            body = records.joined(parts, False, "what a task wrote", bytes_max)
+        body = records.joined(parts, "what a task wrote", bytes_max)
         write = NoteWrite(scope, name, on, body, context.tools.draw(), expect)
         yield lambda backend: backend.write_notes([write])
 
@@ -252,25 +257,9 @@ def put_writes(
         yield from context.guard.interrupted(config, scope)
 
 
-def _encoded_items(
-    codec_: ValueCodec, writes: Sequence[tuple[str, Any]], bytes_max: int
-) -> tuple[dict[int, bytes], bool]:
-    """Return each write as JSON by its index, and whether integers beyond 64 bits are in them."""
-    items: dict[int, bytes] = {}
-    wide = False
-    for position, (channel, value) in enumerate(writes):
-        idx = WRITES_IDX_MAP.get(channel, position)
-        path = ["writes", channel]
-        encoder = ValueEncoder(codec_.rules, codec_.cache, path, bytes_max=bytes_max)
-        items[idx] = b"[%d,%b,%b]" % (idx, encoded_name(channel), encoder.value(value))
-        wide = wide or encoder.wide
-    return items, wide
-
-
-def _merged(before: Any, items: dict[int, bytes], wide: bool, *, replace: bool) -> Any:
+def _merged(before: Any, items: dict[int, bytes], *, replace: bool) -> Any:
     """Return the note of a task with more writes; None if that changes nothing."""
-    prefix = b" " if wide else b""
-    new = {idx: codec.decode(prefix + item) for idx, item in items.items()}
+    new = {idx: codec.decode(item) for idx, item in items.items()}
     match before:
         case {"task_path": str(), "writes": list(writes)}:
             if not all(map(is_write, writes)):

@@ -6,15 +6,13 @@ of the caller's own are allowed by being listed, or by a schema that refers to t
 
 import dataclasses
 import sys
-from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from enum import Enum
 from functools import cached_property, lru_cache
 from importlib import import_module
 from importlib.util import find_spec
 from inspect import getattr_static
-from itertools import chain
 from operator import attrgetter
 from pathlib import Path
 from types import SimpleNamespace, UnionType
@@ -60,7 +58,6 @@ MESSAGE_NAMES: dict[type, str] = {each: name for name, each in MESSAGES.items()}
 
 MAIN = "__main__"
 _MAINS = frozenset((MAIN, "__mp_main__"))  # the latter in a process that multiprocessing spawned
-_SEARCHED_MAX = 10_000  # values
 _LIST_IT = "list it in `allow`"
 
 _ALWAYS: frozenset[tuple[str, str]] = frozenset(
@@ -137,12 +134,6 @@ def imported_module(name: str) -> Any:
 # What a refusal gives to paste
 
 
-def is_importable(kind: type) -> bool:
-    """Return whether a class, and those that it has as parameters, are found by their names."""
-    parts = [each for each in _parts(kind) if isinstance(each, type)]
-    return all(loaded_at(each.__module__, each.__qualname__) is each for each in parts)
-
-
 def may_import(module: str) -> bool:
     """Return whether there is such a module apart from the script. Nothing is imported."""
     if module in (MAIN, module_name(MAIN)):
@@ -151,54 +142,11 @@ def may_import(module: str) -> bool:
     return top in sys.modules or find_spec(top) is not None
 
 
-def lines(kinds: Sequence[Any], *more: tuple[str, str]) -> str:
-    """Return the lines that allow classes, and `more` that may not be imported yet.
-
-    `kinds` may also have (module, name). Classes of the script itself are not imported. Empty if
-    two classes have one name, or one has parameters that are not classes.
-    """
-    parts = [part for kind in kinds if isinstance(kind, type) for part in _parts(kind)]
-    if not all(isinstance(part, type) for part in parts):
-        return ""
-    modules: dict[str, str] = {}  # by the name that is imported from it
-    for module, qualname in [*((part.__module__, part.__qualname__) for part in parts), *more]:
-        is_here = module in ("builtins", *_MAINS) or "<locals>" in qualname
-        source = "" if is_here else module
-        if modules.setdefault(_local(qualname).partition(".")[0], source) != source:
-            return ""
-    imports: list[str] = []
-    for module in sorted({*modules.values()} - {""}):
-        names = sorted(name for name, source in modules.items() if source == module)
-        imports.append(f"from {module} import {', '.join(names)}")
-    listed = [_written(each) if isinstance(each, type) else repr(each) for each in kinds]
-    allow = ", ".join(dict.fromkeys([*listed, *(_local(qualname) for _, qualname in more)]))
-    return "`" + "; ".join([*imports, f"LimpetSaver(store, allow=[{allow}])"]) + "`"
-
-
-def _local(qualname: str) -> str:
-    return qualname.rpartition("<locals>.")[2]
-
-
-def _written(kind: type) -> str:
-    origin, *args = _parameters(kind)
-    if origin is None:
-        return _local(kind.__qualname__)
-    return f"{_written(origin)}[{', '.join(map(_written, args))}]"
-
-
-def _parts(kind: Any) -> Iterator[Any]:
-    """Yield a class; of a pydantic model with parameters, such as `Page[Order]`, its parts."""
-    origin, *args = _parameters(kind)
-    if origin is None:
-        yield kind
-    else:
-        for each in (origin, *args):
-            yield from _parts(each)
-
-
-def _parameters(kind: Any) -> tuple[Any, ...]:
-    generic = getattr(kind, "__pydantic_generic_metadata__", None)
-    return (generic["origin"], *generic["args"]) if generic else (None,)
+def _line(module: str, qualname: str) -> str:
+    """Return the line that allows a class. Classes of the script itself are not imported."""
+    top = qualname.partition(".")[0]
+    source = "" if module in _MAINS else f"from {module} import {top}; "
+    return f"{_LIST_IT}: `{source}LimpetSaver(store, allow=[{qualname}])`"
 
 
 # What objects consist of
@@ -223,22 +171,6 @@ def attributes(value: Any) -> dict[str, Any]:
     state: Any = object.__getstate__(value)
     members, slotted = state if isinstance(state, tuple) else (state, None)
     return {**(members or {}), **(slotted or {})}
-
-
-def walk(root: Any, values_max: int) -> Iterator[Any]:
-    """Yield a value and what is inside it. At most so many: a value may contain itself."""
-    waiting = [root]
-    for _ in range(values_max):
-        if not waiting:
-            return
-        each = waiting.pop()
-        yield each
-        if isinstance(each, dict):
-            waiting += reversed(each.values())
-        elif isinstance(each, list | tuple | set | frozenset | deque):
-            waiting += [*each][::-1]
-        elif isinstance(each, BaseModel) or dataclasses.is_dataclass(type(each)):
-            waiting += reversed(attributes(each).values())
 
 
 def is_derived(kind: type, name: str) -> bool:
@@ -393,9 +325,8 @@ def imported(names: Iterable[tuple[str, ...]]) -> list[type]:
 class Allowed:
     """An allow-list: from classes to the names they are stored under, and back."""
 
-    def __init__(self, extra: Allow = (), more: Iterable[type | tuple[str, str]] = ()) -> None:
-        self._given = items_of(extra)
-        self._listed = [*dict.fromkeys([*listed(self._given), *more])]
+    def __init__(self, extra: Allow = ()) -> None:
+        self._listed = listed(extra)
         self._classes: dict[str, type] = {}
         self._names: set[tuple[str, ...]] = set(_ALWAYS)
         # Those of the script last: if it is imported, too, they stay `__main__`.
@@ -411,7 +342,7 @@ class Allowed:
         return self._names.issuperset(names)
 
     def with_(self, extra: Allow) -> "Allowed":
-        return Allowed(self._given, [*self._listed, *listed(extra)])
+        return Allowed([*self._listed, *items_of(extra)])
 
     def name_of(self, kind: type) -> str | None:
         """Return the name that a class is stored under; None if it is not allowed."""
@@ -451,8 +382,7 @@ class Allowed:
         if not isinstance(found, type) or issubclass(found, type):
             raise InvalidInput(f"a stored value names something that is not a class. name=`{name}`")
         is_exact = (module, qualname) in self._names
-        is_inner = name in (shown(found), class_name(found)) and self._is_listed(module, qualname)
-        return found if is_exact or is_inner else None
+        return found if is_exact or name in (shown(found), class_name(found)) else None
 
     def _renamed(self, name: str) -> type | None:
         """Return the listed class that a program stored under another name, if it is only one."""
@@ -472,42 +402,31 @@ class Allowed:
         _, inner, last = qualname.rpartition(".")
         return bool(inner) and (module, last) in self._names and loaded_at(module, last) is None
 
-    def refusal(self, name: str) -> InvalidInput:
-        """Return the error for a stored value of a class that is not allowed."""
-        module, _, qualname = name.partition(":")
-        own = loaded_at(MAIN, qualname)
-        words = [*module.split("."), *qualname.split(".")]
-        if is_main(own) and name in (class_name(own), *other_names(own)):
-            advice = self._listing([own])
-        elif all(map(str.isidentifier, words)) and may_import(module):
-            advice = self._listing([], (module, qualname))
-        else:
-            advice = f"import it from the module that has it here, and {_LIST_IT}"
-        return not_allowed(name, advice)
 
-    def advice(self, value: Any, root: Any) -> str:
-        """Return what to do about a value that is not allowed; `root` is what it is part of."""
-        kinds = self._refused(value, root)
-        fixed = [shown(kind) for kind in kinds if not is_importable(kind)]
-        if fixed:
-            fact = "it cannot be imported: define it once, at the top level of its module"
-            return f"{fact}, and {_LIST_IT}. class=`{fixed[0]}`"
-        return f"{self._listing(kinds)}. class=`{shown(kinds[0])}`"
+def refusal(name: str) -> InvalidInput:
+    """Return the error for a stored value of a class that is not allowed."""
+    module, _, qualname = name.partition(":")
+    own = loaded_at(MAIN, qualname)
+    words = [*module.split("."), *qualname.split(".")]
+    if is_main(own) and name in (class_name(own), *other_names(own)):
+        advice = _line(MAIN, qualname)
+    elif all(map(str.isidentifier, words)) and may_import(module):
+        advice = _line(module, qualname)
+    else:
+        advice = f"import it from the module that has it here, and {_LIST_IT}"
+    return not_allowed(name, advice)
 
-    def _listing(self, kinds: list[type], *more: tuple[str, str]) -> str:
-        # Of a given type such as `list[Order]`, its classes.
-        given = [[each] if isinstance(each, type | tuple) else listed(each) for each in self._given]
-        line = lines([*chain(*given), *kinds], *more)
-        return f"{_LIST_IT}: {line}" if line else _LIST_IT
 
-    def _refused(self, value: Any, root: Any) -> list[type]:
-        """Return the class of a value, and those in the root that would be refused next."""
-        found = {type(value): None}
-        for kind in map(type, walk(root, _SEARCHED_MAX)):
-            is_core = kind.__module__.startswith("langchain_core.")
-            if is_storable(kind) and not is_core and self.name_of(kind) is None:
-                found[kind] = None
-        return [*found]
+def advice(kind: type) -> str:
+    """Return what to do about a value of a class that is not allowed."""
+    module, qualname = kind.__module__, kind.__qualname__
+    words = _line(module, qualname)
+    if qualname.endswith("]"):  # of a model with parameters, such as `Page[Order]`
+        words = _LIST_IT
+    elif loaded_at(module, qualname) is not kind:
+        fact = "it cannot be imported: define it once, at the top level of its module"
+        words = f"{fact}, and {_LIST_IT}"
+    return f"{words}. class=`{shown(kind)}`"
 
 
 def not_allowed(name: str, advice: str = _LIST_IT) -> InvalidInput:

@@ -12,11 +12,10 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from pydantic import BaseModel
 
 from limpet.api.integrations import codec
-from limpet.compat.langgraph import tags
-from limpet.compat.langgraph.classes import MESSAGES, all_slots, shown
+from limpet.compat.langgraph import tags, upstream
+from limpet.compat.langgraph.classes import MESSAGES, all_slots, refusal, shown
 from limpet.compat.langgraph.messages import FIELDS, make
 from limpet.compat.langgraph.serde import ValueRules
-from limpet.compat.langgraph.upstream import SETTERS
 from limpet.errors import Corrupt, InvalidInput, LimpetError
 
 _CONTAINERS = frozenset((dict, list))
@@ -103,7 +102,7 @@ class ValueDecoder:
     def _class_of(self, name: Any) -> Any:
         found = self._rules.allowed.class_of(name)
         if found is None:
-            raise self._rules.allowed.refusal(str(name))
+            raise refusal(str(name))
         return found
 
     def _object(self, tree: dict[str, Any], name: Any) -> Any:
@@ -164,7 +163,7 @@ class ValueDecoder:
             raise InvalidInput("a stored value is in a format that is not allowed. format=`json`")
         value = serde.loads_typed((form, b64decode(body, validate=True)))
         if shown(type(value)) != name:
-            raise self._rules.allowed.refusal(str(name))
+            raise refusal(str(name))
         # An array would be a read-only view of the stored bytes.
         return value.copy("K") if name == "numpy:ndarray" else value
 
@@ -197,10 +196,10 @@ def _restored(
     if fields.keys() != kind.model_fields.keys():
         return kind.model_validate({**fields, **extra})
     made = kind.__new__(kind)
-    SETTERS.fields(made, fields)
-    SETTERS.fields_set(made, {*fields, *extra} - {*unset})
-    SETTERS.extras(made, extra if kind.model_config.get("extra") == "allow" else None)
-    SETTERS.private(made, private)
+    upstream.set_fields(made, fields)
+    upstream.set_fields_set(made, {*fields, *extra} - {*unset})
+    upstream.set_extra(made, extra if kind.model_config.get("extra") == "allow" else None)
+    upstream.set_private(made, private)
     if private is None and kind.__private_attributes__:
         made.model_post_init(None)
     return made

@@ -20,6 +20,7 @@ from limpet.api.integrations import codec, limits
 from limpet.compat.langgraph import tags
 from limpet.compat.langgraph.classes import (
     MESSAGE_NAMES,
+    advice,
     attributes,
     is_derived,
     is_same,
@@ -27,7 +28,6 @@ from limpet.compat.langgraph.classes import (
     slots,
 )
 from limpet.compat.langgraph.messages import (
-    Encoded,
     MessageCache,
     MessageRun,
     Template,
@@ -39,14 +39,10 @@ from limpet.errors import InvalidInput
 T = TypeVar("T")
 
 CONTAINERS: frozenset[type] = frozenset((dict, list))
-TEXTS: frozenset[type] = frozenset((str, type(None)))
-ATOMS = TEXTS | {int, float, bool}
+ATOMS: frozenset[type] = frozenset((str, int, float, bool, type(None)))
 _PLAIN = CONTAINERS | ATOMS
 _ENVELOPE = 6  # levels of JSON around a value in a checkpoint or in writes
-_MANY = 100_000  # containers of a level
-_FEW = 1_000
-_SAMPLED_MIN = 1_000  # parts of a level
-_SAMPLE_STEPS = (17, 31)  # primes: no two follow the columns of a table
+_SHARED_MIN = 1_000  # containers of a level, which is searched for shared ones
 _KEPT_MIN = 64 * 1024  # bytes
 
 
@@ -65,15 +61,14 @@ class _Met(NamedTuple):
     value: Any
     tree: Any
     size: int
-    wide: bool
 
 
 class ValueEncoder:
     """Makes trees of values, which orjson writes: plain parts are written already.
 
-    `wide`: some integers are beyond 64 bits. What is longer than `bytes_max` is refused before it
-    is written. A value that is met again and again is encoded at most twice, so that small values
-    that refer to each other often take neither time nor memory.
+    What is longer than `bytes_max` is refused before it is written. A value that is met again and
+    again is encoded at most twice, so that small values that refer to each other often take neither
+    time nor memory.
     """
 
     def __init__(
@@ -84,24 +79,20 @@ class ValueEncoder:
         *,
         bytes_max: int = limits.STATE_BYTES_MAX,
     ) -> None:
-        self.wide = False
         self._bytes_left = bytes_max
-        self._many = _MANY
         self._rules = rules
         self._cache = cache
         self._path = list(path)
-        self._root: Any = None  # what is encoded as a whole: a channel, or what a task wrote
         self._inside: set[int] = set()  # ids of the containers that are being encoded
         self._met: dict[tuple[int, int], _Met] = {}  # by id and depth
 
     def value(self, value: Any) -> bytes:
         """Return a value as JSON."""
-        self._root = value
         if not self._rules.sealed:
             return self.open_value(value)
         items = []
         for each in value if type(value) is list else [value]:
-            items.append(self._sealed_item(each).body)
+            items.append(_body_of(self._sealed_item(each)))
             self._count(len(items[-1]))
         return b"[%b]" % b",".join(items) if type(value) is list else items[0]
 
@@ -112,11 +103,7 @@ class ValueEncoder:
     def channel(self, name: str, value: Any, before: Any = None) -> MessageRun | bytes:
         """Return a value as JSON or a run of messages; `before` is its last value."""
         self._path.append(name)
-        self._root = value
-        found = self._run(value, before)
-        if found is not None:
-            self.wide = self.wide or found.wide
-        written = self.value(value) if found is None else found
+        written = self._run(value, before) or self.value(value)
         self._path.pop()
         return written
 
@@ -146,7 +133,7 @@ class ValueEncoder:
             if self._rules.sealed
             else self._message(message, _ENVELOPE + 1)
         )
-        self._count(len(found.body))
+        self._count(len(_body_of(found)))
         self._path.pop()
         return found if isinstance(found, Template) else None
 
@@ -164,9 +151,7 @@ class ValueEncoder:
         # Three or four frames per level: a caller may be deep inside a framework.
         kind = type(value)
         if kind in MESSAGE_NAMES:
-            message = self._message(value, depth)
-            self.wide = self.wide or message.wide
-            return self._written(message.body)
+            return self._written(_body_of(self._message(value, depth)))
         if kind in ATOMS:
             return self._atom(value)
         if depth >= limits.DEPTH_MAX:
@@ -202,22 +187,15 @@ class ValueEncoder:
             found = codec.is_plain_level(level, _PLAIN, CONTAINERS)
             if found is False:
                 break
-            bytes_left -= len(level)
-            # Texts, and commas in containers. In a long level they are only added up if two samples
-            # of it say that they may be too many.
-            if len(level) <= _SAMPLED_MIN or any(
-                step * sum(map(length_hint, level[::step])) > bytes_left for step in _SAMPLE_STEPS
-            ):
-                bytes_left -= sum(map(length_hint, level))
+            bytes_left -= len(level) + sum(map(length_hint, level))  # texts, and commas
             if bytes_left < 0:
                 raise self._refuse("is too large")
             if found:
                 return True
             inner = [each for each in level if type(each) in CONTAINERS]
-            if len(inner) > self._many and 2 * len({*map(id, inner)}) < len(inner):
+            if len(inner) > _SHARED_MIN and 2 * len({*map(id, inner)}) < len(inner):
                 break  # it may contain itself, and then each level has twice as many
             level = gc.get_referents(*inner)
-        self._many = _FEW  # its parts are checked one by one, and must not take as long each
         return False
 
     def _part(self, value: Any, depth: int) -> Any:
@@ -228,17 +206,15 @@ class ValueEncoder:
             if type(met.tree) is not Fragment:
                 body = orjson.dumps(met.tree)
                 met = self._met[at] = met._replace(tree=Fragment(body), size=len(body))
-            self.wide = self.wide or met.wide
             self._count(met.size)
             return met.tree
         if id(value) in self._inside:
             raise self._refuse("contains itself")
         self._inside.add(id(value))
-        bytes_left, wide, self.wide = self._bytes_left, self.wide, False
+        bytes_left = self._bytes_left
         tree = self._maker(value, type(value))(value, depth)
         self._inside.remove(id(value))
-        self._met[at] = _Met(value, tree, bytes_left - self._bytes_left, self.wide)
-        self.wide = self.wide or wide
+        self._met[at] = _Met(value, tree, bytes_left - self._bytes_left)
         return tree
 
     def _maker(self, value: Any, kind: type) -> Callable[[Any, int], Any]:
@@ -286,8 +262,7 @@ class ValueEncoder:
         # An integer of 14,280 bits is below 10 ** 4300, so most need no big power.
         if value.bit_length() > 14_280 and abs(value) >= 10**limits.INTEGER_DIGITS_MAX:
             raise self._refuse(f"is an integer of more than {limits.INTEGER_DIGITS_MAX} digits")
-        self.wide = True
-        return self._written(str(value).encode())
+        return {tags.INT: self._atom(str(value))}
 
     def _plain_atom(self, value: Any, depth: int) -> Any:
         if isinstance(value, str):
@@ -346,42 +321,29 @@ class ValueEncoder:
         # Several flags at once.
         return {tags.ENUM: name, "value": self._tree(value.value, depth + 1)}
 
-    def _message(self, value: Any, depth: int) -> Encoded | Template:
+    def _message(self, value: Any, depth: int) -> bytes | Template:
         """Return a message as JSON, which is kept."""
         known = self._cache.find(value)
         if known is not None:
             return known
         if value.__pydantic_private__:
             raise self._refuse("is a message with private attributes")
-        encoded = self._plain_message(value, depth)
-        if encoded is None:
-            bytes_left, wide, self.wide = self._bytes_left, self.wide, False
-            tree = self._part(value, depth)
-            encoded = Encoded(orjson.dumps(tree), self.wide)
-            self._bytes_left, self.wide = bytes_left, wide
-        return self._kept(value, encoded)
+        body = None if value.__pydantic_extra__ else self._whole(value.__dict__, depth)
+        if body is None:
+            bytes_left = self._bytes_left
+            body = orjson.dumps(self._part(value, depth))
+            self._bytes_left = bytes_left
+        else:
+            body = b'{"$message":"%b",%b' % (MESSAGE_NAMES[type(value)].encode(), body[1:])
+        return self._kept(value, body)
 
-    def _kept(self, message: Any, encoded: Encoded) -> Encoded | Template:
+    def _kept(self, message: Any, body: bytes) -> bytes | Template:
         """Return the template of a message, and keep it; just what is given if it has none."""
-        template = template_of(message, encoded)
+        template = template_of(message, body)
         if template is None:
-            return encoded
+            return body
         self._cache.keep(template)
         return template
-
-    def _plain_message(self, value: Any, depth: int) -> Encoded | None:
-        fields = value.__dict__
-        if value.__pydantic_extra__ or not all(
-            self._is_plain(each, limits.DEPTH_MAX - depth - 1)
-            for each in fields.values()
-            if type(each) not in TEXTS and (type(each) not in CONTAINERS or each)
-        ):
-            return None
-        try:
-            body = orjson.dumps({tags.MESSAGE: MESSAGE_NAMES[type(value)], **fields})
-        except TypeError:
-            return None
-        return None if body.find(tags.TAG_PREFIX, 1) >= 0 else Encoded(body, wide=False)
 
     def _rich_message(self, value: Any, depth: int) -> Any:
         extra = value.__pydantic_extra__
@@ -430,13 +392,13 @@ class ValueEncoder:
             return self._object(value, {"fields": fields}, depth)
         # LangGraph's serializer for all other classes, if it decodes them exactly.
         serde = self._rules.serde
-        advice = ": use a dataclass, a pydantic model or plain values instead"
-        form, body = self._exactly(value, serde.dumps_typed, serde.loads_typed, advice)
+        instead = ": use a dataclass, a pydantic model or plain values instead"
+        form, body = self._exactly(value, serde.dumps_typed, serde.loads_typed, instead)
         self._count(len(body))
         return {tags.SERDE: [form, b64encode(body).decode(), shown(type(value))]}
 
     def _exactly(
-        self, value: Any, dump: Callable[[Any], T], load: Callable[[T], Any], advice: str = ""
+        self, value: Any, dump: Callable[[Any], T], load: Callable[[T], Any], instead: str = ""
     ) -> T:
         """Return what `dump` makes of a value, if `load` returns the same value again."""
         where = f"class=`{shown(type(value))}`"
@@ -444,18 +406,18 @@ class ValueEncoder:
             written = dump(value)
             same = is_same(value, load(written))
         except Exception as cause:
-            raise self._refuse(f"cannot be stored{advice}. {where}") from cause
+            raise self._refuse(f"cannot be stored{instead}. {where}") from cause
         if not same:
             raise self._refuse(f"would not be decoded as it is. {where}")
         return written
 
     # Sealed values
 
-    def _sealed_item(self, value: Any) -> Encoded | Template:
+    def _sealed_item(self, value: Any) -> bytes | Template:
         is_message = type(value) in MESSAGE_NAMES
         found = self._cache.find(value) if is_message else None
         if found is None:
-            sealed = Encoded(self._sealed(value), wide=False)
+            sealed = self._sealed(value)
             # Sealing a message again would give other bytes, which deltas cannot save.
             return self._kept(value, sealed) if is_message else sealed
         return found
@@ -464,16 +426,13 @@ class ValueEncoder:
         # Our JSON is sealed, not the value: the serializer would change some, such as tuples.
         rules = self._rules._replace(sealed=False)
         plain = ValueEncoder(rules, MessageCache(), self._path, bytes_max=self._bytes_left)
-        plain._root = self._root
-        text = plain.open_value(value)
-        form, body = self._rules.serde.dumps_typed(b" " + text if plain.wide else text)
+        form, body = self._rules.serde.dumps_typed(plain.open_value(value))
         return orjson.dumps({tags.SEALED: [form, b64encode(body).decode()]})
 
     def _name_of(self, value: Any) -> str:
         name = self._rules.allowed.name_of(type(value))
         if name is None:
-            advice = self._rules.allowed.advice(value, self._root)
-            raise self._refuse(f"is of a class that is not allowed: {advice}")
+            raise self._refuse(f"is of a class that is not allowed: {advice(type(value))}")
         return name
 
     def _refuse(self, why: str) -> InvalidInput:
@@ -482,6 +441,10 @@ class ValueEncoder:
         )
         shown = pointer.encode("utf-8", "backslashreplace").decode()
         return InvalidInput(f"a value {why}. path=`{shown}`")
+
+
+def _body_of(message: bytes | Template) -> bytes:
+    return message if isinstance(message, bytes) else message.body
 
 
 def _given(parts: dict[str, Any]) -> dict[str, Any]:

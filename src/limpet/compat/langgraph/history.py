@@ -15,7 +15,7 @@ from limpet.compat.langgraph import records
 from limpet.compat.langgraph.checkpoints import SaverContext, notes_on
 from limpet.compat.langgraph.records import Config
 from limpet.errors import NotFound
-from limpet.model import Note, ScopeKey, SnapshotInfo
+from limpet.model import ScopeKey, SnapshotInfo
 
 _BATCH = 64  # ancestors whose writes are read at once
 
@@ -42,89 +42,70 @@ def delta_history(context: SaverContext, config: Config, channels: Sequence[str]
 def channel_histories(
     context: SaverContext, scope: ScopeKey, checkpoint_id: str | None, channels: Iterable[str]
 ) -> dict[str, ChannelHistory]:
-    gathering = _Gathering(context, channels)
+    """Walk from the newest ancestor to the oldest, until a state has a seed of each channel."""
+    seeds: dict[str, tuple[Any, ...]] = dict.fromkeys(channels, ())
+    writes: dict[str, list[tuple[str, Any]]] = {name: [] for name in seeds}
+    left = {*seeds}
     there = context.store.scope(*scope)
     target = there.info(checkpoint_id)
-    if target is not None:
-        if gathering.left & _carried_by(target):
-            gathering.add_state(target, with_values=False)
-        ancestors = _ancestors(there, target)
-        while gathering.left and (batch := list(islice(ancestors, _BATCH))):
-            gathering.add(batch)
-    return {
-        name: ChannelHistory(seed, gathering.writes[name][::-1])
-        for name, seed in gathering.seeds.items()
-    }
+    batch = [] if target is None else [target]
+    ancestors = _ancestors(there, target)
+    while left and batch:
+        on = [info.id for info in batch]
+        with_state = [info.id for info in batch if not _lacks(info, left)]
+        states = context.backend.read_snapshots(scope, with_state) if with_state else []
+        bodies = {info.id: body for info, body in states}
+        notes = notes_on(context.backend, scope, on)
+        for info in batch:
+            is_ancestor = info is not target
+            own = [note for note in notes if is_ancestor and note.snapshot_id == info.id]
+            for task_id, channel, written in reversed(records.trees_of(own)):
+                if channel in left:
+                    writes[channel].append((task_id, written))
+            found = _histories_in(info, bodies.get(info.id), with_values=is_ancestor)
+            for name in left & found.keys():
+                seeds[name] = found[name].seed
+                writes[name] += reversed(found[name].writes)
+            left -= found.keys()
+        batch = list(islice(ancestors, _BATCH))
+    return {name: ChannelHistory(seed, writes[name][::-1]) for name, seed in seeds.items()}
 
 
-def _carried_by(target: SnapshotInfo) -> set[str]:
-    # Metadata that another application saved may have such a key, too; it is ignored.
-    is_ours = records.FACADE in target.metadata
-    names = target.metadata.get(records.DELTA_HISTORY_OF, []) if is_ours else []
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise records.foreign(target, "the metadata is not that of a checkpoint")
-    return set(names)
+def _lacks(info: SnapshotInfo, channels: set[str]) -> bool:
+    """Return whether a state need not be read: its metadata says that it lacks these channels."""
+    absent = info.metadata.get(records.ABSENT) if records.FACADE in info.metadata else None
+    return isinstance(absent, list) and all(name in absent for name in channels)
 
 
-def _ancestors(there: Scope, target: SnapshotInfo) -> Iterator[SnapshotInfo]:
+def _ancestors(there: Scope, target: SnapshotInfo | None) -> Iterator[SnapshotInfo]:
     """Yield the ancestors of a checkpoint that was read. It may be deleted meanwhile."""
-    if target.parent_id is not None:
+    if target is not None and target.parent_id is not None:
         with suppress(NotFound):
             yield from takewhile(
                 lambda each: each.id != target.id, there.ancestors(target.parent_id)
             )
 
 
-class _Gathering:
-    """Seeds and writes of channels, from the newest ancestor to the oldest."""
-
-    def __init__(self, context: SaverContext, channels: Iterable[str]) -> None:
-        self._context = context
-        self.seeds: dict[str, tuple[Any, ...]] = dict.fromkeys(channels, ())
-        self.writes: dict[str, list[tuple[str, Any]]] = {name: [] for name in self.seeds}
-        self.left = {*self.seeds}
-
-    def add(self, batch: Sequence[SnapshotInfo]) -> None:
-        written: dict[str, list[Note]] = {}
-        on = [info.id for info in batch]
-        for note in notes_on(self._context.backend, batch[0].scope, on):
-            written.setdefault(note.snapshot_id or "", []).append(note)
-        for info in batch:
-            for task_id, channel, tree in reversed(records.trees_of(written.get(info.id, ()))):
-                if channel in self.left:
-                    self.writes[channel].append((task_id, tree))
-            # Only a hint: without it, the state is read.
-            absent = info.metadata.get(records.ABSENT) if records.FACADE in info.metadata else ()
-            if not isinstance(absent, list) or not all(name in absent for name in self.left):
-                self.add_state(info)
-
-    def add_state(self, info: SnapshotInfo, *, with_values: bool = True) -> None:
-        for each, body in self._context.backend.read_snapshots(info.scope, [info.id]):
-            tree = records.tree_of(each, body)
-            values: dict[str, Any] = tree["channel_values"] if with_values else {}
-            found = stored_history(each, tree)
-            found |= {name: ChannelHistory((value,), []) for name, value in values.items()}
-            for name in self.left & found.keys():
-                self.seeds[name] = found[name].seed
-                self.writes[name] += reversed(found[name].writes)
-                self.left.discard(name)
+def _histories_in(
+    info: SnapshotInfo, body: bytes | None, *, with_values: bool
+) -> dict[str, ChannelHistory]:
+    tree = {} if body is None else records.tree_of(info, body)
+    values = tree.get("channel_values", {}) if with_values else {}
+    return stored_history(info, tree) | {
+        name: ChannelHistory((value,), []) for name, value in values.items()
+    }
 
 
 def stored_history(info: SnapshotInfo, tree: Mapping[str, Any]) -> dict[str, ChannelHistory]:
     """Return the histories that a state stores for removed ancestors, or raise Corrupt."""
-    found: dict[str, ChannelHistory] = {}
-    match tree.get(records.DELTA_HISTORY, {}):
-        case dict(stored):
-            for name, part in stored.items():
-                match part:
-                    case {"writes": list(writes)} if all(map(_is_write, writes)):
-                        seed = (part["seed"],) if "seed" in part else ()
-                        pairs = [(task_id, each) for task_id, each in writes]
-                        found[name] = ChannelHistory(seed, pairs)
-            if len(found) == len(stored):
-                return found
-    raise records.foreign(info, "the delta history of a checkpoint is malformed")
-
-
-def _is_write(write: Any) -> bool:
-    return isinstance(write, list) and len(write) == 2 and isinstance(write[0], str)
+    stored = tree.get(records.DELTA_HISTORY, {})
+    try:
+        return {
+            name: ChannelHistory(
+                (part["seed"],) if "seed" in part else (),
+                [(task_id, written) for task_id, written in part["writes"]],
+            )
+            for name, part in stored.items()
+        }
+    except (AttributeError, KeyError, TypeError, ValueError) as cause:
+        raise records.foreign(info, "the delta history of a checkpoint is malformed") from cause

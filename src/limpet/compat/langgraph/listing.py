@@ -12,15 +12,13 @@ from itertools import groupby, islice
 from typing import Any, NamedTuple, TypeVar
 
 import orjson
-import zstandard
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import CheckpointTuple
 
-from limpet.api.integrations import Backend, Query, Walk, check_prefix, delta, limits, verbs
+from limpet.api.integrations import Backend, Query, Walk, check_prefix, codec, delta, limits, verbs
 from limpet.compat.langgraph import records
 from limpet.compat.langgraph.checkpoints import SaverContext, notes_on
-from limpet.compat.langgraph.encode import ValueEncoder
 from limpet.compat.langgraph.messages import MessageRun
 from limpet.compat.langgraph.records import SplitCheckpoint, ValueCodec
 from limpet.model import ScopeInfo, ScopeKey, SnapshotInfo, SnapshotRef
@@ -41,7 +39,6 @@ class _LongestRun(NamedTuple):
     channel: str
     before: bytes
     run: MessageRun
-    joined: bytes
     ends: list[int]
 
     def count_in(self, body: bytes) -> int:
@@ -49,7 +46,7 @@ class _LongestRun(NamedTuple):
         if not body.startswith(self.before):
             return 0
         start = len(self.before)
-        ends, joined = self.ends, memoryview(self.joined)  # slices of a memoryview copy nothing
+        ends, joined = self.ends, memoryview(self.run.body)  # slices of a memoryview copy nothing
         # One byte rules out nearly all counts before messages are compared.
         last = bisect_right(ends, len(body) - start - 1)
         counts = (count for count in range(last, 0, -1) if body[start + ends[count - 1]] == _END)
@@ -103,13 +100,13 @@ def _longest_run(split: SplitCheckpoint, body: bytes) -> _LongestRun | None:
         if isinstance(channel, bytes):
             at += len(channel)
             continue
-        if found is None or channel.size() > found.run.size():
-            found = _LongestRun(name, body[: at + 1], channel, channel.joined(), channel.ends())
-        at += channel.size() + 2
+        if found is None or len(channel.body) > len(found.run.body):
+            found = _LongestRun(name, body[: at + 1], channel, channel.ends())
+        at += len(channel.body) + 2
     # Unless other bytes were stored, such as those of another encoder.
     if found is None or not found.before.endswith(b":["):
         return None
-    return found if body.startswith(found.joined, len(found.before)) else None
+    return found if body.startswith(found.run.body, len(found.before)) else None
 
 
 # Checkpoints that are decoded when they are used
@@ -132,7 +129,7 @@ class ListedStates:
             if number % _KEY_EVERY:
                 self._parts.append(delta.dump(delta.diff(self._added, body)))
             else:
-                self._parts.append(zstandard.ZstdCompressor(level=1).compress(body))
+                self._parts.append(codec.compress(body, level=1))
             self._added = body
             return number
 
@@ -141,7 +138,7 @@ class ListedStates:
             at, body = self._read
             key = number - number % _KEY_EVERY
             if not key <= at <= number:
-                at, body = key, zstandard.ZstdDecompressor().decompress(self._parts[key])
+                at, body = key, codec.decompress(self._parts[key], what="state")
             for each in range(at + 1, number + 1):
                 body = delta.apply(body, delta.parse(self._parts[each]))
             self._read = number, body
@@ -293,18 +290,8 @@ def _matching(
         if records.namespace_of(info.scope) is None:
             continue
         meta = records.read_metadata(context.codec, info) if wanted else {}
-        if all(key in meta and _is_equal(context, meta[key], wanted[key]) for key in wanted):
+        if all(key in meta and meta[key] == wanted[key] for key in wanted):
             yield SnapshotRef(info.scope, info.id)
-
-
-def _is_equal(context: SaverContext, found: Any, value: Any) -> bool:
-    try:
-        return bool(found == value)
-    except ValueError:  # arrays compare item by item
-        if type(found) is not type(value):
-            return False
-        encoder = ValueEncoder(context.codec.rules, context.codec.cache)
-        return encoder.open_value(found) == encoder.open_value(value)
 
 
 def _read(

@@ -6,17 +6,15 @@ that are equal to it and share nothing mutable. A `MessageRun` does this for a l
 """
 
 import marshal
-from bisect import bisect_left
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from itertools import accumulate, repeat
 from typing import Any, NamedTuple
 
 import orjson
 from langchain_core.messages import BaseMessage
 
-from limpet.compat.langgraph import tags
+from limpet.compat.langgraph import tags, upstream
 from limpet.compat.langgraph.classes import MESSAGES
-from limpet.compat.langgraph.upstream import SETTERS
 
 _MARSHAL_VERSION = 2  # later ones write equal values differently, depending on references
 _BYTES_MAX = 32 * 1024 * 1024
@@ -24,21 +22,12 @@ _TEXTS = frozenset((str, type(None)))
 _CONTAINERS = frozenset((dict, list))
 _COMPARED = _TEXTS | _CONTAINERS | {int, float, bool, tuple}
 _ENTRIES_MAX = 64 * 1024
-_PARTS_MAX = 1024
-_RUN_PARTS_MAX = 32
 _CHUNK = 64  # messages: fewer new objects than start a collection
 
 _new = object.__new__
 
 FIELDS: dict[type, tuple[str, ...]] = {kind: tuple(kind.model_fields) for kind in MESSAGES.values()}
 NAMES: dict[type, set[str]] = {kind: set(names) for kind, names in FIELDS.items()}
-
-
-class Encoded(NamedTuple):
-    """A value as JSON; `wide` if it has integers beyond 64 bits."""
-
-    body: bytes
-    wide: bool
 
 
 class Template(NamedTuple):
@@ -49,7 +38,6 @@ class Template(NamedTuple):
     """
 
     body: bytes
-    wide: bool
     kind: type[BaseMessage]
     fields: dict[str, Any]
     empty: tuple[tuple[str, Any], ...]
@@ -71,15 +59,15 @@ def make(kind: type[BaseMessage], fields: dict[str, Any]) -> BaseMessage:
     They are not validated again: that takes ten times as long, and could change them.
     """
     made = object.__new__(kind)
-    SETTERS.fields(made, fields)
+    upstream.set_fields(made, fields)
     # All fields are set, so pydantic never adds to this set, and messages can share it.
-    SETTERS.fields_set(made, NAMES[kind])
-    SETTERS.extras(made, {})
-    SETTERS.private(made, None)
+    upstream.set_fields_set(made, NAMES[kind])
+    upstream.set_extra(made, {})
+    upstream.set_private(made, None)
     return made
 
 
-def template_of(message: BaseMessage, encoded: Encoded) -> Template | None:
+def template_of(message: BaseMessage, body: bytes) -> Template | None:
     """Return the template of a message; None if a later change could not be detected."""
     if message.__pydantic_extra__:
         return None
@@ -92,13 +80,13 @@ def template_of(message: BaseMessage, encoded: Encoded) -> Template | None:
             empty.append((name, kind))
             fields[name] = kind()  # only compared with, so it stays empty
             continue
-        if not _is_plain(value, len(encoded.body)):
+        if not _is_plain(value, len(body)):
             return None
         try:
             deep.append((name, marshal.dumps(value, _MARSHAL_VERSION)))
         except ValueError:
             return None
-    return Template(*encoded, type(message), fields, tuple(empty), tuple(deep))
+    return Template(body, type(message), fields, tuple(empty), tuple(deep))
 
 
 def _is_plain(value: Any, parts_max: int) -> bool:
@@ -149,7 +137,7 @@ class MessageCache:
             self.keep(template)
         same = (
             type(message) is template.kind
-            and is_same_fields([message], [template.fields], (0,))
+            and is_same_fields([message], [template.fields])
             and not message.__pydantic_extra__
             and (not template.deep or is_same_deep(message, template))
         )
@@ -166,13 +154,11 @@ class MessageCache:
             self._before, self._known, self._bytes = self._known, {}, 0
 
 
-def is_same_fields(
-    messages: list[Any], fields: list[dict[str, Any]], with_artifact: Iterable[int]
-) -> bool:
+def is_same_fields(messages: list[Any], fields: list[dict[str, Any]]) -> bool:
     """Return whether messages have these fields, apart from what is in `Template.deep`."""
     found = [each.__dict__ for each in messages]
     # An artifact may be of any class: an array of one text is equal to that text.
-    kinds = {type(found[at].get("artifact")) for at in with_artifact}
+    kinds = {type(each["artifact"]) for each in found if "artifact" in each}
     try:
         return kinds <= _COMPARED and found == fields
     except Exception:
@@ -199,55 +185,32 @@ def read_template(tree: dict[str, Any]) -> Template | None:
     del fields[tags.MESSAGE]
     if tuple(fields) != FIELDS[kind]:
         return None
-    return template_of(make(kind, fields), Encoded(orjson.dumps(tree), wide=False))
+    return template_of(make(kind, fields), orjson.dumps(tree))
 
 
 class MessageRun:
-    """The templates of a list of messages; `parts` joined are their JSON. Immutable.
+    """The templates of a list of messages; `body` is their JSON, without brackets. Immutable.
 
     A conversation grows by little from one checkpoint to the next: old messages are compared and
     made by single calls over all of them, and only new ones are handled one by one.
     """
 
-    __slots__ = (
-        "_deep",
-        "_empty",
-        "_fields",
-        "_kinds",
-        "_with_artifact",
-        "parts",
-        "templates",
-        "wide",
-    )
+    __slots__ = ("_deep", "_fields", "_kinds", "body", "templates")
 
     def __init__(self, templates: list[Template], before: "MessageRun | None" = None) -> None:
         """The first templates are those of the run `before`, if one is given."""
         old = 0 if before is None else len(before.templates)
         fresh = templates[old:]
-        text = b",".join([template.body for template in fresh])
-        self.parts: tuple[bytes, ...] = (text,)
+        self.body = b",".join([template.body for template in fresh])
         self.templates: list[Template] = templates
         self._kinds: list[type] = [template.kind for template in fresh]
         self._fields: list[dict[str, Any]] = [template.fields for template in fresh]
         self._deep = [(at, each) for at, each in enumerate(fresh, old) if each.deep]
-        self._with_artifact = [
-            at for at, each in enumerate(fresh, old) if "artifact" in each.fields
-        ]
-        self._empty: dict[tuple[tuple[str, Any], ...], list[int]] = {}
-        self.wide: bool = True in [template.wide for template in fresh]
         if before is not None:
-            # Joined once for each state: long parts are not copied twice.
-            self.parts = (*before.parts, b",", text)
-            if len(self.parts) > _RUN_PARTS_MAX:
-                self.parts = (b"".join(self.parts),)
+            self.body = b",".join((before.body, self.body))
             self._kinds = before._kinds + self._kinds
             self._fields = before._fields + self._fields
             self._deep = before._deep + self._deep
-            self._with_artifact = before._with_artifact + self._with_artifact
-            self._empty = {empty: places.copy() for empty, places in before._empty.items()}
-            self.wide = self.wide or before.wide
-        for at, template in enumerate(fresh, old):
-            self._empty.setdefault(template.empty, []).append(at)
 
     def extended(
         self, messages: list[Any], template_of: Callable[[int, Any], Template | None]
@@ -259,7 +222,7 @@ class MessageRun:
         if not (
             len(messages) >= count
             and list(map(type, head)) == self._kinds
-            and is_same_fields(head, self._fields, self._with_artifact)
+            and is_same_fields(head, self._fields)
             and not [each for each in head if each.__pydantic_extra__]
             and all(is_same_deep(head[at], template) for at, template in self._deep)
         ):
@@ -274,14 +237,8 @@ class MessageRun:
             fresh.append(template)
         return MessageRun(self.templates + fresh, self)
 
-    def size(self) -> int:
-        return sum(map(len, self.parts))
-
-    def joined(self) -> bytes:
-        return b"".join(self.parts)
-
     def ends(self) -> list[int]:
-        """Return where each message ends in `joined()`."""
+        """Return where each message ends in `body`."""
         sizes = [len(template.body) + 1 for template in self.templates]
         return [end - 1 for end in accumulate(sizes)]
 
@@ -305,19 +262,17 @@ class MessageRun:
     def _make_chunk(self, start: int, stop: int) -> list[BaseMessage]:
         fields = [each.copy() for each in self._fields[start:stop]]
         kinds = self._kinds[start:stop]
-        for empty, places in self._empty.items():
-            some = places[bisect_left(places, start) : bisect_left(places, stop)]
-            for name, container in empty:
-                for at in some:
-                    fields[at - start][name] = container()
+        for each, template in zip(fields, self.templates[start:stop], strict=True):
+            for name, container in template.empty:
+                each[name] = container()
         made: list[Any] = list(map(_new, kinds))
-        for each in (
-            map(SETTERS.fields, made, fields),
-            map(SETTERS.fields_set, made, [NAMES[kind] for kind in kinds]),
-            map(SETTERS.extras, made, [{} for _ in made]),
-            map(SETTERS.private, made, repeat(None)),
+        for setting in (
+            map(upstream.set_fields, made, fields),
+            map(upstream.set_fields_set, made, [NAMES[kind] for kind in kinds]),
+            map(upstream.set_extra, made, [{} for _ in made]),
+            map(upstream.set_private, made, repeat(None)),
         ):
-            for _ in each:
+            for _ in setting:
                 pass
         for at, template in self._deep:
             if start <= at < stop:

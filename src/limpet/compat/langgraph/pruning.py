@@ -140,9 +140,11 @@ def _reparent(
         nonlocal seen
         for info, body in backend.read_snapshots(scope, [id]):
             seen = info.revision
-            body, metadata = _with_delta_history(context, info, body)
-            commit = _copied(context, info, body, metadata, scope)
-            backend.commit(commit._replace(parent=parent_id, replaces=seen, created_at=None))
+            commit = _copied(context, info, _with_delta_history(context, info, body), scope)
+            # Its state has now what the metadata says that it lacks.
+            others = {name: each for name, each in info.metadata.items() if name != records.ABSENT}
+            commit = commit._replace(metadata=codec.encode(others), created_at=None)
+            backend.commit(commit._replace(parent=parent_id, replaces=seen))
 
     def attempt() -> Steps[None]:
         yield replace
@@ -155,16 +157,14 @@ def _reparent(
     return contend(context.tools, attempt, changed)
 
 
-def _copied(
-    context: SaverContext, info: SnapshotInfo, body: bytes, metadata: Any, scope: ScopeKey
-) -> Commit:
-    """Return the commit that saves a checkpoint as it is, with this state and metadata."""
+def _copied(context: SaverContext, info: SnapshotInfo, body: bytes, scope: ScopeKey) -> Commit:
+    """Return the commit that saves a checkpoint as it is, with this state."""
     return Commit(
         scope=scope,
         body=body,
         status=info.status,
         labels=prepare.encode_labels(info.labels),
-        metadata=codec.encode(metadata),
+        metadata=codec.encode(info.metadata),
         stamp=context.tools.draw(),
         id=info.id,
         parent=info.parent_id,
@@ -172,27 +172,23 @@ def _copied(
     )
 
 
-def _with_delta_history(
-    context: SaverContext, info: SnapshotInfo, body: bytes
-) -> tuple[bytes, dict[str, Any]]:
+def _with_delta_history(context: SaverContext, info: SnapshotInfo, body: bytes) -> bytes:
+    """Return the state of a checkpoint with the deltas of its ancestors."""
     if records.FACADE not in info.metadata:
-        return body, info.metadata
+        return body
     tree = records.tree_of(info, body)
     counted = records.delta_channels(records.read_metadata(context.codec, info))
     known = stored_history(info, tree)
     missing = counted - tree["channel_values"].keys() - known.keys()
     wanted = sorted(name for name in missing if isinstance(name, str))
     if not wanted:
-        return body, info.metadata
+        return body
     merged: dict[str, Any] = {}
     for name, history in (known | channel_histories(context, info.scope, info.id, wanted)).items():
         seed = {"seed": history.seed[0]} if history.seed else {}
         merged[name] = {**seed, "writes": [list(write) for write in history.writes]}
-    encoded, _ = prepare.encode_state(
-        {**tree, records.DELTA_HISTORY: merged}, context.tools.state_bytes_max
-    )
-    others = {name: each for name, each in info.metadata.items() if name != records.ABSENT}
-    return encoded, {**others, records.DELTA_HISTORY_OF: sorted(merged)}
+    whole = {**tree, records.DELTA_HISTORY: merged}
+    return prepare.encode_state(whole, context.tools.state_bytes_max)[0]
 
 
 def copy_thread(context: SaverContext, source: str, target: str) -> None:
@@ -210,8 +206,7 @@ def copy_thread(context: SaverContext, source: str, target: str) -> None:
                 backend.write_note(NoteWrite(copied, note.name, note.snapshot_id, value, stamp))
         for page in _pages([*scope.ids()], limits.PAGE_STATES_MAX):
             for info, body in backend.read_snapshots(scope.key, page):
-                commit = _copied(context, info, body, info.metadata, copied)
-                context.store.driver.drive(save(context, commit))
+                context.store.driver.drive(save(context, _copied(context, info, body, copied)))
 
 
 def expire(

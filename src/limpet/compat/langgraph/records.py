@@ -24,7 +24,6 @@ from limpet.compat.langgraph.classes import MESSAGE_NAMES
 from limpet.compat.langgraph.decode import ValueDecoder
 from limpet.compat.langgraph.encode import ValueEncoder
 from limpet.compat.langgraph.messages import (
-    Encoded,
     MessageCache,
     MessageRun,
     Template,
@@ -40,7 +39,6 @@ KIND = "thread"
 FACADE = "langgraph"
 ABSENT = "langgraph_absent"  # in the metadata: channels without a value here, if some are deltas
 DELTA_HISTORY = "delta_history"  # in the state: the deltas of removed ancestors, by channel
-DELTA_HISTORY_OF = "langgraph_carries"  # in the metadata: the channels of that
 RUN = "run_id"
 
 _VALUES = "channel_values"
@@ -147,7 +145,7 @@ def commit_of(
     stamp: Stamp,
     bytes_max: int,
     before: SplitCheckpoint | None,
-) -> tuple[Commit, SplitCheckpoint | None]:
+) -> tuple[Commit, SplitCheckpoint]:
     """Encode a checkpoint; what it has in common with `before` is not encoded again.
 
     Raises:
@@ -181,7 +179,7 @@ def _encoded_state(
     parent_id: str | None,
     bytes_max: int,
     before: SplitCheckpoint | None,
-) -> tuple[bytes, SplitCheckpoint | None]:
+) -> tuple[bytes, SplitCheckpoint]:
     encoder = ValueEncoder(codec_.rules, codec_.cache, [_VALUES], bytes_max=bytes_max)
     versions = dict(checkpoint.get("channel_versions") or {})
     last = {} if before is None else before.channels
@@ -198,18 +196,16 @@ def _encoded_state(
     parts: list[bytes] = [b'{"channel_values":']
     separator = b"{"
     for name, channel in channels.items():
-        json = (channel,) if isinstance(channel, bytes) else (b"[", *channel.parts, b"]")
+        json = (channel,) if isinstance(channel, bytes) else (b"[", channel.body, b"]")
         parts += (separator, encoded_name(name), b":", *json)
         separator = b","
     parts += (b"{}" if separator == b"{" else b"}", b"," + after[1:] if rest else b"}")
-    body = joined(parts, encoder.wide, "the checkpoint", bytes_max)
-    if encoder.wide:
-        return body, None
+    body = joined(parts, "the checkpoint", bytes_max)
     return body, SplitCheckpoint(checkpoint["id"], channels, versions, after, len(body))
 
 
-def joined(parts: list[bytes], wide: bool, what: str, bytes_max: int) -> bytes:
-    body = b"".join((b" ", *parts) if wide else parts)
+def joined(parts: list[bytes], what: str, bytes_max: int) -> bytes:
+    body = b"".join(parts)
     if len(body) > bytes_max:
         raise InvalidInput(f"{what} is too large. bytes=`{len(body)}` max=`{bytes_max}`")
     return body
@@ -231,11 +227,11 @@ def _encoded_metadata(
 ) -> bytes:
     encoder = ValueEncoder(codec_.rules, codec_.cache, ["metadata"], bytes_max=bytes_max)
     parts = [b'{"langgraph":', encoder.value(meta)]
-    absent = checkpoint.get("channel_versions", {}).keys() - checkpoint[_VALUES].keys()
-    if absent and meta.get(_COUNTERS):  # there are delta channels
+    if meta.get(_COUNTERS):  # there are delta channels
+        absent = checkpoint.get("channel_versions", {}).keys() - checkpoint[_VALUES].keys()
         parts += (b',"langgraph_absent":', orjson.dumps(sorted(absent)))
     parts.append(b"}")
-    return joined(parts, encoder.wide, "the metadata", bytes_max)
+    return joined(parts, "the metadata", bytes_max)
 
 
 def delta_channels(meta: Mapping[str, Any]) -> set[str]:
@@ -289,7 +285,7 @@ def checkpoint_of(codec_: ValueCodec, info: SnapshotInfo, body: bytes) -> dict[s
 
 def split_checkpoint(codec_: ValueCodec, info: SnapshotInfo, body: bytes) -> SplitCheckpoint | None:
     """Return a stored checkpoint split up; None if it has no messages or is not ours."""
-    if FACADE not in info.metadata or body.startswith(b" "):
+    if FACADE not in info.metadata or body.startswith(b" "):  # it has integers beyond 64 bits
         return None
     tree = tree_of(info, body)
     if DELTA_HISTORY in tree:
@@ -322,7 +318,7 @@ def _template(codec_: ValueCodec, tree: dict[str, Any]) -> Template | None:
     if codec_.rules.sealed and tag == SEALED:
         message = codec_.decoder.value(tree)
         if type(message) in MESSAGE_NAMES:
-            return template_of(message, Encoded(orjson.dumps(tree), wide=False))
+            return template_of(message, orjson.dumps(tree))
     return read_template(tree) if tag == MESSAGE and not codec_.rules.sealed else None
 
 

@@ -259,18 +259,7 @@ class LimpetSaver(BaseCheckpointSaver[str]):
         """
         return self._call(pruning.prune, self._context, thread_ids, strategy, keep_last, older_than)
 
-    async def aprune(
-        self,
-        thread_ids: Sequence[str],
-        *,
-        strategy: str = "keep_latest",
-        keep_last: int | None = None,
-        older_than: timedelta | None = None,
-    ) -> None:
-        """Async twin of `prune`. Written out: it takes more than that of LangGraph's class."""
-        options: dict[str, Any] = {"keep_last": keep_last, "older_than": older_than}
-        prune: Any = LimpetSaver.prune
-        await prune(self._async, thread_ids, strategy=strategy, **options)
+    aprune = _twin(prune)
 
     def expire(
         self, older_than: timedelta, *, prefix: str = "", limit: int | None = None

@@ -3,6 +3,7 @@
 | in Python                               | stored                                               |
 |-----------------------------------------|------------------------------------------------------|
 | None, bool, int, finite float, text     | itself                                               |
+| int beyond 64 bits                      | `{"$int": "<digits>"}`; itself in older checkpoints  |
 | list, dict with text keys               | itself                                               |
 | a message                               | `{"$message": "AIMessage", "content": ..., ...}`     |
 | the same with values in it that are not | `{"$message+": "AIMessage", ...}`                    |
@@ -40,9 +41,10 @@ from zoneinfo import ZoneInfo
 import orjson
 from langchain_core.documents import Document
 from langchain_core.load.serializable import Serializable
+from pydantic import BaseModel
 
 from limpet.compat.langgraph import upstream
-from limpet.compat.langgraph.classes import MESSAGES, walk
+from limpet.compat.langgraph.classes import MESSAGES, attributes
 from limpet.errors import InvalidInput
 
 MESSAGE = "$message"
@@ -53,6 +55,7 @@ MAP = "$map"
 PLAIN = "$plain"
 TEXT = "$text"
 FLOAT = "$float"
+INT = "$int"
 BYTES = "$bytes"
 BYTEARRAY = "$bytearray"
 SERDE = "$serde"
@@ -136,6 +139,7 @@ def _read_time(written: Any) -> time:
 TEXTS: dict[str, Any] = {
     TEXT: lambda written: written.encode("ascii").decode("unicode_escape"),
     FLOAT: float,
+    INT: int,
     BYTES: lambda written: b64decode(written, validate=True),
     BYTEARRAY: lambda written: bytearray(b64decode(written, validate=True)),
     DATETIME: _read_datetime,
@@ -195,9 +199,18 @@ def dump_langchain(value: Any) -> Any:
     Raises:
         ValueError: it has too many parts. LangChain would write shared ones again and again.
     """
-    if sum(1 for _ in walk(value, _LANGCHAIN_PARTS_MAX)) == _LANGCHAIN_PARTS_MAX:
-        raise ValueError("too many parts")
-    return upstream.lc_dump(value)
+    waiting = [value]
+    for _ in range(_LANGCHAIN_PARTS_MAX):
+        if not waiting:
+            return upstream.lc_dump(value)
+        each = waiting.pop()
+        if isinstance(each, dict):
+            waiting += each.values()
+        elif isinstance(each, list | tuple | set | frozenset):
+            waiting += each
+        elif isinstance(each, BaseModel):
+            waiting += attributes(each).values()
+    raise ValueError("too many parts")
 
 
 def load_langchain(tree: Any) -> Any:

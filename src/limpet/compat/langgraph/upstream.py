@@ -4,7 +4,7 @@
 """
 
 from inspect import unwrap
-from typing import Any, NamedTuple
+from typing import Any
 
 from langchain_core.load import dumpd, load
 from langgraph.checkpoint.serde._msgpack import SAFE_MSGPACK_TYPES as SAFE_MSGPACK_TYPES
@@ -54,14 +54,13 @@ def is_comparing(config: Any) -> bool:
     return config["configurable"].get("checkpoint_id", "") is None
 
 
-class ModelSetters(NamedTuple):
-    """Set the parts of a pydantic model without validating them."""
-
-    fields: Any
-    fields_set: Any
-    extras: Any
-    private: Any
-
-
-_SLOTS = ("__dict__", "__pydantic_fields_set__", "__pydantic_extra__", "__pydantic_private__")
-SETTERS = ModelSetters(*(BaseModel.__dict__[name].__set__ for name in _SLOTS))
+# The parts of a pydantic model, which these set without validating them.
+set_fields, set_fields_set, set_extra, set_private = (
+    BaseModel.__dict__[name].__set__
+    for name in (
+        "__dict__",
+        "__pydantic_fields_set__",
+        "__pydantic_extra__",
+        "__pydantic_private__",
+    )
+)

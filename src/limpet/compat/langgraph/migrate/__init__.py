@@ -12,6 +12,7 @@ checkpoints, the oldest of a namespace first. One is in memory at a time.
 
 import json
 import os
+from contextlib import AbstractContextManager
 from functools import partial
 from itertools import groupby
 from typing import Any, cast
@@ -23,6 +24,7 @@ from langgraph.checkpoint.serde.types import TASKS
 from limpet import AsyncStore, Store
 from limpet.api.integrations import check_prefix, limits
 from limpet.compat.langgraph import records
+from limpet.compat.langgraph.checkpoints import put_writes
 from limpet.compat.langgraph.classes import Allow, items_of
 from limpet.compat.langgraph.decode import loaded
 from limpet.compat.langgraph.migrate import tables
@@ -34,7 +36,6 @@ from limpet.errors import Corrupt, InvalidInput, LimpetError, Unsupported
 
 _OLD_VERSIONS = (1, 2, 3)  # of checkpoints whose sends are stored as writes of their parent
 _TEXT = frozenset((str,))
-_GAPS_MAX = 64  # indexes of a task that special writes may have had
 
 
 def import_sqlite(
@@ -60,10 +61,7 @@ def import_sqlite(
         InvalidInput: the file is not a SQLite database.
         Unsupported: the tables have another layout.
     """
-    check_prefix(prefix)
-    listed = items_of(allow)
-    with tables.opened(folder_of(path)) as found:
-        return _imported(store, found, prefix, listed, serde)
+    return _imported(store, tables.opened(folder_of(path)), prefix, allow, serde)
 
 
 def import_postgres(
@@ -85,31 +83,33 @@ def import_postgres(
         Unavailable: the server did not answer.
         Unsupported: the tables have another layout, or psycopg is not installed.
     """
-    check_prefix(prefix)
-    listed = items_of(allow)
     try:
         from limpet.compat.langgraph.migrate import postgres
     except ImportError:
         raise Unsupported("PostgreSQL needs an extra: pip install 'limpet[postgres]'") from None
-    with postgres.opened(url) as found:
-        return _imported(store, found, prefix, listed, serde)
+    return _imported(store, postgres.opened(url), prefix, allow, serde)
 
 
 def _imported(
     store: Store | AsyncStore,
-    source: SaverTables,
+    source: AbstractContextManager[SaverTables],
     prefix: str,
     allow: Allow,
     serde: SerializerProtocol | None,
 ) -> Transfer:
-    saver = LimpetSaver(store, serde=serde, allow=allow)
-    return _Import(source, saver, checked(serde, allow)).run(prefix)
+    check_prefix(prefix)
+    listed = items_of(allow)
+    saver = LimpetSaver(store, serde=serde, allow=listed)
+    with source as found:
+        return _Import(found, saver, checked(serde, listed)).run(prefix)
 
 
 class _Import:
     def __init__(self, tables: SaverTables, saver: LimpetSaver, serde: SerializerProtocol) -> None:
         self._tables = tables
         self._saver = saver
+        self._context = saver._context
+        self._driver = saver._context.store.driver
         self._serde = serde
         self._tally = Tally()
         self._incomplete: set[tuple[str, str]] = set()  # of the thread, by namespace and id
@@ -127,21 +127,19 @@ class _Import:
     def _writes(self, thread_id: str, rows: list[WriteRow]) -> None:
         """Save all writes of a task or none: LangGraph then runs the task again."""
         first = rows[0]
-        by_index: dict[int, tuple[str, Any]] = {}
-        special: dict[str, Any] = {}
+        ordinary: dict[int, tuple[str, Any]] = {}  # by index
+        special: dict[int, tuple[str, Any]] = {}  # they replace others
         try:
             config = _config(thread_id, first.namespace, first.checkpoint_id)
             for row in rows:
                 if type(row.idx) is not int:
                     raise Corrupt("the index of a write is not an integer")
-                value = self._read(row.value)
-                if row.channel in WRITES_IDX_MAP:
-                    special[row.channel] = value
-                else:
-                    by_index[row.idx] = (row.channel, value)
-            for writes in (_in_order(by_index, special), list(special.items())):
+                writes = special if row.channel in WRITES_IDX_MAP else ordinary
+                writes[row.idx] = (row.channel, self._read(row.value))
+            for writes in (ordinary, special):
                 if writes:
-                    self._saver.put_writes(config, writes, first.task_id, first.task_path)
+                    items = [*writes.values()], first.task_id, first.task_path, [*writes]
+                    self._driver.drive(put_writes(self._context, config, *items))
         except (InvalidInput, Unsupported, Corrupt) as refusal:
             where = (first.namespace, first.checkpoint_id)
             self._skip("writes_skipped", thread_id, where, refusal, task_id=first.task_id)
@@ -200,22 +198,6 @@ class _Import:
         except InvalidInput:
             names |= {"thread_id": thread_id, "checkpoint_ns": namespace}
         self._tally.skip(code, cause, scope=scope, id=id, **names)
-
-
-def _in_order(
-    by_index: dict[int, tuple[str, Any]], special: dict[str, Any]
-) -> list[tuple[str, Any]]:
-    """Return the ordinary writes of a task in a list where each gets its index again.
-
-    Gaps are filled with a special write, which caused them: its index is fixed anyway.
-    """
-    if not by_index:
-        return []
-    filler = next(iter(special.items()), None)
-    gaps = max(by_index) + 1 - len(by_index)
-    if filler is None or min(by_index) < 0 or gaps > _GAPS_MAX:
-        return [by_index[idx] for idx in sorted(by_index)]
-    return [by_index.get(idx, filler) for idx in range(max(by_index) + 1)]
 
 
 def _config(thread_id: str, namespace: str, checkpoint_id: str | None) -> Any:

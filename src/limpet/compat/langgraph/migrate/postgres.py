@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import psycopg
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
-from limpet.compat.langgraph.migrate.tables import OTHER_LAYOUT, CheckpointRow, SaverTables
+from limpet.compat.langgraph.migrate.tables import OTHER_LAYOUT, CheckpointRow, SaverTables, Source
 from limpet.errors import Corrupt, InvalidInput, LimpetError, Unavailable, Unsupported
 
 _CONNECT_S = 10
@@ -22,16 +22,8 @@ SELECT attname FROM pg_attribute
  WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped
 """
 
-# Versions are read as text: the key of their blobs. `jsonb_each_text` of something else than an
-# object would end the import.
 _CHECKPOINTS = """
-SELECT checkpoint_ns, checkpoint_id, parent_checkpoint_id, metadata::text, checkpoint::text,
-       CASE jsonb_typeof(checkpoint -> 'channel_versions') WHEN 'object'
-            THEN ARRAY(SELECT key FROM jsonb_each_text(checkpoint -> 'channel_versions'))
-            ELSE ARRAY[]::text[] END,
-       CASE jsonb_typeof(checkpoint -> 'channel_versions') WHEN 'object'
-            THEN ARRAY(SELECT value FROM jsonb_each_text(checkpoint -> 'channel_versions'))
-            ELSE ARRAY[]::text[] END
+SELECT checkpoint_ns, checkpoint_id, parent_checkpoint_id, metadata::text, checkpoint::text
   FROM checkpoints WHERE thread_id = %s ORDER BY checkpoint_ns, checkpoint_id
 """
 
@@ -42,12 +34,14 @@ SELECT channel, type, blob FROM checkpoint_blobs
 """
 
 
-class PostgresSource:
+class PostgresDatabase:
+    """A database that is read, with the methods of a `SqliteFile`."""
+
     def __init__(self, conn: psycopg.Connection[Any]) -> None:
         self._conn = conn
 
     def columns(self, table: str) -> set[str]:
-        return {name for (name,) in self.all(_COLUMNS_OF, table)}
+        return {name for (name,) in self.rows(_COLUMNS_OF, table)}
 
     @contextmanager
     def reading(self) -> Iterator[None]:
@@ -59,10 +53,6 @@ class PostgresSource:
             rows.itersize = _BATCH
             rows.execute(query.encode(), names)
             yield from rows
-
-    def all(self, query: str, *names: Any) -> list[Any]:
-        with _translated():
-            return self._conn.execute(query.encode(), names, binary=True).fetchall()
 
 
 class PostgresSaverTables(SaverTables):
@@ -87,46 +77,39 @@ SELECT type, blob FROM checkpoint_writes
  ORDER BY task_id, idx
 """
 
-    def __init__(self, source: PostgresSource) -> None:
-        super().__init__(source)
-        self._database = source
-
     def checkpoints(self, thread_id: str) -> Iterator[CheckpointRow]:
         values: _Values | None = None
-        for namespace, id, parent_id, metadata, body, channels, versions in self._database.rows(
-            _CHECKPOINTS, thread_id
-        ):
+        for namespace, *facts, body in self._source.rows(_CHECKPOINTS, thread_id):
             if values is None or values.namespace != namespace:
-                values = _Values(self._database, thread_id, namespace)
-            load = partial(values.load, body, dict(zip(channels, versions, strict=True)))
-            yield CheckpointRow(namespace, id, parent_id, metadata, load)
+                values = _Values(self._source, thread_id, namespace)
+            yield CheckpointRow._make((namespace, *facts, partial(values.load, body)))
 
 
 class _Values:
     """The values of the last checkpoint of a namespace: most are those of the next one, too."""
 
-    def __init__(self, database: PostgresSource, thread_id: str, namespace: str) -> None:
+    def __init__(self, database: Source, thread_id: str, namespace: str) -> None:
         self.namespace = namespace
         self._database = database
         self._thread_id = thread_id
         self._known: dict[tuple[str, str], tuple[Any, ...]] = {}  # by channel and version
 
-    def load(self, body: str, versions: Mapping[str, str], serde: SerializerProtocol) -> Any:
+    def load(self, body: str, serde: SerializerProtocol) -> Any:
         checkpoint = json.loads(body)
         inline = checkpoint.get("channel_values") or {}
-        if not isinstance(inline, dict):
+        versions = checkpoint.get("channel_versions", {})
+        if not isinstance(inline, dict) or not isinstance(versions, dict):
             raise Corrupt("the row is not a checkpoint")
-        return {**checkpoint, "channel_values": {**inline, **self._of(versions, serde)}}
+        values = self._of({name: str(each) for name, each in versions.items()}, serde)
+        return {**checkpoint, "channel_values": {**inline, **values}}
 
     def _of(self, versions: Mapping[str, str], serde: SerializerProtocol) -> dict[str, Any]:
         """Return the values of channels in these versions; some channels have none."""
         new = [each for each in versions.items() if each not in self._known]
         made: dict[str, tuple[Any, ...]] = {}
         if new:
-            channels, of = map(list, zip(*new, strict=True))
-            for channel, form, body in self._database.all(
-                _BLOBS, self._thread_id, self.namespace, channels, of
-            ):
+            where = (self._thread_id, self.namespace, *map(list, zip(*new, strict=True)))
+            for channel, form, body in self._database.rows(_BLOBS, *where):
                 made[channel] = () if form == "empty" else (serde.loads_typed((form, body)),)
         self._known = {
             each: self._known[each] if each in self._known else made.get(each[0], ())
@@ -155,7 +138,7 @@ def opened(url: str) -> Iterator[PostgresSaverTables]:
         with _translated():
             conn.read_only = True
             conn.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
-        yield PostgresSaverTables(PostgresSource(conn))
+        yield PostgresSaverTables(PostgresDatabase(conn))
 
 
 @contextmanager
