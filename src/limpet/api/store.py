@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 from limpet.api import upkeep, verbs
 from limpet.api.aio_scope import AsyncScope
 from limpet.api.driver import AsyncDriver, Driver, awaited, iterated, running_loop
-from limpet.api.opened import JSON_MODEL, JsonModel
+from limpet.api.opened import JSON_MODEL, JsonModel, Tools
 from limpet.api.scope import Scope
 from limpet.core import limits
 from limpet.model import Finding, ScopeInfo, SnapshotInfo, SnapshotLike, SnapshotRef, State, Stats
@@ -14,13 +14,13 @@ from limpet.model import Finding, ScopeInfo, SnapshotInfo, SnapshotLike, Snapsho
 T = TypeVar("T")
 
 
-def model_of(model: type[Any] | None) -> JsonModel:
+def model_of(model: type[Any] | None, tools: Tools) -> JsonModel:
     """Return what turns states of a class into JSON and back; None: they are JSON."""
     if model is None:
         return JSON_MODEL
     from limpet.api.typed import TypedModel  # it imports more than most programs need
 
-    return TypedModel(model)
+    return TypedModel(model, tools)
 
 
 class Store:
@@ -88,7 +88,7 @@ class Store:
                 saved must be one, and what is loaded is one. By default states are any JSON.
         """
         key = limits.check_scope(session_id, scope_id, kind)
-        return Scope(self.driver, key, model_of(model))
+        return Scope(self.driver, key, model_of(model, self.driver.tools))
 
     def find(self, snapshot_id: SnapshotLike, *, prefix: str = "") -> SnapshotInfo | None:
         """Return the last saved kept snapshot with this id in any scope, or None.
@@ -324,7 +324,7 @@ class AsyncStore:
         Async twin of `Store.scope`, which explains the arguments; not awaited.
         """
         key = limits.check_scope(session_id, scope_id, kind)
-        return AsyncScope(self.driver, key, model_of(model))
+        return AsyncScope(self.driver, key, model_of(model, self.driver.tools))
 
     find = awaited(Store.find)
     sessions = iterated(Store.sessions)

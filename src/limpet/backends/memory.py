@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from limpet.backends.support.forks import renew_after_fork
 from limpet.core.codec import decode
-from limpet.core.notes import NoteRow
+from limpet.core.notes import NoteRow, last_written
 from limpet.core.rows import Row, newest_page
 from limpet.model import Finding, ScopeKey, SnapshotRef
 from limpet.protocol import NoteQuery, Query, SessionAge, Target, Topic
@@ -305,11 +305,9 @@ class MemoryStorage:
         self, query: NoteQuery, limit: int, take: Callable[[ScopeKey, NoteRow], T | None]
     ) -> list[T]:
         with self._lock:
-            scopes = [(key, it) for key, it in self._scopes.items() if query.covers(key)]
-            notes = [(key, row) for key, it in scopes for row in it.notes([""])]
-            notes.sort(key=lambda pair: (-pair[1].updated_at, pair[0], pair[1].name))
-            found = (take(key, row) for key, row in notes)
-            return list(islice((each for each in found if each is not None), limit))
+            scopes = ((key, it) for key, it in self._scopes.items() if query.covers(key))
+            notes = ((key, row) for key, it in scopes for row in it.notes([""]))
+            return last_written(notes, limit, take)
 
     def revisions(self, targets: Sequence[Target]) -> list[str | None]:
         with self._lock:

@@ -22,7 +22,7 @@ from limpet.backends.support.recent import Recent
 from limpet.core import ids
 from limpet.core.encryption import WrongKeys
 from limpet.core.limits import CACHE_BYTES_MAX
-from limpet.core.notes import NoteRow
+from limpet.core.notes import NoteRow, last_written
 from limpet.core.rows import Row, newest_page
 from limpet.errors import Corrupt, LimpetError, Unsupported
 from limpet.model import ScopeKey, SnapshotRef
@@ -184,11 +184,9 @@ class Listings:
     ) -> list[T]:
         """Reads all notes of the scopes: nothing is ordered by time in a bucket."""
         walked = self.walk_scopes(prefix=query.under)
-        scopes = [each.scope for each in walked if query.covers(each.scope)]
-        notes = [(key, row) for key in scopes for row in self._notes_of(key)]
-        notes.sort(key=lambda pair: (-pair[1].updated_at, pair[0], pair[1].name))
-        found = (take(key, row) for key, row in notes)
-        return list(islice((each for each in found if each is not None), limit))
+        scopes = (each.scope for each in walked if query.covers(each.scope))
+        notes = ((key, row) for key in scopes for row in self._notes_of(key))
+        return last_written(notes, limit, take)
 
     def _notes_of(self, key: ScopeKey) -> list[NoteRow]:
         with suppress(Corrupt, Unsupported):
