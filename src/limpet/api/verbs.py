@@ -388,7 +388,7 @@ def note(scope: ScopeKey, name: str, on: SnapshotLike | None) -> Work[Note | Non
 
 
 def notes(scope: ScopeKey, on: SnapshotLike | Iterable[SnapshotLike] | None) -> Walk[Note]:
-    return notes_of(scope, prepare.note_places(scope, on))
+    return notes_of(scope, prepare.note_owners(scope, on))
 
 
 def notes_of(scope: ScopeKey, owners: Sequence[str | None]) -> Walk[Note]:

@@ -17,7 +17,7 @@ from limpet.core import limits, matching, prepare, wire
 from limpet.core.codec import encode
 from limpet.core.operations import NAMED, OPERATIONS, Handler, Operation
 from limpet.errors import InvalidInput
-from limpet.model import ANY, HEAD, Expect, Finding, Note, ScopeInfo, ScopeKey, SnapshotInfo
+from limpet.model import ANY, Expect, Finding, Note, ScopeInfo, ScopeKey, SnapshotInfo
 from limpet.protocol import (
     Backend,
     Claim,
@@ -200,21 +200,17 @@ async def save(call: Call) -> Result:
         call.allowed(*source.scope)
     if given.get("copy") and not {"forked_from", "source"} <= given.keys():
         raise InvalidInput("a copy needs forked_from, and its revision as source")
-    options = {name: given[name] for name in ("id", "keep", "head", "overwrite") if name in given}
+    names = ("id", "parent", "keep", "head", "overwrite", "status", "labels", "metadata")
     prepared = partial(
         prepare.save,
         scope,
         given.get("state"),
         stamp=call.stamp(),
         state_bytes_max=call.driver.tools.state_bytes_max,
-        parent=given.get("parent", HEAD),
-        status=given.get("status", ""),
-        labels=given.get("labels"),
-        metadata=given.get("metadata"),
         created_at=_time(given.get("created_at")),
         forked_from=source,
         fence=call.fence,
-        **options,
+        **{name: given[name] for name in names if name in given},
     )
     commit: Commit = await call.driver.encoded(given.get("state"), prepared)
     bare = ("replaces", "source", "new_scope", "past_damage")
@@ -238,19 +234,8 @@ def _time(text: str | None) -> datetime | None:
 @operation
 async def append(call: Call) -> Result:
     given, bytes_max = call.body, call.driver.tools.state_bytes_max
-    commit = prepare.append(
-        call.scope,
-        given["key"],
-        given["items"],
-        keep=given.get("keep", True),
-        status=given.get("status"),
-        labels=given.get("labels"),
-        metadata=given.get("metadata"),
-        expect=ANY,
-        fence=call.fence,
-        stamp=call.stamp(),
-        state_bytes_max=min(bytes_max, given.get("state_bytes_max", bytes_max)),
-    )
+    options = {**given, "state_bytes_max": min(bytes_max, given.get("state_bytes_max", bytes_max))}
+    commit = prepare.append(call.scope, **options, fence=call.fence, stamp=call.stamp())
     return await _commit(call, commit)
 
 

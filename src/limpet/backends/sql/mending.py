@@ -8,6 +8,7 @@ import orjson
 
 from limpet.backends.sql.columns import (
     COLUMNS,
+    FACTS,
     SCOPE_COLUMNS,
     read_scope,
     read_tail,
@@ -49,7 +50,7 @@ def _changed(record: ScopeRecord) -> ScopeRecord:
 
     The version is no random one, but depends on all that was stored.
     """
-    version = checksum_of(orjson.dumps(record[1:13]), record.trail)
+    version = checksum_of(orjson.dumps(record[FACTS]), record.trail)
     trail = (version.to_bytes(8, signed=True) + record.trail)[:TRAIL_BYTES_MAX]
     return record._replace(version=version, epoch=version, trail=trail)
 
