@@ -34,38 +34,32 @@ class AsyncScope(ScopeBase, Generic[State]):
         async for info in chat.history(): print(info.id)
     """
 
-    def __init__(self, driver: AsyncDriver, key: ScopeKey, model: JsonModel = JSON_MODEL) -> None:
+    def __init__(
+        self,
+        driver: AsyncDriver,
+        key: ScopeKey,
+        model: JsonModel = JSON_MODEL,
+        fence: str | None = None,
+    ) -> None:
         """Made by `AsyncStore.scope`, which checks the key."""
-        super().__init__(driver.opened, key, model)
+        super().__init__(driver.opened, key, model, fence)
         self.driver = driver
 
     async def _save(self, state: State, **options: Any) -> SnapshotInfo:
-        encode = self._preparing(prepare.save, options)
-        commit = await self.driver.encoded(state, lambda: encode(self._model.dump(state)))
-        return await self.driver.run(verbs.save(commit))
+        context = self._context
+        encode = partial(prepare.save, self._key, **context.of_write(), **options)
+        return await self._commit(state, lambda: encode(context.model.dump(state)))
 
     async def _append(self, key: str, items: list[JSON], **options: Any) -> SnapshotInfo:
-        encode = self._preparing(prepare.append, options)
-        commit = await self.driver.encoded(
-            items, lambda: encode(*self._model.dump_member(key, items))
-        )
-        return await self.driver.run(verbs.save(commit))
+        context = self._context
+        encode = partial(prepare.append, self._key, **context.of_write(), **options)
+        return await self._commit(items, lambda: encode(*context.model.dump_member(key, items)))
 
-    def _preparing(
-        self, prepare: Callable[..., Commit], options: dict[str, Any]
-    ) -> Callable[..., Commit]:
-        return partial(
-            prepare,
-            self._key,
-            fence=self._fence,
-            stamp=self._tools.draw(),
-            state_bytes_max=self._tools.state_bytes_max,
-            default=self._tools.default,
-            **options,
-        )
+    async def _commit(self, value: JSON, encode: Callable[[], Commit]) -> SnapshotInfo:
+        return await self.driver.run(verbs.save(await self.driver.encoded(value, encode)))
 
     async def _load(self, id: SnapshotLike | None = None) -> Snapshot[State] | None:
-        return await self.driver.run(verbs.load(self._key, id, self._model))
+        return await self.driver.run(verbs.load(self._key, id, self._context.model))
 
     # Encoded in the pool if that takes long; the sync methods save every call that they can.
     save = awaited(Scope[State].save, body=_save)
@@ -99,9 +93,7 @@ class AsyncScope(ScopeBase, Generic[State]):
         Async twin of `Scope.update`, which explains the arguments; `fn` may be
         async and runs in the caller's task.
         """
-        return await self.driver.drive(
-            verbs.update(self._tools, self._key, id, fn, self._model, fence=self._fence)
-        )
+        return await self.driver.drive(verbs.update(self._context, id, fn))
 
     async def fork(
         self,
@@ -119,17 +111,15 @@ class AsyncScope(ScopeBase, Generic[State]):
         async and runs in the caller's task.
         """
         verb = branching.fork(
-            self._tools,
-            self._key,
+            self._context,
             id,
-            self._model,
             to=to,
             scope_id=scope_id,
             patch=patch,
             labels=labels,
             metadata=metadata,
         )
-        return AsyncScope(self.driver, await self.driver.drive(verb), self._model)
+        return AsyncScope(self.driver, await self.driver.drive(verb), self._context.model)
 
     async def set_note(
         self,
@@ -144,9 +134,7 @@ class AsyncScope(ScopeBase, Generic[State]):
         Async twin of `Scope.set_note`, which explains the arguments; a function may be
         async and runs in the caller's task.
         """
-        verb = verbs.set_note(
-            self._tools, self._key, name, value_or_fn, on=on, expect=expect, fence=self._fence
-        )
+        verb = verbs.set_note(self._context, name, value_or_fn, on=on, expect=expect)
         return await self.driver.drive(verb)
 
     def claim(
@@ -156,7 +144,7 @@ class AsyncScope(ScopeBase, Generic[State]):
 
         Async twin of `Scope.claim`, which explains the arguments.
         """
-        wanted = leases.prepare(self._tools, self._key, owner, ttl_s, wait_s)
+        wanted = leases.prepare(self._context.tools, self._key, owner, ttl_s, wait_s)
         return leases.AsyncClaimed(hold(self, wanted), AsyncLease)
 
 
@@ -176,7 +164,7 @@ async def hold(
         raise
     try:
         renewals.add(term)
-        yield AsyncLease(driver, term, scope._model)
+        yield AsyncLease(driver, term, scope._context.model)
     finally:
         renewals.remove(term)
         try:

@@ -153,13 +153,11 @@ class LeaseProperties:
     """What `Lease` and `AsyncLease` add to a scope."""
 
     _term: Term
-    _fence: str | None
 
     def __init__(self, driver: Any, term: Term, model: JsonModel) -> None:
         """Made by `claim`."""
-        super().__init__(driver, term.claim.scope, model)  # type: ignore[call-arg]
+        super().__init__(driver, term.claim.scope, model, term.claim.key)  # type: ignore[call-arg]
         self._term = term
-        self._fence = term.claim.key
 
     @property
     def token(self) -> str:

@@ -152,14 +152,30 @@ class JsonModel:
 JSON_MODEL = JsonModel()
 
 
+class ScopeContext(NamedTuple):
+    """A scope with what its verbs need. `fence` is the key of the lease that they write under."""
+
+    key: ScopeKey
+    tools: Tools
+    model: JsonModel = JSON_MODEL
+    fence: str | None = None
+
+    def of_write(self) -> dict[str, Any]:
+        """Return the arguments that all functions of `core.prepare` take that prepare a write."""
+        tools = self.tools
+        limits = {"state_bytes_max": tools.state_bytes_max, "default": tools.default}
+        return {"fence": self.fence, "stamp": tools.draw(), **limits}
+
+
 class ScopeBase:
     """The address of a scope and the model of its states, for the sync and the async API."""
 
-    def __init__(self, opened: Opened, key: ScopeKey, model: JsonModel) -> None:
-        self._opened, self._tools = opened, opened.tools
+    def __init__(
+        self, opened: Opened, key: ScopeKey, model: JsonModel, fence: str | None = None
+    ) -> None:
+        self._opened = opened
         self._key = key
-        self._model = model
-        self._fence: str | None = None  # the key of the lease that a `Lease` writes under
+        self._context = ScopeContext(key, opened.tools, model, fence)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.session_id!r}, {self.scope_id!r}, {self.kind!r})"

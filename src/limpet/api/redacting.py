@@ -11,7 +11,7 @@ from functools import partial
 from itertools import starmap
 from typing import Any, TypeVar
 
-from limpet.api.opened import Tools
+from limpet.api.opened import ScopeContext, Tools
 from limpet.api.verbs import Steps, Work, contend, each, each_scope, matching, note, notes_of
 from limpet.core import codec, ids, limits, prepare
 from limpet.errors import Corrupt, InvalidInput, Unavailable
@@ -92,14 +92,10 @@ def _escaped(key: str) -> str:
 
 
 def redact(
-    tools: Tools,
-    scope: ScopeKey,
-    what: str | Callable[[str, JSON], bool],
-    *,
-    replacement: JSON,
-    fence: str | None,
+    context: ScopeContext, what: str | Callable[[str, JSON], bool], *, replacement: JSON
 ) -> Steps[Redacted]:
     """Replace what a path leads to, or what a function says yes to; see `Scope.redact`."""
+    scope, tools, _, fence = context
     encoded = codec.encode(replacement, what="replacement", default=tools.default)
     rule = _Rule(what, codec.decode(encoded))
 

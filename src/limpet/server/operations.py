@@ -12,7 +12,6 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from limpet.api import branching, upkeep, verbs
-from limpet.api.opened import JSON_MODEL
 from limpet.core import limits, matching, prepare, wire
 from limpet.core.codec import encode
 from limpet.core.operations import NAMED, OPERATIONS, Handler, Operation
@@ -294,9 +293,7 @@ async def fork(call: Call) -> Result:
     if to is not None:
         call.grant.check_session(to)
     options = {name: given.get(name) for name in ("to", "scope_id", "patch", "labels", "metadata")}
-    key: ScopeKey = await call.driver.drive(
-        branching.fork(call.tools, call.scope, given["id"], JSON_MODEL, **options)
-    )
+    key: ScopeKey = await call.driver.drive(branching.fork(call.context, given["id"], **options))
     return await call.ask(lambda backend: ScopeInfo(key, backend.read_info(key, None)))
 
 
@@ -304,13 +301,11 @@ async def fork(call: Call) -> Result:
 async def restore(call: Call) -> Result:
     given = call.body
     work = branching.restore(
-        call.tools,
-        call.scope,
+        call.context,
         given["id"],
         labels=given.get("labels"),
         metadata=given.get("metadata"),
         expect=call.expect,
-        fence=call.fence,
     )
     return await call.ask(work)
 
@@ -320,12 +315,10 @@ async def prune(call: Call) -> Result:
     given = call.body
     age_s = given.get("older_than_s")
     verb = upkeep.prune(
-        call.driver.tools,
-        call.scope,
+        call.context._replace(tools=call.driver.tools),
         keep_last=given.get("keep_last"),
         older_than=None if age_s is None else timedelta(seconds=age_s),
         dry_run=given.get("dry_run", False),
-        fence=call.fence,
     )
     return call.answer(await call.driver.drive(verb))
 

@@ -40,8 +40,7 @@ SCOPE_COLUMNS, ROW_COLUMNS, TAIL_COLUMNS, SEGMENT_COLUMNS, NOTE_COLUMNS, SHARED_
     len(each.split()) for each in COLUMNS.values()
 )
 _FIELDS = ScopeRecord._fields
-FACTS = slice(_FIELDS.index("pk"), _FIELDS.index("offsets"))  # of a record
-_FROM_VERSION = slice(_FIELDS.index("version"), FACTS.stop)
+FACTS = slice(_FIELDS.index("pk"), _FIELDS.index("offsets"))  # of a record: its pk, version, …
 _NONCE_BYTES = 8
 _SEQ_BYTES = 8
 _HALF = 2**63  # an integer column has a sign
@@ -55,12 +54,13 @@ _new = tuple.__new__
 
 def scope_values(record: ScopeRecord, cipher: Cipher) -> tuple[Any, ...]:
     """Return the columns of a scope from `version` on."""
-    facts = orjson.dumps((*record.key, *record[FACTS], record.epoch)) + record.trail
+    its_facts: Any = record[FACTS]
+    facts = orjson.dumps((*record.key, *its_facts, record.epoch)) + record.trail
     offsets = record.offsets
     if cipher is not PLAIN:
         offsets = cipher.encrypt(offsets or b"", b"scope " + facts)
     checksum = _sum(facts + (offsets or b"")) - _HALF
-    return (*record[_FROM_VERSION], offsets, record.trail, record.epoch, checksum)
+    return (*its_facts[1:], offsets, record.trail, record.epoch, checksum)
 
 
 def read_scope(columns: Any, cipher: Cipher | None) -> ScopeRecord:
