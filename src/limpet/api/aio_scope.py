@@ -7,7 +7,7 @@ from typing import Any, Generic
 
 from limpet.api import branching, leases, verbs
 from limpet.api.driver import AsyncDriver, awaited, iterated
-from limpet.api.opened import JSON_MODEL, JsonModel, ScopeBase
+from limpet.api.opened import ScopeBase
 from limpet.api.scope import Scope
 from limpet.core import prepare
 from limpet.errors import Conflict, InvalidInput, Unavailable
@@ -16,7 +16,6 @@ from limpet.model import (
     JSON,
     Expect,
     Note,
-    ScopeKey,
     Snapshot,
     SnapshotInfo,
     SnapshotLike,
@@ -34,16 +33,7 @@ class AsyncScope(ScopeBase, Generic[State]):
         async for info in chat.history(): print(info.id)
     """
 
-    def __init__(
-        self,
-        driver: AsyncDriver,
-        key: ScopeKey,
-        model: JsonModel = JSON_MODEL,
-        fence: str | None = None,
-    ) -> None:
-        """Made by `AsyncStore.scope`, which checks the key."""
-        super().__init__(driver.opened, key, model, fence)
-        self.driver = driver
+    driver: AsyncDriver
 
     async def _save(self, state: State, **options: Any) -> SnapshotInfo:
         context = self._context
@@ -119,7 +109,8 @@ class AsyncScope(ScopeBase, Generic[State]):
             labels=labels,
             metadata=metadata,
         )
-        return AsyncScope(self.driver, await self.driver.drive(verb), self._context.model)
+        key = await self.driver.drive(verb)
+        return AsyncScope(self.driver, self._context._replace(key=key, fence=None))
 
     async def set_note(
         self,
@@ -164,7 +155,7 @@ async def hold(
         raise
     try:
         renewals.add(term)
-        yield AsyncLease(driver, term, scope._context.model)
+        yield AsyncLease(driver, scope._context, term)
     finally:
         renewals.remove(term)
         try:

@@ -16,7 +16,7 @@ from math import ceil
 from typing import Any, NamedTuple, TypeVar
 
 from limpet.api.driver import Driver
-from limpet.api.opened import JsonModel, Opened, Tools, start_thread
+from limpet.api.opened import Opened, ScopeContext, Tools, start_thread
 from limpet.api.verbs import Pause, Steps, Work
 from limpet.backends.support import logs
 from limpet.backends.support.backoff import Backoff
@@ -154,9 +154,9 @@ class LeaseProperties:
 
     _term: Term
 
-    def __init__(self, driver: Any, term: Term, model: JsonModel) -> None:
+    def __init__(self, driver: Any, context: ScopeContext, term: Term) -> None:
         """Made by `claim`."""
-        super().__init__(driver, term.claim.scope, model, term.claim.key)  # type: ignore[call-arg]
+        super().__init__(driver, context._replace(fence=term.claim.key))  # type: ignore[call-arg]
         self._term = term
 
     @property

@@ -168,14 +168,14 @@ class ScopeContext(NamedTuple):
 
 
 class ScopeBase:
-    """The address of a scope and the model of its states, for the sync and the async API."""
+    """A scope, and what runs its verbs: for the sync and the async API."""
 
-    def __init__(
-        self, opened: Opened, key: ScopeKey, model: JsonModel, fence: str | None = None
-    ) -> None:
-        self._opened = opened
-        self._key = key
-        self._context = ScopeContext(key, opened.tools, model, fence)
+    def __init__(self, driver: Any, context: ScopeContext) -> None:
+        """Made by `Store.scope`, which checks the key."""
+        self.driver = driver
+        self._opened: Opened = driver.opened
+        self._context = context
+        self._key = context.key
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.session_id!r}, {self.scope_id!r}, {self.kind!r})"

@@ -7,7 +7,7 @@ from typing import Generic
 
 from limpet.api import branching, leases, redacting, upkeep, verbs
 from limpet.api.driver import Driver
-from limpet.api.opened import JSON_MODEL, JsonModel, ScopeBase
+from limpet.api.opened import JSON_MODEL, ScopeBase
 from limpet.core import prepare
 from limpet.model import (
     ANY,
@@ -19,7 +19,6 @@ from limpet.model import (
     Parent,
     Pruned,
     Redacted,
-    ScopeKey,
     Snapshot,
     SnapshotInfo,
     SnapshotLike,
@@ -40,16 +39,7 @@ class Scope(ScopeBase, Generic[State]):
         print(chat.load().state)
     """
 
-    def __init__(
-        self,
-        driver: Driver,
-        key: ScopeKey,
-        model: JsonModel = JSON_MODEL,
-        fence: str | None = None,
-    ) -> None:
-        """Made by `Store.scope`, which checks the key."""
-        super().__init__(driver.opened, key, model, fence)
-        self.driver = driver
+    driver: Driver
 
     def save(
         self,
@@ -352,7 +342,7 @@ class Scope(ScopeBase, Generic[State]):
             labels=labels,
             metadata=metadata,
         )
-        return Scope(self.driver, self.driver.drive(verb), self._context.model)
+        return Scope(self.driver, self._context._replace(key=self.driver.drive(verb), fence=None))
 
     def prune(
         self,
@@ -566,8 +556,8 @@ class Scope(ScopeBase, Generic[State]):
 
 def hold(scope: Scope[State], wanted: leases.Wanted) -> AbstractContextManager["Lease[State]"]:
     """Hold a lease for a block."""
-    driver, model = scope.driver, scope._context.model
-    return leases.hold(driver, wanted, lambda term: Lease(driver, term, model))
+    driver, context = scope.driver, scope._context
+    return leases.hold(driver, wanted, lambda term: Lease(driver, context, term))
 
 
 class Lease(leases.LeaseProperties, Scope[State]):
