@@ -37,12 +37,16 @@ class AsyncScope(ScopeBase, Generic[State]):
 
     async def _save(self, state: State, **options: Any) -> SnapshotInfo:
         context = self._context
-        encode = partial(prepare.save, self._key, **context.of_write(), **options)
+        encode: Callable[..., Commit] = partial(
+            prepare.save, self._key, **context.of_write(), **options
+        )
         return await self._commit(state, lambda: encode(context.model.dump(state)))
 
     async def _append(self, key: str, items: list[JSON], **options: Any) -> SnapshotInfo:
         context = self._context
-        encode = partial(prepare.append, self._key, **context.of_write(), **options)
+        encode: Callable[..., Commit] = partial(
+            prepare.append, self._key, **context.of_write(), **options
+        )
         return await self._commit(items, lambda: encode(*context.model.dump_member(key, items)))
 
     async def _commit(self, value: JSON, encode: Callable[[], Commit]) -> SnapshotInfo:
