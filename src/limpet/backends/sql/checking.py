@@ -281,11 +281,10 @@ class Inspector:
     def _tail_sum(self, seq: int, pk: int, key: ScopeKey, at: dict[str, Any]) -> Iterator[Finding]:
         """The state of a snapshot that cannot be decrypted."""
         columns = self._transaction.one("check_tails", {"key": seq})
+        if columns is None:
+            return
         with suppress(WrongKeys):
-            if (
-                columns is not None
-                and read_tail(columns[:TAIL_COLUMNS], pk, key, PLAIN).encoding == DAMAGED
-            ):
+            if read_tail(columns[:TAIL_COLUMNS], pk, key, PLAIN).encoding == DAMAGED:
                 yield finding("state_damaged", "the state of a snapshot fails its checksum", **at)
 
     def _labels(
@@ -397,14 +396,13 @@ class Inspector:
     # Notes
 
     def notes(self, pk: int) -> Iterator[Finding]:
-        on_id, name, *_ = columns = self._one("check_notes", pk)
+        columns = self._one("check_notes", pk)
+        on_id, name, scope_pk = columns[0], columns[1], columns[NOTE_COLUMNS]
         key = address(*columns[-4:-1])
         at: dict[str, Any] = {"scope": key, "id": id_or_none(on_id), "name": name}
 
         def read() -> None:
-            note_of(
-                read_note(columns, columns[NOTE_COLUMNS], key or ScopeKey("any"), self._cipher(key))
-            )
+            note_of(read_note(columns, scope_pk, key or ScopeKey("any"), self._cipher(key)))
 
         yield from self._verified("note_damaged", "a note", read, **at, note_pk=pk)
 
