@@ -124,7 +124,7 @@ class AsyncScope(ScopeBase, Generic[State]):
         on: SnapshotLike | None = None,
         expect: Expect = ANY,
     ) -> Note | None:
-        """Write a note: a small document beside the scope, or beside a snapshot.
+        """Write a note: a small document of the scope, or of a snapshot.
 
         Async twin of `Scope.set_note`, which explains the arguments; a function may be
         async and runs in the caller's task.

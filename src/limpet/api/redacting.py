@@ -11,7 +11,7 @@ from functools import partial
 from itertools import starmap
 from typing import Any, TypeVar
 
-from limpet.api.opened import ScopeContext, Tools
+from limpet.api.opened import ScopeContext
 from limpet.api.verbs import Steps, Work, contend, each, each_scope, matching, note, notes_of
 from limpet.core import codec, ids, limits, prepare
 from limpet.errors import Corrupt, InvalidInput, Unavailable
@@ -95,7 +95,7 @@ def redact(
     context: ScopeContext, what: str | Callable[[str, JSON], bool], *, replacement: JSON
 ) -> Steps[Redacted]:
     """Replace what a path leads to, or what a function says yes to; see `Scope.redact`."""
-    scope, tools, _, fence = context
+    scope, tools = context.key, context.tools
     encoded = codec.encode(replacement, what="replacement", default=tools.default)
     rule = _Rule(what, codec.decode(encoded))
 
@@ -106,7 +106,8 @@ def redact(
             before = snapshots + notes
             group = yield lambda backend: _fork_group(backend, scope)
             for key in group:
-                one = _Scope(tools, key, rule, fence if key == scope else None, done)
+                fence = context.fence if key == scope else None
+                one = _Scope(context._replace(key=key, fence=fence), rule, done)
                 snapshots += yield from one.go_over_snapshots()
                 notes += yield from one.go_over_notes()
                 yield one.sweep
@@ -124,13 +125,9 @@ def redact(
 class _Scope:
     """One scope that is redacted."""
 
-    def __init__(
-        self, tools: Tools, key: ScopeKey, rule: _Rule, fence: str | None, done: set[str]
-    ) -> None:
-        self._tools = tools
-        self._key = key
+    def __init__(self, context: ScopeContext, rule: _Rule, done: set[str]) -> None:
+        self._key, self._tools, _, self._fence = context
         self._rule = rule
-        self._fence = fence
         self._done = done
         self._count = 0
         self._changed: Work[bool] = lambda backend: False  # since the last write was prepared

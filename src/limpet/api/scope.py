@@ -475,7 +475,7 @@ class Scope(ScopeBase, Generic[State]):
         on: SnapshotLike | None = None,
         expect: Expect = ANY,
     ) -> Note | None:
-        """Write a note: a small document beside the scope, or beside a snapshot.
+        """Write a note: a small document of the scope, or of a snapshot.
 
         Example:
             chat.set_note("title", "A trip to Lisbon")

@@ -33,6 +33,7 @@ from limpet.model import (
 from limpet.protocol import Backend, Commit, Found, Query, Target, Topic
 
 T = TypeVar("T")
+U = TypeVar("U")
 _FACTS = attrgetter(*SnapshotInfo.__slots__)
 _snapshot: Callable[..., Snapshot] = Snapshot
 Work: TypeAlias = Callable[[Backend], T]
@@ -163,6 +164,23 @@ def pages(fetch: Callable[[Backend, T | None, int], Sequence[T]], *, limit: int 
         last = page[-1]
         if remaining is not None:
             remaining -= len(page)
+
+
+def converted(walk: Walk[T], convert: Callable[[Backend, Sequence[T]], Sequence[U]]) -> Walk[U]:
+    """Walk a listing of which each page is converted, inside the work that reads it."""
+    page: Sequence[T] | None = None
+    while True:
+        try:
+            read = next(walk) if page is None else walk.send(page)
+        except StopIteration:
+            return
+
+        def work(backend: Backend, read: Work[Sequence[T]] = read) -> Sequence[U]:
+            nonlocal page
+            page = read(backend)
+            return convert(backend, page)
+
+        yield work
 
 
 def each(backend: Backend, walk: Walk[T]) -> Iterator[T]:

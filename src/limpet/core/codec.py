@@ -226,7 +226,7 @@ def _levels(value: JSON, what: str, bytes_max: int) -> list[list[Any]] | None:
 
 def _key_bytes(level: list[Any], bytes_left: int) -> int:
     """Return how many bytes the keys in a level take at the least."""
-    # Adding up all keys would take as long as encoding them, so that some are looked at first.
+    # Adding up all keys would take as long as encoding them, so a sample is measured first.
     step = 1 + len(level) // _SAMPLES
     some = sum(_key_sizes(level[::step]))
     return some if some * step <= bytes_left else sum(_key_sizes(level))

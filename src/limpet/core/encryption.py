@@ -7,8 +7,8 @@ encrypted with it any more. Without its key a session cannot be read again: that
 
 What is encrypted begins with the byte 1, which nothing else that is stored begins with; the id of
 the key, which is the beginning of a hash of it; and a random nonce. It is bound to what it is
-`about`: to where it is stored, and to all that is stored beside it without being encrypted.
-Decrypted elsewhere, or beside something else, it is Corrupt.
+`about`: to where it is stored, and to all that is stored next to it without being encrypted.
+Decrypted elsewhere, or next to something else, it is Corrupt.
 
 Each session of each store has a key of its own, derived from that of its prefix. Labels and
 statuses have to be found, so a hash with a key stands for each of them: equal ones are seen to be

@@ -15,7 +15,7 @@ from limpet.protocol import SessionAge
 
 EMPTY = b"{}"  # an encoded object without members
 Place: TypeAlias = tuple[str | int, ...]
-"""What tells a scope from others: its address, and its key in the tables."""
+"""What identifies a scope: its address, and its key in the tables."""
 
 
 class Row(NamedTuple):

@@ -160,7 +160,7 @@ class Engine:
                 # Another one may have removed the scope: so a removal is believed only if need be.
                 if (each.after is not None or is_lost) and is_stored(each, reader, is_lost):
                     return None, (each, result)
-            # Those that can never be stored any more need not be looked for again.
+            # Those that can never be stored any more need not be searched for again.
             attempts[:] = (a for a in attempts if may_be_stored(a[0], reader.record, is_lost))
             try:
                 change, result = decide(reader, stamp)

@@ -31,7 +31,7 @@ from limpet.runs.processes import is_alive, with_process, without_process
 
 
 class _AbortWatch:
-    """Hears that a run was aborted. The dispatcher fills it, so it needs no thread of its own."""
+    """Notices that a run was aborted. The dispatcher fills it, so it needs no thread of its own."""
 
     def __init__(self, opened: Opened, plan: Plan, attempt: Attempt) -> None:
         self._dispatcher = opened.service(Dispatcher)

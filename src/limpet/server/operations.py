@@ -439,7 +439,7 @@ async def read_lease(call: Call) -> Result:
     held = await call.driver.run(lambda backend: backend.read_lease(scope, now=now))
     if held is None:
         return None
-    # Who knows the key can write under it.
+    # Anyone who knows the key can write under it.
     shown = held if call.grant.write else held._replace(key="")
     return call.answer({**shown._asdict(), "held": False})
 

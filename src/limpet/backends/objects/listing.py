@@ -1,7 +1,7 @@
 """Listings: of one scope, of scopes and sessions, and across scopes.
 
 Scopes are found by a listing of keys, and at most one read for each: the rest of a folder is
-skipped once its scope is known. An index pointer only says in which scope to look.
+skipped once its scope is known. An index pointer only says which scope to read.
 """
 
 import heapq

@@ -254,7 +254,7 @@ class ObjectStorage(Checking, Watching):
                 ) from error
 
     def _start(self, key: ScopeKey, line: str) -> None:
-        """From now on the loss of the head can be told from a write that never came.
+        """From now on the loss of the head can be distinguished from a write that never came.
 
         A sign is better missing than left behind by a deletion that was interrupted.
         """
@@ -284,7 +284,7 @@ class ObjectStorage(Checking, Watching):
     def _bury(self, held: Held, reader: ObjectReader) -> bool:
         """Replace the head of a scope by one that holds nothing, and remove what it held.
 
-        It stays: only a compare-and-set tells whether the scope is still the same.
+        It stays: only a compare-and-set shows whether the scope is still the same.
         """
         key, head = reader.key, reader.head
         unneeded = self._pointers_of(reader)

@@ -247,7 +247,7 @@ class PostgresStorage(SqlStorage):
 
     def _apply(self, transaction: Any, change: Change) -> bool:
         transaction.is_locked = True
-        # Listeners look at snapshots: notes and leases would wake them in vain.
+        # Listeners are for snapshots: a note or a lease must not wake them.
         is_removed = change.after is None and change.before is not None and change.before.last
         if change.rows or change.rows_gone or is_removed:
             transaction.changed = change.key.session_id

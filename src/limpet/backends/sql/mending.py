@@ -1,4 +1,4 @@
-"""Repairing the rows of scopes: everything in them but the name can be told from what they own."""
+"""Repairing the rows of scopes: everything in them but the name follows from what they own."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -87,7 +87,7 @@ def wrong_fields(
 def _rebuilt(
     transaction: Transaction, pk: int, key: ScopeKey, facts: Facts, cipher: Cipher
 ) -> ScopeRecord:
-    """Return a scope as its snapshots and notes tell. Its lease is ended."""
+    """Return a scope as its snapshots and notes show. Its lease is ended."""
     record = ScopeRecord(key, pk, 0, head=0, last=pk, floor="?")
     facts = facts._replace(has_head=0)
     return record._replace(**wrong_fields(transaction, record, facts, cipher))

@@ -29,7 +29,7 @@ T = TypeVar("T")
 _QUEUE_S_MAX = 1.0
 _TOGETHER_MAX = 64
 _POLL_S = 0.005
-_LATE_S = 1.0  # that a leader may be late to say that it failed
+_LATE_S = 1.0  # that a leader may take to report that it failed
 
 
 class _Batch:
