@@ -207,7 +207,7 @@ class SqlStorage:
     def _matches(
         self, transaction: Transaction, query: Query, limit: int
     ) -> list[tuple[ScopeKey, Row]]:
-        # A label or a status may be stored in several ways: with one, the statement searches for it.
+        # A label or a status may be stored in several ways; with one, the statement tests it.
         labels = [self._stored_ways(query, *label) for label in query.labels]
         status: list[tuple[str, str | None]] = [("", query.status)]
         if query.status:

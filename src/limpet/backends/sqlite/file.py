@@ -93,8 +93,8 @@ class SqliteFile:
         """Call an action in a transaction: READ, WRITE, or None for one statement that reads.
 
         It sees one moment of the store. With WRITE it is one step, durable when this returns, or
-        not made at all; it may run in the transaction of another thread. A caller that
-        gives a deadline has queued already. What has begun when the file is closed is still done.
+        not made at all; it may run in the transaction of another thread. A caller that gives a
+        deadline has queued already. What has begun when the file is closed is still done.
 
         Raises:
             LostAnswer: the thread that wrote for this one was interrupted.
