@@ -206,7 +206,7 @@ class Attempt:
             self.observe(head)
         if self.aborted:
             raise Aborted(f"the run was aborted. run_id=`{self._plan.scope.session_id}`") from error
-        is_ours = head is not None and _nonce_of(head) in self._nonces
+        is_ours = head is not None and ids.nonce_of(head.revision) in self._nonces
         if head is None or not is_ours or head.revision == expected:
             raise error
         self._last = head
@@ -371,7 +371,3 @@ def _task_label(record: RunRecord) -> dict[str, str]:
 
 def _age(info: SnapshotInfo) -> tuple[int, int]:
     return ids.seq_of(info.revision), ids.rev_of(info.revision)
-
-
-def _nonce_of(info: SnapshotInfo) -> str:
-    return info.revision.rpartition(".")[2]

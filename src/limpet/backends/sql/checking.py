@@ -23,13 +23,12 @@ from limpet.backends.sql.columns import (
     verified_row,
 )
 from limpet.backends.sql.mending import DAMAGE, Facts
-from limpet.backends.sql.reader import is_text
 from limpet.backends.sql.transaction import Transaction
 from limpet.core import findings, limits
 from limpet.core.codec import decode
 from limpet.core.encryption import PLAIN, Cipher, Ciphers, WrongKeys
 from limpet.core.ids import SEQ_MAX
-from limpet.core.limits import MIB
+from limpet.core.limits import MIB, is_text
 from limpet.core.notes import note_of
 from limpet.core.rows import Row, info_of
 from limpet.core.segments import Segment

@@ -16,6 +16,7 @@ from limpet.backends.sql.columns import (
 )
 from limpet.backends.sql.transaction import Transaction
 from limpet.core.encryption import Cipher, Ciphers, WrongKeys
+from limpet.core.limits import is_text
 from limpet.core.notes import NoteRow
 from limpet.core.rows import Row
 from limpet.errors import Corrupt
@@ -208,12 +209,3 @@ def head_of(columns: Any, key: ScopeKey, ciphers: Ciphers) -> Head:
 def name_of(columns: Any) -> str | None:
     (name,) = columns
     return name if is_text(name) else None
-
-
-def is_text(*names: str) -> bool:
-    """Tell whether names are valid text; others are damaged."""
-    try:
-        "".join(names).encode()
-    except (TypeError, UnicodeEncodeError):
-        return False
-    return True

@@ -28,10 +28,9 @@ from limpet.backends.sql.columns import (
     shared_values,
     tail_values,
 )
-from limpet.backends.sql.reader import is_text
 from limpet.backends.sql.transaction import Transaction
 from limpet.core.encryption import Cipher, Ciphers
-from limpet.core.limits import MIB
+from limpet.core.limits import MIB, is_text
 from limpet.errors import Corrupt
 from limpet.model import ScopeKey
 from limpet.storage import DAMAGED, NAME_BYTES, SHARED

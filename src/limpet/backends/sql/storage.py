@@ -27,11 +27,12 @@ from limpet.backends.sql.columns import (
     shared_values,
     tail_values,
 )
-from limpet.backends.sql.reader import Head, SqlReader, head_of, is_text, name_of, record_of
+from limpet.backends.sql.reader import Head, SqlReader, head_of, name_of, record_of
 from limpet.backends.sql.transaction import Transaction
 from limpet.core.codec import decode
 from limpet.core.encryption import Ciphers
 from limpet.core.ids import SEQ_MAX, prefix_end, revision
+from limpet.core.limits import is_text
 from limpet.core.notes import NoteRow
 from limpet.core.rows import EMPTY, Row
 from limpet.errors import Corrupt, InvalidInput

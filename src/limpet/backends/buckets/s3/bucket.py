@@ -11,7 +11,6 @@ Without it nothing of ours stays, and only a listing without keys is verified: b
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
 from itertools import chain
 from os.path import commonprefix
 from typing import TYPE_CHECKING, Final, Literal
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from limpet.backends.buckets.protocol import Listed, Moved, Stored
 from limpet.backends.buckets.s3.requests import Garbled, Kind, Service
 from limpet.backends.support.polling import Poller
+from limpet.core import times
 from limpet.errors import Unavailable, Unsupported
 from limpet.model import ANY, Expect
 from limpet.protocol import Clock
@@ -36,8 +36,6 @@ _END_BODY = b"limpet: by this object listings are known to be complete\n"
 _PROBED_KEYS = 8  # keys after the end of a listing: one is enough
 _EMPTY: Final = Stored(b"", 0, None, 0)  # that the object is too short for the range
 _POLLS_WHEN_ACTIVE = 8  # in the time of one poll
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
 
 
 class ObjectStoreBucket:
@@ -316,7 +314,7 @@ def _walk(store: "ObjectStore", folder: str, offset: str, at_a_time: int) -> "It
 
 
 def _modified(meta: "ObjectMeta") -> int:
-    return (meta["last_modified"] - _EPOCH) // _MICROSECOND
+    return times.to_us("last_modified", meta["last_modified"])
 
 
 # Where a listing begins and ends, in either of two orders.
