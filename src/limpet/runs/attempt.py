@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 
-from limpet.api.opened import Tools
+from limpet.api.opened import ScopeContext, Tools
 from limpet.api.verbs import Encode, Steps, Work, save
 from limpet.core import codec, ids, limits, prepare, times
 from limpet.errors import Conflict, InvalidInput, LimpetError, NotFound
@@ -288,10 +288,7 @@ class Attempt:
             labels={**labels, **_task_label(record)},
             metadata={**metadata, FACTS: record.to_json()},
             expect=None if self._last is None else self._last.revision,
-            fence=self._fence,
-            stamp=self._tools.draw(),
-            state_bytes_max=self._tools.state_bytes_max,
-            default=self._tools.default,
+            **ScopeContext(self._plan.scope, self._tools, fence=self._fence).of_write(),
         )
 
     def _encoded(self, metadata: Mapping[str, JSON], record: RunRecord) -> bytes:
