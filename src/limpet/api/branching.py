@@ -5,9 +5,8 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from limpet.api.opened import ScopeContext, Tools
-from limpet.api.verbs import Ask, Encode, Steps, Walk, Work, contend, load, pages, save
+from limpet.api.verbs import Ask, Encode, Steps, Walk, Work, contend, load, missing, pages, save
 from limpet.core import codec, ids, limits, prepare
-from limpet.core.commits import missing
 from limpet.core.diff import diff
 from limpet.errors import AlreadyExists, InvalidInput
 from limpet.model import (

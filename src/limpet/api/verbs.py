@@ -17,7 +17,6 @@ from limpet.api.opened import JSON_MODEL, JsonModel, ScopeContext, Tools
 from limpet.backends.support.backoff import Backoff
 from limpet.backends.support.located import explained
 from limpet.core import codec, ids, limits, prepare
-from limpet.core.commits import missing
 from limpet.errors import Conflict, Corrupt, InvalidInput, NotFound, Unavailable
 from limpet.model import (
     ANY,
@@ -87,6 +86,14 @@ def contend(tools: Tools, attempt: Callable[[], Steps[T]], changed: Work[bool]) 
                     f"other writers kept getting in first: retry later. waited_s=`{wait_s:g}`"
                 ) from None
         yield Pause(pause_s)
+
+
+def missing(scope: ScopeKey, snapshot_id: str) -> NotFound:
+    return NotFound(
+        f"there is no such snapshot: history() lists what there is. id=`{snapshot_id}`",
+        scope=scope,
+        id=snapshot_id,
+    )
 
 
 def snapshot_of(found: Found, model: JsonModel = JSON_MODEL) -> Snapshot:

@@ -106,7 +106,7 @@ def _is_stored(
     if commit.replaces is not None:
         check_fence(commit.fence, scope.fence, commit.scope)
         if existing is None:
-            raise missing(commit.scope, commit.id)
+            raise _missing(commit.scope, commit.id)
         if existing.revision != commit.replaces:
             raise _changed(commit.scope, commit.id, commit.replaces, existing.revision)
         return False
@@ -142,12 +142,12 @@ def check_source(commit: Commit, found: Row | None) -> None:
     if commit.source is None or commit.forked_from is None:
         return
     if found is None:
-        raise missing(*commit.forked_from)
+        raise _missing(*commit.forked_from)
     if found.revision != commit.source:
         raise _changed(*commit.forked_from, commit.source, found.revision)
 
 
-def missing(scope: ScopeKey, id: str | None) -> NotFound:
+def _missing(scope: ScopeKey, id: str | None) -> NotFound:
     return NotFound(
         f"there is no such snapshot: history() lists what there is. {_where(scope, id)}",
         scope=scope,
