@@ -17,7 +17,8 @@ from limpet.protocol import Listener, NoteQuery, Query, SessionAge, Target, Topi
 T = TypeVar("T")
 
 WHOLE, ZSTD, SHARED, DAMAGED = 0, 1, 2, -1  # TailRow.encoding
-TRAIL_BYTES_MAX = 16 * 8
+VERSION_BYTES = 8
+TRAIL_BYTES_MAX = 16 * VERSION_BYTES
 NAME_BYTES = 16  # of a shared state
 
 
@@ -65,6 +66,12 @@ class ScopeRecord(NamedTuple):
     offsets: bytes | None = None
     trail: bytes = b""
     epoch: int = 0
+
+    @property
+    def versions(self) -> list[bytes]:
+        """The versions in its trail, the newest first."""
+        trail, size = self.trail, VERSION_BYTES
+        return [trail[at : at + size] for at in range(0, len(trail), size)]
 
     @property
     def holds_anything(self) -> bool:
@@ -146,6 +153,21 @@ class Change(NamedTuple):
     new_note: bool = False
 
 
+class ScopeQuery(NamedTuple):
+    """Which scopes to list: of one session, or of those with a prefix; those behind `after`."""
+
+    session_id: str | None = None
+    kind: str | None = None
+    prefix: str = ""
+    after: ScopeKey | None = None
+
+    def covers(self, scope: ScopeKey) -> bool:
+        """Return whether a scope is asked for, wherever the list begins."""
+        is_kind = self.kind in (None, scope.kind)
+        is_session = self.session_id in (None, scope.session_id)
+        return is_kind and is_session and scope.session_id.startswith(self.prefix)
+
+
 class Reader(Protocol):
     """One moment of one scope. Whatever it returns has been verified; else it raises Corrupt."""
 
@@ -159,7 +181,7 @@ class Reader(Protocol):
 
     def row_by_nonce(self, nonce: str) -> Row | None: ...
 
-    def places(self, ids: Sequence[str]) -> list[tuple[int, int]]:
+    def seqs_and_sizes(self, ids: Sequence[str]) -> list[tuple[int, int]]:
         """Return the seqs and the sizes of the snapshots that exist; they may be damaged."""
         ...
 
@@ -198,7 +220,7 @@ class Reader(Protocol):
         """Return notes with names greater than `after`, in their order, without damaged ones."""
         ...
 
-    def note_places(self, on: Collection[str]) -> list[tuple[str, str]]:
+    def note_addresses(self, on: Collection[str]) -> list[tuple[str, str]]:
         """Return the addresses of notes, which may be damaged."""
         ...
 
@@ -281,18 +303,12 @@ class Storage(Protocol):
 
     def list_rows(self, query: Query, limit: int) -> list[tuple[ScopeKey, Row]]: ...
 
-    def list_ids(self, key: ScopeKey, after: str, limit: int) -> list[str]: ...
+    def list_ids(self, scope: ScopeKey, after: str, limit: int) -> list[str]: ...
 
     def find_refs(self, id_prefix: str, limit: int) -> list[SnapshotRef]: ...
 
     def list_scopes(
-        self,
-        *,
-        session_id: str | None = None,
-        kind: str | None = None,
-        prefix: str = "",
-        after: ScopeKey | None = None,
-        limit: int | None = None,
+        self, query: ScopeQuery, limit: int | None = None
     ) -> list[tuple[ScopeRecord, Row | None]]:
         """Return scopes that hold anything, with their heads, by session, kind and scope id."""
         ...
@@ -334,7 +350,7 @@ class Storage(Protocol):
         """Return the bytes that states take as they are stored."""
         ...
 
-    def list_damage(self, key: ScopeKey | None) -> list[Finding]:
+    def list_damage(self, scope: ScopeKey | None) -> list[Finding]:
         """Do what `protocol.Backend.list_damage` promises; None asks for `list_unlisted`."""
         ...
 

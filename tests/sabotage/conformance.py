@@ -120,7 +120,7 @@ DEFECTS = (
     Defect(
         "notes outlive their snapshot",
         "engine/editing.py",
-        "    notes, dropped = reader.note_places(doomed), set(sizes)\n",
+        "    notes, dropped = reader.note_addresses(doomed), set(sizes)\n",
         "    notes, dropped = list[tuple[str, str]](), set(sizes)\n",
         _on_both("test_notes_live_and_go_with_their_ids"),
     ),

@@ -125,7 +125,7 @@ ENGINE = (
     Defect(
         "an answer that was lost is taken for success",
         "engine/records.py",
-        "    return at > 0 and versions[at - 1] == after.trail[:size]",
+        "    return at > 0 and versions[at - 1] == after.trail[:VERSION_BYTES]",
         "    return True",
         (
             "tests/concurrency/test_objects_proxy.py",
@@ -261,7 +261,7 @@ SQL = (
     Defect(
         "SQLite: a write that is refused leaves some of it in the commit of others",
         "backends/sqlite/joined.py",
-        '            conn.execute("ROLLBACK TO turn")\n',
+        '            conn.execute("ROLLBACK TO write")\n',
         "",
         ("tests/concurrency/test_sqlite_queue.py",),
     ),

@@ -170,10 +170,10 @@ WALK = {"after": 2_000, "limit": PAGE}
 
 VALUES: dict[str, Any] = {
     "has_listeners": {"listeners": 1}, "store_id": (),
-    **dict.fromkeys(("scope", "scope_to_change", "scope_to_fork", "beside_scope", "head"), SCOPE),
+    **dict.fromkeys(("scope", "scope_to_change", "scope_to_fork", "with_scope", "head"), SCOPE),
     "row_at": AT,
     "row_by_nonce": {"pk": SHORT, "value": "not there"},
-    **{each: {"pk": SHORT, "ids": SOME} for each in ("places", "rows_by_ids")},
+    **{each: {"pk": SHORT, "ids": SOME} for each in ("seqs_and_sizes", "rows_by_ids")},
     "tails_of": {"pk": SHORT, "ids": SOME, "head": False, "whole": True},
     "newest_segment_of": {"pk": SHORT, "ids": SOME, "head": False},
     "newest_kept": {"pk": LONG, "without": [LAST]},
@@ -181,7 +181,7 @@ VALUES: dict[str, Any] = {
     "newest_segment": {"pk": LONG}, "shared": (NAME,), "has_shared": (NAME,),
     "notes_on": {"pk": LONG, "on": [ID, "x"]},
     "notes_named": {"pk": LONG, "on": ["", ID], "names": ["name-1", "x"]},
-    "note_places": {"pk": LONG, "on": [ID]},
+    "note_addresses": {"pk": LONG, "on": [ID]},
     "save": (*FACTS, SHORT, SHORT, *ROW, False, NEW, SEQ, 0, b"x", 0, ["a"], ["b"], 1),
     "add_scope": (*FACTS, NEW, SESSION, "agent", "new"),
     "insert_scope": (*FACTS, NEW, SESSION, "agent", "new"),

@@ -7,7 +7,7 @@ from typing import Any, Generic
 
 from limpet.api import branching, leases, verbs
 from limpet.api.driver import AsyncDriver, awaited, iterated
-from limpet.api.opened import JSON_MODEL, JsonModel, ScopeBase
+from limpet.api.opened import ScopeBase
 from limpet.api.scope import Scope
 from limpet.core import prepare
 from limpet.errors import Conflict, InvalidInput, Unavailable
@@ -16,7 +16,6 @@ from limpet.model import (
     JSON,
     Expect,
     Note,
-    ScopeKey,
     Snapshot,
     SnapshotInfo,
     SnapshotLike,
@@ -34,38 +33,27 @@ class AsyncScope(ScopeBase, Generic[State]):
         async for info in chat.history(): print(info.id)
     """
 
-    def __init__(self, driver: AsyncDriver, key: ScopeKey, model: JsonModel = JSON_MODEL) -> None:
-        """Made by `AsyncStore.scope`, which checks the key."""
-        super().__init__(driver.opened, key, model)
-        self.driver = driver
+    driver: AsyncDriver
 
     async def _save(self, state: State, **options: Any) -> SnapshotInfo:
-        encode = self._preparing(prepare.save, options)
-        commit = await self.driver.encoded(state, lambda: encode(self._model.dump(state)))
-        return await self.driver.run(verbs.save(commit))
+        context = self._context
+        encode: Callable[..., Commit] = partial(
+            prepare.save, self._key, **context.of_write(), **options
+        )
+        return await self._commit(state, lambda: encode(context.model.dump(state)))
 
     async def _append(self, key: str, items: list[JSON], **options: Any) -> SnapshotInfo:
-        encode = self._preparing(prepare.append, options)
-        commit = await self.driver.encoded(
-            items, lambda: encode(*self._model.dump_member(key, items))
+        context = self._context
+        encode: Callable[..., Commit] = partial(
+            prepare.append, self._key, **context.of_write(), **options
         )
-        return await self.driver.run(verbs.save(commit))
+        return await self._commit(items, lambda: encode(*context.model.dump_member(key, items)))
 
-    def _preparing(
-        self, prepare: Callable[..., Commit], options: dict[str, Any]
-    ) -> Callable[..., Commit]:
-        return partial(
-            prepare,
-            self._key,
-            fence=self._fence,
-            stamp=self._tools.draw(),
-            state_bytes_max=self._tools.state_bytes_max,
-            default=self._tools.default,
-            **options,
-        )
+    async def _commit(self, value: JSON, encode: Callable[[], Commit]) -> SnapshotInfo:
+        return await self.driver.run(verbs.save(await self.driver.encoded(value, encode)))
 
     async def _load(self, id: SnapshotLike | None = None) -> Snapshot[State] | None:
-        return await self.driver.run(verbs.load(self._key, id, self._model))
+        return await self.driver.run(verbs.load(self._key, id, self._context.model))
 
     # Encoded in the pool if that takes long; the sync methods save every call that they can.
     save = awaited(Scope[State].save, body=_save)
@@ -99,9 +87,7 @@ class AsyncScope(ScopeBase, Generic[State]):
         Async twin of `Scope.update`, which explains the arguments; `fn` may be
         async and runs in the caller's task.
         """
-        return await self.driver.drive(
-            verbs.update(self._tools, self._key, id, fn, self._model, fence=self._fence)
-        )
+        return await self.driver.drive(verbs.update(self._context, id, fn))
 
     async def fork(
         self,
@@ -119,17 +105,16 @@ class AsyncScope(ScopeBase, Generic[State]):
         async and runs in the caller's task.
         """
         verb = branching.fork(
-            self._tools,
-            self._key,
+            self._context,
             id,
-            self._model,
             to=to,
             scope_id=scope_id,
             patch=patch,
             labels=labels,
             metadata=metadata,
         )
-        return AsyncScope(self.driver, await self.driver.drive(verb), self._model)
+        key = await self.driver.drive(verb)
+        return AsyncScope(self.driver, self._context._replace(key=key, fence=None))
 
     async def set_note(
         self,
@@ -139,14 +124,12 @@ class AsyncScope(ScopeBase, Generic[State]):
         on: SnapshotLike | None = None,
         expect: Expect = ANY,
     ) -> Note | None:
-        """Write a note: a small document beside the scope, or beside a snapshot.
+        """Write a note: a small document of the scope, or of a snapshot.
 
         Async twin of `Scope.set_note`, which explains the arguments; a function may be
         async and runs in the caller's task.
         """
-        verb = verbs.set_note(
-            self._tools, self._key, name, value_or_fn, on=on, expect=expect, fence=self._fence
-        )
+        verb = verbs.set_note(self._context, name, value_or_fn, on=on, expect=expect)
         return await self.driver.drive(verb)
 
     def claim(
@@ -156,7 +139,7 @@ class AsyncScope(ScopeBase, Generic[State]):
 
         Async twin of `Scope.claim`, which explains the arguments.
         """
-        wanted = leases.prepare(self._tools, self._key, owner, ttl_s, wait_s)
+        wanted = leases.prepare(self._context.tools, self._key, owner, ttl_s, wait_s)
         return leases.AsyncClaimed(hold(self, wanted), AsyncLease)
 
 
@@ -176,7 +159,7 @@ async def hold(
         raise
     try:
         renewals.add(term)
-        yield AsyncLease(driver, term, scope._model)
+        yield AsyncLease(driver, scope._context, term)
     finally:
         renewals.remove(term)
         try:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
-from limpet.api.opened import JsonModel, Tools
+from limpet.api.opened import ScopeContext, Tools
 from limpet.api.verbs import Ask, Encode, Steps, Walk, Work, contend, load, missing, pages, save
 from limpet.core import codec, ids, limits, prepare
 from limpet.core.diff import diff
@@ -140,15 +140,14 @@ def difference(scope: ScopeKey, a: SnapshotLike, b: SnapshotLike) -> Work[Diff]:
 
 
 def restore(
-    tools: Tools,
-    scope: ScopeKey,
+    context: ScopeContext,
     snapshot: SnapshotLike,
     *,
     labels: Mapping[str, str] | None,
     metadata: Mapping[str, JSON] | None,
     expect: Expect,
-    fence: str | None,
 ) -> Work[SnapshotInfo]:
+    scope, tools, _, fence = context
     snapshot_id = prepare.snapshot_id("id", snapshot, scope)
     facts = _encoded(tools, labels, metadata)
     expect = prepare.check_expect(expect)
@@ -179,10 +178,8 @@ _Patch = Mapping[str, Any] | Callable[[Any], Any]
 
 
 def fork(
-    tools: Tools,
-    source: ScopeKey,
+    context: ScopeContext,
     snapshot: SnapshotLike,
-    model: JsonModel,
     *,
     to: str | None,
     scope_id: str | None,
@@ -190,6 +187,7 @@ def fork(
     labels: Mapping[str, str] | None,
     metadata: Mapping[str, JSON] | None,
 ) -> Steps[ScopeKey]:
+    source, tools, _, _ = context
     snapshot_id = prepare.snapshot_id("id", snapshot, source)
     session_id = source.session_id if to is None else limits.check_id("to", to)
     if patch is not None and not callable(patch) and not isinstance(patch, Mapping):
@@ -201,7 +199,7 @@ def fork(
     seen: list[str] = []
 
     def attempt() -> Steps[ScopeKey]:
-        info, state = yield from _origin(tools, source, snapshot_id, patch, model)
+        info, state = yield from _origin(context, snapshot_id, patch)
         seen[:] = [info.revision]
         for left in reversed(range(_NAME_TRIES_MAX if is_generated else 1)):
             stamp = tools.draw()
@@ -259,9 +257,10 @@ def _encoded(
 
 
 def _origin(
-    tools: Tools, source: ScopeKey, snapshot_id: str, patch: _Patch | None, model: JsonModel
+    context: ScopeContext, snapshot_id: str, patch: _Patch | None
 ) -> Steps[tuple[SnapshotInfo, _State]]:
     """Read the snapshot that a fork begins with, and patch its state."""
+    source, tools, model, _ = context
     if patch is None:  # then the state need not be read
         info: SnapshotInfo | None = yield lambda backend: backend.read_info(source, snapshot_id)
         found: list[Found] = [] if info is None else [(info, b"")]

@@ -16,7 +16,7 @@ from math import ceil
 from typing import Any, NamedTuple, TypeVar
 
 from limpet.api.driver import Driver
-from limpet.api.opened import JsonModel, Opened, Tools, start_thread
+from limpet.api.opened import Opened, ScopeContext, Tools, start_thread
 from limpet.api.verbs import Pause, Steps, Work
 from limpet.backends.support import logs
 from limpet.backends.support.backoff import Backoff
@@ -153,13 +153,11 @@ class LeaseProperties:
     """What `Lease` and `AsyncLease` add to a scope."""
 
     _term: Term
-    _fence: str | None
 
-    def __init__(self, driver: Any, term: Term, model: JsonModel) -> None:
+    def __init__(self, driver: Any, context: ScopeContext, term: Term) -> None:
         """Made by `claim`."""
-        super().__init__(driver, term.claim.scope, model)  # type: ignore[call-arg]
+        super().__init__(driver, context._replace(fence=term.claim.key))  # type: ignore[call-arg]
         self._term = term
-        self._fence = term.claim.key
 
     @property
     def token(self) -> str:

@@ -152,14 +152,30 @@ class JsonModel:
 JSON_MODEL = JsonModel()
 
 
-class ScopeBase:
-    """The address of a scope and the model of its states, for the sync and the async API."""
+class ScopeContext(NamedTuple):
+    """A scope with what its verbs need. `fence` is the key of the lease that they write under."""
 
-    def __init__(self, opened: Opened, key: ScopeKey, model: JsonModel) -> None:
-        self._opened, self._tools = opened, opened.tools
-        self._key = key
-        self._model = model
-        self._fence: str | None = None  # the key of the lease that a `Lease` writes under
+    key: ScopeKey
+    tools: Tools
+    model: JsonModel = JSON_MODEL
+    fence: str | None = None
+
+    def of_write(self) -> dict[str, Any]:
+        """Return the arguments that all functions of `core.prepare` take that prepare a write."""
+        tools = self.tools
+        limits = {"state_bytes_max": tools.state_bytes_max, "default": tools.default}
+        return {"fence": self.fence, "stamp": tools.draw(), **limits}
+
+
+class ScopeBase:
+    """A scope, and what runs its verbs: for the sync and the async API."""
+
+    def __init__(self, driver: Any, context: ScopeContext) -> None:
+        """Made by `Store.scope`, which checks the key."""
+        self.driver = driver
+        self._opened: Opened = driver.opened
+        self._context = context
+        self._key = context.key
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.session_id!r}, {self.scope_id!r}, {self.kind!r})"

@@ -11,9 +11,11 @@ from functools import partial
 from itertools import starmap
 from typing import Any, TypeVar
 
-from limpet.api.opened import Tools
+from limpet.api.opened import ScopeContext
 from limpet.api.verbs import Steps, Work, contend, each, each_scope, matching, note, notes_of
 from limpet.core import codec, ids, limits, prepare
+from limpet.core.codec import escaped
+from limpet.core.ids import nonce_of
 from limpet.errors import Corrupt, InvalidInput, Unavailable
 from limpet.model import JSON, Redacted, ScopeKey, SnapshotInfo
 from limpet.protocol import Backend, Commit, NoteWrite, Query, Target
@@ -50,7 +52,7 @@ class _Rule:
             return self._replacement
         if isinstance(value, dict) and self._may_be_in(path):
             for key, each in value.items():
-                value[key] = self.value(f"{path}/{_escaped(key)}", each)
+                value[key] = self.value(f"{path}/{escaped(key)}", each)
         elif isinstance(value, list) and self._may_be_in(path):
             for at, each in enumerate(value):
                 value[at] = self.value(f"{path}/{at}", each)
@@ -67,10 +69,10 @@ class _Rule:
         return found if isinstance(found, str) else ""
 
     def labels(self, labels: dict[str, str]) -> dict[str, str]:
-        return {name: self.text(f"labels/{_escaped(name)}", labels[name]) for name in labels}
+        return {name: self.text(f"labels/{escaped(name)}", labels[name]) for name in labels}
 
     def note(self, name: str, value: JSON) -> JSON:
-        return self.value(f"notes/{_escaped(name)}", value)
+        return self.value(f"notes/{escaped(name)}", value)
 
     def _may_be_in(self, path: str) -> bool:
         return not isinstance(self._what, str) or self._what.startswith(f"{path}/")
@@ -87,19 +89,11 @@ class _Rule:
         )
 
 
-def _escaped(key: str) -> str:
-    return key.replace("~", "~0").replace("/", "~1")
-
-
 def redact(
-    tools: Tools,
-    scope: ScopeKey,
-    what: str | Callable[[str, JSON], bool],
-    *,
-    replacement: JSON,
-    fence: str | None,
+    context: ScopeContext, what: str | Callable[[str, JSON], bool], *, replacement: JSON
 ) -> Steps[Redacted]:
     """Replace what a path leads to, or what a function says yes to; see `Scope.redact`."""
+    scope, tools = context.key, context.tools
     encoded = codec.encode(replacement, what="replacement", default=tools.default)
     rule = _Rule(what, codec.decode(encoded))
 
@@ -110,7 +104,8 @@ def redact(
             before = snapshots + notes
             group = yield lambda backend: _fork_group(backend, scope)
             for key in group:
-                one = _Scope(tools, key, rule, fence if key == scope else None, done)
+                fence = context.fence if key == scope else None
+                one = _Scope(context._replace(key=key, fence=fence), rule, done)
                 snapshots += yield from one.go_over_snapshots()
                 notes += yield from one.go_over_notes()
                 yield one.sweep
@@ -128,13 +123,9 @@ def redact(
 class _Scope:
     """One scope that is redacted."""
 
-    def __init__(
-        self, tools: Tools, key: ScopeKey, rule: _Rule, fence: str | None, done: set[str]
-    ) -> None:
-        self._tools = tools
-        self._key = key
+    def __init__(self, context: ScopeContext, rule: _Rule, done: set[str]) -> None:
+        self._key, self._tools, _, self._fence = context
         self._rule = rule
-        self._fence = fence
         self._done = done
         self._count = 0
         self._changed: Work[bool] = lambda backend: False  # since the last write was prepared
@@ -148,7 +139,7 @@ class _Scope:
             def redact_page(backend: Backend, after: int | None = after) -> int | None:
                 query = Query(self._key, after=after)
                 page = backend.list_snapshots(query, limit=limits.PAGE_ITEMS_MAX)
-                due = [one for one in page if _nonce(one.revision) not in self._done]
+                due = [one for one in page if nonce_of(one.revision) not in self._done]
                 some = _first(due)
                 self._redact(backend, [one.id for one in some])
                 last = some if len(some) < len(due) else page
@@ -188,7 +179,7 @@ class _Scope:
 
     def _redact_draft(self, backend: Backend) -> None:
         head = backend.read_info(self._key, None)
-        if head is not None and not head.kept and _nonce(head.revision) not in self._done:
+        if head is not None and not head.kept and nonce_of(head.revision) not in self._done:
             self._redact(backend, [head.id])
 
     def _redact(self, backend: Backend, wanted: Sequence[str]) -> None:
@@ -202,7 +193,7 @@ class _Scope:
         self._done.update(one.stamp.nonce for one in commits)
         if commits:
             self._count += backend.replace_snapshots(commits)
-        self._done.update(_nonce(info.revision) for info, _ in found)
+        self._done.update(nonce_of(info.revision) for info, _ in found)
 
     def _commit(self, found: SnapshotInfo, body: bytes) -> Commit | None:
         """Return the commit that redacts a snapshot, or None if there is nothing to redact."""
@@ -230,7 +221,7 @@ class _Scope:
 
     def _redact_notes(self, backend: Backend, owners: Sequence[str | None]) -> None:
         for found in each(backend, notes_of(self._key, owners)):
-            if _nonce(found.revision) in self._done:
+            if nonce_of(found.revision) in self._done:
                 continue
             before = codec.encode(found.value)
             write = prepare.note_write(
@@ -245,17 +236,12 @@ class _Scope:
             )
             if write.value != before:
                 self._changed = partial(self._is_other_note, write)
-                self._done.add(_nonce(backend.write_note(write).revision))
+                self._done.add(nonce_of(backend.write_note(write).revision))
                 self._count += 1
 
     def _is_other_note(self, write: NoteWrite, backend: Backend) -> bool:
         now = note(self._key, write.name, write.on)(backend)
         return now is None or now.revision != write.expect
-
-
-def _nonce(revision: str) -> str:
-    """Return the part of a revision that no other write has."""
-    return revision.rpartition(".")[2]
 
 
 def _first(found: Iterable[SnapshotInfo]) -> list[SnapshotInfo]:

@@ -7,7 +7,7 @@ from typing import Generic
 
 from limpet.api import branching, leases, redacting, upkeep, verbs
 from limpet.api.driver import Driver
-from limpet.api.opened import JSON_MODEL, JsonModel, ScopeBase
+from limpet.api.opened import JSON_MODEL, ScopeBase
 from limpet.core import prepare
 from limpet.model import (
     ANY,
@@ -19,7 +19,6 @@ from limpet.model import (
     Parent,
     Pruned,
     Redacted,
-    ScopeKey,
     Snapshot,
     SnapshotInfo,
     SnapshotLike,
@@ -40,10 +39,7 @@ class Scope(ScopeBase, Generic[State]):
         print(chat.load().state)
     """
 
-    def __init__(self, driver: Driver, key: ScopeKey, model: JsonModel = JSON_MODEL) -> None:
-        """Made by `Store.scope`, which checks the key."""
-        super().__init__(driver.opened, key, model)
-        self.driver = driver
+    driver: Driver
 
     def save(
         self,
@@ -84,9 +80,10 @@ class Scope(ScopeBase, Generic[State]):
             Conflict: the head does not have the revision `expect`. Nothing was stored.
             InvalidInput: a value is not JSON (the message has its path) or is too large.
         """
+        key, tools, model, fence = self._context
         commit = prepare.save(
-            self._key,
-            state if self._model is JSON_MODEL else self._model.dump(state),
+            key,
+            state if model is JSON_MODEL else model.dump(state),
             id=id,
             parent=parent,
             keep=keep,
@@ -98,10 +95,10 @@ class Scope(ScopeBase, Generic[State]):
             created_at=created_at,
             forked_from=forked_from,
             expect=expect,
-            fence=self._fence,
-            stamp=self._tools.draw(),
-            state_bytes_max=self._tools.state_bytes_max,
-            default=self._tools.default,
+            fence=fence,
+            stamp=tools.draw(),
+            state_bytes_max=tools.state_bytes_max,
+            default=tools.default,
         )
         return self._opened.backend.commit(commit)
 
@@ -134,18 +131,19 @@ class Scope(ScopeBase, Generic[State]):
             Conflict: the head does not have the revision `expect`.
             InvalidInput: the head's state is not an object, or the value is not a list.
         """
+        scope, tools, model, fence = self._context
         commit = prepare.append(
-            self._key,
-            *self._model.dump_member(key, items),
+            scope,
+            *model.dump_member(key, items),
             keep=keep,
             status=status,
             labels=labels,
             metadata=metadata,
             expect=expect,
-            fence=self._fence,
-            stamp=self._tools.draw(),
-            state_bytes_max=self._tools.state_bytes_max,
-            default=self._tools.default,
+            fence=fence,
+            stamp=tools.draw(),
+            state_bytes_max=tools.state_bytes_max,
+            default=tools.default,
         )
         return self._opened.backend.commit(commit)
 
@@ -159,9 +157,9 @@ class Scope(ScopeBase, Generic[State]):
             id: which one; by default the head.
         """
         if id is not None:
-            return self.driver.run(verbs.load(self._key, id, self._model))
+            return self.driver.run(verbs.load(self._key, id, self._context.model))
         found = self._opened.backend.read_snapshots(self._key, (None,))
-        return verbs.snapshot_of(found[0], self._model) if found else None
+        return verbs.snapshot_of(found[0], self._context.model) if found else None
 
     def load_many(self, ids: Iterable[SnapshotLike]) -> Iterator[Snapshot[State]]:
         """Yield snapshots with their states; missing ones are skipped.
@@ -172,7 +170,7 @@ class Scope(ScopeBase, Generic[State]):
         Args:
             ids: which ones, in this order.
         """
-        return self.driver.stream(verbs.load_many(self._key, ids, self._model))
+        return self.driver.stream(verbs.load_many(self._key, ids, self._context.model))
 
     def info(self, id: SnapshotLike | None = None) -> SnapshotInfo | None:
         """Return a snapshot without its state; None if there is none.
@@ -241,9 +239,7 @@ class Scope(ScopeBase, Generic[State]):
             NotFound: there is no such snapshot.
             InvalidInput: `fn` returned something else, or changed another field.
         """
-        return self.driver.drive(
-            verbs.update(self._tools, self._key, id, fn, self._model, fence=self._fence)
-        )
+        return self.driver.drive(verbs.update(self._context, id, fn))
 
     def ancestors(self, id: SnapshotLike) -> Iterator[SnapshotInfo]:
         """Yield a snapshot, its parent, and so on, up to a root or a missing parent.
@@ -303,15 +299,7 @@ class Scope(ScopeBase, Generic[State]):
             NotFound: there is no such snapshot.
             Conflict: the head does not have the revision `expect`.
         """
-        work = branching.restore(
-            self._tools,
-            self._key,
-            id,
-            labels=labels,
-            metadata=metadata,
-            expect=expect,
-            fence=self._fence,
-        )
+        work = branching.restore(self._context, id, labels=labels, metadata=metadata, expect=expect)
         return self.driver.run(work)
 
     def fork(
@@ -346,17 +334,15 @@ class Scope(ScopeBase, Generic[State]):
             AlreadyExists: the new scope already holds something.
         """
         verb = branching.fork(
-            self._tools,
-            self._key,
+            self._context,
             id,
-            self._model,
             to=to,
             scope_id=scope_id,
             patch=patch,
             labels=labels,
             metadata=metadata,
         )
-        return Scope(self.driver, self.driver.drive(verb), self._model)
+        return Scope(self.driver, self._context._replace(key=self.driver.drive(verb), fence=None))
 
     def prune(
         self,
@@ -378,12 +364,7 @@ class Scope(ScopeBase, Generic[State]):
             dry_run: delete nothing, only count.
         """
         verb = upkeep.prune(
-            self._tools,
-            self._key,
-            keep_last=keep_last,
-            older_than=older_than,
-            dry_run=dry_run,
-            fence=self._fence,
+            self._context, keep_last=keep_last, older_than=older_than, dry_run=dry_run
         )
         return self.driver.drive(verb)
 
@@ -411,10 +392,7 @@ class Scope(ScopeBase, Generic[State]):
         Raises:
             Corrupt: something is damaged, and may hold the content: delete it, and repeat this.
         """
-        verb = redacting.redact(
-            self._tools, self._key, what, replacement=replacement, fence=self._fence
-        )
-        return self.driver.drive(verb)
+        return self.driver.drive(redacting.redact(self._context, what, replacement=replacement))
 
     def delete_snapshot(self, id: SnapshotLike) -> int:
         """Delete one snapshot and the notes on its id; return 1, or 0 if there was none.
@@ -428,9 +406,10 @@ class Scope(ScopeBase, Generic[State]):
         Args:
             id: which one.
         """
-        found = prepare.snapshot_id("id", id, self._key)
+        key, fence = self._key, self._context.fence
+        found = prepare.snapshot_id("id", id, key)
         return self.driver.run(
-            lambda backend: backend.delete_snapshots(self._key, [found], fence=self._fence).count
+            lambda backend: backend.delete_snapshots(key, [found], fence=fence).count
         )
 
     def delete(self, *, expect: Expect = ANY) -> int:
@@ -445,9 +424,9 @@ class Scope(ScopeBase, Generic[State]):
         Raises:
             Conflict: the head does not have the revision `expect`. Nothing was deleted.
         """
-        expect = prepare.check_expect(expect)
+        key, fence, expect = self._key, self._context.fence, prepare.check_expect(expect)
         return self.driver.run(
-            lambda backend: backend.delete_scope(self._key, expect=expect, fence=self._fence)
+            lambda backend: backend.delete_scope(key, expect=expect, fence=fence)
         )
 
     def note(self, name: str, *, on: SnapshotLike | None = None) -> Note | None:
@@ -496,7 +475,7 @@ class Scope(ScopeBase, Generic[State]):
         on: SnapshotLike | None = None,
         expect: Expect = ANY,
     ) -> Note | None:
-        """Write a note: a small document beside the scope, or beside a snapshot.
+        """Write a note: a small document of the scope, or of a snapshot.
 
         Example:
             chat.set_note("title", "A trip to Lisbon")
@@ -513,9 +492,7 @@ class Scope(ScopeBase, Generic[State]):
         Raises:
             Conflict: the note does not have the revision `expect` (None: it must not exist yet).
         """
-        verb = verbs.set_note(
-            self._tools, self._key, name, value_or_fn, on=on, expect=expect, fence=self._fence
-        )
+        verb = verbs.set_note(self._context, name, value_or_fn, on=on, expect=expect)
         return self.driver.drive(verb)
 
     def delete_note(self, name: str, *, on: SnapshotLike | None = None) -> int:
@@ -528,9 +505,10 @@ class Scope(ScopeBase, Generic[State]):
             name: its name.
             on: the snapshot that it is on; by default it is one of the scope.
         """
-        name, owner = prepare.note_address(self._key, name, on)
+        key, fence = self._key, self._context.fence
+        name, owner = prepare.note_address(key, name, on)
         return self.driver.run(
-            lambda backend: backend.delete_note(self._key, name, on=owner, fence=self._fence)
+            lambda backend: backend.delete_note(key, name, on=owner, fence=fence)
         )
 
     def watch(
@@ -572,14 +550,14 @@ class Scope(ScopeBase, Generic[State]):
         Raises:
             Conflict: another caller still holds it after `wait_s`.
         """
-        wanted = leases.prepare(self._tools, self._key, owner, ttl_s, wait_s)
+        wanted = leases.prepare(self._context.tools, self._key, owner, ttl_s, wait_s)
         return leases.Claimed(hold(self, wanted), Lease)
 
 
 def hold(scope: Scope[State], wanted: leases.Wanted) -> AbstractContextManager["Lease[State]"]:
     """Hold a lease for a block."""
-    driver, model = scope.driver, scope._model
-    return leases.hold(driver, wanted, lambda term: Lease(driver, term, model))
+    driver, context = scope.driver, scope._context
+    return leases.hold(driver, wanted, lambda term: Lease(driver, context, term))
 
 
 class Lease(leases.LeaseProperties, Scope[State]):

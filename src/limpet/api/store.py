@@ -6,21 +6,30 @@ from typing import Any, TypeVar
 from limpet.api import upkeep, verbs
 from limpet.api.aio_scope import AsyncScope
 from limpet.api.driver import AsyncDriver, Driver, awaited, iterated, running_loop
-from limpet.api.opened import JSON_MODEL, JsonModel
+from limpet.api.opened import ScopeContext, Tools
 from limpet.api.scope import Scope
 from limpet.core import limits
-from limpet.model import Finding, ScopeInfo, SnapshotInfo, SnapshotLike, SnapshotRef, State, Stats
+from limpet.model import (
+    Finding,
+    ScopeInfo,
+    ScopeKey,
+    SnapshotInfo,
+    SnapshotLike,
+    SnapshotRef,
+    State,
+    Stats,
+)
 
 T = TypeVar("T")
 
 
-def model_of(model: type[Any] | None) -> JsonModel:
-    """Return what turns states of a class into JSON and back; None: they are JSON."""
+def context_of(key: ScopeKey, tools: Tools, model: type[Any] | None) -> ScopeContext:
+    """Return a scope whose states are those of a class; None: they are JSON."""
     if model is None:
-        return JSON_MODEL
+        return ScopeContext(key, tools)
     from limpet.api.typed import TypedModel  # it imports more than most programs need
 
-    return TypedModel(model)
+    return ScopeContext(key, tools, TypedModel(model, tools))
 
 
 class Store:
@@ -88,7 +97,7 @@ class Store:
                 saved must be one, and what is loaded is one. By default states are any JSON.
         """
         key = limits.check_scope(session_id, scope_id, kind)
-        return Scope(self.driver, key, model_of(model))
+        return Scope(self.driver, context_of(key, self.driver.tools, model))
 
     def find(self, snapshot_id: SnapshotLike, *, prefix: str = "") -> SnapshotInfo | None:
         """Return the last saved kept snapshot with this id in any scope, or None.
@@ -324,7 +333,7 @@ class AsyncStore:
         Async twin of `Store.scope`, which explains the arguments; not awaited.
         """
         key = limits.check_scope(session_id, scope_id, kind)
-        return AsyncScope(self.driver, key, model_of(model))
+        return AsyncScope(self.driver, context_of(key, self.driver.tools, model))
 
     find = awaited(Store.find)
     sessions = iterated(Store.sessions)

@@ -8,7 +8,8 @@ Nothing is saved that could not be loaded again.
 import base64
 import dataclasses
 from collections import abc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import date, datetime
 from decimal import Decimal
 from enum import Enum
@@ -19,9 +20,8 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 from uuid import UUID
 
 from limpet.api.jsonable import jsonable
-from limpet.api.opened import JsonModel
+from limpet.api.opened import JsonModel, Tools
 from limpet.core import codec
-from limpet.core.limits import STATE_BYTES_MAX
 from limpet.errors import InvalidInput
 from limpet.model import JSON, SnapshotInfo
 
@@ -65,7 +65,7 @@ class _Misfit(Exception):
 class TypedModel(JsonModel):
     """How the states of one class become JSON and come back."""
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: Any, tools: Tools) -> None:
         if not _is_model(model) and not _is_dataclass(model) and not _is_typed_dict(model):
             found = getattr(model, "__name__", type(model).__name__)
             raise InvalidInput(
@@ -73,6 +73,7 @@ class TypedModel(JsonModel):
                 f"dataclass or a TypedDict. found=`{found}`"
             )
         self._class = model
+        self._bytes_max, self._default = tools.state_bytes_max, tools.default
         try:
             self._types = _types_of(model)
         except (NameError, TypeError) as cause:
@@ -88,7 +89,10 @@ class TypedModel(JsonModel):
                 "the state is not of the scope's model: save one of it, or use a scope without "
                 f"model. model=`{self._class.__name__}` type=`{type(state).__name__}`"
             )
-        return self._dumped(self._class, state, [])
+        with self._checked_for_loading():
+            dumped = self._json_of(state)
+            _read(self._class, dumped)
+        return dumped
 
     def dump_member(self, key: str, value: Any) -> tuple[str, JSON]:
         if key not in self._types:
@@ -99,7 +103,10 @@ class TypedModel(JsonModel):
             )
         field = getattr(self._class, "model_fields", {}).get(key)
         stored_key = getattr(field, "serialization_alias", None) or key
-        return stored_key, self._dumped(self._types[key], value, [key])
+        with self._checked_for_loading(key):
+            ((_, dumped),) = self._json_of({stored_key: value}).items()
+            _read(self._types[key], dumped)
+        return stored_key, dumped
 
     def load(self, info: SnapshotInfo, body: bytes) -> Any:
         try:
@@ -113,20 +120,31 @@ class TypedModel(JsonModel):
                 f" id=`{info.id}` session=`{session_id}` scope=`{scope_id}` kind=`{kind}`",
             ) from misfit.__cause__
 
-    def _dumped(self, kind: Any, value: Any, path: list[str | int]) -> JSON:
+    @contextmanager
+    def _checked_for_loading(self, *path: str) -> Iterator[None]:
+        """Refuse what could not be loaded again."""
         try:
-            dumping = _Dumping()
-            dumped = dumping.dump(value)
-            if dumping.parts > STATE_BYTES_MAX:
-                raise InvalidInput(f"the state is too large. parts=`{dumping.parts}`")
-            _read(kind, dumped)
+            yield
         except RecursionError:
-            raise InvalidInput("the state is nested too deeply, or contains itself") from None
+            raise InvalidInput("the state is nested too deeply") from None
         except _Misfit as misfit:
             misfit.path[:0] = path
             refused = "the state could not be loaded again, so it is not saved: change the value"
             raise self._refused(f"{refused} or the model", misfit) from misfit.__cause__
-        return dumped
+
+    def _json_of(self, value: Any) -> JSON:
+        return codec.decode(codec.encode(value, bytes_max=self._bytes_max, default=self._part))
+
+    def _part(self, value: Any) -> JSON:
+        """Return a part of a state that is not JSON as what the model, or else the store makes."""
+        if _is_model(type(value)):
+            return _made(lambda: value.model_dump(mode="json", by_alias=True, round_trip=True))
+        try:
+            return jsonable(value)
+        except TypeError:
+            if self._default is None:
+                raise
+            return self._default(value)
 
     def _refused(self, what: str, misfit: _Misfit, where: str = "") -> InvalidInput:
         path = "".join(f"/{each}" for each in misfit.path)
@@ -157,43 +175,6 @@ def _types_of(kind: Any) -> dict[str, Any]:
         return {name: field.annotation for name, field in fields.items()}
     has_fields = _is_model(kind) or _is_dataclass(kind) or _is_typed_dict(kind)
     return get_type_hints(kind) if has_fields else {}
-
-
-class _Dumping:
-    """Makes JSON of a value, in which each part that others share is converted once."""
-
-    def __init__(self) -> None:
-        self.parts = 0  # as if nothing were shared
-        self._known: dict[int, tuple[Any, JSON, int]] = {}  # with the value, so that its id stays
-
-    def dump(self, value: Any) -> JSON:
-        """Return a value as JSON; the encoder refuses what is left, with its path."""
-        self.parts += 1
-        if type(value) in _SCALARS:
-            return value
-        known = self._known.get(id(value))
-        if known is None:
-            before = self.parts
-            known = value, self._converted(value), self.parts - before
-            self._known[id(value)] = known
-        else:
-            self.parts += known[2]
-        return known[1]
-
-    def _converted(self, value: Any) -> JSON:
-        if _is_model(type(value)):
-            try:
-                return value.model_dump(mode="json", by_alias=True, round_trip=True)
-            except Exception as cause:  # of the model's own code
-                raise _misfit_of(cause) from cause
-        if isinstance(value, dict):
-            return {key: self.dump(each) for key, each in list(value.items())}
-        if isinstance(value, list | tuple):
-            return [self.dump(each) for each in list(value)]
-        try:
-            return self.dump(jsonable(value))
-        except TypeError:
-            return value
 
 
 def _read(kind: Any, value: JSON) -> Any:

@@ -4,12 +4,12 @@ import heapq
 from dataclasses import replace
 from datetime import timedelta
 
-from limpet.api.opened import Tools
+from limpet.api.opened import ScopeContext
 from limpet.api.verbs import Steps, Walk, Work, check_optional_id
 from limpet.core import codec, ids, limits
 from limpet.core.prepare import check_retention
 from limpet.errors import Corrupt, Unavailable
-from limpet.model import Finding, Pruned, ScopeKey, Stats
+from limpet.model import Finding, Pruned, Stats
 from limpet.protocol import Backend, Query
 
 _LARGEST = 10
@@ -17,14 +17,13 @@ _REKEY_PASSES_MAX = 10  # over a store that others write to with an older key
 
 
 def prune(
-    tools: Tools,
-    scope: ScopeKey,
+    context: ScopeContext,
     *,
     keep_last: int | None,
     older_than: timedelta | None,
     dry_run: bool,
-    fence: str | None,
 ) -> Steps[Pruned]:
+    scope, tools, _, fence = context
     policy = check_retention(keep_last, older_than, now_us=tools.draw().now)
     dry_run = limits.check_flag("dry_run", dry_run)
 

@@ -13,7 +13,7 @@ from itertools import islice
 from operator import attrgetter
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
-from limpet.api.opened import JSON_MODEL, JsonModel, Tools
+from limpet.api.opened import JSON_MODEL, JsonModel, ScopeContext, Tools
 from limpet.backends.support.backoff import Backoff
 from limpet.backends.support.located import explained
 from limpet.core import codec, ids, limits, prepare
@@ -33,6 +33,7 @@ from limpet.model import (
 from limpet.protocol import Backend, Commit, Found, Query, Target, Topic
 
 T = TypeVar("T")
+U = TypeVar("U")
 _FACTS = attrgetter(*SnapshotInfo.__slots__)
 _snapshot: Callable[..., Snapshot] = Snapshot
 Work: TypeAlias = Callable[[Backend], T]
@@ -165,6 +166,23 @@ def pages(fetch: Callable[[Backend, T | None, int], Sequence[T]], *, limit: int 
             remaining -= len(page)
 
 
+def converted(walk: Walk[T], convert: Callable[[Backend, Sequence[T]], Sequence[U]]) -> Walk[U]:
+    """Walk a listing of which each page is converted, inside the work that reads it."""
+    page: Sequence[T] | None = None
+    while True:
+        try:
+            read = next(walk) if page is None else walk.send(page)
+        except StopIteration:
+            return
+
+        def work(backend: Backend, read: Work[Sequence[T]] = read) -> Sequence[U]:
+            nonlocal page
+            page = read(backend)
+            return convert(backend, page)
+
+        yield work
+
+
 def each(backend: Backend, walk: Walk[T]) -> Iterator[T]:
     """Yield all items of a listing, inside one work."""
     return streamed(lambda work: work(backend), walk)
@@ -259,17 +277,12 @@ def _text_cursor(scope: ScopeKey, after: SnapshotLike | None) -> str | None:
 
 
 def update(
-    tools: Tools,
-    scope: ScopeKey,
-    snapshot: SnapshotLike,
-    function: Callable[[Snapshot[Any]], Any],
-    model: JsonModel,
-    *,
-    fence: str | None,
+    context: ScopeContext, snapshot: SnapshotLike, function: Callable[[Snapshot[Any]], Any]
 ) -> Steps[SnapshotInfo | None]:
     """Read, call the caller's function, and compare-and-set, until no writer came in between."""
     if not callable(function):
         raise InvalidInput(f"update needs a function. type=`{type(function).__name__}`")
+    scope, tools, model, _ = context
     snapshot_id = prepare.snapshot_id("id", snapshot, scope)
     read = load(scope, snapshot_id, model)
     seen: list[str] = []
@@ -282,16 +295,7 @@ def update(
         after = yield Ask(function, before)
         if after is None:
             return None
-        encode = partial(
-            prepare.replacement,
-            before,
-            after,
-            dump=model.dump,
-            fence=fence,
-            stamp=tools.draw(),
-            state_bytes_max=tools.state_bytes_max,
-            default=tools.default,
-        )
+        encode = partial(prepare.replacement, before, after, dump=model.dump, **context.of_write())
         commit = yield Encode(getattr(after, "state", None), encode)
         stored: SnapshotInfo = yield save(commit)
         return stored
@@ -388,7 +392,7 @@ def note(scope: ScopeKey, name: str, on: SnapshotLike | None) -> Work[Note | Non
 
 
 def notes(scope: ScopeKey, on: SnapshotLike | Iterable[SnapshotLike] | None) -> Walk[Note]:
-    return notes_of(scope, prepare.note_places(scope, on))
+    return notes_of(scope, prepare.note_owners(scope, on))
 
 
 def notes_of(scope: ScopeKey, owners: Sequence[str | None]) -> Walk[Note]:
@@ -403,46 +407,24 @@ def notes_of(scope: ScopeKey, owners: Sequence[str | None]) -> Walk[Note]:
 
 
 def _write_note(
-    tools: Tools,
-    scope: ScopeKey,
-    name: str,
-    value: JSON,
-    on: str | None,
-    expect: Expect,
-    fence: str | None,
+    context: ScopeContext, name: str, value: JSON, on: str | None, expect: Expect
 ) -> Steps[Note]:
-    encode = partial(
-        prepare.note_write,
-        scope,
-        name,
-        value,
-        on=on,
-        expect=expect,
-        fence=fence,
-        stamp=tools.draw(),
-        state_bytes_max=tools.state_bytes_max,
-        default=tools.default,
-    )
+    given = {"on": on, "expect": expect, **context.of_write()}
+    encode = partial(prepare.note_write, context.key, name, value, **given)
     draft = yield Encode(value, encode)
     written: Note = yield lambda backend: backend.write_note(draft)
     return written
 
 
 def set_note(
-    tools: Tools,
-    scope: ScopeKey,
-    name: str,
-    value: Any,
-    *,
-    on: SnapshotLike | None,
-    expect: Expect,
-    fence: str | None,
+    context: ScopeContext, name: str, value: Any, *, on: SnapshotLike | None, expect: Expect
 ) -> Steps[Note | None]:
     """Write a note; with a function: read, call it for the next value, and compare-and-set."""
+    scope = context.key
     name, owner = prepare.note_address(scope, name, on)
     expect = prepare.check_expect(expect)
     if not callable(value):
-        return _write_note(tools, scope, name, value, owner, expect, fence)
+        return _write_note(context, name, value, owner, expect)
     read = note(scope, name, owner)
     seen: list[str | None] = []
 
@@ -461,14 +443,14 @@ def set_note(
         after = yield Ask(value, None if before is None else before.value)
         if after is None:
             return None
-        return (yield from _write_note(tools, scope, name, after, owner, revision, fence))
+        return (yield from _write_note(context, name, after, owner, revision))
 
     def changed(backend: Backend) -> bool:
         # If the caller gave `expect`, a Conflict is the caller's to resolve.
         now = read(backend)
         return expect is ANY and [None if now is None else now.revision] != seen
 
-    return contend(tools, attempt, changed)
+    return contend(context.tools, attempt, changed)
 
 
 def _snapshot_id(scope: ScopeKey, snapshot: SnapshotLike | None) -> str | None:

@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from limpet.backends.support.forks import renew_after_fork
 from limpet.core.codec import decode
-from limpet.core.notes import NoteRow
+from limpet.core.notes import NoteRow, last_written
 from limpet.core.rows import Row, newest_page
 from limpet.model import Finding, ScopeKey, SnapshotRef
 from limpet.protocol import NoteQuery, Query, SessionAge, Target, Topic
@@ -25,6 +25,7 @@ from limpet.storage import (
     SHARED,
     Change,
     Reader,
+    ScopeQuery,
     ScopeRecord,
     SegmentRow,
     SharedRow,
@@ -79,7 +80,7 @@ class _Scope:
     def row_by_nonce(self, nonce: str) -> Row | None:
         return next((row for row in self.snapshots.values() if row.nonce == nonce), None)
 
-    def places(self, ids: Sequence[str]) -> list[tuple[int, int]]:
+    def seqs_and_sizes(self, ids: Sequence[str]) -> list[tuple[int, int]]:
         return [(row.seq, row.size) for row in self.rows(ids)]
 
     def newest_kept(self, without: Collection[int]) -> int | None:
@@ -111,7 +112,7 @@ class _Scope:
         rows = (row for row in self.notes([on]) if row.name > after)
         return heapq.nsmallest(limit, rows, key=lambda row: row.name)
 
-    def note_places(self, on: Collection[str]) -> list[tuple[str, str]]:
+    def note_addresses(self, on: Collection[str]) -> list[tuple[str, str]]:
         return [address for address in self.note_rows if address[0] in on]
 
     def noted(self, after: str, limit: int) -> list[str]:
@@ -128,27 +129,27 @@ class _Scope:
 
 
 class MemoryListener:
-    """Hears of every change, from the thread that makes it."""
+    """Reports every change, which the thread that makes it puts into a queue."""
 
     def __init__(self) -> None:
         # Not a condition: the garbage collector may wake it in a thread that holds its lock.
-        self._said: SimpleQueue[str | None] = SimpleQueue()
+        self._reported: SimpleQueue[str | None] = SimpleQueue()
 
-    def tell(self, session_id: str) -> None:
-        self._said.put(session_id)
+    def report(self, session_id: str) -> None:
+        self._reported.put(session_id)
 
     def follow(self, topics: Collection[Topic]) -> None:
-        pass  # it hears of everything
+        pass  # every change is reported
 
     def wait(self, *, active: bool) -> frozenset[str] | None:
-        heard = {self._said.get()}
+        reported = {self._reported.get()}
         with suppress(Empty):
             while True:
-                heard.add(self._said.get_nowait())
-        return frozenset(each for each in heard if each is not None)
+                reported.add(self._reported.get_nowait())
+        return frozenset(each for each in reported if each is not None)
 
     def wake(self) -> None:
-        self._said.put(None)
+        self._reported.put(None)
 
     def close(self) -> None:
         pass
@@ -208,7 +209,7 @@ class MemoryStorage:
                 self.shared.setdefault(each.name, each)
             if change.unshared:
                 self._unshare(change.key.session_id, change.unshared)
-            self._tell(change.key.session_id)
+            self._report(change.key.session_id)
             return True
 
     def drop(self, session_id: str, key: ScopeKey | None = None) -> int:
@@ -220,7 +221,7 @@ class MemoryStorage:
             names = [name for scope in gone for name in scope.names()]
             if names:
                 self._unshare(session_id, names)
-            self._tell(session_id)
+            self._report(session_id)
             return sum(scope.count() for scope in gone)
 
     def _unshare(self, session_id: str, names: Collection[bytes]) -> None:
@@ -243,10 +244,10 @@ class MemoryStorage:
                 self.write(change)
             return result
 
-    def _tell(self, session_id: str) -> None:
+    def _report(self, session_id: str) -> None:
         # Early is as good as late: a listener reads under the lock that is held here.
         for listener in list(self._listeners):
-            listener.tell(session_id)
+            listener.report(session_id)
 
     def list_rows(self, query: Query, limit: int) -> list[tuple[ScopeKey, Row]]:
         with self._lock:
@@ -259,9 +260,9 @@ class MemoryStorage:
             )
             return heapq.nlargest(limit, found, key=lambda pair: pair[1].seq)
 
-    def list_ids(self, key: ScopeKey, after: str, limit: int) -> list[str]:
+    def list_ids(self, scope: ScopeKey, after: str, limit: int) -> list[str]:
         with self._lock:
-            rows = self.at(key).snapshots.values()
+            rows = self.at(scope).snapshots.values()
             return heapq.nsmallest(limit, (row.id for row in rows if row.kept and row.id > after))
 
     def find_refs(self, id_prefix: str, limit: int) -> list[SnapshotRef]:
@@ -271,13 +272,7 @@ class MemoryStorage:
             return list(islice((ref for ref in kept if ref.id.startswith(id_prefix)), limit))
 
     def list_scopes(
-        self,
-        *,
-        session_id: str | None = None,
-        kind: str | None = None,
-        prefix: str = "",
-        after: ScopeKey | None = None,
-        limit: int | None = None,
+        self, query: ScopeQuery, limit: int | None = None
     ) -> list[tuple[ScopeRecord, Row | None]]:
         with self._lock:
             found = [
@@ -285,19 +280,17 @@ class MemoryStorage:
                 for key, it in self._scopes.items()
                 if it.record is not None
                 and it.record.holds_anything
-                and key.session_id.startswith(prefix)
-                and session_id in (None, key.session_id)
-                and kind in (None, key.kind)
-                and (after is None or _order(key) > _order(after))
+                and query.covers(key)
+                and (query.after is None or _order(key) > _order(query.after))
             ]
             return sorted(found, key=lambda pair: _order(pair[0].key))[:limit]
 
     def list_sessions(self, prefix: str, after: str, limit: int) -> list[str]:
-        names = {record.key.session_id for record, _ in self.list_scopes(prefix=prefix)}
+        names = {record.key.session_id for record, _ in self.list_scopes(ScopeQuery(prefix=prefix))}
         return heapq.nsmallest(limit, (name for name in names if name > after))
 
     def list_newest(self, prefix: str, after: SessionAge | None, limit: int) -> list[SessionAge]:
-        scopes = self.list_scopes(prefix=prefix)
+        scopes = self.list_scopes(ScopeQuery(prefix=prefix))
         heads = ((record.key, None if row is None else row.created_at) for record, row in scopes)
         return newest_page(((key.session_id, at) for key, at in heads), after, limit)
 
@@ -305,11 +298,9 @@ class MemoryStorage:
         self, query: NoteQuery, limit: int, take: Callable[[ScopeKey, NoteRow], T | None]
     ) -> list[T]:
         with self._lock:
-            scopes = [(key, it) for key, it in self._scopes.items() if query.covers(key)]
-            notes = [(key, row) for key, it in scopes for row in it.notes([""])]
-            notes.sort(key=lambda pair: (-pair[1].updated_at, pair[0], pair[1].name))
-            found = (take(key, row) for key, row in notes)
-            return list(islice((each for each in found if each is not None), limit))
+            scopes = ((key, it) for key, it in self._scopes.items() if query.covers(key))
+            notes = ((key, row) for key, it in scopes for row in it.notes([""]))
+            return last_written(notes, limit, take)
 
     def revisions(self, targets: Sequence[Target]) -> list[str | None]:
         with self._lock:
@@ -341,7 +332,7 @@ class MemoryStorage:
             segments = sum(len(row.blob) for it in scopes for row in it.segments.values())
             return tails + shared + segments
 
-    def list_damage(self, key: ScopeKey | None) -> list[Finding]:
+    def list_damage(self, scope: ScopeKey | None) -> list[Finding]:
         return []
 
     def check(self, after: str, *, repair: bool, limit: int) -> tuple[list[Finding], str | None]:

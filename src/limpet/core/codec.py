@@ -226,7 +226,7 @@ def _levels(value: JSON, what: str, bytes_max: int) -> list[list[Any]] | None:
 
 def _key_bytes(level: list[Any], bytes_left: int) -> int:
     """Return how many bytes the keys in a level take at the least."""
-    # Adding up all keys would take as long as encoding them, so that some are looked at first.
+    # Adding up all keys would take as long as encoding them, so a sample is measured first.
     step = 1 + len(level) // _SAMPLES
     some = sum(_key_sizes(level[::step]))
     return some if some * step <= bytes_left else sum(_key_sizes(level))
@@ -302,6 +302,11 @@ def decode_foreign(encoded: bytes) -> JSON:
     return decode(_WIDE + encoded if _LONG in encoded.translate(_DIGITS) else encoded)
 
 
+def escaped(key: str) -> str:
+    """Return a key as a part of a JSON Pointer."""
+    return key.replace("~", "~0").replace("/", "~1")
+
+
 def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
 
@@ -350,9 +355,7 @@ class _Walk:
         return self._visit(value, 0), self._wide
 
     def _refuse(self, why: str) -> InvalidInput:
-        pointer = "".join(
-            "/" + str(part).replace("~", "~0").replace("/", "~1") for part in self._path
-        )
+        pointer = "".join(f"/{escaped(str(part))}" for part in self._path)
         shown = pointer.encode("utf-8", "backslashreplace").decode()
         return InvalidInput(f"{self._what} {why}. path=`{shown}`", path=shown)
 

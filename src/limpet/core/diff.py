@@ -29,6 +29,7 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import NamedTuple, TypeAlias
 
+from limpet.core.codec import escaped
 from limpet.model import JSON, Change, Diff
 
 _IDENTITY_FIELDS = ("id", "uuid", "tool_call_id")
@@ -474,4 +475,4 @@ def _same_container(old: JSON, new: JSON) -> bool:
 
 
 def _part(key: str) -> str:
-    return "/" + key.replace("~", "~0").replace("/", "~1")
+    return f"/{escaped(key)}"

@@ -7,8 +7,8 @@ encrypted with it any more. Without its key a session cannot be read again: that
 
 What is encrypted begins with the byte 1, which nothing else that is stored begins with; the id of
 the key, which is the beginning of a hash of it; and a random nonce. It is bound to what it is
-`about`: to where it is stored, and to all that is stored beside it without being encrypted.
-Decrypted elsewhere, or beside something else, it is Corrupt.
+`about`: to where it is stored, and to all that is stored next to it without being encrypted.
+Decrypted elsewhere, or next to something else, it is Corrupt.
 
 Each session of each store has a key of its own, derived from that of its prefix. Labels and
 statuses have to be found, so a hash with a key stands for each of them: equal ones are seen to be
@@ -51,6 +51,9 @@ class Cipher:
             InvalidInput: there is no key for the session.
         """
         return data
+
+    def check_key(self) -> None:
+        """Raise InvalidInput if there is no key for the session."""
 
     def decrypt(self, stored: bytes, about: bytes) -> bytes:
         """Return what `encrypt` was given.
@@ -208,8 +211,8 @@ class _SessionCipher(Cipher):
         about = b"limpet 1 data%b\0%b" % (self._keys.store_id, self._session_id.encode())
         return hmac.digest(key.secret, about, "sha256")
 
-    @property
     def _current(self) -> _Key:
+        """Return the key that encrypts, or raise InvalidInput."""
         if not self._ring:
             raise InvalidInput(
                 "there is no key for this session: add one for its prefix, or one without. "
@@ -222,10 +225,13 @@ class _SessionCipher(Cipher):
         newest = self._keys.of(self._session_id)
         if newest is not self:
             return newest.encrypt(data, about)
-        key_id, nonce = self._current.id, self._keys.random(_NONCE_BYTES)
+        key_id, nonce = self._current().id, self._keys.random(_NONCE_BYTES)
         header = MARK + key_id
         sealed: bytes = self._aes[key_id].encrypt(nonce, data, header + about)
         return b"%b%b%b" % (header, nonce, sealed)
+
+    def check_key(self) -> None:
+        self._keys.of(self._session_id)._current()
 
     def decrypt(self, stored: bytes, about: bytes) -> bytes:
         header = stored[:_HEADER_BYTES]
@@ -254,7 +260,7 @@ class _SessionCipher(Cipher):
         return bool(self._ring) and stored.startswith(MARK + self._ring[0].id)
 
     def label(self, name: str, value: str) -> tuple[str, str]:
-        return _hashed(self._keys.of(self._session_id)._current, name, value)
+        return _hashed(self._keys.of(self._session_id)._current(), name, value)
 
     def labels(self, name: str, value: str) -> list[tuple[str, str]]:
         return self._keys.spellings(self._ring, name, value)

@@ -129,6 +129,11 @@ def rev_of(token: str) -> int:
     return int(token.split(".")[1], 16)
 
 
+def nonce_of(token: str) -> str:
+    """Return the part of a revision that no other write has."""
+    return token.rpartition(".")[2]
+
+
 def seq_of(token: str) -> int:
     """Return the place in history of a snapshot's revision, or raise InvalidInput.
 

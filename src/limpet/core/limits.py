@@ -59,6 +59,15 @@ def check_text(name: str, value: object, *, chars_max: int, chars_min: int = 0) 
     return plain
 
 
+def is_text(*names: str) -> bool:
+    """Return whether names are valid text. What was read may be damaged, or none at all."""
+    try:
+        "".join(names).encode()
+    except (TypeError, UnicodeEncodeError):
+        return False
+    return True
+
+
 def check_id(name: str, value: object) -> str:
     """Return `value` as an id: 1 to 512 characters without NUL or lone surrogates."""
     return check_text(name, value, chars_max=ID_CHARS_MAX, chars_min=1)

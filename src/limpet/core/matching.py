@@ -34,7 +34,7 @@ _NUMBER = re.compile(r"\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*")
 
 
 def matcher(pattern: JSON) -> Test:
-    """Return a function that tells whether a value matches a pattern, which `check` accepts."""
+    """Return a function that returns whether a value matches a pattern, which `check` accepts."""
     if isinstance(pattern, dict):
         if _is_operators(pattern):
             return _all([_operator(name, bound) for name, bound in pattern.items()])

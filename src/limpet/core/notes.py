@@ -1,18 +1,20 @@
 """One note: its row, and what a storage makes of it."""
 
-import heapq
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Callable, Iterable
+from itertools import islice
+from typing import NamedTuple, TypeVar
 
 import orjson
 
-from limpet.core import codec, matching, times
+from limpet.core import codec, times
 from limpet.core.codec import decode
 from limpet.core.encryption import PLAIN, Cipher
 from limpet.core.rows import Place
 from limpet.errors import Conflict
 from limpet.model import ANY, Note, ScopeKey
-from limpet.protocol import FoundNote, NoteChange, NoteQuery, NoteWrite
+from limpet.protocol import FoundNote, NoteChange, NoteWrite
+
+T = TypeVar("T")
 
 # Smaller values stay readable in any SQL shell, and would gain little.
 _SQUEEZED_MIN = 512
@@ -118,9 +120,12 @@ def found_note(scope: ScopeKey, row: NoteRow, *, value: bool = True) -> FoundNot
     return FoundNote(scope, row.name, decoded, row.revision, row.updated_at)
 
 
-def newest_first(found: Iterable[FoundNote], query: NoteQuery, limit: int) -> list[FoundNote]:
-    """Return those of all notes of some scopes that a query finds."""
-    if query.where is not None:
-        is_match = matching.matcher(query.where)
-        found = (each for each in found if is_match(each.value))
-    return heapq.nsmallest(limit, found, key=lambda each: (-each.updated_at, each.scope, each.name))
+def last_written(
+    found: Iterable[tuple[ScopeKey, NoteRow]],
+    limit: int,
+    take: Callable[[ScopeKey, NoteRow], T | None],
+) -> list[T]:
+    """Return what `take` makes of notes of some scopes, as `Storage.find_notes` does."""
+    notes = sorted(found, key=lambda pair: (-pair[1].updated_at, pair[0], pair[1].name))
+    taken = (take(key, row) for key, row in notes)
+    return list(islice((each for each in taken if each is not None), limit))

@@ -201,7 +201,7 @@ def note_address(scope: ScopeKey, name: object, on: object) -> tuple[str, str | 
     return limits.check_id("note name", name), where
 
 
-def note_places(
+def note_owners(
     scope: ScopeKey, on: SnapshotLike | Iterable[SnapshotLike] | None
 ) -> list[str | None]:
     """Check which notes to list: of the scope itself (None), of one snapshot, or of several."""

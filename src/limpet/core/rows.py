@@ -8,19 +8,14 @@ import orjson
 
 from limpet.core import times
 from limpet.core.codec import decode
-from limpet.core.encryption import (
-    PLAIN,
-    PLAIN_NONCE,
-    Cipher,
-    is_encrypted,
-)
+from limpet.core.encryption import PLAIN, PLAIN_NONCE, Cipher, is_encrypted
 from limpet.errors import Corrupt
 from limpet.model import ScopeKey, SnapshotInfo, SnapshotRef
 from limpet.protocol import SessionAge
 
 EMPTY = b"{}"  # an encoded object without members
 Place: TypeAlias = tuple[str | int, ...]
-"""What tells a scope from others: its address, and its key in the tables."""
+"""What identifies a scope: its address, and its key in the tables."""
 
 
 class Row(NamedTuple):
@@ -54,9 +49,6 @@ class Row(NamedTuple):
     def written_by(self) -> str:
         """The nonce of the write that stored its state."""
         return self.state_nonce or self.nonce
-
-
-ROW_COLUMNS = Row._fields[:-1]
 
 
 def _facts(row: Row, *owner: int | str) -> bytes:

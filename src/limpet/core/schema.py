@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 from limpet.core import limits
+from limpet.core.codec import escaped
 from limpet.errors import InvalidInput
 from limpet.model import JSON
 
@@ -118,7 +119,7 @@ def _check_object(value: dict[str, Any], schema: Schema, path: str) -> None:
         if name not in value:
             raise _refused(path, f"must have the member `{name}`")
     for name, each in value.items():
-        inside = f"{path}/{name.replace('~', '~0').replace('/', '~1')}"
+        inside = f"{path}/{escaped(name)}"
         if "propertyNames" in schema:
             _check_text(name, schema["propertyNames"], inside)
         if name not in known and others is False:

@@ -127,59 +127,8 @@ def decode_found(line: bytes) -> Found:
     return info_of(record), codec.encode(record["state"])
 
 
-def scope_info_json(info: ScopeInfo) -> dict[str, JSON]:
-    return {**scope_json(info.key), "head": None if info.head is None else info_json(info.head)}
-
-
-def scope_info_of(found: Mapping[str, Any]) -> ScopeInfo:
-    return ScopeInfo(scope_of(found), None if found["head"] is None else info_of(found["head"]))
-
-
-def note_json(note: Note) -> dict[str, JSON]:
-    return {**asdict(note), "updated_at": time_json(note.updated_at)}
-
-
-def note_of(found: Mapping[str, Any]) -> Note:
-    return Note(**{**found, "updated_at": datetime.fromisoformat(found["updated_at"])})
-
-
-def found_note_json(note: FoundNote) -> dict[str, JSON]:
-    """Return a note with its scope; `updated_at` stays microseconds, by which it is sorted."""
-    return {**note._asdict(), "scope": scope_json(note.scope)}
-
-
-def found_note_of(found: Mapping[str, Any]) -> FoundNote:
-    return FoundNote(**{**found, "scope": scope_of(found["scope"])})
-
-
-def stats_json(stats: Stats) -> dict[str, JSON]:
-    return {**asdict(stats), "largest": [list(each) for each in stats.largest]}
-
-
-def stats_of(found: Mapping[str, Any]) -> Stats:
-    return Stats(**{**found, "largest": tuple((name, size) for name, size in found["largest"])})
-
-
-def finding_json(finding: Finding) -> dict[str, JSON]:
-    scope = None if finding.scope is None else scope_json(finding.scope)
-    return {**asdict(finding), "scope": scope}
-
-
-def finding_of(found: Mapping[str, Any]) -> Finding:
-    scope = None if found["scope"] is None else scope_of(found["scope"])
-    return Finding(**{**found, "scope": scope})
-
-
-def age_of(found: Mapping[str, Any]) -> SessionAge:
-    return SessionAge(found["session_id"], found["created_at"])
-
-
 def diff_json(diff: Diff) -> dict[str, JSON]:
     return {"changes": [asdict(each) for each in diff.changes], "patch": diff.to_json_patch()}
-
-
-def hold_of(found: Mapping[str, Any]) -> Hold:
-    return Hold(found["key"], found["owner"], found["left_us"])
 
 
 def target_json(target: Target) -> dict[str, JSON]:
@@ -210,6 +159,24 @@ class Record(NamedTuple):
     of_json: Callable[[Any], Any] = _same
 
 
+def optional(value: Record) -> Record:
+    """Return a value or null."""
+    return Record(
+        nullable(value.schema),
+        lambda given: None if given is None else value.to_json(given),
+        lambda found: None if found is None else value.of_json(found),
+    )
+
+
+def fields(make: Callable[..., Any], **of: Record) -> Record:
+    """Return an object with these fields of what `make` returns for them."""
+    return Record(
+        record({name: each.schema for name, each in of.items()}),
+        lambda given: {name: each.to_json(getattr(given, name)) for name, each in of.items()},
+        lambda found: make(**{name: each.of_json(found[name]) for name, each in of.items()}),
+    )
+
+
 def member(name: str, value: Schema) -> Record:
     """Return an object with one member, which is the value."""
     return Record(record({name: value}), lambda found: {name: found}, lambda found: found[name])
@@ -234,6 +201,8 @@ def page(item: Record) -> Record:
     )
 
 
+_ID, _TEXT, _COUNT, _INTEGER, _ANYTHING = map(Record, (ID, TEXT, COUNT, INTEGER, ANYTHING))
+_MOMENT = Record(TIME, time_json, datetime.fromisoformat)
 _ADDRESS: dict[str, Schema] = {"session_id": ID, "scope_id": ID, "kind": KIND}
 SCOPE = Record(record(_ADDRESS), scope_json, scope_of)
 REF = Record(record({**_ADDRESS, "id": ID}), ref_json, some_ref_of)
@@ -253,46 +222,47 @@ _INFO: dict[str, Schema] = {
 }
 INFO = Record(record(_INFO), info_json, info_of)
 SNAPSHOT = Record(record({**_INFO, "state": ANYTHING}))
+_HEAD = optional(INFO)
 SCOPE_INFO = Record(
-    record({**_ADDRESS, "head": nullable(INFO.schema)}), scope_info_json, scope_info_of
+    record({**_ADDRESS, "head": _HEAD.schema}),
+    lambda info: {**scope_json(info.key), "head": _HEAD.to_json(info.head)},
+    lambda found: ScopeInfo(scope_of(found), _HEAD.of_json(found["head"])),
 )
-SESSION_AGE = Record(
-    record({"session_id": ID, "created_at": nullable(INTEGER)}), SessionAge._asdict, age_of
+SESSION_AGE = fields(SessionAge, session_id=_ID, created_at=optional(_INTEGER))
+NOTE = fields(
+    Note,
+    name=_ID,
+    value=_ANYTHING,
+    revision=_TEXT,
+    updated_at=_MOMENT,
+    snapshot_id=optional(_ID),
 )
-_NOTE: dict[str, Schema] = {"name": ID, "value": ANYTHING, "revision": TEXT}
-NOTE = Record(
-    record({**_NOTE, "updated_at": TIME, "snapshot_id": nullable(ID)}), note_json, note_of
-)
-FOUND_NOTE = Record(
-    record({"scope": SCOPE.schema, **_NOTE, "updated_at": INTEGER}), found_note_json, found_note_of
+FOUND_NOTE = fields(  # by whose times in microseconds they are sorted
+    FoundNote, scope=SCOPE, name=_ID, value=_ANYTHING, revision=_TEXT, updated_at=_INTEGER
 )
 HOLD = Record(
-    record({"key": TEXT, "owner": TEXT, "left_us": INTEGER, "held": BOOLEAN}), of_json=hold_of
+    record({"key": TEXT, "owner": TEXT, "left_us": INTEGER, "held": BOOLEAN}),
+    of_json=lambda found: Hold(found["key"], found["owner"], found["left_us"]),
 )
-PRUNED = Record(record({"count": COUNT, "bytes": COUNT}), asdict, lambda found: Pruned(**found))
+PRUNED = fields(Pruned, count=_COUNT, bytes=_COUNT)
 DELETED = member("deleted", COUNT)
-FINDING = Record(
-    record(
-        {
-            "severity": TEXT,
-            "code": TEXT,
-            "message": TEXT,
-            "scope": nullable(SCOPE.schema),
-            "id": nullable(TEXT),
-            "repaired": BOOLEAN,
-        }
-    ),
-    finding_json,
-    finding_of,
+FINDING = fields(
+    Finding,
+    severity=_TEXT,
+    code=_TEXT,
+    message=_TEXT,
+    scope=optional(SCOPE),
+    id=optional(_TEXT),
+    repaired=Record(BOOLEAN),
+)
+finding_json = FINDING.to_json
+_LARGEST = Record(
+    array({"type": "array", "items": ANYTHING}),
+    lambda parts: [list(each) for each in parts],
+    lambda found: tuple((name, size) for name, size in found),
 )
 _COUNTS = ("sessions", "scopes", "snapshots", "logical_bytes", "stored_bytes")
-STATS = Record(
-    record(
-        dict.fromkeys(_COUNTS, COUNT) | {"largest": array({"type": "array", "items": ANYTHING})}
-    ),
-    stats_json,
-    stats_of,
-)
+STATS = fields(Stats, **dict.fromkeys(_COUNTS, _COUNT), largest=_LARGEST)
 _CHANGE = {
     "path": TEXT,
     "kind": {"type": "string", "enum": ["added", "removed", "changed", "moved"]},

@@ -13,7 +13,7 @@ from limpet.core.commits import ScopeState
 from limpet.core.encryption import WrongKeys
 from limpet.core.rows import Row
 from limpet.engine.records import changed, dump_offsets
-from limpet.engine.states import State, States, past_damage, tail_row
+from limpet.engine.states import State, States, ignoring_damage, tail_row
 from limpet.errors import Corrupt
 from limpet.model import Pruned, ScopeKey
 from limpet.protocol import AppendOffsets, Commit, Stamp
@@ -54,7 +54,7 @@ def _edited(
                 known[row.seq] = state
     edit = _Edit({}, {seq for seq in dropped if seq in tail}, [], [])
     ground = None
-    with past_damage():
+    with ignoring_damage():
         ground = states.newest_segment_end()
     for old, seqs in _by_segment(states, touched - tail.keys()):
         kept = {seq: replaced[seq].data for seq in seqs if seq in replaced}
@@ -86,7 +86,7 @@ def _edited(
 
 def _readable(states: States, seq: int) -> State | None:
     """Return a state, None if it is damaged."""
-    with past_damage():
+    with ignoring_damage():
         return states.state(seq)
     return None
 
@@ -95,7 +95,7 @@ def _by_segment(states: States, seqs: set[int]) -> list[tuple[SegmentRow, set[in
     """Return which of some seqs are in which segment."""
     found = dict[int, tuple[SegmentRow, set[int]]]()
     for seq in seqs:
-        with past_damage():
+        with ignoring_damage():
             row = states.segment_row(seq)
             if row is not None:
                 found.setdefault(row.last, (row, set()))[1].add(seq)
@@ -122,7 +122,7 @@ def drafts_of(reader: Reader, record: ScopeRecord, kept: Collection[int] = ()) -
     """Return the seq of the head if it is a draft, or may be one."""
     if record.head is None or record.head == record.tip or record.head in kept:
         return set()
-    with past_damage():
+    with ignoring_damage():
         head = reader.row_at(record.head)
         if head is not None and head.kept:
             return set()
@@ -165,7 +165,7 @@ def replaced(
 
 
 def _is_same(states: States, before: Row, state: bytes) -> bool:
-    with past_damage():
+    with ignoring_damage():
         return states.of(before) == state
     return False
 
@@ -192,7 +192,7 @@ def replace_all(
         versions.append(Version(row, plan.row, commit.body))
     if not versions:
         return None, count
-    with past_damage():  # what is damaged may be replaced
+    with ignoring_damage():  # what is damaged may be replaced
         states.keep({each.before.seq: each.before.written_by for each in versions})
     return replaced(reader, record, states, versions, stamp), count
 
@@ -211,11 +211,11 @@ def delete_snapshots(
     if record is None or not ids:
         return None, Pruned(0, 0)
     doomed = dict.fromkeys(ids)
-    sizes = dict(reader.places(list(doomed)))
+    sizes = dict(reader.seqs_and_sizes(list(doomed)))
     if spare_head and record.head in sizes:
         del sizes[record.head]
         del doomed[_id_at(reader, record.head, ids)]
-    notes, dropped = reader.note_places(doomed), set(sizes)
+    notes, dropped = reader.note_addresses(doomed), set(sizes)
     if not dropped and not notes:
         return None, Pruned(0, 0)
     states = States(reader)
@@ -247,8 +247,8 @@ def delete_snapshots(
 
 def _id_at(reader: Reader, seq: int | None, ids: Sequence[str]) -> str:
     """Return which of some ids a seq has; its row may be damaged."""
-    with past_damage():
+    with ignoring_damage():
         row = None if seq is None else reader.row_at(seq)
         if row is not None:
             return row.id
-    return next(id for id in ids if any(at == seq for at, _ in reader.places([id])))
+    return next(id for id in ids if any(at == seq for at, _ in reader.seqs_and_sizes([id])))

@@ -3,11 +3,11 @@
 import heapq
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from functools import partial
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial, wraps
 from operator import attrgetter
-from typing import Final, Literal, TypeAlias, TypeVar
+from typing import Concatenate, Final, Literal, ParamSpec, TypeAlias, TypeVar
 
 from limpet.backends.support.backoff import Backoff
 from limpet.backends.support.forks import renew_after_fork
@@ -41,10 +41,10 @@ from limpet.model import (
     ScopeInfo,
     ScopeKey,
     SnapshotInfo,
-    SnapshotRef,
     Stats,
 )
 from limpet.protocol import (
+    Backend,
     Claim,
     Clock,
     Commit,
@@ -57,7 +57,6 @@ from limpet.protocol import (
     NoteQuery,
     NoteWrite,
     Query,
-    SessionAge,
     Stamp,
     Target,
     Topic,
@@ -69,12 +68,14 @@ from limpet.storage import (
     Change,
     LostAnswer,
     Reader,
+    ScopeQuery,
     ScopeRecord,
     Storage,
     Taken,
 )
 
 T = TypeVar("T")
+P = ParamSpec("P")
 Decide: TypeAlias = Callable[[Reader, Stamp], tuple[Change | None, T]]
 """Decides what to write to a scope, and what to return; pure, and may be called again."""
 
@@ -84,6 +85,19 @@ _SEGMENT_BYTES_MAX: Final = 16 * limits.MIB
 _TAKEN_MAX: Final = 100  # seqs in a row: by then an index is damaged
 _OVERDUE: Final = 4  # times the limit: a writer that outruns the rolls waits for one
 _PUT_OFF_MAX: Final = 1024
+
+
+def _of_storage(
+    method: Callable[Concatenate[Backend, P], T],
+) -> Callable[Concatenate["Engine", P], T]:
+    """Return a method that is that of the storage."""
+
+    @wraps(method)
+    def passed(self: "Engine", /, *args: P.args, **options: P.kwargs) -> T:
+        answer: T = getattr(self.storage, method.__name__)(*args, **options)
+        return answer
+
+    return passed
 
 
 @located
@@ -146,7 +160,7 @@ class Engine:
                 # Another one may have removed the scope: so a removal is believed only if need be.
                 if (each.after is not None or is_lost) and is_stored(each, reader, is_lost):
                     return None, (each, result)
-            # Those that can never be stored any more need not be looked for again.
+            # Those that can never be stored any more need not be searched for again.
             attempts[:] = (a for a in attempts if may_be_stored(a[0], reader.record, is_lost))
             try:
                 change, result = decide(reader, stamp)
@@ -183,7 +197,7 @@ class Engine:
 
     def _edit(self, key: ScopeKey, decide: Decide[T]) -> T:
         """Change stored snapshots; what is known of the scope is forgotten."""
-        with self._first(key):
+        with _First(self, key):
             self.distrust(key)
             return self._transact(key, self._draw(), decide)[1]
 
@@ -198,7 +212,7 @@ class Engine:
 
         `continued` makes the change without reading, of the record that this process wrote last.
         """
-        with self._first(key):
+        with _First(self, key):
             known = self._known.get(key)
             sent = continued(known.record) if continued and known else None
             is_stored, is_lost = False, False
@@ -218,23 +232,6 @@ class Engine:
                     self._known.pop(key)
         return result
 
-    @contextmanager
-    def _first(self, key: ScopeKey) -> Iterator[None]:
-        """Wait for other threads that change a scope, so that none makes the others' knowledge old.
-
-        It only saves time, so nobody waits for long: the other one may hang, or was interrupted.
-        """
-        at = hash(key) % _LOCKS
-        lock = self._locks[at]
-        is_first = lock.acquire(timeout=_WAIT_S)
-        try:
-            yield
-        finally:
-            if is_first:
-                lock.release()
-            else:
-                self._renew(at, lock)
-
     def _renew(self, at: int, lock: threading.RLock) -> None:
         if self._locks[at] is lock:  # else another thread has done it
             self._locks[at] = threading.RLock()
@@ -245,19 +242,19 @@ class Engine:
         key = commit.scope
         at = hash(key) % _LOCKS
         lock = self._locks[at]
-        is_first = lock.acquire(timeout=_WAIT_S)  # as `_first`, in less time
+        is_first = lock.acquire(timeout=_WAIT_S)  # as `_First`, in less time
         try:
             known = self._known.get(key)
-            quick = known and saving.continued(commit, known, wholes=self._tails.wholes)
+            sent = known and saving.continued(commit, known, wholes=self._tails.wholes)
             saved, is_lost = None, False
-            if quick is not None:
+            if sent is not None:
                 try:
-                    saved = quick[1] if self.storage.write(quick[0]) else None
+                    saved = sent[1] if self.storage.write(sent[0]) else None
                 except Taken:
-                    quick = None
+                    sent = None
                 except LostAnswer:
                     is_lost = True
-            row, known = saved or self._decided(commit, quick, is_lost)
+            row, known = saved or self._decided(commit, sent, is_lost)
             if known is None:
                 self._known.pop(key)
             else:
@@ -409,17 +406,10 @@ class Engine:
     def list_snapshots(self, query: Query, *, limit: int) -> list[SnapshotInfo]:
         return [info_of(key, row) for key, row in self.storage.list_rows(query, limit)]
 
-    def list_ids(self, scope: ScopeKey, *, after: str, limit: int) -> list[str]:
-        return self.storage.list_ids(scope, after, limit)
-
-    def find_refs(self, id_prefix: str, *, limit: int) -> list[SnapshotRef]:
-        return self.storage.find_refs(id_prefix, limit)
-
-    def list_sessions(self, *, prefix: str, after: str, limit: int) -> list[str]:
-        return self.storage.list_sessions(prefix, after, limit)
-
-    def list_newest(self, *, prefix: str, after: SessionAge | None, limit: int) -> list[SessionAge]:
-        return self.storage.list_newest(prefix, after, limit)
+    list_ids = _of_storage(Backend.list_ids)
+    find_refs = _of_storage(Backend.find_refs)
+    list_sessions = _of_storage(Backend.list_sessions)
+    list_newest = _of_storage(Backend.list_newest)
 
     def list_scopes(
         self,
@@ -430,16 +420,14 @@ class Engine:
         after: ScopeKey | None,
         limit: int,
     ) -> list[ScopeInfo]:
-        found = self.storage.list_scopes(
-            session_id=session_id, kind=kind, prefix=prefix, after=after, limit=limit
-        )
+        found = self.storage.list_scopes(ScopeQuery(session_id, kind, prefix, after), limit)
         return [
             ScopeInfo(record.key, None if head is None else info_of(record.key, head))
             for record, head in found
         ]
 
     def list_largest_heads(self, session_id: str, *, limit: int) -> list[SnapshotInfo]:
-        scopes = self.storage.list_scopes(session_id=session_id)
+        scopes = self.storage.list_scopes(ScopeQuery(session_id))
         heads = [info_of(record.key, head) for record, head in scopes if head is not None]
         return heapq.nlargest(limit, heads, key=lambda head: head.size)
 
@@ -537,20 +525,14 @@ class Engine:
             raise InvalidInput(CLOSED)
         return self.storage.listen()
 
-    def list_damage(self, scope: ScopeKey) -> list[Finding]:
-        return self.storage.list_damage(scope)
+    list_damage = _of_storage(Backend.list_damage)
 
     def list_unlisted(self) -> list[Finding]:
         return self.storage.list_damage(None)
 
-    def compact(self) -> int:
-        return self.storage.compact()
-
-    def check(self, after: str, *, repair: bool, limit: int) -> tuple[list[Finding], str | None]:
-        return self.storage.check(after, repair=repair, limit=limit)
-
-    def rekey(self, after: str, *, limit: int) -> tuple[int, str | None]:
-        return self.storage.rekey(after, limit=limit)
+    compact = _of_storage(Backend.compact)
+    check = _of_storage(Backend.check)
+    rekey = _of_storage(Backend.rekey)
 
     def close(self) -> None:
         self.closed = True
@@ -559,6 +541,28 @@ class Engine:
         self._known.clear()
         self._segments.clear()
         self.storage.close()
+
+
+class _First:
+    """Waits for other threads that change a scope, so that none makes the others' knowledge old.
+
+    It only saves time, so nobody waits for long: the other one may hang, or was interrupted.
+    """
+
+    __slots__ = ("_at", "_engine", "_is_first", "_lock")
+
+    def __init__(self, engine: Engine, key: ScopeKey) -> None:
+        self._engine, self._at = engine, hash(key) % _LOCKS
+        self._lock = engine._locks[self._at]
+
+    def __enter__(self) -> None:
+        self._is_first = self._lock.acquire(timeout=_WAIT_S)
+
+    def __exit__(self, *error: object) -> None:
+        if self._is_first:
+            self._lock.release()
+        else:
+            self._engine._renew(self._at, self._lock)
 
 
 def _locks() -> list[threading.RLock]:

@@ -6,7 +6,7 @@ from limpet.core import commits
 from limpet.core.commits import LeaseRow
 from limpet.core.notes import NoteRow, check_expect, written_note
 from limpet.engine.records import changed
-from limpet.engine.states import past_damage
+from limpet.engine.states import ignoring_damage
 from limpet.model import ANY
 from limpet.protocol import Claim, Hold, NoteChange, NoteDelete, NoteWrite, Stamp
 from limpet.storage import Change, Reader, ScopeRecord
@@ -75,9 +75,9 @@ def _existing(reader: Reader, changes: Sequence[NoteChange]) -> dict[Address, No
     """Return the notes that are there; None for one that may be damaged, and is only deleted."""
     on, names = {each.on or "" for each in changes}, {each.name for each in changes}
     if all(isinstance(each, NoteDelete) and each.expect is ANY for each in changes):
-        with past_damage():
+        with ignoring_damage():
             return {(row.on, row.name): row for row in reader.notes(on, names)}
-        return dict.fromkeys(reader.note_places(on))
+        return dict.fromkeys(reader.note_addresses(on))
     return {(row.on, row.name): row for row in reader.notes(on, names)}
 
 

@@ -9,9 +9,7 @@ from limpet.core.rows import Row
 from limpet.errors import Corrupt, Unavailable
 from limpet.model import ScopeKey
 from limpet.protocol import AppendOffsets, Stamp
-from limpet.storage import TRAIL_BYTES_MAX, Change, Reader, ScopeRecord
-
-VERSION_BYTES = 8
+from limpet.storage import TRAIL_BYTES_MAX, VERSION_BYTES, Change, Reader, ScopeRecord
 
 
 def changed(
@@ -39,23 +37,18 @@ def dump_offsets(offsets: AppendOffsets | None) -> bytes | None:
     return None if offsets is None else b"%b" % orjson.dumps(offsets)
 
 
-def _versions(record: ScopeRecord) -> list[bytes]:
-    trail, size = record.trail, VERSION_BYTES
-    return [trail[at : at + size] for at in range(0, len(trail), size)]
-
-
 def has_made(record: ScopeRecord, stamp: Stamp) -> bool:
     """Return whether a change with this stamp is among the last that were made."""
-    return bytes.fromhex(stamp.nonce) in _versions(record)
+    return bytes.fromhex(stamp.nonce) in record.versions
 
 
 def follows(record: ScopeRecord, after: ScopeRecord, before: ScopeRecord) -> bool | None:
     """Return whether a scope went from one record to another; None if its trail does not tell."""
-    versions, size = _versions(record), VERSION_BYTES
-    if before.trail[:size] not in versions:
+    versions, since = record.versions, before.trail[:VERSION_BYTES]
+    if since not in versions:
         return None
-    at = versions.index(before.trail[:size])
-    return at > 0 and versions[at - 1] == after.trail[:size]
+    at = versions.index(since)
+    return at > 0 and versions[at - 1] == after.trail[:VERSION_BYTES]
 
 
 def head_of(reader: Reader) -> Row | None:

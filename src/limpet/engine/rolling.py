@@ -24,7 +24,7 @@ from limpet.engine.states import (
     State,
     States,
     compare,
-    past_damage,
+    ignoring_damage,
     payload_of,
     tail_row,
 )
@@ -98,7 +98,7 @@ def plan(reader: Reader, limits: Limits = LIMITS) -> Roll | int:
     record = reader.record
     if record is None or not limits.is_due(record, 0):
         return 0  # another roll came first
-    with past_damage():
+    with ignoring_damage():
         states, last = States(reader), reader.segment(None)
         least = _shared_bytes(reader, states.tail)
         if record.tail_bytes < least:
@@ -146,7 +146,7 @@ def _roll(states: States, record: ScopeRecord, made: _Made, stays: TailRow | Non
         if row.base in moved and stays is not None and row.seq == stays.seq:
             left.append(stays)
         elif row.base in moved and row.seq not in moved:
-            with past_damage():
+            with ignoring_damage():
                 base = newest if newest.seq < row.seq else None
                 left.append(tail_row(row.seq, row.nonce, states.get(row.seq), base))
     change = Change(
@@ -177,7 +177,7 @@ def _made(states: States, rows: list[TailRow], last: SegmentRow | None) -> _Made
     has_nonces = any(row.nonce for row in rows)
     older, before = None, None
     if last is not None and has_nonces == bool(last.nonces):
-        with past_damage():
+        with ignoring_damage():
             found = states.segment(last.last)
             if not _is_full(found, len(rows)):
                 before = State(last.last, last.nonces.get(last.last, ""), found.newest())
@@ -212,7 +212,7 @@ def _steps(
     """Return which rows can be read, the deltas from each to the one before, and the last state."""
     moved, steps = list[TailRow](), list[tuple[int, Delta]]()
     for row in rows:  # one state at a time is in memory
-        with past_damage():
+        with ignoring_damage():
             earlier = b"" if state is None else state.data
             if state is not None and row.base == state.seq:
                 compare(state.seq, state.nonce, row.base_nonce)

@@ -1,4 +1,4 @@
-"""How a commit becomes a change: the general way, and the quick one.
+"""How a commit becomes a change: in general, and without reading anything.
 
 `decide` reads what the rules of `core.commits` need. `continued` makes the change of a save behind
 the head that this process wrote last: everything is known then, and nothing is read.
@@ -22,9 +22,9 @@ from limpet.engine.states import (
     State,
     States,
     delta_row,
+    ignoring_damage,
     is_shared,
     is_whole_due,
-    past_damage,
     shared_name,
     shared_row,
     shared_tail,
@@ -46,7 +46,7 @@ from limpet.storage import (
 )
 
 _STEPS_MAX = 64
-_NONE = ((),) * 5  # what a save does not change
+_NOTHING = ((),) * 5  # tail_gone, segments, segments_gone, notes, notes_gone
 _FIELDS = ScopeRecord._fields
 _LEASE_AND_NOTES = slice(_FIELDS.index("fence"), _FIELDS.index("tail_count"))
 _new = tuple.__new__  # the same as Row(…), without a call of Python code
@@ -139,7 +139,20 @@ def continued(commit: Commit, known: Known, *, wholes: bool = True) -> tuple[Cha
     is_apart = parent_id != head.id
     change = _new(
         Change,
-        (commit.scope, record, after, (row,), False, (), (entry,), *_NONE, is_apart, (), (), False),
+        (
+            commit.scope,
+            record,
+            after,
+            (row,),
+            False,
+            (),
+            (entry,),
+            *_NOTHING,
+            is_apart,
+            (),
+            (),
+            False,
+        ),
     )
     return change, _new(Saved, (row, _new(Known, (after, row, base, steps, cost))))
 
@@ -354,7 +367,7 @@ def _head(reader: Reader, commit: Commit) -> Row | None:
 
 def _tip_id(reader: Reader, commit: Commit) -> str | None:
     record = reader.record
-    with past_damage() if commit.past_damage else nullcontext():
+    with ignoring_damage() if commit.past_damage else nullcontext():
         row = None if record is None or record.tip is None else reader.row_at(record.tip)
         return None if row is None else row.id
     return None

@@ -112,8 +112,8 @@ def payload_of(row: TailRow) -> bytes:
 
 
 @contextmanager
-def past_damage() -> Iterator[None]:
-    """Go on behind the block if what it reads is damaged; not if it needs other keys."""
+def ignoring_damage() -> Iterator[None]:
+    """Leave the block where what it reads is damaged; not if it needs other keys."""
     try:
         yield
     except WrongKeys:

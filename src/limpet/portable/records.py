@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, TypeAlias
 from xxhash import xxh3_64
 
 from limpet.core import codec, limits
+from limpet.core.wire import time_json
 from limpet.errors import Corrupt, InvalidInput
 from limpet.model import JSON, Note, ScopeKey, Snapshot, SnapshotRef
 
@@ -27,7 +28,7 @@ _BOM = b"\xef\xbb\xbf"
 _CHECK = "check"
 _SEAL = re.compile(rb',"check":"([0-9a-f]{16})"\}\Z')
 _SEAL_BYTES = len(',"check":""}') + 16
-_LINE_BYTES_MORE = limits.MIB  # of a line beside its state and its metadata
+_LINE_BYTES_MORE = limits.MIB  # of a line without its state and its metadata
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,7 @@ class SnapshotRecord:
             "status": self.status,
             "labels": dict(sorted(self.labels.items())),
             "metadata": self.metadata,
-            "created_at": self.created_at.isoformat(timespec="microseconds").replace("+00:00", "Z"),
+            "created_at": time_json(self.created_at),
             "kept": self.kept,
             "state": self.state,
         }

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 
-from limpet.api.opened import Tools
+from limpet.api.opened import ScopeContext, Tools
 from limpet.api.verbs import Encode, Steps, Work, save
 from limpet.core import codec, ids, limits, prepare, times
 from limpet.errors import Conflict, InvalidInput, LimpetError, NotFound
@@ -206,7 +206,7 @@ class Attempt:
             self.observe(head)
         if self.aborted:
             raise Aborted(f"the run was aborted. run_id=`{self._plan.scope.session_id}`") from error
-        is_ours = head is not None and _nonce_of(head) in self._nonces
+        is_ours = head is not None and ids.nonce_of(head.revision) in self._nonces
         if head is None or not is_ours or head.revision == expected:
             raise error
         self._last = head
@@ -288,10 +288,7 @@ class Attempt:
             labels={**labels, **_task_label(record)},
             metadata={**metadata, FACTS: record.to_json()},
             expect=None if self._last is None else self._last.revision,
-            fence=self._fence,
-            stamp=self._tools.draw(),
-            state_bytes_max=self._tools.state_bytes_max,
-            default=self._tools.default,
+            **ScopeContext(self._plan.scope, self._tools, fence=self._fence).of_write(),
         )
 
     def _encoded(self, metadata: Mapping[str, JSON], record: RunRecord) -> bytes:
@@ -371,7 +368,3 @@ def _task_label(record: RunRecord) -> dict[str, str]:
 
 def _age(info: SnapshotInfo) -> tuple[int, int]:
     return ids.seq_of(info.revision), ids.rev_of(info.revision)
-
-
-def _nonce_of(info: SnapshotInfo) -> str:
-    return info.revision.rpartition(".")[2]

@@ -31,7 +31,7 @@ from limpet.runs.processes import is_alive, with_process, without_process
 
 
 class _AbortWatch:
-    """Hears that a run was aborted. The dispatcher fills it, so it needs no thread of its own."""
+    """Notices that a run was aborted. The dispatcher fills it, so it needs no thread of its own."""
 
     def __init__(self, opened: Opened, plan: Plan, attempt: Attempt) -> None:
         self._dispatcher = opened.service(Dispatcher)
@@ -185,10 +185,8 @@ class AsyncRun(_RunHandle):
     step = awaited(Run.step)
 
 
-def hold(
-    store: Store | AsyncStore, plan: Plan, ttl_s: float, wait_s: float
-) -> AbstractContextManager[Run] | AbstractAsyncContextManager[AsyncRun]:
-    """Return the context manager that holds a run for a block."""
+def hold(store: Store | AsyncStore, plan: Plan, ttl_s: float, wait_s: float) -> Any:
+    """Return the context manager that holds a run for a block, async for an `AsyncStore`."""
     wanted, waiting = prepare_claim(store.driver.tools, plan.scope, plan.owner, ttl_s, wait_s)
     if isinstance(store, Store):
         return _held(store, plan, hold_sync(store.scope(*plan.scope), wanted), waiting)

@@ -2,13 +2,12 @@
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 
 from limpet.api.opened import Tools
-from limpet.api.verbs import Steps, Walk, Work, check_prefix, contend
+from limpet.api.verbs import Steps, Walk, Work, contend, converted, scopes
 from limpet.core import limits
 from limpet.errors import Conflict, InvalidInput, NotFound
-from limpet.model import ScopeKey, SnapshotInfo
+from limpet.model import ScopeInfo, ScopeKey, SnapshotInfo
 from limpet.protocol import Backend
 from limpet.runs.attempt import in_place, read_head
 from limpet.runs.model import (
@@ -53,13 +52,20 @@ def listed(tools: Tools, *, status: str | None, task: str | None, prefix: str) -
     if status is not None and limits.check_status(status) not in STATUSES:
         known = ", ".join(STATUSES)
         raise InvalidInput(f"there is no such status. status=`{status}` known=`{known}`")
-    listing = _RunListing(tools, status, check_task(task), check_prefix(prefix))
+    task = check_task(task)
 
-    def walk() -> Walk[RunInfo]:
-        while not listing.ended:
-            yield listing.next_page
+    def may_be(head: SnapshotInfo) -> bool:
+        """Filter by the stored status first, because reading a lease costs more."""
+        return status in (None, head.status, EXPIRED if head.status == RUNNING else None)
 
-    return walk()
+    def runs_of(backend: Backend, page: Sequence[ScopeInfo]) -> list[RunInfo]:
+        heads = [each.head for each in page if each.key.scope_id == SCOPE_ID]
+        runs = [_with_status(tools, backend, head) for head in heads if head and may_be(head)]
+        return [
+            each for each in runs if status in (None, each.status) and task in (None, each.task)
+        ]
+
+    return converted(scopes(None, kind=KIND, prefix=prefix), runs_of)
 
 
 def check_task(task: object) -> str | None:
@@ -69,43 +75,7 @@ def check_task(task: object) -> str | None:
     return limits.check_text("task", task, chars_max=limits.LABEL_CHARS_MAX, chars_min=1)
 
 
-@dataclass
-class _RunListing:
-    """A walk over the scopes of runs, a page at a time; filters may leave little of a page."""
-
-    tools: Tools
-    status: str | None
-    task: str | None
-    prefix: str
-    after: ScopeKey | None = None
-    ended: bool = False
-
-    def next_page(self, backend: Backend) -> Sequence[RunInfo]:
-        page = backend.list_scopes(
-            session_id=None,
-            kind=KIND,
-            prefix=self.prefix,
-            after=self.after,
-            limit=limits.PAGE_ITEMS_MAX,
-        )
-        self.ended = len(page) < limits.PAGE_ITEMS_MAX
-        self.after = page[-1].key if page else None
-        heads = [each.head for each in page if each.key.scope_id == SCOPE_ID]
-        runs = [
-            _with_status(self.tools, backend, head) for head in heads if head and self._may_be(head)
-        ]
-        return [
-            each
-            for each in runs
-            if self.status in (None, each.status) and self.task in (None, each.task)
-        ]
-
-    def _may_be(self, head: SnapshotInfo) -> bool:
-        """Filter by the stored status first, because reading a lease costs more."""
-        return self.status in (None, head.status, EXPIRED if head.status == RUNNING else None)
-
-
-_QUICK_TRIES = 20  # of an abort, before it waits between them
+_TRIES_WITHOUT_PAUSE = 20  # of an abort
 
 
 def abort(tools: Tools, run_id: str) -> Steps[RunInfo]:
@@ -133,7 +103,7 @@ def abort(tools: Tools, run_id: str) -> Steps[RunInfo]:
     def attempt() -> Steps[RunInfo]:
         # Without a pause at first: a worker with very short steps leaves little time between them.
         aborted: RunInfo
-        for _ in range(_QUICK_TRIES):
+        for _ in range(_TRIES_WITHOUT_PAUSE):
             with suppress(Conflict):
                 aborted = yield once
                 return aborted

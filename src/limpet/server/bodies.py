@@ -23,7 +23,7 @@ from limpet.server.call import FORM_TYPE
 Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
 LARGE = 256 * limits.KIB  # bytes that are parsed, or compressed, in a thread
-_BYTES_MORE = limits.MIB  # of a request beside its state and its metadata
+_BYTES_MORE = limits.MIB  # of a request without its state and its metadata
 _FIELDS_MAX = 16  # of a form
 # Bytes of memory that a parsed value takes, a text beside its characters, and an array or object as
 # much again: the values of `[[],[],...]` take 30 times as much as their JSON.
@@ -308,7 +308,7 @@ def busy(what: str) -> Unavailable:
 
 
 class Memory:
-    """Bytes that are reserved and given back; who asks first gets them first."""
+    """Bytes that are reserved and given back: first come, first served."""
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max

@@ -6,7 +6,7 @@ import re
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from limpet.api.opened import Tools
+from limpet.api.opened import ScopeContext
 from limpet.api.store import AsyncStore
 from limpet.api.verbs import Work
 from limpet.core import codec, limits, wire
@@ -196,9 +196,10 @@ class Call:
         return key if stamp is None else wire.stamp_of(stamp).nonce
 
     @property
-    def tools(self) -> Tools:
-        """What a verb draws from; the stamp is the client's, if it sent one."""
-        return self.driver.tools._replace(draw=self.stamp)
+    def context(self) -> ScopeContext:
+        """The scope for a verb, which draws the client's stamp, if it sent one."""
+        tools = self.driver.tools._replace(draw=self.stamp)
+        return ScopeContext(self.scope, tools, fence=self.fence)
 
     def stamp(self) -> Stamp:
         """Return the time and the random bits of a write: the client's, or drawn here."""

@@ -12,12 +12,11 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from limpet.api import branching, upkeep, verbs
-from limpet.api.opened import JSON_MODEL
 from limpet.core import limits, matching, prepare, wire
 from limpet.core.codec import encode
 from limpet.core.operations import NAMED, OPERATIONS, Handler, Operation
 from limpet.errors import InvalidInput
-from limpet.model import ANY, HEAD, Expect, Finding, Note, ScopeInfo, ScopeKey, SnapshotInfo
+from limpet.model import ANY, Expect, Finding, Note, ScopeInfo, ScopeKey, SnapshotInfo
 from limpet.protocol import (
     Backend,
     Claim,
@@ -200,21 +199,17 @@ async def save(call: Call) -> Result:
         call.allowed(*source.scope)
     if given.get("copy") and not {"forked_from", "source"} <= given.keys():
         raise InvalidInput("a copy needs forked_from, and its revision as source")
-    options = {name: given[name] for name in ("id", "keep", "head", "overwrite") if name in given}
+    names = ("id", "parent", "keep", "head", "overwrite", "status", "labels", "metadata")
     prepared = partial(
         prepare.save,
         scope,
         given.get("state"),
         stamp=call.stamp(),
         state_bytes_max=call.driver.tools.state_bytes_max,
-        parent=given.get("parent", HEAD),
-        status=given.get("status", ""),
-        labels=given.get("labels"),
-        metadata=given.get("metadata"),
         created_at=_time(given.get("created_at")),
         forked_from=source,
         fence=call.fence,
-        **options,
+        **{name: given[name] for name in names if name in given},
     )
     commit: Commit = await call.driver.encoded(given.get("state"), prepared)
     bare = ("replaces", "source", "new_scope", "past_damage")
@@ -238,19 +233,8 @@ def _time(text: str | None) -> datetime | None:
 @operation
 async def append(call: Call) -> Result:
     given, bytes_max = call.body, call.driver.tools.state_bytes_max
-    commit = prepare.append(
-        call.scope,
-        given["key"],
-        given["items"],
-        keep=given.get("keep", True),
-        status=given.get("status"),
-        labels=given.get("labels"),
-        metadata=given.get("metadata"),
-        expect=ANY,
-        fence=call.fence,
-        stamp=call.stamp(),
-        state_bytes_max=min(bytes_max, given.get("state_bytes_max", bytes_max)),
-    )
+    options = {**given, "state_bytes_max": min(bytes_max, given.get("state_bytes_max", bytes_max))}
+    commit = prepare.append(call.scope, **options, fence=call.fence, stamp=call.stamp())
     return await _commit(call, commit)
 
 
@@ -309,9 +293,7 @@ async def fork(call: Call) -> Result:
     if to is not None:
         call.grant.check_session(to)
     options = {name: given.get(name) for name in ("to", "scope_id", "patch", "labels", "metadata")}
-    key: ScopeKey = await call.driver.drive(
-        branching.fork(call.tools, call.scope, given["id"], JSON_MODEL, **options)
-    )
+    key: ScopeKey = await call.driver.drive(branching.fork(call.context, given["id"], **options))
     return await call.ask(lambda backend: ScopeInfo(key, backend.read_info(key, None)))
 
 
@@ -319,13 +301,11 @@ async def fork(call: Call) -> Result:
 async def restore(call: Call) -> Result:
     given = call.body
     work = branching.restore(
-        call.tools,
-        call.scope,
+        call.context,
         given["id"],
         labels=given.get("labels"),
         metadata=given.get("metadata"),
         expect=call.expect,
-        fence=call.fence,
     )
     return await call.ask(work)
 
@@ -335,12 +315,10 @@ async def prune(call: Call) -> Result:
     given = call.body
     age_s = given.get("older_than_s")
     verb = upkeep.prune(
-        call.driver.tools,
-        call.scope,
+        call.context._replace(tools=call.driver.tools),
         keep_last=given.get("keep_last"),
         older_than=None if age_s is None else timedelta(seconds=age_s),
         dry_run=given.get("dry_run", False),
-        fence=call.fence,
     )
     return call.answer(await call.driver.drive(verb))
 
@@ -461,7 +439,7 @@ async def read_lease(call: Call) -> Result:
     held = await call.driver.run(lambda backend: backend.read_lease(scope, now=now))
     if held is None:
         return None
-    # Who knows the key can write under it.
+    # Anyone who knows the key can write under it.
     shown = held if call.grant.write else held._replace(key="")
     return call.answer({**shown._asdict(), "held": False})
 

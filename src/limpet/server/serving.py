@@ -24,7 +24,7 @@ _STOP_S_MAX = 30  # for what was accepted to finish
 _IDLE_S_MAX = 75  # longer than clients keep a connection that they do not use
 _BACKLOG = 2048
 _FILES_MAX = 65_536
-_FILES_FREE = 256  # for the storage, beside connections
+_FILES_FREE = 256  # for the storage
 _TICKS_A_SECOND = 10
 
 

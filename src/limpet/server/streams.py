@@ -18,7 +18,7 @@ from limpet.server.bodies import Memory
 from limpet.server.call import Answer, Call, Listing, Stream
 
 HEARTBEAT_S = 30.0
-_MANY = 100  # sessions that changed at once: a client reads everything again instead
+_SESSIONS_MAX = 100  # in one line: after more a client reads everything again
 _FIRST_POLL_S_MAX = 10.0
 _STATES_MAX = 4  # read at once: together they may take more than is reserved for one
 _PART_BYTES = 4 * limits.MIB  # of states that are read at once
@@ -168,7 +168,7 @@ class _Changes:
             while True:
                 self._notified.clear()
                 sessions = await self._take()
-                if len(sessions) > _MANY:
+                if len(sessions) > _SESSIONS_MAX:
                     sessions = {None}
                 yield b"".join(codec.encode({"session_id": each}) + b"\n" for each in sessions)
                 try:

@@ -18,7 +18,7 @@ from limpet.backends.http.client import Client, HttpListener, NotOurs, Request, 
 from limpet.core import codec, limits, times, wire
 from limpet.core.operations import NAMED, OPERATIONS
 from limpet.errors import InvalidInput, NotFound, Unavailable, Unsupported
-from limpet.model import ANY, HEAD, Expect, Finding, Note, ScopeKey, SnapshotInfo
+from limpet.model import ANY, Expect, Finding, Note, ScopeKey, SnapshotInfo
 from limpet.protocol import (
     Append,
     Backend,
@@ -248,7 +248,8 @@ class HttpBackend:
             body=write.value,
         )
         answer = self._written(request, write.stamp, stored)
-        return answer if isinstance(answer, Note) else wire.note_of(answer)
+        written: Note = answer if isinstance(answer, Note) else wire.NOTE.of_json(answer)
+        return written
 
     def write_notes(self, changes: Sequence[NoteChange]) -> None:
         if not changes:
@@ -283,7 +284,8 @@ class HttpBackend:
     def _lease(self, name: str, claim: Claim) -> Hold:
         ttl_s = claim.ttl_us / 1_000_000
         request = _request(name, scope=claim.scope, key=claim.key, owner=claim.owner, ttl_s=ttl_s)
-        return wire.hold_of(codec.decode_foreign(self._read(request)))
+        held: Hold = wire.HOLD.of_json(codec.decode_foreign(self._read(request)))
+        return held
 
     def release(self, claim: Claim) -> None:
         self._read(_request("release", scope=claim.scope, key=claim.key))
@@ -346,6 +348,14 @@ def _request(
     return Request(operation.method, operation.path, tuple(params.items()), body, headers)
 
 
+_APPENDED = ("status", "keep")
+_SAVED = (
+    *_APPENDED,
+    *("id", "parent", "head", "overwrite", "replaces", "new_scope", "source", "past_damage"),
+)
+_DEFAULTS = Commit._field_defaults  # a status has none, and is left out if it is None
+
+
 def _members(commit: Commit) -> dict[str, Any]:
     """Return what a commit says that is not the default."""
     body = commit.body
@@ -353,29 +363,16 @@ def _members(commit: Commit) -> dict[str, Any]:
         "labels": Fragment(commit.labels),
         "metadata": Fragment(commit.metadata),
     }
-    if commit.status is not None:
-        found["status"] = commit.status
-    if not commit.keep:
-        found["keep"] = False
+    names = _APPENDED if isinstance(body, Append) else _SAVED
+    given = {name: getattr(commit, name) for name in names}
+    found |= {name: value for name, value in given.items() if value != _DEFAULTS.get(name)}
     if isinstance(body, Append):
         appended = {"key": body.key, "items": Fragment(body.items)}
         return found | appended | {"state_bytes_max": body.state_bytes_max}
-    facts = {
-        "id": commit.id,
-        "forked_from": wire.ref_json(commit.forked_from),
-        "replaces": commit.replaces,
-        "source": commit.source,
-    }
+    if commit.forked_from is not None:
+        found["forked_from"] = wire.ref_json(commit.forked_from)
     if commit.created_at is not None:
-        facts["created_at"] = wire.time_json(times.from_us(commit.created_at))
-    found |= {name: value for name, value in facts.items() if value is not None}
-    for name in ("overwrite", "new_scope", "past_damage"):
-        if getattr(commit, name):
-            found[name] = True
-    if commit.parent is not HEAD:
-        found["parent"] = commit.parent
-    if not commit.head:
-        found["head"] = False
+        found["created_at"] = wire.time_json(times.from_us(commit.created_at))
     return found | ({"copy": True} if isinstance(body, Copy) else {"state": Fragment(body)})
 
 

@@ -289,17 +289,17 @@ class Checking(Listings):
             for each in left
         ], None
 
-    def list_damage(self, key: ScopeKey | None) -> list[Finding]:
-        if key is None:
+    def list_damage(self, scope: ScopeKey | None) -> list[Finding]:
+        if scope is None:
             return self._list_unlisted()
         try:
             while True:
-                head = self.files.read(key).head
+                head = self.files.read(scope).head
                 found = [] if head is None else [each for each, _ in self._damage(head)]
                 if not found or head is None or self._is_current(head):
                     return found  # else what another process has changed meanwhile is no damage
         except (Corrupt, Unsupported) as error:
-            return [_damage_of("head_damaged", "a head fails its check", error, scope=key)]
+            return [_damage_of("head_damaged", "a head fails its check", error, scope=scope)]
 
     def _list_unlisted(self) -> list[Finding]:
         found: list[Finding] = []

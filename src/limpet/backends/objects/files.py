@@ -2,7 +2,7 @@
 
 The index is objects whose keys say in which scope a snapshot is. Pointers are written before the
 commit and removed after the last snapshot that needs them; their keys are never used again. So a
-pointer may lead nowhere, or to something that has changed since: readers look at the scope itself.
+pointer may lead nowhere, or to something that has changed since: readers read the scope itself.
 A pointer with a clipped name in its key holds the whole address; the others are empty.
 """
 
@@ -35,7 +35,7 @@ from limpet.core.rows import EMPTY
 from limpet.errors import CLOSED, Corrupt, InvalidInput, LimpetError, Unavailable, Unsupported
 from limpet.model import ANY, ScopeKey
 from limpet.protocol import Clock
-from limpet.storage import TRAIL_BYTES_MAX, ScopeRecord
+from limpet.storage import TRAIL_BYTES_MAX, VERSION_BYTES, ScopeRecord
 
 T = TypeVar("T")
 
@@ -44,9 +44,8 @@ _TOP_KEYS: Final = 100  # that show whose folder it is
 _LISTED_BYTES: Final = 16 * 1024  # of a head in a listing: mostly all of its facts
 _SMALL_BYTES: Final = 512 * 1024  # a segment of this size is read whole, though facts are needed
 _SCOPES_MAX: Final = 16_384
-_VERSION_BYTES: Final = 8
 _CHUNK: Final = 256  # pointers followed together
-_LOST_LOOKS: Final = 3
+_LOST_CHECKS: Final = 3
 _LOST_PAUSE_S: Final = 0.1
 
 
@@ -222,13 +221,13 @@ class Files:
 
         Otherwise the scope was deleted: that removes first the sign that the line was begun, last
         its pointer. A writer that began a line while the scope was deleted removes its own signs at
-        once, so they are looked at again. Pages of notes show nothing.
+        once, so they are read again. Pages of notes show nothing.
         """
         key = keys.parse(path)
         if key is None or not (key.line or key.segment):
             return False
-        is_known = self._lost.get(path) is not None  # then one look is enough
-        for _ in range(1 if is_known else _LOST_LOOKS):
+        is_known = self._lost.get(path) is not None  # then one check is enough
+        for _ in range(1 if is_known else _LOST_CHECKS):
             head, found = self.bucket.get([keys.head_key(scope), path])
             if head is not None or found is None:
                 return False
@@ -322,7 +321,7 @@ def _is_older(head: Head, newest: _Newest) -> bool:
         return False
     if record.last < last:
         return True
-    pasts = [trail[at:] for at in range(_VERSION_BYTES, len(trail), _VERSION_BYTES)]
+    pasts = [trail[at:] for at in range(VERSION_BYTES, len(trail), VERSION_BYTES)]
     if len(trail) < TRAIL_BYTES_MAX:
         return record.trail in pasts
     return any(record.trail.startswith(past) for past in pasts)

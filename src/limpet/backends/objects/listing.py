@@ -1,7 +1,7 @@
 """Listings: of one scope, of scopes and sessions, and across scopes.
 
 Scopes are found by a listing of keys, and at most one read for each: the rest of a folder is
-skipped once its scope is known. An index pointer only says in which scope to look.
+skipped once its scope is known. An index pointer only says which scope to read.
 """
 
 import heapq
@@ -22,12 +22,12 @@ from limpet.backends.support.recent import Recent
 from limpet.core import ids
 from limpet.core.encryption import WrongKeys
 from limpet.core.limits import CACHE_BYTES_MAX
-from limpet.core.notes import NoteRow
+from limpet.core.notes import NoteRow, last_written
 from limpet.core.rows import Row, newest_page
 from limpet.errors import Corrupt, LimpetError, Unsupported
 from limpet.model import ScopeKey, SnapshotRef
 from limpet.protocol import NoteQuery, Query, SessionAge
-from limpet.storage import ScopeRecord
+from limpet.storage import ScopeQuery, ScopeRecord
 
 T = TypeVar("T")
 
@@ -115,18 +115,18 @@ class Listings:
             return self._of_scope(scope, query, limit, since, seen)
         return []
 
-    def list_ids(self, key: ScopeKey, after: str, limit: int) -> list[str]:
+    def list_ids(self, scope: ScopeKey, after: str, limit: int) -> list[str]:
         def read(reader: ObjectReader) -> list[str]:
-            known = self._sorted.get(key)  # a page would else cost as much as all of them
+            known = self._sorted.get(scope)  # a page would else cost as much as all of them
             if known is None or known[0] != reader.head.w:
                 facts = list(reader.newest_first(skip=True))
                 known = reader.head.w, sorted(f.row.id for f in facts if f.row.kept)
                 if len(facts) == reader.count():  # else a segment was damaged
-                    self._sorted.put(key, known)
+                    self._sorted.put(scope, known)
             start = bisect_right(known[1], after)
             return known[1][start : start + limit]
 
-        return read_moment(self.files, key, read)
+        return read_moment(self.files, scope, read)
 
     def list_sessions(self, prefix: str, after: str, limit: int) -> list[str]:
         start = f"{keys.session_prefix(after)}~" if after else ""
@@ -135,23 +135,18 @@ class Listings:
         return list(islice((id for id in ids if id.startswith(prefix)), limit))
 
     def list_newest(self, prefix: str, after: SessionAge | None, limit: int) -> list[SessionAge]:
-        found = ((each, self._head_row(each)) for each in self.walk_scopes(prefix=prefix))
+        found = (
+            (each, self._head_row(each)) for each in self.walk_scopes(ScopeQuery(prefix=prefix))
+        )
         heads = (
             (each.scope.session_id, None if row is None else row.created_at) for each, row in found
         )
         return newest_page(heads, after, limit)
 
     def list_scopes(
-        self,
-        *,
-        session_id: str | None = None,
-        kind: str | None = None,
-        prefix: str = "",
-        after: ScopeKey | None = None,
-        limit: int | None = None,
+        self, query: ScopeQuery, limit: int | None = None
     ) -> list[tuple[ScopeRecord, Row | None]]:
-        found = self.walk_scopes(session_id, prefix, after)
-        page = islice((each for each in found if kind in (None, each.scope.kind)), limit)
+        page = islice(self.walk_scopes(query), limit)
         return [(_record_of(each), self._head_row(each)) for each in page]
 
     def _head_row(self, listing: Listing) -> Row | None:
@@ -163,8 +158,7 @@ class Listings:
             return None
 
     def sizes(self, session_id: str | None) -> list[tuple[str, int, int]]:
-        found = (each for each in self.walk_scopes(session_id))
-        heads = ((each.scope, each.head) for each in found)
+        heads = ((each.scope, each.head) for each in self.walk_scopes(ScopeQuery(session_id)))
         return [
             (scope.session_id, head.snapshots, head.logical)
             if isinstance(head, Head)
@@ -176,35 +170,32 @@ class Listings:
         prefix = ROOT if session_id is None else keys.session_prefix(session_id)
         parsed = ((each, keys.parse(each.key)) for each in walk(self.files.bucket, prefix))
         # A scope that was deleted may have left a head that holds nothing.
-        folders = {keys.scope_prefix(each.scope) for each in self.walk_scopes(session_id)}
+        scopes = (each.scope for each in self.walk_scopes(ScopeQuery(session_id)))
+        folders = {keys.scope_prefix(each) for each in scopes}
         return sum(each.size for each, key in parsed if key is not None and key.folder in folders)
 
     def find_notes(
         self, query: NoteQuery, limit: int, take: Callable[[ScopeKey, NoteRow], T | None]
     ) -> list[T]:
         """Reads all notes of the scopes: nothing is ordered by time in a bucket."""
-        walked = self.walk_scopes(prefix=query.under)
-        scopes = [each.scope for each in walked if query.covers(each.scope)]
-        notes = [(key, row) for key in scopes for row in self._notes_of(key)]
-        notes.sort(key=lambda pair: (-pair[1].updated_at, pair[0], pair[1].name))
-        found = (take(key, row) for key, row in notes)
-        return list(islice((each for each in found if each is not None), limit))
+        walked = self.walk_scopes(ScopeQuery(prefix=query.under))
+        scopes = (each.scope for each in walked if query.covers(each.scope))
+        notes = ((key, row) for key in scopes for row in self._notes_of(key))
+        return last_written(notes, limit, take)
 
     def _notes_of(self, key: ScopeKey) -> list[NoteRow]:
         with suppress(Corrupt, Unsupported):
             return read_moment(self.files, key, lambda reader: reader.note_page("", "", PAGE**2))
         return []
 
-    def walk_scopes(
-        self, session_id: str | None = None, prefix: str = "", after: ScopeKey | None = None
-    ) -> Iterator[Listing]:
+    def walk_scopes(self, query: ScopeQuery) -> Iterator[Listing]:
         """Yield the scopes that hold anything, also those whose head cannot be read."""
-        below = keys.sessions_prefix(prefix)
-        if session_id is not None:
-            below = keys.session_prefix(session_id)
-        start = "" if after is None else f"{keys.scope_prefix(after)}~"
+        below = keys.sessions_prefix(query.prefix)
+        if query.session_id is not None:
+            below = keys.session_prefix(query.session_id)
+        start = "" if query.after is None else f"{keys.scope_prefix(query.after)}~"
         found = self._walk(below, start, one_each=False)
-        return (each for each in found if each.scope.session_id.startswith(prefix))
+        return (each for each in found if query.covers(each.scope))
 
     def _walk(self, prefix: str, after: str, *, one_each: bool) -> Iterator[Listing]:
         done, start = "", after  # keys that begin with `done` are skipped

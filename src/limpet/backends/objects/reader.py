@@ -123,7 +123,7 @@ class ObjectReader:
     def row_by_nonce(self, nonce: str) -> Row | None:
         return next((fact.row for fact in self.newest_first() if fact.row.nonce == nonce), None)
 
-    def places(self, ids: Sequence[str]) -> list[tuple[int, int]]:
+    def seqs_and_sizes(self, ids: Sequence[str]) -> list[tuple[int, int]]:
         return [(row.seq, row.size) for row in self.rows(list(dict.fromkeys(ids)))]
 
     def newest_kept(self, without: Collection[int]) -> int | None:
@@ -233,7 +233,7 @@ class ObjectReader:
                 break
         return found
 
-    def note_places(self, on: Collection[str]) -> list[Address]:
+    def note_addresses(self, on: Collection[str]) -> list[Address]:
         if self.record is None or not self.record.notes:
             return []
         found = (note for each in on for note in self._walk_notes((each, ""), each, skip=True))

@@ -34,7 +34,15 @@ from limpet.core.rows import Row
 from limpet.errors import Corrupt, InvalidInput, LimpetError, Unavailable, Unsupported
 from limpet.model import ANY, ScopeKey
 from limpet.protocol import Clock, Stamp
-from limpet.storage import Change, LostAnswer, Reader, ScopeRecord, StateReader, TailRow
+from limpet.storage import (
+    Change,
+    LostAnswer,
+    Reader,
+    ScopeQuery,
+    ScopeRecord,
+    StateReader,
+    TailRow,
+)
 
 T = TypeVar("T")
 
@@ -157,8 +165,7 @@ class ObjectStorage(Checking, Watching):
         built = Builder(
             self.index, change, change.after, reader, attempt=attempt, compress=compress
         ).built()
-        # Without a key there is InvalidInput, before anything is written.
-        self.files.ciphers.of(key.session_id).encrypt(b"", b"")
+        self.files.ciphers.of(key.session_id).check_key()  # before anything is written
         self._write_parts(key, built)
         self.files.lease_seen_us(change.after)  # or the first renewal would change nothing
         try:
@@ -220,7 +227,7 @@ class ObjectStorage(Checking, Watching):
             found = self.files.read(key).head
             named = set() if found is None else {*building.part_keys(found)}
             self.files.delete([path for path in built.parts if path not in named])
-            trail = [] if found is None or found.record is None else _trail(found.record)
+            trail = [] if found is None or found.record is None else found.record.versions
             is_refused = bytes.fromhex(before) in trail and bytes.fromhex(built.head.w) not in trail
             # One that began the scope may still be stored, and needs its pointers.
             if is_refused or (found is None and before):
@@ -247,7 +254,7 @@ class ObjectStorage(Checking, Watching):
                 ) from error
 
     def _start(self, key: ScopeKey, line: str) -> None:
-        """From now on the loss of the head can be told from a write that never came.
+        """From now on the loss of the head can be distinguished from a write that never came.
 
         A sign is better missing than left behind by a deletion that was interrupted.
         """
@@ -277,7 +284,7 @@ class ObjectStorage(Checking, Watching):
     def _bury(self, held: Held, reader: ObjectReader) -> bool:
         """Replace the head of a scope by one that holds nothing, and remove what it held.
 
-        It stays: only a compare-and-set tells whether the scope is still the same.
+        It stays: only a compare-and-set shows whether the scope is still the same.
         """
         key, head = reader.key, reader.head
         unneeded = self._pointers_of(reader)
@@ -377,7 +384,7 @@ class ObjectStorage(Checking, Watching):
         """
         listed = list(walk(self.files.bucket, keys.scope_prefix(head.key)))
         others = [each.key for each in self.unnamed(head, listed)]
-        trail = [] if head.record is None else _trail(head.record)[1:]
+        trail = [] if head.record is None else head.record.versions[1:]
         past = tuple(f".after-{version.hex()}" for version in trail)
         known = {*removed, *(() if before is None else building.part_keys(before))}
         if any(each not in known and not each.endswith(past) for each in others):
@@ -388,7 +395,7 @@ class ObjectStorage(Checking, Watching):
     def compact(self) -> int:
         if isinstance(self.files.bucket.below, Sweepable):
             self.files.bucket.below.sweep()
-        heads = (each for each in self.walk_scopes() if isinstance(each.head, Head))
+        heads = (each for each in self.walk_scopes(ScopeQuery()) if isinstance(each.head, Head))
         return sum(self.sweep(each.scope) for each in heads)
 
     # New keys
@@ -444,7 +451,3 @@ def _is_at(held: Held, record: ScopeRecord | None) -> bool:
     return (None if found is None else found.version) == (
         None if record is None else record.version
     )
-
-
-def _trail(record: ScopeRecord) -> list[bytes]:
-    return [record.trail[at : at + 8] for at in range(0, len(record.trail), 8)]

@@ -125,7 +125,7 @@ def _reason(cause: Exception) -> str:
 
 
 def place_of(cause: Exception, conninfo: str) -> str:
-    """Return where the server was looked for: as the driver says, else as the URL does."""
+    """Return the address that was tried: as the driver says, else as the URL does."""
     tried = getattr(cause, "pgconn", None)
     if tried is not None:
         host, port = tried.host.decode(), tried.port.decode()

@@ -92,7 +92,7 @@ def _migrate(conn: Connection, schema: str, *, advisory_locks: bool) -> None:
         # Released with the transaction, so that it works behind a pooler and is never left behind.
         key = zlib.crc32(schema.encode()) - 2**31
         conn.execute(b"SELECT pg_advisory_xact_lock(%s::int, %s::int)", (_LOCK, key))
-    # An error would abort the transaction, so look before reading the version.
+    # An error would abort the transaction, so it is checked whether there is one.
     there = _exists(conn, b"to_regclass", f'"{schema}".schema_migrations')
     version = _version(conn, schema) if there else 0
     has_schema = _exists(conn, b"to_regnamespace", f'"{schema}"')

@@ -18,7 +18,7 @@ from limpet.backends.postgres.schema import check_schema, make_ready
 from limpet.backends.postgres.server import PostgresServer, Settings
 from limpet.backends.postgres.transaction import Answer, PostgresTransaction
 from limpet.backends.sql.columns import ROW_COLUMNS, note_values, read_row, scope_values
-from limpet.backends.sql.reader import Once, SqlReader
+from limpet.backends.sql.reader import SqlReader
 from limpet.backends.sql.storage import SqlStorage, check_order, listed_key
 from limpet.core.encryption import NO_KEYS, Ciphers
 from limpet.core.ids import prefix_end
@@ -67,6 +67,7 @@ class PostgresReader(SqlReader):
         self._changes = statement == _TO_CHANGE
         self._scopes = transaction.ahead(statement, self._address)
         self._reads_head = reads_head
+        self._found_with_scope: Any = None
         self._answers: list[Answer] = []
         self._more: Answer | None = None
         self._tails: dict[int, Any] = {}  # by seq
@@ -75,7 +76,7 @@ class PostgresReader(SqlReader):
 
     def _scope(self) -> Any:
         if not self._scopes.is_known:
-            _ = self._beside
+            self._with_scope()
         return self._scopes.rows[0] if self._scopes.rows else None
 
     @property
@@ -83,17 +84,19 @@ class PostgresReader(SqlReader):
         """The key of the scope; until that is known, its address."""
         return super()._pk if self._scopes.is_known else self._key
 
-    @Once
-    def _beside(self) -> Any:
-        if self._reads_head:
-            self._along((), head=True)
-        found = self._transaction.one("beside_scope", self._address)
-        tail = found[ROW_COLUMNS + 1 :]
-        if tail[3] is not None:
-            self._tails[tail[0]] = tail
-        return found
+    def _with_scope(self) -> Any:
+        """Return the server's time, the head and its tail row, which are read with the scope."""
+        if self._found_with_scope is None:
+            if self._reads_head:
+                self._send_along((), head=True)
+            found = self._transaction.one("with_scope", self._address)
+            tail = found[ROW_COLUMNS + 1 :]
+            if tail[3] is not None:
+                self._tails[tail[0]] = tail
+            self._found_with_scope = found
+        return self._found_with_scope
 
-    def _along(self, ids: Sequence[str], *, head: bool = False) -> None:
+    def _send_along(self, ids: Sequence[str], *, head: bool = False) -> None:
         """Have sent, with the next question, what it takes to read or change some snapshots."""
         asked = [*ids[:PAGE_STATES_MAX]]
         values = {"pk": self._pk, "ids": asked, "head": head, "whole": self._changes}
@@ -102,21 +105,21 @@ class PostgresReader(SqlReader):
             self._more = self._transaction.also("newest_segment_of", values)
 
     def row_at(self, seq: int) -> Row | None:
-        found = self._beside[1 : ROW_COLUMNS + 1]
+        found = self._with_scope()[1 : ROW_COLUMNS + 1]
         if found[0] == seq and found[-1] == self._pk:
             return read_row(found, self._key, self._cipher)
         return super().row_at(seq)
 
     def rows(self, ids: Sequence[str]) -> list[Row]:
-        self._along(ids)
+        self._send_along(ids)
         rows = super().rows(ids)
         if len(ids) <= PAGE_STATES_MAX:
             self._sought |= {row.seq for row in rows}
         return rows
 
-    def places(self, ids: Sequence[str]) -> list[tuple[int, int]]:
-        self._along(ids)
-        return super().places(ids)
+    def seqs_and_sizes(self, ids: Sequence[str]) -> list[tuple[int, int]]:
+        self._send_along(ids)
+        return super().seqs_and_sizes(ids)
 
     def _known_tails(self) -> dict[int, Any]:
         while self._answers:
@@ -146,7 +149,7 @@ class PostgresReader(SqlReader):
         return super().segment(seq)
 
     def now(self, here: int, *, hint: bool = False) -> int:
-        return int(self._beside[0])
+        return int(self._with_scope()[0])
 
     def other(self, key: ScopeKey) -> SqlReader:
         statement = "scope_to_fork" if self._changes else self._statement
@@ -235,7 +238,7 @@ class PostgresStorage(SqlStorage):
 
     def _note_of(self, change: Change) -> tuple[Any, ...]:
         """Return the columns of a new note and of its scope."""
-        key, before, after = change[:3]
+        key, before, after = change.key, change.before, change.after
         if before is None or after is None:
             raise Corrupt("a new note is written without a scope")
         cipher = self.ciphers.of(key.session_id)
@@ -244,7 +247,7 @@ class PostgresStorage(SqlStorage):
 
     def _apply(self, transaction: Any, change: Change) -> bool:
         transaction.is_locked = True
-        # Listeners look at snapshots: notes and leases would wake them in vain.
+        # Listeners are for snapshots: a note or a lease must not wake them.
         is_removed = change.after is None and change.before is not None and change.before.last
         if change.rows or change.rows_gone or is_removed:
             transaction.changed = change.key.session_id
@@ -293,14 +296,14 @@ class PostgresStorage(SqlStorage):
         return found
 
     def check(self, after: str, *, repair: bool, limit: int) -> tuple[list[Finding], str | None]:
-        def look(transaction: PostgresTransaction) -> tuple[list[Finding], str | None]:
+        def check_part(transaction: PostgresTransaction) -> tuple[list[Finding], str | None]:
             if after == "":
                 return check_schema(transaction, self._schema)
             if repair:
                 transaction.do("lock_everybody_out")
             return self._check(transaction, after, repair=repair, limit=limit)
 
-        return self._write(look) if repair else self._read(look)
+        return self._write(check_part) if repair else self._read(check_part)
 
     def compact(self) -> int:
         return 0  # what is free is used again; to shrink the files is the server's own business

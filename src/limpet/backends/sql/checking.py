@@ -8,8 +8,11 @@ from typing import Any, NamedTuple, TypeVar
 
 from limpet.backends.sql import mending
 from limpet.backends.sql.columns import (
+    NOTE_COLUMNS,
     ROW_COLUMNS,
     SCOPE_COLUMNS,
+    SEGMENT_COLUMNS,
+    TAIL_COLUMNS,
     label_values,
     read_note,
     read_row,
@@ -20,13 +23,12 @@ from limpet.backends.sql.columns import (
     verified_row,
 )
 from limpet.backends.sql.mending import DAMAGE, Facts
-from limpet.backends.sql.reader import is_text
 from limpet.backends.sql.transaction import Transaction
 from limpet.core import findings, limits
 from limpet.core.codec import decode
 from limpet.core.encryption import PLAIN, Cipher, Ciphers, WrongKeys
 from limpet.core.ids import SEQ_MAX
-from limpet.core.limits import MIB
+from limpet.core.limits import MIB, is_text
 from limpet.core.notes import note_of
 from limpet.core.rows import Row, info_of
 from limpet.core.segments import Segment
@@ -186,7 +188,7 @@ class Inspector:
     def _cipher(self, key: ScopeKey | None) -> Cipher:
         return PLAIN if key is None else self._ciphers.of(key.session_id)
 
-    def _sound(
+    def _verified(
         self, code: str, what: str, read: Callable[[], T], **at: Any
     ) -> Generator[Finding, None, T | None]:
         """Return what is read, or yield why it cannot be."""
@@ -230,7 +232,7 @@ class Inspector:
         cipher = self._cipher(key)
         # If someone without the key has changed it, that is not for repair to decide either.
         read = partial(read_scope, columns, cipher)
-        record = yield from self._sound("keys_wrong", "the row of a scope", read, **at)
+        record = yield from self._verified("keys_wrong", "the row of a scope", read, **at)
         if record is None:
             return
         fields = mending.wrong_fields(self._transaction, record, facts, cipher)
@@ -248,7 +250,7 @@ class Inspector:
         is_placed, pk, *names, head = columns[ROW_COLUMNS:]
         key, what = address(*names), "a snapshot"
         at: dict[str, Any] = {"scope": key, "id": id_or_none(columns[1]), "seq": seq}
-        stored = yield from self._sound(
+        stored = yield from self._verified(
             "snapshot_damaged", what, lambda: verified_row(columns), **at
         )
         if stored is None or key is None:
@@ -267,7 +269,7 @@ class Inspector:
             row = read_row(columns, key, cipher)
             return row, [cipher.labels(*each) for each in info_of(key, row).labels.items()]
 
-        found = yield from self._sound("snapshot_damaged", what, read, **at)
+        found = yield from self._verified("snapshot_damaged", what, read, **at)
         if found is None:
             yield from self._tail_sum(seq, pk, key, at)
             return
@@ -278,8 +280,10 @@ class Inspector:
     def _tail_sum(self, seq: int, pk: int, key: ScopeKey, at: dict[str, Any]) -> Iterator[Finding]:
         """The state of a snapshot that cannot be decrypted."""
         columns = self._transaction.one("check_tails", {"key": seq})
+        if columns is None:
+            return
         with suppress(WrongKeys):
-            if columns is not None and read_tail(columns[:5], pk, key, PLAIN).encoding == DAMAGED:
+            if read_tail(columns[:TAIL_COLUMNS], pk, key, PLAIN).encoding == DAMAGED:
                 yield finding("state_damaged", "the state of a snapshot fails its checksum", **at)
 
     def _labels(
@@ -323,7 +327,7 @@ class Inspector:
             for row in rows:
                 at: dict[str, Any] = {"scope": key, "id": row.id, "seq": row.seq}
                 read = partial(_decoded, states, row)
-                yield from self._sound("state_damaged", "the state of a snapshot", read, **at)
+                yield from self._verified("state_damaged", "the state of a snapshot", read, **at)
 
     def _is_needed(self, first: int, last: int) -> bool:
         """Tell whether states that are no snapshot's may be needed.
@@ -339,7 +343,7 @@ class Inspector:
         return self._transaction.one("a_snapshot_without_state") is not None
 
     def tails(self, seq: int) -> Iterator[Finding]:
-        pk, has_snapshot = self._one("check_tails", seq)[5:7]
+        pk, has_snapshot, *_ = self._one("check_tails", seq)[TAIL_COLUMNS:]
         if has_snapshot:
             return
         mends = self._repair and not self._is_needed(seq, seq)
@@ -349,7 +353,7 @@ class Inspector:
 
     def segments(self, key: int) -> Iterator[Finding]:
         first, last, *_ = columns = self._one("check_segments", key)
-        pk, overlaps, _, *names, _ = columns[4:]
+        pk, overlaps, _, *names, _ = columns[SEGMENT_COLUMNS:]
         scope = address(*names)
         if scope is None:
             return  # that is reported
@@ -358,12 +362,12 @@ class Inspector:
         owned = {seq for (seq,) in self._transaction.all("snapshots_between", values)}
 
         def read() -> set[int]:
-            segment = read_segment(columns[:4], pk, scope, self._cipher(scope))
+            segment = read_segment(columns[:SEGMENT_COLUMNS], pk, scope, self._cipher(scope))
             return {*Segment.parse(segment.blob).seqs}
 
         held = None
         if owned:
-            held = yield from self._sound("state_damaged", "a segment of states", read, **at)
+            held = yield from self._verified("state_damaged", "a segment of states", read, **at)
         if overlaps:
             yield finding("state_left", "a segment reaches into another one of its scope", **at)
         if not owned or (held and held - owned):
@@ -386,19 +390,20 @@ class Inspector:
             yield finding("state_left", fact, repaired=mends, **at)
             return
         read = partial(read_shared, columns, self._cipher(address(columns[1], "", "")))
-        yield from self._sound("state_damaged", "a state that forks share", read, **at)
+        yield from self._verified("state_damaged", "a state that forks share", read, **at)
 
     # Notes
 
     def notes(self, pk: int) -> Iterator[Finding]:
-        on_id, name, *_ = columns = self._one("check_notes", pk)
+        columns = self._one("check_notes", pk)
+        on_id, name, scope_pk = columns[0], columns[1], columns[NOTE_COLUMNS]
         key = address(*columns[-4:-1])
         at: dict[str, Any] = {"scope": key, "id": id_or_none(on_id), "name": name}
 
         def read() -> None:
-            note_of(read_note(columns, columns[7], key or ScopeKey("any"), self._cipher(key)))
+            note_of(read_note(columns, scope_pk, key or ScopeKey("any"), self._cipher(key)))
 
-        yield from self._sound("note_damaged", "a note", read, **at, note_pk=pk)
+        yield from self._verified("note_damaged", "a note", read, **at, note_pk=pk)
 
 
 def _decoded(states: StateReader, row: Row) -> None:

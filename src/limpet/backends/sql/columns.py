@@ -34,8 +34,13 @@ COLUMNS = {
     "tail": "seq base encoding body checksum",
     "segment": "first_seq last_seq body checksum",
     "note": "on_id name rev nonce updated_at value checksum",
+    "shared": "name session_id body checksum",
 }
-SCOPE_COLUMNS, ROW_COLUMNS = (len(COLUMNS[each].split()) for each in ("scope", "row"))
+SCOPE_COLUMNS, ROW_COLUMNS, TAIL_COLUMNS, SEGMENT_COLUMNS, NOTE_COLUMNS, SHARED_COLUMNS = (
+    len(each.split()) for each in COLUMNS.values()
+)
+_FIELDS = ScopeRecord._fields
+FACTS = slice(_FIELDS.index("pk"), _FIELDS.index("offsets"))  # of a record: its pk, version, …
 _NONCE_BYTES = 8
 _SEQ_BYTES = 8
 _HALF = 2**63  # an integer column has a sign
@@ -49,11 +54,13 @@ _new = tuple.__new__
 
 def scope_values(record: ScopeRecord, cipher: Cipher) -> tuple[Any, ...]:
     """Return the columns of a scope from `version` on."""
-    facts = orjson.dumps((*record[0], *record[1:13], record[15])) + record[14]
-    offsets = record[13]
+    its_facts: Any = record[FACTS]
+    facts = orjson.dumps((*record.key, *its_facts, record.epoch)) + record.trail
+    offsets = record.offsets
     if cipher is not PLAIN:
         offsets = cipher.encrypt(offsets or b"", b"scope " + facts)
-    return (*record[2:13], offsets, *record[14:], _sum(facts + (offsets or b"")) - _HALF)
+    checksum = _sum(facts + (offsets or b"")) - _HALF
+    return (*its_facts[1:], offsets, record.trail, record.epoch, checksum)
 
 
 def read_scope(columns: Any, cipher: Cipher | None) -> ScopeRecord:
@@ -96,7 +103,7 @@ def read_row(columns: Any, key: ScopeKey, cipher: Cipher) -> Row:
     row = verified_row(columns)
     return (
         row
-        if cipher is PLAIN and row[9][:1] != MARK
+        if cipher is PLAIN and row.metadata[:1] != MARK
         else decrypted(row, (*key, columns[14]), cipher)
     )
 

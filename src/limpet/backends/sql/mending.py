@@ -1,4 +1,4 @@
-"""Repairing the rows of scopes: everything in them but the name can be told from what they own."""
+"""Repairing the rows of scopes: everything in them but the name follows from what they own."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -8,6 +8,7 @@ import orjson
 
 from limpet.backends.sql.columns import (
     COLUMNS,
+    FACTS,
     SCOPE_COLUMNS,
     read_scope,
     read_tail,
@@ -49,7 +50,7 @@ def _changed(record: ScopeRecord) -> ScopeRecord:
 
     The version is no random one, but depends on all that was stored.
     """
-    version = checksum_of(orjson.dumps(record[1:13]), record.trail)
+    version = checksum_of(orjson.dumps(record[FACTS]), record.trail)
     trail = (version.to_bytes(8, signed=True) + record.trail)[:TRAIL_BYTES_MAX]
     return record._replace(version=version, epoch=version, trail=trail)
 
@@ -86,7 +87,7 @@ def wrong_fields(
 def _rebuilt(
     transaction: Transaction, pk: int, key: ScopeKey, facts: Facts, cipher: Cipher
 ) -> ScopeRecord:
-    """Return a scope as its snapshots and notes tell. Its lease is ended."""
+    """Return a scope as its snapshots and notes show. Its lease is ended."""
     record = ScopeRecord(key, pk, 0, head=0, last=pk, floor="?")
     facts = facts._replace(has_head=0)
     return record._replace(**wrong_fields(transaction, record, facts, cipher))

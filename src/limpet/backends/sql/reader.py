@@ -16,6 +16,7 @@ from limpet.backends.sql.columns import (
 )
 from limpet.backends.sql.transaction import Transaction
 from limpet.core.encryption import Cipher, Ciphers, WrongKeys
+from limpet.core.limits import is_text
 from limpet.core.notes import NoteRow
 from limpet.core.rows import Row
 from limpet.errors import Corrupt
@@ -87,9 +88,9 @@ class SqlReader:
     def row_by_nonce(self, nonce: str) -> Row | None:
         return self._row("row_by_nonce", nonce)
 
-    def places(self, ids: Sequence[str]) -> list[tuple[int, int]]:
+    def seqs_and_sizes(self, ids: Sequence[str]) -> list[tuple[int, int]]:
         values = {"pk": self._pk, "ids": self._transaction.many(ids)}
-        found = self._transaction.all("places", values)
+        found = self._transaction.all("seqs_and_sizes", values)
         return [(seq, size if type(size) is int else 0) for seq, size in found]
 
     def newest_kept(self, without: Collection[int]) -> int | None:
@@ -159,9 +160,9 @@ class SqlReader:
         values = {"pk": self._pk, "on": on, "after": after}
         return self._transaction.page("note_page", values, take, limit)
 
-    def note_places(self, on: Collection[str]) -> list[tuple[str, str]]:
+    def note_addresses(self, on: Collection[str]) -> list[tuple[str, str]]:
         values = {"pk": self._pk, "on": self._transaction.many(on)}
-        return [(each, name) for each, name in self._transaction.all("note_places", values)]
+        return [(each, name) for each, name in self._transaction.all("note_addresses", values)]
 
     def noted(self, after: str, limit: int) -> list[str]:
         return self._transaction.page("noted", {"pk": self._pk, "after": after}, name_of, limit)
@@ -208,12 +209,3 @@ def head_of(columns: Any, key: ScopeKey, ciphers: Ciphers) -> Head:
 def name_of(columns: Any) -> str | None:
     (name,) = columns
     return name if is_text(name) else None
-
-
-def is_text(*names: str) -> bool:
-    """Tell whether names are valid text; others are damaged."""
-    try:
-        "".join(names).encode()
-    except (TypeError, UnicodeEncodeError):
-        return False
-    return True

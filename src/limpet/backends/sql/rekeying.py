@@ -9,7 +9,11 @@ from typing import Any
 
 from limpet.backends.sql.checking import Position, walk
 from limpet.backends.sql.columns import (
+    COLUMNS,
     SCOPE_COLUMNS,
+    SEGMENT_COLUMNS,
+    SHARED_COLUMNS,
+    TAIL_COLUMNS,
     label_values,
     note_values,
     read_note,
@@ -24,17 +28,26 @@ from limpet.backends.sql.columns import (
     shared_values,
     tail_values,
 )
-from limpet.backends.sql.reader import is_text
 from limpet.backends.sql.transaction import Transaction
 from limpet.core.encryption import Cipher, Ciphers
-from limpet.core.limits import MIB
+from limpet.core.limits import MIB, is_text
 from limpet.errors import Corrupt
 from limpet.model import ScopeKey
 from limpet.storage import DAMAGED, NAME_BYTES, SHARED
 
 _BYTES_MAX = 8 * MIB  # in one part, unless one row has more
-# Where the statements `check_…` have the column that is encrypted.
-_ENCRYPTED = {"scopes": 15, "snapshots": 9, "tails": 3, "segments": 2, "shared": 2, "notes": 5}
+# Which column of the statements `check_…` is encrypted.
+_ENCRYPTED = {
+    table: COLUMNS[row].split().index(column)
+    for table, row, column in (
+        ("scopes", "scope", "offsets"),
+        ("snapshots", "row", "metadata"),
+        ("tails", "tail", "body"),
+        ("segments", "segment", "body"),
+        ("shared", "shared", "body"),
+        ("notes", "note", "value"),
+    )
+}
 
 Outdated = dict[ScopeKey, list[Any]]
 """Keys of rows of one table, by their scope."""
@@ -101,21 +114,24 @@ def _put(transaction: Transaction, table: str, columns: Any, key: ScopeKey, ciph
             do("move_scope", (*scope_values(record, cipher), record.pk, record.version))
         case "snapshots":
             row = read_row(columns, key, cipher)
-            values = row_values(row, pk, key, cipher)
-            do("put_encrypted", (*values[7:10], values[13], row.seq))
+            stored = dict(
+                zip(COLUMNS["row"].split(), row_values(row, pk, key, cipher), strict=True)
+            )
+            changed = [stored[name] for name in ("status", "labels", "metadata", "checksum")]
+            do("put_encrypted", (*changed, row.seq))
             do("remove_labels", {"seqs": transaction.many([row.seq])})
             transaction.do_many("add_label", label_values(row, cipher))
         case "tails":
-            tail = read_tail(columns[:5], pk, key, cipher)
+            tail = read_tail(columns[:TAIL_COLUMNS], pk, key, cipher)
             if tail.encoding == DAMAGED:
                 return False
             do("put_tail", tail_values(tail, pk, key, cipher))
         case "segments":
-            segment = read_segment(columns[:4], pk, key, cipher)
+            segment = read_segment(columns[:SEGMENT_COLUMNS], pk, key, cipher)
             do("remove_segments", {"pk": pk, "seqs": transaction.many([segment.last])})
             do("put_segment", segment_values(segment, pk, key, cipher))
         case "shared":
-            shared = read_shared(columns[:4], cipher)
+            shared = read_shared(columns[:SHARED_COLUMNS], cipher)
             name, _, body, checksum = shared_values(shared, key.session_id, cipher)
             do("put_shared", (body, checksum, name))
         case _:

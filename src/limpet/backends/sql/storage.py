@@ -14,6 +14,7 @@ import orjson
 from limpet.backends.sql import checking, rekeying
 from limpet.backends.sql.checking import Position
 from limpet.backends.sql.columns import (
+    NOTE_COLUMNS,
     ROW_COLUMNS,
     label_values,
     note_values,
@@ -26,22 +27,22 @@ from limpet.backends.sql.columns import (
     shared_values,
     tail_values,
 )
-from limpet.backends.sql.reader import Head, SqlReader, head_of, is_text, name_of, record_of
+from limpet.backends.sql.reader import Head, SqlReader, head_of, name_of, record_of
 from limpet.backends.sql.transaction import Transaction
 from limpet.core.codec import decode
 from limpet.core.encryption import Ciphers
 from limpet.core.ids import SEQ_MAX, prefix_end, revision
+from limpet.core.limits import is_text
 from limpet.core.notes import NoteRow
 from limpet.core.rows import EMPTY, Row
 from limpet.errors import Corrupt, InvalidInput
 from limpet.model import Finding, ScopeKey, SnapshotRef
 from limpet.protocol import NoteQuery, Query, SessionAge, Target
-from limpet.storage import Change, Reader, ScopeRecord, StateReader
+from limpet.storage import Change, Reader, ScopeQuery, ScopeRecord, StateReader
 
 T = TypeVar("T")
 
-_MORE = 8  # times as many notes are read if too few of those that were read match
-_NOTE_COLUMNS = 7
+_TIMES_MORE_NOTES = 8  # times as many notes are read if too few of those that were read match
 
 
 class SqlStorage:
@@ -81,8 +82,11 @@ class SqlStorage:
 
     def _save_of(self, change: Change) -> tuple[Any, ...] | None:
         """Return the columns of scope, snapshot, tail and labels if all it does is a save."""
-        key, before, after, rows, replace, gone, tail = change[:7]
-        is_more = replace or gone or any(change[7:12]) or change.shared or change.unshared
+        key, before, after = change.key, change.before, change.after
+        rows, tail = change.rows, change.tail
+        is_replaced = change.replace or change.rows_gone or change.tail_gone
+        is_roll = change.segments or change.segments_gone or change.shared or change.unshared
+        is_more = is_replaced or is_roll or change.notes or change.notes_gone
         if before is None or after is None or is_more or not len(rows) == 1 == len(tail):
             return None
         row, pk, cipher = rows[0], after.pk, self.ciphers.of(key.session_id)
@@ -204,7 +208,7 @@ class SqlStorage:
     def _matches(
         self, transaction: Transaction, query: Query, limit: int
     ) -> list[tuple[ScopeKey, Row]]:
-        # A label or a status may be stored in several ways: with one, the statement looks for it.
+        # A label or a status may be stored in several ways; with one, the statement tests it.
         labels = [self._stored_ways(query, *label) for label in query.labels]
         status: list[tuple[str, str | None]] = [("", query.status)]
         if query.status:
@@ -271,9 +275,9 @@ class SqlStorage:
         found = transaction.one(statement, (key.session_id, key.kind, key.scope_id))
         return None if found is None else record_of(found, key, self.ciphers.of(key.session_id))
 
-    def list_ids(self, key: ScopeKey, after: str, limit: int) -> list[str]:
+    def list_ids(self, scope: ScopeKey, after: str, limit: int) -> list[str]:
         def run(transaction: Transaction) -> list[str]:
-            reader = self.reader(transaction, key, self.ciphers)
+            reader = self.reader(transaction, scope, self.ciphers)
             if reader.record is None:
                 return []
             damaged = _damaged_head(transaction, reader)
@@ -325,25 +329,19 @@ class SqlStorage:
         return self._query(lambda found: found.page("list_newest", values, take, limit))
 
     def list_scopes(
-        self,
-        *,
-        session_id: str | None = None,
-        kind: str | None = None,
-        prefix: str = "",
-        after: ScopeKey | None = None,
-        limit: int | None = None,
+        self, query: ScopeQuery, limit: int | None = None
     ) -> list[tuple[ScopeRecord, Row | None]]:
-        low, high = prefix, prefix_end(prefix)
-        if session_id is not None:
-            if not session_id.startswith(prefix):
+        low, high, after = query.prefix, prefix_end(query.prefix), query.after
+        if query.session_id is not None:
+            if not query.session_id.startswith(query.prefix):
                 return []
-            low, high = session_id, session_id + "\x01"  # no id holds NUL: this one alone
+            low, high = query.session_id, query.session_id + "\x01"  # no id holds NUL: it alone
         # SQLite begins to read at one of the two lower bounds, so both are the greater one.
         start = ScopeKey(low, "", "") if after is None or after.session_id < low else after
         values = {
             "low": start.session_id,
             "high": high,
-            "kind": kind,
+            "kind": query.kind,
             "after_session": start.session_id,
             "after_kind": start.kind,
             "after_scope": start.scope_id,
@@ -382,7 +380,7 @@ class SqlStorage:
         scopes: dict[Any, ScopeRecord | None] = {}  # most rows are of the same
 
         def read(columns: Any) -> T | None:
-            owner = columns[_NOTE_COLUMNS:]
+            owner = columns[NOTE_COLUMNS:]
             if owner not in scopes:
                 scopes[owner] = listed_scope(owner)
             scope = scopes[owner]
@@ -390,7 +388,7 @@ class SqlStorage:
                 return None
             cipher = self.ciphers.of(scope.key.session_id)
             try:
-                row = read_note(columns[:_NOTE_COLUMNS], scope.pk, scope.key, cipher)
+                row = read_note(columns[:NOTE_COLUMNS], scope.pk, scope.key, cipher)
             except Corrupt:
                 return None  # left out of a listing; asking for it by name raises
             return take(scope.key, row)
@@ -401,10 +399,10 @@ class SqlStorage:
                 rows = self._note_rows(transaction, {**asked, "limit": count})
                 found = [each for row in rows if (each := read(row)) is not None]
                 if len(found) >= limit or len(rows) < count:
-                    if len({(row[1], row[_NOTE_COLUMNS]) for row in rows}) < len(rows):
+                    if len({(row[1], row[NOTE_COLUMNS]) for row in rows}) < len(rows):
                         raise Corrupt("the index of notes leads to some twice")
                     return found[:limit]
-                count *= _MORE
+                count *= _TIMES_MORE_NOTES
 
         return self._query(find)
 
@@ -440,11 +438,11 @@ class SqlStorage:
 
     # Upkeep
 
-    def list_damage(self, key: ScopeKey | None) -> list[Finding]:
+    def list_damage(self, scope: ScopeKey | None) -> list[Finding]:
         def run(transaction: Transaction) -> list[Finding]:
-            if key is None:
+            if scope is None:
                 return list(checking.unlisted_scopes(transaction))
-            record = self._record(transaction, key)
+            record = self._record(transaction, scope)
             rows = self._inspector(transaction, repair=False)
             found = () if record is None else checking.damage_of(rows, transaction, record.pk)
             return list(found)

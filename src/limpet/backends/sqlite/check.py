@@ -122,7 +122,7 @@ def _header(conn: sqlite3.Connection) -> Iterator[Finding]:
         fact = "the file does not give back free pages"
         yield finding("pragma_wrong", fact, auto_vacuum=vacuum, expected=_INCREMENTAL)
     (mode,) = conn.execute("PRAGMA journal_mode").fetchone()
-    if mode != "wal" and not _number(conn, "query_only"):  # of which SQLite does not tell
+    if mode != "wal" and not _number(conn, "query_only"):  # then SQLite does not report it
         fact = "the file has no write-ahead log, so that readers and writers wait for each other"
         yield finding("pragma_wrong", fact, journal_mode=mode, expected="wal")
 

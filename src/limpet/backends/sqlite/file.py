@@ -93,8 +93,8 @@ class SqliteFile:
         """Call an action in a transaction: READ, WRITE, or None for one statement that reads.
 
         It sees one moment of the store. With WRITE it is one step, durable when this returns, or
-        not made at all; it may run in the transaction of another thread. Who gives a deadline has
-        queued already. What has begun when the file is closed is still done.
+        not made at all; it may run in the transaction of another thread. A caller that gives a
+        deadline has queued already. What has begun when the file is closed is still done.
 
         Raises:
             LostAnswer: the thread that wrote for this one was interrupted.
@@ -379,7 +379,7 @@ class ReadOnlyFile(SqliteFile):
     Each transaction has a connection of its own. A file with a log (`-wal`) is in use, or its last
     user was killed: it is read under SQLite's locks, which live in a file next to it. Another is
     opened as one that nobody changes (`immutable`), which needs no lock and creates no file. SQLite
-    would not notice that a process does change it, so that is looked for after each transaction.
+    would not notice that a process does change it, so that is checked after each transaction.
     """
 
     def _make_ready(self) -> None:

@@ -1,7 +1,7 @@
 """Whether the files of an open database are still those that its path leads to.
 
 SQLite goes on with a file that was removed or replaced under it, with a log that was, and with
-pages that were cut off: all of that would be lost, or is old. So it is looked for before a
+pages that were cut off: all of that would be lost, or is old. So it is checked before a
 transaction is committed and before what was read is returned: one `stat` for each of the two files.
 """
 
@@ -70,7 +70,7 @@ class InPlace:
                 ) from None
             raise self._error("removed or moved away") from None
         except OSError:
-            return  # it cannot be told, as after a loss of rights
+            return  # it is not known, as after a loss of rights
 
     def _error(self, what: str) -> Unavailable:
         return Unavailable(
@@ -91,7 +91,7 @@ class InPlace:
             if all(page in logged for page in range(size // page_bytes + 1, pages + 1)):
                 return False
             # Others may have copied the log to the file meanwhile, and begun to write it again:
-            # then what was read is not of one moment, and the next check will tell.
+            # then what was read is not of one moment, and the next check finds out.
             with open(log, "rb") as again:
                 is_same = again.read(_WAL_HEADER_BYTES) == begin
                 return is_same and os.path.getsize(self._path) == size

@@ -7,7 +7,7 @@ may have been interrupted, or may be waiting for a thread behind it.
 The first one runs the writes of all that wait behind it.
 Each write is a savepoint: one that is refused leaves nothing in the others, and each caller gets
 its own answer, after the commit. If that fails nothing was stored, and each caller tries alone. A
-caller whose leader was interrupted (Ctrl-C) cannot tell what became of its write: LostAnswer.
+caller whose leader was interrupted (Ctrl-C) cannot know whether it is stored: LostAnswer.
 """
 
 import sqlite3
@@ -28,8 +28,8 @@ T = TypeVar("T")
 
 _QUEUE_S_MAX = 1.0
 _TOGETHER_MAX = 64
-_LOOK_S = 0.005
-_LATE_S = 1.0  # that a leader may be late to say that it failed
+_POLL_S = 0.005
+_LATE_S = 1.0  # that a leader may take to report that it failed
 
 
 class _Batch:
@@ -41,8 +41,8 @@ class _Batch:
         self.is_over = self.is_undone = False
 
 
-class _Turn:
-    """One write that waits, and what came of it. Who acquires `claim` runs it, and nobody else."""
+class _Write:
+    """One write that waits, and its result. The thread that acquires `claim` runs it."""
 
     __slots__ = ("action", "answer", "argument", "batch", "claim", "deadline_s", "error", "is_done")
 
@@ -71,7 +71,7 @@ class Joined:
         self._clock = clock
         self._wait_s = wait_s  # for other writers
         self.lock = threading.RLock()  # of the first thread in the queue
-        self.waiting: deque[_Turn] = deque()
+        self.waiting: deque[_Write] = deque()
 
     @contextmanager
     def queued(self) -> Iterator[None]:
@@ -92,67 +92,67 @@ class Joined:
         Raises:
             LostAnswer: that thread was interrupted, or takes too long.
         """
-        turn = _Turn(action, argument, self._clock.monotonic() + self._wait_s)
+        write = _Write(action, argument, self._clock.monotonic() + self._wait_s)
         try:
-            self.waiting.append(turn)
+            self.waiting.append(write)
             with self.queued():
-                while turn in self.waiting:
-                    self._lead(turn)
-                while not turn.is_done:
+                while write in self.waiting:
+                    self._lead(write)
+                while not write.is_done:
                     # Its leader failed, or was interrupted, or needs longer than one waits in line.
-                    is_over = turn.batch is not None and turn.batch.is_over
-                    is_undone = turn.batch is not None and turn.batch.is_undone
-                    if is_undone or turn.claim.acquire(blocking=False):
-                        return self._alone(turn)  # type: ignore[no-any-return]
-                    if is_over or self._clock.monotonic() > turn.deadline_s + _LATE_S:
+                    is_over = write.batch is not None and write.batch.is_over
+                    is_undone = write.batch is not None and write.batch.is_undone
+                    if is_undone or write.claim.acquire(blocking=False):
+                        return self._alone(write)  # type: ignore[no-any-return]
+                    if is_over or self._clock.monotonic() > write.deadline_s + _LATE_S:
                         raise LostAnswer
-                    self._clock.sleep(_LOOK_S)
+                    self._clock.sleep(_POLL_S)
         finally:
             with suppress(ValueError):  # interrupted while it waited: nobody must do it later
-                if not turn.is_done:
-                    self.waiting.remove(turn)
-        return turn.result()  # type: ignore[no-any-return]
+                if not write.is_done:
+                    self.waiting.remove(write)
+        return write.result()  # type: ignore[no-any-return]
 
-    def _alone(self, turn: _Turn) -> Any:
-        return self._transact(WRITE, turn.action, turn.argument, turn.deadline_s)
+    def _alone(self, write: _Write) -> Any:
+        return self._transact(WRITE, write.action, write.argument, write.deadline_s)
 
-    def _lead(self, own: _Turn) -> None:
+    def _lead(self, own: _Write) -> None:
         """Run what waits, in one transaction; each that is not done then tries alone."""
-        batch, turns = _Batch(), list[_Turn]()
+        batch, writes = _Batch(), list[_Write]()
         try:
             with suppress(IndexError):  # until none is left
-                while len(turns) < _TOGETHER_MAX:
-                    turn = self.waiting.popleft()
-                    turn.batch = batch
-                    if turn.claim.acquire(blocking=False):
-                        turns.append(turn)
-            if turns == [own]:
+                while len(writes) < _TOGETHER_MAX:
+                    write = self.waiting.popleft()
+                    write.batch = batch
+                    if write.claim.acquire(blocking=False):
+                        writes.append(write)
+            if writes == [own]:
                 own.answer = self._alone(own)
                 own.is_done = True
-            elif turns:
-                self._run(turns, batch)
+            elif writes:
+                self._run(writes, batch)
         finally:
             batch.is_over = True
 
-    def _run(self, turns: list[_Turn], batch: _Batch) -> None:
-        deadline_s = min(turn.deadline_s for turn in turns)
+    def _run(self, writes: list[_Write], batch: _Batch) -> None:
+        deadline_s = min(write.deadline_s for write in writes)
         try:
-            self._transact(WRITE, _run_each, turns, deadline_s)
+            self._transact(WRITE, _run_each, writes, deadline_s)
         except LimpetError as error:
             batch.is_undone = getattr(error, "outcome_known", True)
             return
-        for turn in turns:
-            turn.is_done = True
+        for write in writes:
+            write.is_done = True
 
 
-def _run_each(conn: Connection, turns: list[_Turn]) -> None:
-    for turn in turns:
-        conn.execute("SAVEPOINT turn")
+def _run_each(conn: Connection, writes: list[_Write]) -> None:
+    for write in writes:
+        conn.execute("SAVEPOINT write")
         try:
-            turn.answer = turn.action(conn, turn.argument)
+            write.answer = write.action(conn, write.argument)
         except (sqlite3.Error, UnicodeDecodeError):
             raise  # the transaction may be lost
         except Exception as error:
-            turn.error = error
-            conn.execute("ROLLBACK TO turn")
-        conn.execute("RELEASE turn")
+            write.error = error
+            conn.execute("ROLLBACK TO write")
+        conn.execute("RELEASE write")

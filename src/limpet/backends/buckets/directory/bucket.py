@@ -56,7 +56,7 @@ from limpet.protocol import Clock, Listener
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # a pipe must not block
 _WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _TRIES_MAX = 1_000  # of a write whose folder other processes keep removing
-_GLANCE_BYTES_MAX = 65_536  # a file that is cheaper to read than to write in vain
+_COMPARED_FIRST_BYTES_MAX = 65_536  # reading it costs less than a sync for nothing
 _OPEN_MAX = 64  # folders at a time
 # Names that one scan of a folder looks for, at least: inner folders may be empty, and a scan for
 # each of these would take too long.
@@ -176,7 +176,7 @@ class DirectoryBucket:
         raise Unavailable(f"another process keeps removing the folder: try again. path=`{path}`")
 
     def _put(self, place: _File, data: bytes, expect: Expect) -> None:
-        if not isinstance(expect, str) or len(data) <= _GLANCE_BYTES_MAX:
+        if not isinstance(expect, str) or len(data) <= _COMPARED_FIRST_BYTES_MAX:
             # It is checked again in the step that commits. A writer that has lost saves its sync.
             self._check(place, expect)
         folder = place.folder

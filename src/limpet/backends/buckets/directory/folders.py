@@ -14,6 +14,7 @@ from itertools import islice
 
 from limpet.backends.buckets.protocol import Leftover, Listed
 from limpet.backends.support.backoff import Backoff
+from limpet.core.limits import is_text
 from limpet.errors import InvalidInput, LimpetError, Unavailable, Unsupported
 from limpet.protocol import Clock
 
@@ -81,17 +82,6 @@ def parts_of(key: str) -> list[str]:
     if "\0" in key or not is_text(key) or len(parts) > DEPTH_MAX:
         raise InvalidInput(f"the key cannot be a path. key=`{key!a}`")
     return parts
-
-
-def is_text(name: str) -> bool:
-    """Return whether a name is valid text: os functions return bad UTF-8 as surrogates."""
-    if name.isascii():
-        return True
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def fingerprint(path: str, now_us: int) -> str | None:

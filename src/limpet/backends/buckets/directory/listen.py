@@ -142,7 +142,7 @@ class DirectoryListener:
         if begun_s < self._missing_poll_s:
             return
         if any(self._inode(folder) is not None for folder in self._missing):
-            # Until then all is looked at: a pointer comes before the head that it leads to.
+            # Until then everything is polled: a pointer comes before the head that it leads to.
             self._replace_soon(_COMING_S)
         now_s = self._clock.monotonic()
         # Bounded, as a busy machine may have taken most of that time for others.

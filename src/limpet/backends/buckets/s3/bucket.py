@@ -11,7 +11,6 @@ Without it nothing of ours stays, and only a listing without keys is verified: b
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
 from itertools import chain
 from os.path import commonprefix
 from typing import TYPE_CHECKING, Final, Literal
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from limpet.backends.buckets.protocol import Listed, Moved, Stored
 from limpet.backends.buckets.s3.requests import Garbled, Kind, Service
 from limpet.backends.support.polling import Poller
+from limpet.core import times
 from limpet.errors import Unavailable, Unsupported
 from limpet.model import ANY, Expect
 from limpet.protocol import Clock
@@ -31,13 +31,11 @@ _RETRY_S = 60.0
 _PARALLEL = 16
 PAGE_KEYS_MAX = 1_000  # what a service returns for one LIST, and takes for one DELETE
 _WRONG_VERSIONS = {"e_tag": f'"{32 * "0"}"', "version": "1"}
-_END = "~limpet"  # the last key
-_END_TEXT = b"limpet: by this object listings are known to be complete\n"
-_FEW = 8  # keys after the end of a listing: one is enough
+_END_KEY = "~limpet"  # the last key
+_END_BODY = b"limpet: by this object listings are known to be complete\n"
+_PROBED_KEYS = 8  # keys after the end of a listing: one is enough
 _EMPTY: Final = Stored(b"", 0, None, 0)  # that the object is too short for the range
-_LIVELY = 8  # polls in the time of one, while something happens
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
+_POLLS_WHEN_ACTIVE = 8  # in the time of one poll
 
 
 class ObjectStoreBucket:
@@ -140,7 +138,7 @@ class ObjectStoreBucket:
 
     def listen(self, *, poll_s: float, clock: Clock) -> Poller:
         """Poll: object stores send no notifications."""
-        return Poller(first_s=poll_s / _LIVELY, poll_s=poll_s, clock=clock)
+        return Poller(first_s=poll_s / _POLLS_WHEN_ACTIVE, poll_s=poll_s, clock=clock)
 
     def list(self, prefix: str, *, after: str = "", limit: int, until: str = "") -> list[Listed]:
         """As `Bucket.list`; `after` is a key, or ends with `~`.
@@ -170,7 +168,7 @@ class ObjectStoreBucket:
         self, store: "ObjectStore", whole: str, offset: str, limit: int, until: str
     ) -> "Iterator[ObjectMeta]":
         """Iterate over the keys that begin with a text, and verify that the last is the last."""
-        folder, end = folder_of(whole), self._root + _END
+        folder, end = folder_of(whole), self._root + _END_KEY
         at = start = offset or f"{folder} "  # where the listing has arrived
         sees_end = self._keeps_end and self._seeks
         known = (until, self._root + self._newest)  # what is put from now on need not be listed
@@ -188,7 +186,7 @@ class ObjectStoreBucket:
         before = ""
         while at != before and sees_end:
             before = at
-            for each in _walk(store, self._root, at, _FEW):
+            for each in _walk(store, self._root, at, _PROBED_KEYS):
                 key = each["path"]
                 is_inside = key.startswith(whole)
                 if key == end or (not is_inside and (at.startswith(whole) or key > whole)):
@@ -207,7 +205,7 @@ class ObjectStoreBucket:
             found = self._read(store, path[len(self._root) :], {}, None)
         except FileNotFoundError:
             return False
-        if path == self._root + _END and found.data != _END_TEXT:
+        if path == self._root + _END_KEY and found.data != _END_BODY:
             raise Garbled("an object that is another one")
         return True
 
@@ -294,7 +292,7 @@ class ObjectStoreBucket:
                 if not ignored and self._put_end(_WRONG_VERSIONS[self._version]):
                     ignored = "If-Match"
                 if ignored or (made and not self._keeps_end):
-                    self._delete([_END])
+                    self._delete([_END_KEY])
             except Unavailable as cause:
                 raise Unavailable(*cause.args) from None  # the caller's data was not sent
             if ignored:
@@ -307,7 +305,7 @@ class ObjectStoreBucket:
 
     def _put_end(self, expect: str | None) -> bool:
         # If it was stored and is sent again it is refused, which proves the same.
-        return self._put(_END, _END_TEXT, expect, again=True) is not None
+        return self._put(_END_KEY, _END_BODY, expect, again=True) is not None
 
 
 def _walk(store: "ObjectStore", folder: str, offset: str, at_a_time: int) -> "Iterator[ObjectMeta]":
@@ -316,7 +314,7 @@ def _walk(store: "ObjectStore", folder: str, offset: str, at_a_time: int) -> "It
 
 
 def _modified(meta: "ObjectMeta") -> int:
-    return (meta["last_modified"] - _EPOCH) // _MICROSECOND
+    return times.to_us("last_modified", meta["last_modified"])
 
 
 # Where a listing begins and ends, in either of two orders.

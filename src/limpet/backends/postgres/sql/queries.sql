@@ -34,7 +34,7 @@ SELECT <scope s> FROM limpet.scopes AS s
    AND hashtextextended(s.scope_id, 0) = hashtextextended($3 COLLATE "C", 0)
    FOR SHARE;
 
--- name: beside_scope
+-- name: with_scope
 -- Sent along with the above: the server's clock, by which leases end, and the head, with its state
 -- unless that is large. One row, also if there is no scope.
 SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, <row n>,
@@ -101,7 +101,7 @@ SELECT <segment g>
 SELECT <row n> FROM limpet.snapshots AS n
  WHERE n.scope_pk = %(pk)s AND n.nonce = %(value)s ORDER BY n.seq DESC LIMIT 1;
 
--- name: places
+-- name: seqs_and_sizes
 SELECT n.seq, n.size
   FROM unnest(%(ids)s::text[]) AS a (id)
   JOIN limpet.snapshots AS n ON n.id = a.id AND n.scope_pk = %(pk)s;
@@ -162,7 +162,7 @@ SELECT <note o> FROM limpet.notes AS o
  ORDER BY o.name
  LIMIT %(limit)s;
 
--- name: note_places
+-- name: note_addresses
 SELECT o.on_id, o.name
   FROM unnest(%(on)s::text[]) AS a (on_id)
  CROSS JOIN LATERAL (

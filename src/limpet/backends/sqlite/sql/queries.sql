@@ -27,7 +27,7 @@ SELECT <row n>
 -- name: row_by_nonce
 SELECT <row n> FROM snapshots AS n WHERE n.scope_pk = :pk AND n.nonce = :value ORDER BY n.seq DESC;
 
--- name: places
+-- name: seqs_and_sizes
 SELECT n.seq, n.size
   FROM json_each(:ids) AS a
  CROSS JOIN snapshots AS n ON n.id = a.value AND n.scope_pk = :pk;
@@ -78,7 +78,7 @@ SELECT <note o>
 SELECT <note o> FROM notes AS o
  WHERE o.scope_pk = :pk AND o.on_id = +:on AND o.name > :after ORDER BY o.name;
 
--- name: note_places
+-- name: note_addresses
 SELECT on_id, name FROM notes
  WHERE scope_pk = :pk AND on_id IN (SELECT value FROM json_each(:on));
 
