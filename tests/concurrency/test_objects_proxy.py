@@ -20,7 +20,7 @@ from limpet import Scope, Snapshot, Store, Unavailable
 from limpet.opening import draw
 from limpet.protocol import Claim
 from tests.cases import for_each
-from tests.crash.mortal_objects import sealed, shown_id
+from tests.crash.mortal import sealed, shown_id
 from tests.effort import only_fast_tests
 from tests.servers.proxy import Proxy
 from tests.servers.service import Service

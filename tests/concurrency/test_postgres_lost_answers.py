@@ -19,7 +19,7 @@ from tests import effort
 from tests.cases import for_each
 from tests.concurrency.pg_tools import opened
 from tests.concurrency.pg_verbs import REPEATABLE, VERBS, answer_of, expected, prepare, seen
-from tests.crash.mortal_objects import sealed
+from tests.crash.mortal import sealed
 from tests.servers.pg_proxy import PgProxy
 from tests.servers.postgres import Postgres, Schemas
 from tests.waiting import until
