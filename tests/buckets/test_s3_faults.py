@@ -3,7 +3,6 @@
 import builtins
 import re
 from collections.abc import Callable, Iterator
-from typing import Any
 from uuid import uuid4
 
 import obstore
@@ -218,13 +217,6 @@ def test_a_conflict_of_requests_is_a_conflict(stub: Stub, stubbed: ObjectStoreBu
 
 
 HTML = b"<!DOCTYPE html><html><body>Please log in.</body></html>"
-# Anything that is XML has no keys for obstore, and a token that is missing is the end.
-NO_LISTINGS: list[Callable[[bytes], bytes]] = [
-    lambda _: HTML,
-    lambda _: b"",
-    lambda _: b"<Error><Code>InternalError</Code></Error>",
-    lambda body: without_keys(body, keep=0),
-]
 
 
 def without_keys(body: bytes, *, keep: int) -> bytes:
@@ -238,30 +230,6 @@ def without_keys(body: bytes, *, keep: int) -> bytes:
     )
     body = re.sub(rb"<NextContinuationToken>.*?</NextContinuationToken>", b"", body)
     return re.sub(rb"<IsTruncated>\w+<", b"<IsTruncated>true<", body)
-
-
-@pytest.mark.slow
-def test_what_is_no_answer_is_no_empty_one(bucket: ObjectStoreBucket, proxy: Proxy) -> None:
-    """Of a listing, whether there are keys or not; and a page is no object."""
-    bucket.put("k/1", b"1", expect=None)
-    lists: list[tuple[str, Any]] = [("k/", ["k/1"]), ("k", ["k/1"]), ("none/", [])]
-    cases: list[tuple[Callable[[bytes], bytes], str, Callable[[], object], Any]] = [
-        (answer, "LIST", lambda p=prefix: [each.key for each in bucket.list(p, limit=9)], keys)  # type: ignore[misc]
-        for answer in NO_LISTINGS
-        for prefix, keys in lists
-    ]
-    cases += [
-        (NO_LISTINGS[0], "GET", lambda: data_of(bucket, "k/1"), b"1"),
-        (NO_LISTINGS[0], "GET", lambda: data_of(bucket, "none"), None),
-        (NO_LISTINGS[0], "GET", lambda: bucket.get(["none"], first=100), [None]),
-    ]
-    for answer, method, read, expected in cases:
-        proxy.rewrite(answer, 10_000, method=method)
-        check_unavailable(read, known=True)
-        proxy.forget()
-        proxy.rewrite(answer, method=method)
-        assert read() == expected
-        proxy.forget()
 
 
 @for_each("is_new", [True, False])

@@ -130,54 +130,6 @@ def complaints_beside_gates(store: Store) -> list[str]:
 # Interleavings
 
 
-def test_a_session_that_is_deleted_while_a_scope_is_added(
-    conn: Connection, schema: str, one: Store, two: Store
-) -> None:
-    one.scope("s", "a").save({})
-    with gate(conn, schema, "scopes", "DELETE") as closed:
-        deleting = closed.begin(lambda: two.delete_session("s"))
-        one.scope("s", "b").save({"n": 1})
-        assert not deleting.done()
-        closed.open()
-        assert deleting.result() == 1
-    assert [info.key.scope_id for info in one.scopes("s")] == ["b"]
-    assert complaints(one) == []
-
-
-def test_a_fork_that_is_waited_for_goes_with_its_session(
-    conn: Connection, schema: str, one: Store, two: Store
-) -> None:
-    one.scope("s", "a").save({}, id="1")
-    with gate(conn, schema, "scopes", "INSERT") as closed:
-        forking = closed.begin(lambda: two.scope("s", "a").fork("1", scope_id="b"))
-        deleting = closed.meanwhile(lambda: one.delete_session("s"))
-        assert not deleting.done()
-        closed.open()
-        forking.result()
-        assert deleting.result() == 2
-    assert list(one.scopes()) == []
-
-
-def test_two_who_cover_what_the_other_builds_on(
-    conn: Connection, schema: str, one: Store, two: Store
-) -> None:
-    """Each sees that the other still needs a state, and then neither does: it must not stay."""
-    origin = one.scope("s", "a")
-    origin.save(text(1), id="draft", keep=False)
-    fork = origin.fork("draft", scope_id="b")
-    (first,) = fork.ids()
-    fork.save(near(1, 1), keep=False)
-    fork.delete_snapshot(first)
-    with gate(conn, schema, "scopes", "UPDATE") as closed:
-        covering = closed.begin(lambda: two.scope("s", "b").save(text(2)))
-        other = closed.meanwhile(lambda: one.scope("s", "a").save(text(3)))
-        closed.open()
-        covering.result()
-        other.result()
-    assert complaints(one) == []
-    assert [state_of(fork), state_of(origin)] == [text(2), text(3)]
-
-
 def family_of_three(store: Store) -> tuple[Scope, Scope, Scope]:
     """Return a scope, a fork of it in the middle of a group, and a fork of that, all growing."""
     origin = store.scope("s", "a")
@@ -236,30 +188,6 @@ def test_a_state_is_removed_while_forks_and_saves_stand_still(
         removing.result()
     assert state_of(one.scope("s", "d")) == near(1, 10)
     check_family(one, CHANGED[name])
-
-
-def test_a_first_fork_while_a_state_is_removed(
-    conn: Connection, schema: str, postgres_url: str, one: Store, two: Store
-) -> None:
-    """A scope that was alone when its remover began to wait is not, when it gets the lock."""
-    three = limpet.open(postgres_url)
-    scope = one.scope("s", "a")
-    for number in range(10):
-        scope.save(near(1, number), id=f"{number}")
-    with gate(conn, schema, "tails", "INSERT") as closed:
-        forking = closed.begin(lambda: two.scope("s", "a").fork("5", scope_id="b"))
-        removing = closed.meanwhile(lambda: scope.delete_snapshot("5"))
-        changing = closed.meanwhile(
-            lambda: three.scope("s", "a").save(text(2), id="4", overwrite=True)
-        )
-        closed.open()
-        forking.result()
-        assert removing.result() == 1
-        changing.result()
-    three.close()
-    assert state_of(one.scope("s", "b")) == near(1, 5)
-    assert [state_of(scope, "4"), state_of(scope, "6")] == [text(2), near(1, 6)]
-    assert complaints(one) == []
 
 
 @pytest.mark.parametrize("table", ["snapshots", "scopes"])

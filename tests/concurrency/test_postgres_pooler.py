@@ -19,7 +19,7 @@ from limpet.testing.conformance.leasing import Leasing
 from limpet.testing.conformance.programs import Verbs
 from limpet.testing.conformance.threads import Threads
 from tests.concurrency.pg_tools import WRITES, fill, opened, outage
-from tests.concurrency.pg_verbs import VERBS, answer_of, expected, prepare, seen
+from tests.concurrency.verbs import VERBS, answer_of, expected, prepare, seen
 from tests.conformance.parts import Sync
 from tests.servers.pg_proxy import PgProxy
 from tests.servers.pgbouncer import PgBouncer

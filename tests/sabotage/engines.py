@@ -106,7 +106,7 @@ ENGINE = (
         "engine/states.py",
         "                return apply_all(self.payload(row), steps[::-1])",
         "                return apply_all(self.payload(row), steps)",
-        ("tests/unit/test_cache.py",),
+        (MEMORY,),
     ),
     Defect(
         "a state is stored as a delta on what its base was",
@@ -127,17 +127,14 @@ ENGINE = (
         "engine/records.py",
         "    return at > 0 and versions[at - 1] == after.trail[:size]",
         "    return True",
-        (
-            "tests/concurrency/test_objects_proxy.py",
-            "tests/concurrency/test_postgres_lost_meanwhile.py",
-        ),
+        ("tests/concurrency/test_lost_answers.py",),
     ),
     Defect(
         "an answer that was lost is a reason to do it again",
         "engine/engine.py",
         "            for each, result in reversed(attempts):\n",
         "            for each, result in attempts[:0]:\n",
-        ("tests/unit/test_objects_lost_answers.py",),
+        ("tests/simulation/test_simulation.py -k promise_holds",),
     ),
     Defect(
         "a deleted head uncovers nothing",
@@ -350,7 +347,7 @@ BUCKETS = (
         "backends/objects/files.py",
         "        if keys.head_key(head.key) != path:\n",
         "        if not path:\n",
-        ("tests/unit/test_objects_damage.py",),
+        ("tests/unit/test_objects_check.py",),
     ),
 )
 

@@ -152,17 +152,6 @@ def test_the_same_is_said_over_http(place: Place, http: Http) -> None:
             assert str(raised.value).count("limpet check") == 1
 
 
-@pytest.mark.parametrize("place", ["sqlite", "folder"], indirect=True)
-def test_of_several_snapshots_the_damaged_one_is_named(place: Place) -> None:
-    with limpet.open(place.url) as store:
-        fill(store)
-    place.damage()
-    with limpet.open(place.url) as store:
-        with pytest.raises(Corrupt) as raised:
-            list(store.scope("chat").load_many(["first", "last"]))
-        check(raised.value, "last")
-
-
 def test_a_damaged_note_names_its_scope(tmp_path: Path) -> None:
     path = tmp_path / "agents.db"
     with limpet.open(str(path)) as store:

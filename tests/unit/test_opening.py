@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import limpet
-from limpet import AsyncStore, InvalidInput, LimpetError, Store, opening
+from limpet import InvalidInput, LimpetError, Store, opening
 from limpet.core import limits
 from limpet.core.options import COMMON, OpenOptions, checked
 from limpet.opening import draw, file_of, open_async, scheme_of, store_over
@@ -122,14 +122,6 @@ def test_what_is_refused_is_explained(url: Any, options: dict[str, Any], message
 # Schemes.
 
 
-@for_each("url", ["memory:", "MEMORY:", "memory:?", "memory:?workers=3"])
-def test_memory_is_opened(url: str) -> None:
-    with limpet.open(url) as store:
-        assert store.scope("s").save(1).size == 1
-        assert store.sync is store
-        assert isinstance(store.aio, AsyncStore)
-
-
 # Files.
 
 
@@ -169,12 +161,6 @@ def test_an_absolute_path_has_four_slashes(folder: Path, tmp_path_factory: Any) 
     assert os.listdir() == []
 
 
-def test_a_folder_that_is_missing_is_refused() -> None:
-    with pytest.raises(InvalidInput, match="folder"):
-        limpet.open("sqlite:///missing/agents.db")
-    assert os.listdir() == []
-
-
 def test_open_async_opens_by_first_use() -> None:
     async def work() -> None:
         store = open_async("sqlite:///agents.db")
@@ -207,12 +193,6 @@ def test_a_url_that_is_given_counts_more(monkeypatch: pytest.MonkeyPatch) -> Non
     with limpet.open("memory:"):
         assert os.listdir() == []
     assert "scheme=`nonsense`" in refusal(None)
-
-
-def test_options_count_without_a_url(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LIMPET_URL", "memory:")
-    with limpet.open(state_bytes_max=3) as store, pytest.raises(InvalidInput, match="max=`3`"):
-        store.scope("s").save("long")
 
 
 # Options.

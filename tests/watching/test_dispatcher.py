@@ -187,19 +187,3 @@ def test_one_that_fails_stops_no_other(url: str, store: Store) -> None:
     assert [each.error for each in good] == [None, None]
     with suppress(RuntimeError):
         asyncio.run(watch.aclose())  # type: ignore[attr-defined]
-
-
-@on(*ENGINES, slow=("postgres",))
-@nothing_left()
-def test_closing_the_store_ends_its_watches(url: str) -> None:
-    """Their loops end, without an error."""
-    store = limpet.open(url)
-    store.scope("s").save({"n": 1})
-    watching = [Watching(store, lambda store: store.scope("s").watch(), api=api) for api in APIS]
-    watching += [Watching(store, lambda store: store.scope("t").watch(), api=api) for api in APIS]
-    for each in watching[:2]:
-        until(lambda each=each: each.seen)  # type: ignore[misc]
-    until(lambda: watchers(store) == 4)
-    store.close()
-    for each in watching:
-        each.wait_for_end()

@@ -3,7 +3,6 @@
 Some tasks say more than one line, and some listen to further ones.
 """
 
-import asyncio
 import json
 import os
 import random
@@ -15,7 +14,7 @@ from contextlib import suppress
 from typing import Any
 
 import limpet
-from limpet import AsyncStore, Conflict, SnapshotInfo, Store
+from limpet import Conflict, Store
 from limpet.testing.conformance.leasing import WRITES
 
 WAIT_S_MAX = 60.0
@@ -81,30 +80,6 @@ def report(store: Store, name: str, ttl_s: float) -> None:
 # Watches
 
 
-def watch(store: Store, name: str, asked: dict[str, Any]) -> None:
-    """Say what a watch hears, and None in the end."""
-    if asked.pop("api") == "sync":
-        for info in watch_of(store, asked):
-            tell(info)
-    else:
-        asyncio.run(watch_async(store.aio, asked))
-
-
-async def watch_async(store: AsyncStore, asked: dict[str, Any]) -> None:
-    async for info in watch_of(store, asked):
-        tell(info)
-
-
-def watch_of(store: Any, asked: dict[str, Any]) -> Any:
-    """Return the watch of a scope, of one of its snapshots, or of what a store has."""
-    scope = asked.pop("scope", None)
-    return store.watch(**asked) if scope is None else store.scope(*scope).watch(**asked)
-
-
-def tell(info: SnapshotInfo) -> None:
-    say([info.id, info.revision])
-
-
 def burst(store: Store, name: str, asked: dict[str, Any]) -> str:
     """Save many times without a pause; return the last revision."""
     scope = store.scope(*asked["scope"])
@@ -115,7 +90,7 @@ def burst(store: Store, name: str, asked: dict[str, Any]) -> str:
 
 
 TASKS: dict[str, Callable[[Store, str, Any], Any]] = {
-    task.__name__: task for task in (hold, save_on, report, watch, burst)
+    task.__name__: task for task in (hold, save_on, report, burst)
 }
 
 
