@@ -308,28 +308,3 @@ def test_a_replica_is_read_and_written_when_it_is_promoted(
                 verb(store.scope("s"))
                 store.delete_session("s")
                 fill(store.scope("s"))
-
-
-def test_a_server_that_is_set_to_be_read_only(server: PrivatePostgres, url: str) -> None:
-    """As those who run a server do when its disk is nearly full. It is respected."""
-    with opened(server, url) as store:
-        fill(store.scope("s"))
-        server.configure(default_transaction_read_only="on")
-        try:
-            until(lambda: is_read_only(store))
-            for verb in WRITES.values():
-                assert "25006" in str(outage(verb, store))
-        finally:
-            server.configure(default_transaction_read_only="off")
-        until(lambda: not is_read_only(store))
-        store.scope("s").save({})
-
-
-def is_read_only(store: Store) -> bool:
-    """A reload of the settings takes a moment."""
-    try:
-        store.scope("probe").save({}, id="probe")
-        store.delete_session("probe")
-    except Unavailable:
-        return True
-    return False

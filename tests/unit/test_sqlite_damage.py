@@ -235,28 +235,6 @@ def test_a_damaged_note(store: Store, path: Path, column: str) -> None:
     assert scope.set_note("a", 5) is not None
 
 
-def test_list_damage_names_what_lists_leave_out(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path}/x.db"
-    with limpet.open(url) as store:
-        scope = store.scope("s")
-        for number in range(5):
-            scope.save(number, id=f"id-{number}")
-            scope.set_note("note", number, on=f"id-{number}")
-        scope.set_note("of the scope", 1)
-    with closing(sqlite3.connect(tmp_path / "x.db")) as conn, conn:
-        conn.execute("UPDATE snapshots SET status = 'other' WHERE id IN ('id-1', 'id-4')")
-        conn.execute("UPDATE notes SET value = x'7b' WHERE on_id = 'id-2' OR name LIKE 'of%'")
-    with limpet.open(url) as store:
-        key = store.scope("s").key
-        found = store.driver.run(lambda backend: backend.list_damage(key))
-    assert [(each.code, each.scope, each.id) for each in found] == [
-        ("snapshot_damaged", key, "id-4"),
-        ("snapshot_damaged", key, "id-1"),
-        ("note_damaged", key, None),
-        ("note_damaged", key, "id-2"),
-    ]
-
-
 def test_the_body_of_a_head_is_verified_also_if_its_state_is_known(path: Path) -> None:
     """The process that saved it does not read what is below it; every other one does."""
     url = f"sqlite:///{path}"

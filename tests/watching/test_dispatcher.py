@@ -1,7 +1,6 @@
 """One dispatcher for all who watch a store in one process: a thousand, and some that fail."""
 
 import asyncio
-import threading
 import time
 from collections import Counter
 from contextlib import suppress
@@ -108,18 +107,6 @@ def test_a_loop_that_is_left_leaves_nothing(url: str) -> None:
 async def _look_once(store: AsyncStore) -> None:
     async for _ in store.scope("s").watch():
         break
-
-
-@on("sqlite", "postgres")
-def test_the_thread_ends_with_the_last_watch(
-    url: str, store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("limpet.api.watching._LINGER_S", 0.1)
-    before = set(threading.enumerate())
-    assert list(store.scope("s").watch(timeout_s=0.05)) == []
-    until(lambda: not [t for t in set(threading.enumerate()) - before if "watch" in t.name])
-    saved = store.scope("s").save({"n": 1})
-    assert list(store.scope("s").watch(timeout_s=0.3)) == [saved]
 
 
 @on(*ENGINES, slow=("postgres",))

@@ -4,7 +4,7 @@ import pytest
 
 from limpet import Store
 from tests.concurrency.crew import Worker
-from tests.watching.tools import APIS, Watching, on, place
+from tests.watching.tools import APIS, Watching, place
 
 SCOPE = ["s", "main"]
 
@@ -43,18 +43,3 @@ def test_the_last_of_a_burst_is_always_seen(
     for each in watching:
         places = [place(revision) for revision in each.revisions]
         assert places == sorted(set(places))
-
-
-@on()
-def test_a_session_whose_last_head_went_before_it(url: str, store: Store) -> None:
-    """It has ended when the session is gone, whatever was left of that meanwhile."""
-    scope = store.scope("s")
-    scope.set_note("name", 1)
-    saved = scope.save({"n": 1})
-    watching = Watching(store, lambda store: store.watch(session_id="s"))
-    watching.wait_for(saved.revision)
-    beside = Watching(store, lambda store: store.watch(session_id="beside"))
-    scope.delete_snapshot(saved.id)
-    beside.wait_for(store.scope("beside").save({"n": 2}).revision)  # so it has been looked at
-    store.delete_session("s")
-    watching.wait_for_end()
