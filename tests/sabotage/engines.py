@@ -193,7 +193,7 @@ CONTENT = (
         "backends/sql/columns.py",
         "        is_sound = _row_sum(columns[:13], columns[14]) == columns[13]",
         "        is_sound = _row_sum(columns[:13], columns[14]) > -(2**63)",
-        ("tests/unit/test_sqlite_damage.py", "tests/unit/test_sqlite_check.py"),
+        ("tests/unit/test_corrupt.py", "tests/unit/test_sqlite_check.py"),
     ),
     Defect(
         "the checksum of a snapshot leaves out its parent",
@@ -207,7 +207,7 @@ CONTENT = (
         "backends/sql/columns.py",
         "        is_sound = _tail_sum(pk, seq, base, encoding, body) == checksum",
         "        is_sound = _tail_sum(pk, seq, base, encoding, body) > -(2**63)",
-        ("tests/unit/test_sqlite_damage.py", "tests/unit/test_sqlite_check.py"),
+        ("tests/unit/test_corrupt.py", "tests/unit/test_sqlite_check.py"),
     ),
     Defect(
         "the checksum of a segment is not compared",

@@ -296,36 +296,6 @@ def plain(data: bytes) -> bytes:
 # Damage
 
 
-def test_a_damaged_state_in_a_head_concerns_no_other(
-    bucket: CountingBucket, chat: list[str]
-) -> None:
-    """It stays as it is, also while others roll; saves go on, and it can be deleted."""
-    path = head_of(bucket)
-    spoil(bucket, path)
-    spoiled = bucket.objects[path]
-    store = store_on(bucket)
-    scope = store.scope("chat")
-    assert [info.id for info in scope.history()] == chat[::-1]
-    assert len(list(scope.load_many(chat[:-1]))) == len(chat) - 1
-    check_refused(
-        scope.load,
-        lambda: scope.append("turns", [1]),
-        lambda: scope.update(chat[-1], lambda was: was.with_(status="x")),
-        lambda: scope.fork(chat[-1]),
-    )
-    for found in (list(store.check()), list(store.repair())):
-        assert [(each.code, each.id, each.repaired) for each in found] == [
-            ("state_damaged", chat[-1], False)
-        ]
-    assert bucket.objects[path] == spoiled
-
-    later = [scope.save({"turns": [text(n)] * 3, "n": n}).id for n in range(60)]
-    assert len(list(scope.load_many(later))) == 60
-    assert errors(store) == [("state_damaged", chat[-1])]
-    assert scope.delete_snapshot(chat[-1]) == 1
-    assert list(store.check()) == []
-
-
 def test_what_a_killed_writer_leaves_is_swept(bucket: CountingBucket, chat: list[str]) -> None:
     """A segment that no head names and none can; `compact` says how many bytes that gave back."""
     (name,) = segments(bucket)
