@@ -36,7 +36,6 @@ class Stub:
         self.ignores = frozenset(ignores)
         self.objects: dict[str, bytes] = {}
         self.requests: list[str] = []
-        self.kept: set[str] = set()  # keys that it refuses to delete
         self._answers: list[Answer] = []
         self._lock = threading.Lock()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler_of(self))
@@ -114,15 +113,9 @@ class Stub:
 
     def _delete(self, body: bytes) -> bytes:
         keys = [each.text or "" for each in ElementTree.fromstring(body).iter() if _is_key(each)]
-        for key in set(keys) - self.kept:
+        for key in keys:
             self.objects.pop(key, None)
-        denied = "<Code>AccessDenied</Code><Message>no</Message>"
-        done = "".join(
-            f"<Error><Key>{escape(key)}</Key>{denied}</Error>"
-            if key in self.kept
-            else f"<Deleted><Key>{escape(key)}</Key></Deleted>"
-            for key in keys
-        )
+        done = "".join(f"<Deleted><Key>{escape(key)}</Key></Deleted>" for key in keys)
         return f"<DeleteResult>{done}</DeleteResult>".encode()
 
     def _list(self, query: dict[str, list[str]]) -> bytes:

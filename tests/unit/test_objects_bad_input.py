@@ -28,7 +28,6 @@ from limpet import (
 from tests.buckets.counting import CountingBucket
 from tests.buckets.opened import impatient_clock, store_on
 from tests.cases import for_each
-from tests.servers.stub import Stub
 
 
 def open_folder(root: Path) -> Store:
@@ -246,26 +245,6 @@ def test_the_folder_of_another_tool_is_no_empty_store(root: Path) -> None:
         ):
             attempts(other)[number]()
     assert list(files(root)) == ["s/scopes/agent/main/snapshots/snapshot_latest.json"]
-
-
-def test_what_a_service_does_not_delete_is_named() -> None:
-    with Stub(ignores=()) as stub:
-        with limpet.open("s3://limpet-tests/here", **stub.service.options) as store:
-            store.scope("s").save({"n": 1})
-            for number in range(70):
-                store.scope("s").set_note(f"n{number}", number)
-            for part in ("started", "head", "notes/"):
-                (stub.kept,) = ({key} for key in stub.objects if f"{FOLDER}/{part}" in key)
-                for _ in range(2):
-                    with pytest.raises(
-                        Unavailable, match=f"denied.*{part}.*` reason=`AccessDenied"
-                    ) as caught:
-                        store.delete_session("s")
-                    assert not caught.value.outcome_known
-            stub.kept = set()
-            store.delete_session("s")
-            assert list(store.sessions()) == []
-        assert not any("/sessions/" in key for key in stub.objects)
 
 
 # What vanishes in mid-run

@@ -27,6 +27,7 @@ TALLY = "tally"
 RUN = "run"
 TTL_S = 0.6
 OWN_MAX = 12
+OWNERS = 8
 FORKS_MAX = 4  # of one process at a time
 PROSE = random.Random(0).randbytes(10_000).hex()  # which many states share: they are deltas
 
@@ -171,19 +172,28 @@ class Soaker:
         self._say("forgot")
 
     def fork(self) -> None:
-        """A line that begins at what anybody has saved, or at a fork, and outlives its parts."""
-        shared = [self._store.scope(SESSION, name) for name in SHARED]
-        source = self._chance.choice([*shared, *self._forks])
+        """A line that begins at what anybody has saved, or at a fork, and outlives its parts.
+
+        It may begin at what its owner is about to change, or to delete.
+        """
+        names = [*SHARED, *(own_scope(number) for number in range(OWNERS))]
+        anyones = [self._store.scope(SESSION, name) for name in names]
+        source = self._chance.choice([*anyones, *self._forks])
         ids = list(source.ids())
-        if not ids:
+        found = source.load(self._chance.choice(ids)) if ids else None
+        if found is None:
             return
-        found = source.load(self._chance.choice(ids))
-        assert found is not None
         patch = self._chance.choice((None, {"patched": self._token()}))
-        line = source.fork(found.id, scope_id=f"fork-{self._token()}", patch=patch)
+        try:
+            line = source.fork(found.id, scope_id=f"fork-{self._token()}", patch=patch)
+        except NotFound:
+            assert source.scope_id.startswith("own-")
+            return
         first = line.load()
         assert first is not None
-        assert first.state == {**found.state, **(patch or {})}
+        assert is_whole(first.state)
+        if not source.scope_id.startswith("own-"):
+            assert first.state == {**found.state, **(patch or {})}
         kept = [first.id]
         for _ in range(self._chance.choice((1, 3, 20))):
             kept.append(line.save(self._state("x"), id=self._token()).id)

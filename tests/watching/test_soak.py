@@ -204,7 +204,8 @@ class Expected:
                 ids.clear()
         return ids
 
-    def check(self, store: Store) -> None:
+    def check(self, store: Store, *, is_killed: bool) -> None:
+        """Objects of writers that were killed may be left over in folders and buckets."""
         self._check_shared(store)
         self._check_runs(store)
         for name in COUNTERS:
@@ -225,7 +226,8 @@ class Expected:
             scope = store.scope(*info.key)
             for each in [scope.load(), *scope.load_many(scope.ids())]:
                 assert each is None or is_whole(each.state), each
-        assert [each for each in store.check() if each.severity == "error"] == []
+        left = {each.severity for each in store.check()}
+        assert left <= ({"info", "warning"} if is_killed else {"info"}), left
 
     def _check_shared(self, store: Store) -> None:
         for name in SHARED:
@@ -319,7 +321,7 @@ def test_soak(request: pytest.FixtureRequest, url: str, seconds: int, tmp_path: 
             soak.finish()
             check_followers(store, followers)
             expected = Expected(tmp_path)
-            expected.check(store)
+            expected.check(store, is_killed=url.startswith(("file", "s3")))
             if url.startswith("file"):
                 check_folder(tmp_path / "store", store, soak)
     finally:
@@ -342,4 +344,4 @@ def test_threads_share_a_store(url: str, store: Store, tmp_path: Path) -> None:
 
     store.scope(SESSION, TALLY).save({"ops": []}, id=TALLY)
     together(partial(soak, number) for number in range(4))
-    Expected(tmp_path).check(store)
+    Expected(tmp_path).check(store, is_killed=False)
