@@ -1,4 +1,4 @@
-"""Object stores as buckets: SeaweedFS is a real one, moto a second opinion."""
+"""Object stores as buckets: SeaweedFS is a real one, the other lists by bytes as AWS does."""
 
 import json
 import subprocess
@@ -31,13 +31,10 @@ class TestSeaweedFS(BucketSuite):
         bucket.close()
 
 
-@pytest.mark.slow
-class TestMoto(BucketFunctions):
-    """Keys in the order of bytes. It checks and sets in two steps: no races."""
-
+class TestByBytes(BucketFunctions):
     @pytest.fixture
-    def bucket(self, moto: Service) -> Iterator[ObjectStoreBucket]:
-        bucket = moto.open(f"{uuid4().hex}/below/it")
+    def bucket(self, small_s3: Service) -> Iterator[ObjectStoreBucket]:
+        bucket = small_s3.open(f"{uuid4().hex}/below/it")
         yield bucket
         bucket.close()
 
@@ -195,9 +192,9 @@ def verbs(bucket: ObjectStoreBucket) -> list[Callable[[], object]]:
     ]
 
 
-@pytest.mark.parametrize("service", ["seaweedfs", pytest.param("moto", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("service", ["seaweedfs", "small_s3"])
 def test_a_missing_bucket_is_an_error(request: pytest.FixtureRequest, service: str) -> None:
-    """It is neither an empty store nor a conflict; AWS words it as moto does."""
+    """It is neither an empty store nor a conflict."""
     bucket = request.getfixturevalue(service).open("p", bucket="nobody-made-this")
     for call in verbs(bucket):
         with pytest.raises(Unavailable, match=r"does not exist.*`nobody-made-this`") as caught:

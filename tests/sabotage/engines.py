@@ -193,28 +193,28 @@ CONTENT = (
         "backends/sql/columns.py",
         "        is_sound = _row_sum(columns[:13], columns[14]) == columns[13]",
         "        is_sound = _row_sum(columns[:13], columns[14]) > -(2**63)",
-        ("tests/unit/test_corrupt.py", "tests/unit/test_sqlite_check.py"),
+        ("tests/unit/test_corrupt.py", "tests/unit/test_sql_check.py"),
     ),
     Defect(
         "the checksum of a snapshot leaves out its parent",
         "backends/sql/columns.py",
         "    facts = (pk, seq, id, rev, nonce, kept, parent_id, forked",
         "    facts = (pk, seq, id, rev, nonce, kept, forked",
-        ("tests/unit/test_sqlite_check.py -k every_column",),
+        ("tests/unit/test_sql_check.py -k every_column",),
     ),
     Defect(
         "the checksum of a state is not compared",
         "backends/sql/columns.py",
         "        is_sound = _tail_sum(pk, seq, base, encoding, body) == checksum",
         "        is_sound = _tail_sum(pk, seq, base, encoding, body) > -(2**63)",
-        ("tests/unit/test_corrupt.py", "tests/unit/test_sqlite_check.py"),
+        ("tests/unit/test_corrupt.py", "tests/unit/test_sql_check.py"),
     ),
     Defect(
         "the checksum of a segment is not compared",
         "backends/sql/columns.py",
         "    if not _is_sound(checksum, _segment_sum, pk, first, last, body):\n",
         "    if not body:\n",
-        ("tests/unit/test_sqlite_check.py",),
+        ("tests/unit/test_sql_check.py",),
     ),
 )
 
