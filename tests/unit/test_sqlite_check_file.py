@@ -1,7 +1,6 @@
 """Check of files that SQLite itself finds damaged; check of long histories in bounded memory."""
 
 import os
-import random
 import sqlite3
 from contextlib import closing, suppress
 from pathlib import Path
@@ -9,12 +8,11 @@ from random import Random
 
 import pytest
 
-from limpet.errors import Corrupt, LimpetError
+from limpet.errors import Corrupt
 from limpet.model import Finding, ScopeKey
 from limpet.opening import draw, open_backend
 from limpet.protocol import Backend, Commit, NoteWrite
 from tests.cases import for_each
-from tests.effort import times
 
 PAGE_BYTES = 4096
 
@@ -129,28 +127,6 @@ def test_a_truncated_file(path: Path, part: float) -> None:
         inspect(backend, repair=True)
     backend.close()
     assert path.read_bytes() == before
-
-
-@for_each("seed", range(times(12, full=40)), path=path_in)
-def test_noise_anywhere_is_survived(path: Path, seed: int) -> None:
-    """With random bytes anywhere, check ends, and repair changes nothing in a damaged file."""
-    fill(path, 60)
-    chance = random.Random(seed)
-    pages = path.stat().st_size // PAGE_BYTES
-    for _ in range(chance.choice([1, 1, 5])):
-        noise = chance.randbytes(chance.choice([1, 8, 100]))
-        at = chance.randrange(PAGE_BYTES - len(noise))
-        overwrite(path, chance.randrange(2, pages + 1), noise, at)
-
-    for repair in (False, True):
-        try:
-            backend = open_backend(url_of(path))
-        except LimpetError:
-            return  # how opening fails on a damaged schema is not tested here
-        found, _ = inspect(backend, repair=repair, limit=9)
-        backend.close()
-        if any(each.code == "file_damaged" for each in found):
-            assert not any(each.repaired for each in found)
 
 
 # Bounds.
