@@ -97,7 +97,7 @@ def test_every_step_may_fail(
                 act(bucket)
             except LimpetError as raised:
                 error = raised
-        assert handles() == held
+        assert handles() <= held
         assert [each for each in files(root) if ".limpet-" in each] == []
         if not faults.failed:
             assert error is None
