@@ -15,12 +15,12 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests import effort
-from tests.servers.moto import start_moto
 from tests.servers.pg_proxy import PgProxy
 from tests.servers.pooler import Pooler
 from tests.servers.postgres import Postgres, Schemas, sharing, start_postgres
 from tests.servers.seaweedfs import start_seaweedfs
 from tests.servers.service import Service
+from tests.servers.stub import Stub
 
 if TYPE_CHECKING:
     from tests.servers.http import Http
@@ -82,10 +82,10 @@ def seaweedfs() -> Iterator[Service]:
 
 
 @pytest.fixture(scope="session")
-def moto() -> Iterator[Service]:
-    """Moto. Its bucket is shared, so give each test a prefix of its own."""
-    with start_moto() as service:
-        yield service
+def small_s3() -> Iterator[Service]:
+    """An S3 in this process that lists by bytes, as AWS does. Its bucket is shared as well."""
+    with Stub(ignores=()) as stub:
+        yield stub.service
 
 
 @pytest.fixture(scope="session")

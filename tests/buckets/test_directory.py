@@ -137,35 +137,6 @@ def test_a_name_that_is_too_long_names_nothing(tmp_path: Path, key: str) -> None
 # What is not ours.
 
 
-def test_nothing_leads_out_of_the_root(tmp_path: Path) -> None:
-    """A link in the place of a folder or a file is not followed, listed, replaced or removed."""
-    outside = tmp_path / "outside"
-    outside.mkdir()
-    (outside / "secret").write_bytes(b"secret")
-    root = tmp_path / "root"
-    bucket = make(root)
-    version = bucket.put("a/b", b"1", expect=None)
-    (root / "link").symlink_to(outside)
-    (root / "a" / "file").symlink_to(outside / "secret")
-
-    assert bucket.get(["link/secret", "a/file"]) == [None, None]
-    assert listed(bucket) == ["a/b"]
-    assert bucket.list("link/", limit=9) == []
-    for key in ("link/new", "link/secret", "a/file"):
-        for expect in (None, ANY):
-            with pytest.raises(Unavailable):
-                bucket.put(key, b"1", expect=expect)
-        # A link is no object, so it is at no version.
-        with pytest.raises(Moved if key == "a/file" else Unavailable):
-            bucket.put(key, b"1", expect=version)
-        with pytest.raises(Unavailable):
-            bucket.mark([key])
-    bucket.delete(["link/secret", "a/file", "link"])
-    assert (root / "a" / "file").is_symlink()
-    assert (root / "link").is_symlink()
-    assert [(each.name, each.read_bytes()) for each in outside.iterdir()] == [("secret", b"secret")]
-
-
 def test_pipes_sockets_and_folders_are_left_alone(tmp_path: Path) -> None:
     bucket = make(tmp_path)
     bucket.put("a/b", b"1", expect=None)
@@ -193,17 +164,6 @@ def test_pipes_sockets_and_folders_are_left_alone(tmp_path: Path) -> None:
         ("a/pipe", "neither a file nor a folder", False),
         ("a/socket", "neither a file nor a folder", False),
     ]
-
-
-def test_a_file_in_the_place_of_a_folder(tmp_path: Path) -> None:
-    (tmp_path / "file").write_bytes(b"")
-    bucket = make(tmp_path)
-    assert bucket.get(["file/x", "file/x/y"]) == [None, None]
-    assert bucket.list("file/", limit=9) == []
-    bucket.delete(["file/x"])
-    for write in (lambda: bucket.put("file/x", b"1", expect=None), lambda: bucket.mark(["file/x"])):
-        with pytest.raises(Unavailable, match="name of a folder"):
-            write()
 
 
 def test_names_that_are_not_text_do_not_break_a_listing(tmp_path: Path) -> None:

@@ -141,24 +141,6 @@ def test_a_writer_that_slept_while_its_temporary_file_was_swept(
     assert datas(bucket.get(["a/b"])) == [b"1"]
 
 
-def test_a_mark_during_a_delete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The file is there when it is to be created, and gone when it is looked at."""
-    bucket = make(tmp_path)
-    bucket.mark(["a/b"])
-    was = os.stat
-    rounds = count()
-
-    def look(path: Any, *given: Any, **named: Any) -> os.stat_result:
-        if path == "b" and next(rounds) == 0:
-            os.unlink(tmp_path / "a" / "b")
-            os.rmdir(tmp_path / "a")
-        return was(path, *given, **named)
-
-    monkeypatch.setattr(os, "stat", look)
-    bucket.mark(["a/b"])
-    assert files(tmp_path) == ["a", "a/b"]
-
-
 # The lock.
 
 

@@ -1,6 +1,5 @@
 """Where a bucket in an object store is, and by whose keys it is asked."""
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -73,18 +72,6 @@ def test_half_a_pair_of_keys_is_refused() -> None:
 def test_the_other_clouds_open_without_a_request() -> None:
     assert "prefix=`p/`" in repr(gcs_bucket("b", prefix="/p", clock=CLOCK))
     assert "prefix=`p/`" in repr(azure_bucket("c", account="a", prefix="p/", clock=CLOCK))
-
-
-def test_without_the_driver_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "obstore", None)
-    opens: list[Callable[[], object]] = [
-        make,
-        lambda: gcs_bucket("b", clock=CLOCK),
-        lambda: azure_bucket("b", clock=CLOCK),
-    ]
-    for each in opens:
-        with pytest.raises(Unsupported, match=r"pip install 'limpet\[s3\]'"):
-            each()
 
 
 # Where requests go

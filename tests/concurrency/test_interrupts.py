@@ -186,15 +186,3 @@ def test_an_interrupt_of_one_that_waits(postgres_url: str, schemas: Schemas) -> 
         "{'n': 3} ['kept']",
         f"1 {{'n': {[1] * 6}}}",
     ]
-
-
-def test_a_store_that_is_never_closed(postgres_url: str) -> None:
-    """An interpreter that ends without it ends well, and silently."""
-    script = """
-        import sys, limpet
-        store = limpet.open(sys.argv[1])
-        store.scope("s").save(1)
-    """
-    assert run_script(script, postgres_url) == ""
-    with limpet.open(postgres_url) as store:
-        assert store.scope("s").info() is not None

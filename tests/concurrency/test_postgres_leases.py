@@ -1,6 +1,5 @@
 """Leases on PostgreSQL: between several processes' stores, by the clock of the server."""
 
-import time
 from collections.abc import Iterator
 from typing import cast
 
@@ -11,7 +10,7 @@ from limpet.backends.postgres.raw import Connection
 from limpet.backends.postgres.storage import PostgresStorage
 from limpet.engine import Engine, open_engine
 from limpet.opening import CLOCK, draw
-from limpet.protocol import Claim, Commit, NoteWrite
+from limpet.protocol import Claim
 from tests.servers.pg_proxy import PgProxy
 from tests.servers.postgres import Postgres, Schemas
 from tests.waiting import until
@@ -25,10 +24,6 @@ def claim_of(key: str, ttl_us: int = LONG_US, scope: ScopeKey = KEY) -> Claim:
     return Claim(scope, key, f"owner of {key}", ttl_us, draw())
 
 
-def commit_of(number: int, fence: str | None) -> Commit:
-    return Commit(KEY, b'{"n":%d}' % number, "completed", b"{}", b"{}", draw(), fence=fence)
-
-
 @pytest.fixture
 def pair(postgres: Postgres, schemas: Schemas) -> Iterator[list[Engine]]:
     """Two engines over one store, as two processes have them."""
@@ -39,38 +34,6 @@ def pair(postgres: Postgres, schemas: Schemas) -> Iterator[list[Engine]]:
     yield made
     for each in made:
         each.close()
-
-
-def test_a_holder_that_was_asleep_changes_nothing(pair: list[Engine]) -> None:
-    """Its saves are one statement, which compares what the other has changed."""
-    sleeper, other = pair
-    assert sleeper.claim(claim_of("a", SHORT_US)).key == "a"
-    for number in range(4):
-        sleeper.commit(commit_of(number, "a"))
-    assert sleeper._known.get(KEY) is not None
-    time.sleep(2 * SHORT_US / 1e6)
-    assert other.claim(claim_of("b")).key == "b"
-    for _ in range(3):
-        with pytest.raises(Conflict):
-            sleeper.commit(commit_of(9, "a"))
-    note = NoteWrite(KEY, "n", None, b"1", draw(), fence="a")
-    with pytest.raises(Conflict):
-        sleeper.write_note(note)
-    for refused in (
-        lambda: sleeper.renew(claim_of("a")),
-        lambda: sleeper.delete_scope(KEY, fence="a"),
-        lambda: sleeper.delete_snapshots(KEY, ["x"], fence="a"),
-        lambda: sleeper.delete_note(KEY, "n", on=None, fence="a"),
-    ):
-        with pytest.raises(Conflict):
-            refused()
-    sleeper.release(claim_of("a"))
-    ((_, body),) = other.read_snapshots(KEY, [None])
-    assert body == b'{"n":3}'
-    other.commit(commit_of(4, "b"))
-    hold = sleeper.read_lease(KEY, now=0)
-    assert hold is not None
-    assert hold[:2] == ("b", "owner of b")
 
 
 def test_the_clock_is_the_servers(pair: list[Engine], conn: Connection) -> None:

@@ -27,27 +27,6 @@ def setting(store: Store, name: str) -> object:
         return one(conn, "SELECT current_setting(%s)", name)
 
 
-def test_a_service_file(
-    postgres: Postgres, schemas: Schemas, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What it says counts, unless the URL says otherwise: before what we would choose."""
-    file = tmp_path / "services.conf"
-    database = urlsplit(postgres.url).path[1:]
-    where = f"host=127.0.0.1\nport={postgres.port}\nuser=postgres\ndbname={database}\n"
-    file.write_text(f"[agents]\n{where}application_name=from-the-file\n[nothing]\nport=1\n")
-    monkeypatch.setenv("PGSERVICEFILE", str(file))
-    with limpet.open(f"postgresql:///?service=agents&schema={schemas.name()}") as store:
-        store.scope("s").save(1)
-        assert setting(store, "application_name") == "from-the-file"
-    with limpet.open(
-        f"postgresql:///?service=agents&application_name=mine&schema={schemas.name()}"
-    ) as store:
-        store.scope("s").load()
-        assert setting(store, "application_name") == "mine"
-    with pytest.raises(Unavailable):
-        limpet.open("postgresql:///?service=missing")
-
-
 def test_the_environment(
     postgres: Postgres, schemas: Schemas, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -120,18 +99,6 @@ def test_several_hosts(postgres: Postgres, schemas: Schemas) -> None:
             assert found is not None
             assert found.state == {"n": [1, 2]}
             assert second.connections() == 1
-
-
-def test_encryption_that_a_server_does_not_have(postgres: Postgres, postgres_url: str) -> None:
-    for mode in ("disable", "prefer"):
-        with opened(postgres, with_option(postgres_url, "sslmode", mode)) as store:
-            store.scope("s").save(1)
-    for mode in ("require", "verify-full"):
-        with pytest.raises(Unavailable) as caught:
-            limpet.open(with_option(postgres_url, "sslmode", mode))
-        assert caught.value.outcome_known
-    with pytest.raises(LimpetError):
-        limpet.open(with_option(postgres_url, "sslmode", "perhaps"))
 
 
 # Secrets
@@ -286,16 +253,6 @@ def test_a_role_that_may_not_create_tables(
     for setup in (False, True):  # nothing is left to be set up
         with opened(postgres, as_role, setup=setup) as store:
             fill(store.scope(f"s{setup}"))
-
-
-def test_a_role_that_owns_its_schema(
-    postgres: Postgres, schemas: Schemas, as_role: str, role: str
-) -> None:
-    """It may create tables there, though no schemas: somebody else made it."""
-    with postgres.connect() as conn:
-        conn.execute(f"CREATE SCHEMA {schemas.name()} AUTHORIZATION {role}")
-    with opened(postgres, as_role) as store:
-        fill(store.scope("s"))
 
 
 def test_without_setup_nothing_is_made(

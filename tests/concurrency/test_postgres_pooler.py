@@ -19,9 +19,7 @@ from limpet.testing.conformance.leasing import Leasing
 from limpet.testing.conformance.programs import Verbs
 from limpet.testing.conformance.threads import Threads
 from tests.concurrency.pg_tools import WRITES, fill, opened, outage
-from tests.concurrency.pg_verbs import VERBS, answer_of, expected, prepare, seen
 from tests.conformance.parts import Sync
-from tests.servers.pg_proxy import PgProxy
 from tests.servers.pgbouncer import PgBouncer
 from tests.servers.pooler import Pooler
 from tests.servers.postgres import Postgres, Schemas, one
@@ -117,63 +115,3 @@ def test_a_scope_that_others_hold_for_too_long(
             conn.execute(f"SELECT * FROM {schemas.name()}.scopes FOR UPDATE")
             for verb in ("save", "append", "update", "counter", "delete"):
                 assert "55P03" in str(outage(WRITES[verb], store))
-
-
-@pytest.fixture(params=POOLERS)
-def proxied(
-    request: pytest.FixtureRequest, postgres: Postgres, schemas: Schemas
-) -> Iterator[tuple[PgProxy, Pooler | PgBouncer]]:
-    """A pooler whose connections to the server go through a proxy."""
-    with PgProxy(postgres.url) as proxy, request.param(proxy.url) as pooler:
-        yield proxy, pooler
-
-
-@pytest.mark.parametrize(
-    "verb",
-    ["kept", "append", "first", "update", "counter", "claim", "delete_snapshot", "delete_session"],
-)
-@pytest.mark.parametrize("kind", ["reply", pytest.param("request", marks=pytest.mark.slow)])
-def test_the_pooler_loses_its_server(
-    postgres: Postgres,
-    schemas: Schemas,
-    proxied: tuple[PgProxy, Pooler | PgBouncer],
-    verb: str,
-    kind: str,
-) -> None:
-    """It says so instead of the answer, at each batch in turn: still exactly one."""
-    proxy, pooler = proxied
-    _, answer, after = expected(verb)
-    url = schemas.url(server_url=pooler.url)
-    with opened(postgres, url, pooler=True) as store, opened(postgres, schemas.url()) as direct:
-        for at in range(1, 30):
-            prepare(store.scope(f"s{at}"), verb)
-            proxy.forget()
-            drop = proxy.drop_reply if kind == "reply" else proxy.drop_request
-            drop(text=SAYS, nth=at)
-            assert answer_of(VERBS[verb](store.scope(f"s{at}"))) == answer
-            met = not proxy.faults_left()
-            proxy.forget()
-            assert seen(direct.scope(f"s{at}")) == after, f"batch {at}"
-            if not met:
-                assert at > 1
-                return
-    raise AssertionError("there is no end to it")
-
-
-def test_the_proxy_loses_a_request_before_it_is_executed_and_a_reply_after(
-    postgres: Postgres, schemas: Schemas, pg_proxy: PgProxy
-) -> None:
-    """Else what stores make of the two would not be tested."""
-    table = schemas.name()
-    with postgres.connect() as conn:
-        conn.execute(f"CREATE SCHEMA {table}; CREATE TABLE {table}.t (n int)")
-        for number, drop in enumerate([pg_proxy.drop_reply, pg_proxy.drop_request]):
-            drop(text="commit")
-            with (
-                pytest.raises(psycopg.OperationalError),
-                psycopg.connect(pg_proxy.url, autocommit=True) as client,
-                client.pipeline(),
-                client.transaction(),
-            ):
-                client.execute(f"INSERT INTO {table}.t VALUES (%s)", [number])
-        assert one(conn, f"SELECT array_agg(n) FROM {table}.t") == [0]

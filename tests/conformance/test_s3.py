@@ -1,4 +1,4 @@
-"""The suite on a real S3 server, and the sequential chapters on a mock."""
+"""The suite on a real S3 server, and the conditions on one that lists by bytes."""
 
 import hashlib
 from pathlib import Path
@@ -84,19 +84,13 @@ class TestSeaweedFSAsync(Async, OnSeaweedFS, InBoth):
     pass
 
 
-class OnMoto(OnService):
-    """A mock whose conditional writes are not atomic, so no test with races runs on it."""
-
+class TestByBytes(Sync, OnService):
     @pytest.fixture(autouse=True)
-    def _served(self, moto: Service) -> None:
-        self.service = moto
+    def _served(self, small_s3: Service) -> None:
+        self.service = small_s3
 
     def folder_order(self, name: str) -> str:
         return f"{name_of(name)}."
-
-
-class TestMoto(Sync, OnMoto):
-    """The conditions; the mock is too slow for more."""
 
     twins = Verbs.twins
     both = Verbs.both

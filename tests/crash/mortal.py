@@ -1,23 +1,32 @@
-"""A process that writes until it is killed, and says before and after each write what it does.
+"""A process that writes until it is killed: `<url> <seed> <tag>`.
 
-Lines of JSON: `["try", write]` before a write is begun, `["done"]` once it is acknowledged. The
-writes are chosen by a seed, so that a failure can be replayed.
+It says in lines of JSON `["begin", what it found]`, `["try", write]`, `["done"]`. What a store
+shows is compared as a whole (`dump`), with the memory engine as the oracle.
 """
 
 import json
 import random
+import re
 import sys
+from pathlib import Path
 from typing import Any, TypeAlias
 from zlib import crc32
 
 import limpet
-from limpet import Snapshot, Store
+from limpet import Scope, Snapshot, SnapshotInfo, Store
+from limpet.backends.objects import keys
 
 Write: TypeAlias = list[Any]
-Model: TypeAlias = dict[str, Any]
+Dump: TypeAlias = dict[str, dict[str, Any]]
 
-SESSION = "s"
-DELETES = {"delete", "delete_note", "forget"}
+MINTED = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}")
+TEMPORARY = ".limpet-"
+COLOURS = ("red", "green", "blue")
+ALL = {
+    "save", "draft", "aside", "append", "update", "overwrite",
+    "delete", "prune", "note", "delete_note", "fork", "forget",
+}  # fmt: skip
+SHARED = random.Random(0).randbytes(20_000).hex()
 
 
 def sealed(text: str) -> dict[str, Any]:
@@ -25,128 +34,199 @@ def sealed(text: str) -> dict[str, Any]:
     return {"sum": crc32(text.encode()), "text": text}
 
 
-def sum_of(state: Any) -> int:
-    """Return the checksum of a state that is whole."""
-    assert state == sealed(state["text"])
-    return int(state["sum"])
-
-
 def text_of(seed: int) -> str:
-    """Return a text of any size up to 40 KB that does not compress well, or one that does."""
+    """Return a text of any size up to 80 KB; many have so much in common that deltas are stored."""
     chance = random.Random(seed)
-    size = chance.choice((1, 100, 3_000, 20_000, 0))
-    return chance.randbytes(size).hex() if size else f"turn {seed} " * 2_000
+    shared = SHARED[: chance.choice((0, 6_000, len(SHARED)))]
+    return shared + chance.randbytes(chance.choice((1, 100, 3_000, 20_000))).hex()
 
 
-def choose(chance: random.Random, model: Model, tag: str) -> Write:
-    """Choose the next write; those that remove something name what is there."""
-    kinds = ["save", "save", "append", "draft", "draft", "update", "note", *sorted(DELETES)]
-    kind = chance.choices(kinds, [4, 4, 4, 3, 3, 4, 3, 2, 1, 0.2])[0]
-    seed = chance.getrandbits(32)
+# What is written
+
+
+def choose(chance: random.Random, store: Store, tag: str) -> Write:
+    """Choose the next write; most of those that change something name what is there."""
+    weights = {
+        "save": 6, "draft": 4, "aside": 2, "append": 4, "update": 5, "overwrite": 4,
+        "delete": 5, "prune": 0.5, "note": 3, "delete_note": 1, "fork": 1.5, "forget": 0.4,
+    }  # fmt: skip
+    (kind,) = chance.choices(list(weights), list(weights.values()))
+    seed, name = chance.getrandbits(32), chance.choice(("log", "mixed"))
+    id = chance.choice([*store.scope("s", name).ids()] or ["nothing"])
     match kind:
-        case "delete":
-            ids = [id for id, _ in model["log"]] or ["nothing"]
-            return [kind, chance.choice(ids)]
-        case "delete_note":
-            return [kind, chance.choice(sorted(model["notes"]) or ["nothing"])]
-        case "note":
-            return [kind, f"name-{chance.randrange(5)}", seed]
+        case "save" | "draft" | "aside":
+            return [kind, name, tag, seed]
         case "append":
             return [kind, tag]
-        case "forget" | "update":
-            return [kind]
-    return [kind, tag, seed]
+        case "note":
+            return [kind, chance.choice((None, id)), f"n-{chance.randrange(3)}", seed]
+        case "delete_note":
+            return [kind, f"n-{chance.randrange(3)}"]
+        case "prune":
+            return [kind, name, chance.choice((8, 20))]
+        case "fork":
+            return [kind, name, id, f"fork-{tag}"]
+        case "forget":
+            return [kind, chance.choice(["chat", *(k.scope_id for k in forks(store))])]
+    return [kind, name, id, seed]
+
+
+def forks(store: Store) -> list[Any]:
+    return [info.key for info in store.scopes("s") if info.key.scope_id.startswith("fork-")]
 
 
 def perform(store: Store, write: Write) -> None:
-    log, chat = store.scope(SESSION, "log"), store.scope(SESSION, "chat")
     match write:
-        case ["save", id, seed]:
-            log.save(sealed(text_of(seed)), id=id, labels={"kind": "log"})
-        case ["draft", id, seed]:
-            store.scope(SESSION, "draft").save(sealed(text_of(seed)), id=id, keep=False)
+        case ["save", name, id, seed]:
+            store.scope("s", name).save(sealed(text_of(seed)), id=id, labels=labels_of(seed))
+        case ["draft", name, id, seed]:
+            store.scope("s", name).save(sealed(text_of(seed)), id=id, keep=False)
+        case ["aside", name, id, seed]:
+            state = sealed(text_of(seed))
+            store.scope("s", name).save(state, id=id, head=False, labels=labels_of(seed))
         case ["append", item]:
-            chat.append("items", [item])
-        case ["update"]:
-            store.scope(SESSION, "counter").update("counter", plus_one)
-        case ["note", name, seed]:
-            log.set_note(name, sealed(text_of(seed)))
-        case ["delete", id]:
-            log.delete_snapshot(id)
+            store.scope("s", "chat").append("items", [item], keep=crc32(item.encode()) % 4 != 0)
+        case ["update", name, id, seed]:
+            update(store.scope("s", name), id, seed)
+        case ["overwrite", name, id, seed]:
+            if store.scope("s", name).info(id) is not None:
+                state = sealed(text_of(seed))
+                options: dict[str, Any] = {"overwrite": True, "labels": labels_of(seed)}
+                store.scope("s", name).save(state, id=id, **options)
+        case ["delete", name, id, _]:
+            store.scope("s", name).delete_snapshot(id)
+        case ["prune", name, keep_last]:
+            store.scope("s", name).prune(keep_last=keep_last)
+        case ["note", on, name, seed]:
+            store.scope("s", "log").set_note(name, sealed(text_of(seed)), on=on)
         case ["delete_note", name]:
-            log.delete_note(name)
-        case ["forget"]:
-            chat.delete()
+            store.scope("s", "log").delete_note(name)
+        case ["fork", name, id, to]:
+            if store.scope("s", name).info(id) is not None:
+                patch = {"forked": True} if crc32(to.encode()) % 2 else None  # or it is shared
+                store.scope("s", name).fork(id, scope_id=to, patch=patch)
+        case ["forget", name]:
+            store.scope("s", name).delete()
 
 
-def plus_one(before: Snapshot) -> Snapshot:
-    return before.with_(state={"count": before.state["count"] + 1})
+def update(scope: Scope, id: str, seed: int) -> None:
+    def change(before: Snapshot) -> Snapshot:
+        return before.with_(state=sealed(text_of(seed)), labels=labels_of(seed), status="changed")
+
+    if scope.info(id) is not None:
+        scope.update(id, change)
 
 
-def predict(model: Model, write: Write) -> Model:
-    """Return what a store shows after a write: the same facts as `observe`."""
-    model = {**model, "notes": dict(model["notes"])}
-    match write:
-        case ["save", id, seed]:
-            model["log"] = [*model["log"], [id, crc32(text_of(seed).encode())]]
-        case ["draft", id, seed]:
-            model["draft"] = [id, crc32(text_of(seed).encode())]
-        case ["append", item]:
-            model["chat"] = [*model["chat"], item]
-        case ["update"]:
-            model["counter"] += 1
-        case ["note", name, seed]:
-            model["notes"][name] = crc32(text_of(seed).encode())
-        case ["delete", id]:
-            model["log"] = [entry for entry in model["log"] if entry[0] != id]
-        case ["delete_note", name]:
-            model["notes"].pop(name, None)
-        case ["forget"]:
-            model["chat"] = []
-    return model
+def labels_of(seed: int) -> dict[str, str]:
+    return {"kind": "log", "colour": COLOURS[seed % len(COLOURS)]}
 
 
-def observe(store: Store) -> Model:
+# What a store shows
+
+
+def dump(store: Store) -> Dump:
     """Return what a store shows, after checking that all of it is whole and agrees with itself."""
-    log, chat = store.scope(SESSION, "log"), store.scope(SESSION, "chat")
-    infos = list(log.history())[::-1]
-    states = list(log.load_many(info.id for info in infos))
-    assert [found.id for found in states] == [info.id for info in infos]
-    assert [found.id for found in log.history(labels={"kind": "log"})][::-1] == [
-        info.id for info in infos
-    ]
-    assert list(log.ids()) == sorted(info.id for info in infos)
-    head, said = log.info(), chat.load()
-    assert (head and head.id) == (infos[-1].id if infos else None)
-    items = [] if said is None else said.state["items"]
-    assert sum(1 for _ in chat.history()) == len(items)
-    draft = store.scope(SESSION, "draft").load()
-    assert list(store.scope(SESSION, "draft").history()) == []
-    counter = store.scope(SESSION, "counter").load("counter")
-    assert counter is not None
+    infos = list(store.scopes())
+    assert list(store.sessions()) == sorted({info.key.session_id for info in infos})
+    found = {"/".join(info.key): dump_scope(store.scope(*info.key)) for info in infos}
+    assert {place: shown(info.head) for place, info in zip(found, infos, strict=True)} == {
+        place: facts["head"] and facts["head"][0] for place, facts in found.items()
+    }
+    return found
+
+
+def dump_scope(scope: Scope) -> dict[str, Any]:
+    infos = list(scope.history())
+    states = list(scope.load_many(info.id for info in infos))
+    assert [found.revision for found in states] == [info.revision for info in infos]
+    assert list(scope.ids()) == sorted(info.id for info in infos)
+    for colour in COLOURS:
+        labelled = [info.id for info in scope.history(labels={"colour": colour})]
+        assert labelled == [info.id for info in infos if info.labels.get("colour") == colour]
+    head = scope.load()
+    assert head is None or not head.kept or any(info.revision == head.revision for info in infos)
+    noted = {"x-1", "x-2", "x-3", *(info.id for info in infos)}
+    notes = [*scope.notes(), *scope.notes(on=sorted(noted))]
     return {
-        "log": [[found.id, sum_of(found.state)] for found in states],
-        "chat": items,
-        "draft": None if draft is None else [draft.id, sum_of(draft.state)],
-        "counter": counter.state["count"],
-        "notes": {note.name: sum_of(note.value) for note in log.notes()},
+        "head": None if head is None else facts_of(head),
+        "history": [facts_of(found) for found in states],
+        "notes": sorted([note.snapshot_id or "", note.name, check(note.value)] for note in notes),
     }
 
 
-def main() -> None:
-    url, seed, tag = sys.argv[1:]
+def facts_of(found: Snapshot) -> list[Any]:
+    origin = found.forked_from and [*found.forked_from.scope, found.forked_from.id]
+    return [
+        shown(found), shown_id(found.parent_id), check(found.state), found.status, found.labels,
+        found.kept, found.size, origin,
+    ]  # fmt: skip
+
+
+def check(state: Any) -> Any:
+    """Return what tells a state from others, after seeing that it is whole."""
+    if "items" in state:
+        return state["items"]
+    forked = state.pop("forked", False)
+    assert state == sealed(state["text"])
+    return [state["sum"], forked]
+
+
+def shown(info: SnapshotInfo | None) -> str | None:
+    return None if info is None else shown_id(info.id)
+
+
+def shown_id(id: str | None) -> str | None:
+    """Return an id; those that are minted differ from one engine to the other."""
+    return None if id is None else MINTED.sub("minted", id)
+
+
+def unfound(store: Store) -> list[list[str]]:
+    """Return the kept snapshots that a search over all scopes does not find."""
+    labelled = {
+        (info.scope, info.revision)
+        for colour in COLOURS
+        for info in store.history(labels={"colour": colour})
+    }
+    newest = {(info.scope, info.revision) for info in store.history()}
+    missing = []
+    for each in store.scopes():
+        for info in store.scope(*each.key).history():
+            place, by_id = (info.scope, info.revision), store.find(info.id)
+            named = by_id is not None and (by_id.scope, by_id.revision) == place
+            if not named or place not in newest or (info.labels and place not in labelled):
+                missing.append([each.key.scope_id, info.id])
+    return missing
+
+
+def strangers(folder: Path) -> list[str]:
+    """Return the files in a store's folder that are neither documents nor pointers."""
+    files = (path for path in folder.rglob("*") if not path.is_dir())
+    names = [path.relative_to(folder).as_posix() for path in files]
+    return [name for name in names if not (keys.parse(name) or keys.parse_pointer(name))]
+
+
+# Until it is killed
+
+
+def run(url: str, seed: str, tag: str) -> None:
     chance = random.Random(seed)
     with limpet.open(url) as store:
-        model = observe(store)
-        say(["begin", model])
+        say(["begin", dump(store)])
         number = 0
         while True:
             number += 1
-            write = choose(chance, model, f"{tag}-{number:04}")
+            write = choose(chance, store, f"{tag}-{number:04}")
             say(["try", write])
             perform(store, write)
             say(["done"])
-            model = predict(model, write)
+
+
+def compare(found: Dump, before: Dump, after: Dump) -> str:
+    """Return whether a write is done, or not."""
+    if found == after:
+        return "done"
+    assert found == before, f"neither {before} nor {after}: {found}"
+    return "not"
 
 
 def say(message: Any) -> None:
@@ -155,4 +235,4 @@ def say(message: Any) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(*sys.argv[1:])

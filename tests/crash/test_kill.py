@@ -2,31 +2,41 @@
 
 import json
 import random
-import select
-import sqlite3
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
+from uuid import uuid4
 
-import orjson
 import pytest
 
 import limpet
-from limpet import Scope, Store
-from tests.concurrency import storm
-from tests.concurrency.crew import Worker
-from tests.crash import mortal, mortal_edits
-from tests.crash.mortal import Model, Write, observe, predict
-from tests.crash.mortal_edits import name_of, state_of
-from tests.effort import times
-from tests.servers.postgres import HERE, Postgres, Schemas, one, with_option
-from tests.waiting import until
+from limpet import Store
+from limpet.engine.rolling import Limits
+from tests.buckets.counting import CountingBucket, kills
+from tests.buckets.opened import store_on
+from tests.cases import for_each
+from tests.crash.mortal import (
+    ALL,
+    TEMPORARY,
+    Dump,
+    Write,
+    compare,
+    dump,
+    perform,
+    strangers,
+    unfound,
+)
+from tests.effort import slowly
+from tests.servers.postgres import HERE, one, with_option
 
-ROUNDS = times(4, full=20)
+ROOT = Path(__file__).resolve().parents[2]
+COMMAND = [sys.executable, "-W", "error", "-m", "tests.crash.mortal"]
+MOMENT_S_MAX = 0.02  # about as long as a write takes
+LATE_S = 0.2  # a service on this machine needs a few milliseconds
 
 
 class Place(NamedTuple):
@@ -34,70 +44,64 @@ class Place(NamedTuple):
 
     url: str
     mortal_url: str
-    segments: Callable[[], int]
-    bury: Callable[[], None] = lambda: None
+    bury: Callable[[], object] = lambda: None
     """Waits until the server has ended what the dead had begun: until then it may still happen."""
 
 
-@contextmanager
-def on_postgres(postgres: Postgres, schemas: Schemas) -> Iterator[Place]:
-    url = schemas.url()
-    query = f"SELECT count(*) FROM pg_stat_activity WHERE application_name = 'mortal' AND {HERE}"
-    with postgres.connect() as conn:
-        count = f"SELECT count(*) FROM {schemas.name()}.segments"
-        yield Place(
-            url,
-            with_option(url, "application_name", "mortal"),
-            lambda: int(one(conn, count)),
-            lambda: until(lambda: one(conn, query) == 0) and None,
-        )
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
-    if request.param == "sqlite":
-        url = f"sqlite:///{tmp_path}/store.db"
+    """With files and folders synced."""
+    match request.param:
+        case "sqlite":
+            url = f"sqlite:///{tmp_path}/store.db"
+            yield Place(url, url)
+            assert {each.name for each in tmp_path.iterdir()} <= {
+                f"store.db{suffix}" for suffix in ("", "-wal", "-shm")
+            }
+        case "directory":
+            url = f"file://{tmp_path}/store"
+            yield Place(url, url)
+            left = strangers(tmp_path / "store")
+            assert all(TEMPORARY in key for key in left), left
+        case "s3":
+            url = request.getfixturevalue("seaweedfs").store_url(uuid4().hex)
+            yield Place(url, url, lambda: time.sleep(LATE_S))
+        case "postgres":
+            url = request.getfixturevalue("postgres_url")
+            mortals = f"FROM pg_stat_activity WHERE application_name = 'mortal' AND {HERE}"
+            query = f"SELECT count(pg_terminate_backend(pid, 5000)) {mortals}"
+            with request.getfixturevalue("postgres").connect() as conn:
+                named = with_option(url, "application_name", "mortal")
+                yield Place(url, named, lambda: one(conn, query))
 
-        def segments() -> int:
-            with closing(sqlite3.connect(tmp_path / "store.db")) as conn:
-                return int(conn.execute("SELECT count(*) FROM segments").fetchone()[0])
 
-        yield Place(url, url, segments)
-        assert {each.name for each in tmp_path.iterdir()} <= {
-            f"store.db{suffix}" for suffix in ("", "-wal", "-shm")
-        }
-    else:
-        servers = [request.getfixturevalue(each) for each in ("postgres", "schemas")]
-        with on_postgres(*servers) as place:
-            yield place
+ENGINES = ("sqlite", "directory", "postgres", "s3")
 
 
-ON_BOTH = pytest.mark.parametrize("place", ["sqlite", "postgres"], indirect=True)
-ON_POSTGRES_SLOWLY = pytest.mark.parametrize(
-    "place", ["sqlite", pytest.param("postgres", marks=pytest.mark.slow)], indirect=True
-)
+def hear(source: Iterator[str], acknowledged: int) -> Iterator[str]:
+    """Yield what a process says until it has acknowledged some writes."""
+    for line in source:
+        yield line
+        acknowledged -= line == '["done"]\n'
+        if acknowledged < 0:
+            break
 
 
 def kill_after(
-    acknowledged: int, program: Any, url: str, seed: int, *, wait_s: float = 0
-) -> tuple[Any, list[Write], Write | None]:
-    """Let a process write and kill it when it has acknowledged more than so many writes.
+    acknowledged: int, moment_s: float, url: str, seed: int
+) -> tuple[Dump, list[Write], Write | None]:
+    """Let a process write and kill it.
 
     Return what it found, the writes it acknowledged, and the one it had begun, if any.
     """
-    command = [sys.executable, "-W", "error", program.__file__, url, str(seed), f"{seed:02}"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+    command = [*COMMAND, url, str(seed), f"t{seed:03}"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
         assert process.stdout is not None
-        lines: list[bytes] = []
-        for line in process.stdout:
-            lines.append(line)
-            if lines.count(b'["done"]\n') > acknowledged:
-                break
-        # Waits for nothing: it only lets the process get on with its next write.
-        select.select([], [], [], wait_s)
+        lines = list(hear(process.stdout, acknowledged))
+        time.sleep(moment_s)  # so that it is killed anywhere in a write, and not at its beginning
         process.kill()
         # What it said before it died counts; a line that it did not finish does not.
-        lines += [line for line in process.stdout if line.endswith(b"\n")]
+        lines += [line for line in process.stdout if line.endswith("\n")]
     assert process.returncode == -9
 
     (_, found), *messages = map(json.loads, lines)
@@ -107,141 +111,116 @@ def kill_after(
     return found, done, tried[-1] if len(tried) > len(done) else None
 
 
-def check(store: Store) -> None:
-    assert [found for found in store.check() if found.severity != "info"] == []
+def settle(store: Store, oracle: Store, begun: Write | None, number: int) -> str:
+    """Compare what is there with the oracle, which learns what became of the last write."""
+    before, found = dump(oracle), dump(store)
+    assert unfound(store) == []
+    what = "none"
+    if begun is None:
+        assert found == before
+    else:
+        perform(oracle, begun)
+        after = dump(oracle)
+        what = compare(found, before, after)
+        if what != "done":
+            perform(store, begun)
+            assert dump(store) == after
+    for each in (oracle, store):
+        perform(each, ["save", "log", f"next-{number}", number])
+    assert dump(store) == dump(oracle)
+    assert unfound(store) == []
+    assert [each for each in store.check() if each.severity == "error"] == []
+    return what
 
 
-@ON_BOTH
-def test_what_was_acknowledged_survives_the_kill(place: Place) -> None:
-    """Promises 1, 2 and 5: one store, killed many times in the middle of all kinds of writes.
+def torture(place: Place, rounds: int, writes_max: int, seed: int) -> Counter[str]:
+    """Kill one process after another; return how often each write was done, or under way.
 
     After each kill the store shows exactly what was acknowledged in all rounds so far, in order,
     with or without the one write that was under way: to one who stayed, and to a new process.
     """
-    chance = random.Random(20)
-    kinds: Counter[str] = Counter()
-    with limpet.open(place.url) as store:
-        store.scope("s", "counter").save({"count": 0}, id="counter")
-        model: Model = observe(store)
-        for number in range(ROUNDS):
-            found, done, begun = kill_after(chance.randrange(45), mortal, place.mortal_url, number)
-            place.bury()
-            assert found == model, "what a new process finds is not what this one found"
-            for write in done:
-                model = predict(model, write)
-                kinds[write[0]] += 1
-            seen = observe(store)
-            possible = [model] if begun is None else [model, predict(model, begun)]
-            assert seen in possible, f"killed after {len(done)} writes, during {begun}"
-            model = seen
-            check(store)
-    assert kinds.keys() == {
-        "save", "append", "draft", "update", "note", "delete", "delete_note", "forget"
-    }  # fmt: skip
-
-
-def check_states(scope: Scope, changed: dict[int, int]) -> list[int]:
-    """See that every state is what its number says; return the numbers, oldest first."""
-    history = [info.id for info in scope.history()][::-1]
-    assert list(scope.ids()) == sorted(history)
-    numbers = [int(id) for id in history]
-    for number, found in zip(numbers, scope.load_many(history), strict=True):
-        expected = orjson.dumps(state_of(number, changed.get(number, 0)))
-        assert orjson.dumps(found.state) == expected, f"{scope.key} {found.id}"
-    return numbers
-
-
-def note_change(change: Write, changed: dict[int, int]) -> None:
-    """Remember which version of a state stands; a number that was deleted may be used again."""
-    if change[0] == "overwrite":
-        changed[change[1]] = change[2] + 1
-    elif change[0] == "save":
-        changed.pop(change[1], None)
-
-
-def killed_in_edits(place: Place, *, rounds: int, seed: int) -> Counter[str]:
-    numbers: list[int] = []
-    changed: dict[int, int] = {}
-    kinds: Counter[str] = Counter()
-    rolled = 0
     chance = random.Random(seed)
-    for number in range(rounds):
-        wait_s = chance.choice((0, 0.0005, 0.002, 0.004))
-        _, done, begun = kill_after(
-            chance.randrange(20, 130), mortal_edits, place.mortal_url, number, wait_s=wait_s
-        )
-        place.bury()
-        for change in done:
-            numbers = mortal_edits.predict(change, numbers)
-            kinds[change[0]] += 1
-            note_change(change, changed)
-        with limpet.open(place.url) as store:
-            scope = store.scope(mortal_edits.SESSION, "edits")
-            found = [int(id) for id in scope.ids()]
-            possible = (
-                [numbers] if begun is None else [numbers, mortal_edits.predict(begun, numbers)]
-            )
-            assert found in possible, f"killed during {begun}"
-            numbers = found
-            if begun is not None and begun[0] == "save":
-                note_change(begun, changed)
-            elif begun is not None and begun[0] == "overwrite":  # which happened, or did not
-                state = next(scope.load_many([name_of(begun[1])])).state
-                if state == state_of(begun[1], begun[2] + 1):
-                    note_change(begun, changed)
-            assert check_states(scope, changed) == numbers
-            check(store)
-        rolled += place.segments()
-    # A thread rolls: in a few rounds it may be killed before it did.
-    assert rounds < 10 or rolled > 0
-    return kinds
-
-
-@ON_POSTGRES_SLOWLY
-def test_edits_that_are_killed(place: Place) -> None:
-    """Promise 5: what is stored against something is whole before that something is gone."""
-    kinds = killed_in_edits(place, rounds=4, seed=35)
-    assert kinds.keys() == {"save", "overwrite", "delete", "prune", "fork"}
-
-
-@pytest.mark.slow
-@ON_BOTH
-def test_writers_of_a_family_that_are_killed_together(place: Place) -> None:
-    """No lock outlives its holder, and nothing that forks share is lost with them."""
-    killed_in_a_storm(place, rounds=2, wait_s=0.7)
-
-
-def killed_in_a_storm(place: Place, *, rounds: int, wait_s: float) -> None:
-    """Kill all writers of a family at once; each round goes on with what the dead have left."""
-    with limpet.open(place.url) as store:
+    counts: Counter[str] = Counter()
+    with limpet.open("memory:") as oracle, limpet.open(place.url) as store:
         for number in range(rounds):
-            numbers = range(10 * number, 10 * number + 3)
-            program = storm.__name__, "write", place.mortal_url
-            workers = [Worker(*program, each, 10_000) for each in numbers]
-            for worker in workers:
-                assert worker.hear() == "ready"
-            for worker in workers:
-                worker.tell("go")
-            select.select([], [], [], wait_s)
-            for worker in workers:
-                worker.process.kill()
-            for worker in workers:
-                worker.end()
+            acknowledged, moment_s = chance.randrange(writes_max), chance.uniform(0, MOMENT_S_MAX)
+            seen, done, begun = kill_after(acknowledged, moment_s, place.mortal_url, seed + number)
             place.bury()
-            for info in store.scopes(storm.SESSION):
-                scope = store.scope(*info.key)
-                for found in [scope.load(), *scope.load_many(scope.ids())]:
-                    if found is not None:
-                        storm.check(found)
-            check(store)
+            assert seen == dump(oracle), "what a new process finds is not what this one found"
+            for write in done:
+                perform(oracle, write)
+                counts[write[0]] += 1
+            counts[f"killed, {settle(store, oracle, begun, number)}"] += 1
+    return counts
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("place", slowly(ENGINES, but=ENGINES[:3]), indirect=True)
+def test_what_was_acknowledged_survives_the_kill(place: Place) -> None:
+    """Promises 1, 2, 5 and 7: one store, killed many times in the middle of all kinds of writes."""
+    counts = torture(place, rounds=4, writes_max=40, seed=500)
+    assert sum(counts[kind] for kind in ALL) > 30
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-@ON_BOTH
+@pytest.mark.parametrize("place", ENGINES[:3], indirect=True)
 @pytest.mark.parametrize(
     ("seed", "rounds"), [(0, 15), pytest.param(1, 60, marks=pytest.mark.torture)]
 )
-def test_many_more_kills(place: Place, seed: int, rounds: int) -> None:
-    killed_in_edits(place, rounds=rounds, seed=seed)
-    killed_in_a_storm(place, rounds=rounds // 3, wait_s=1.0)
+def test_what_was_acknowledged_survives_many_kills(place: Place, seed: int, rounds: int) -> None:
+    counts = torture(place, rounds=rounds, writes_max=60, seed=1000 * seed)
+    assert counts.keys() >= ALL
+
+
+# Killed before every write of an object
+
+BASE: list[Write] = [
+    ["save", "log", "x-1", 11], ["save", "log", "x-2", 12], ["save", "log", "x-3", 13],
+    ["note", None, "n-1", 14], ["note", "x-2", "n-1", 15], ["save", "mixed", "y-1", 16],
+    ["draft", "mixed", "y-2", 17], ["append", "1"], ["append", "2"],
+]  # fmt: skip
+VERBS: list[list[Write]] = [
+    [["save", "log", "x-9", 1]],
+    [["save", "mixed", "x-9", 1]],  # over a draft
+    [["aside", "log", "x-9", 1]],
+    [["append", "9"]],
+    [["update", "log", "x-2", 1]],
+    [["overwrite", "log", "x-1", 1]],
+    [["delete", "log", "x-3", 0]],
+    [["delete", "log", "x-3", 0], ["delete", "log", "x-2", 0]],  # below a void head
+    [["note", None, "n-9", 17]],  # it does not fit into the head
+    [["fork", "log", "x-2", "fork-9"]],
+    [["forget", "log"]],
+]
+
+
+@for_each("writes", VERBS)
+def test_each_verb_is_killed_at_its_steps(writes: list[Write]) -> None:
+    """Promise 2: wherever a writer dies, its write is done or not, and can be done again."""
+
+    def opened(bucket: CountingBucket) -> Store:
+        return store_on(bucket, tails=Limits(snapshots=3, newest_bytes=16_384, wholes=False))
+
+    def fill(store: Store) -> None:
+        for each in [*BASE, *writes[:-1]]:
+            perform(store, each)
+
+    with limpet.open("memory:") as oracle:
+        fill(oracle)
+        before = dump(oracle)
+        perform(oracle, writes[-1])
+        after = dump(oracle)
+    found = []
+    for bucket in kills(opened, fill, lambda store: perform(store, writes[-1])):
+        with opened(bucket) as store:
+            found.append(compare(dump(store), before, after))
+            assert [each for each in store.check() if each.severity == "error"] == []
+            if found[-1] == "not":
+                perform(store, writes[-1])
+                assert dump(store) == after
+            perform(store, ["save", "log", "z-1", 5])
+            assert unfound(store) == []
+    # Once a write is done it stays so: there is one moment at which it happens.
+    assert found == sorted(found, reverse=True)
+    assert (found[0], found[-1]) == ("not", "done")

@@ -138,12 +138,10 @@ def test_processes_count_exactly(served: Served, store: Store) -> None:
     assert found.state == {"count": 50}
 
 
-@pytest.mark.parametrize(
-    "scene", ["both_go_on", "parent_closes", "child_closes", "threads_are_writing", "async_face"]
-)
+@pytest.mark.parametrize("scene", ["both_go_on", "threads_are_writing", "async_face"])
 def test_both_sides_of_a_fork_use_the_store(served: Served, store: Store, scene: str) -> None:
     """A child shares no connection with its parent."""
     with Worker(FORKER, scene, served.url) as worker:
         assert worker.hear() == "done"
-    if scene in ("both_go_on", "child_closes"):
+    if scene == "both_go_on":
         check(store, "child", 40)

@@ -106,7 +106,7 @@ ENGINE = (
         "engine/states.py",
         "                return apply_all(self.payload(row), steps[::-1])",
         "                return apply_all(self.payload(row), steps)",
-        ("tests/unit/test_cache.py",),
+        (MEMORY,),
     ),
     Defect(
         "a state is stored as a delta on what its base was",
@@ -127,17 +127,14 @@ ENGINE = (
         "engine/records.py",
         "    return at > 0 and versions[at - 1] == after.trail[:VERSION_BYTES]",
         "    return True",
-        (
-            "tests/concurrency/test_objects_proxy.py",
-            "tests/concurrency/test_postgres_lost_meanwhile.py",
-        ),
+        ("tests/concurrency/test_lost_answers.py",),
     ),
     Defect(
         "an answer that was lost is a reason to do it again",
         "engine/engine.py",
         "            for each, result in reversed(attempts):\n",
         "            for each, result in attempts[:0]:\n",
-        ("tests/unit/test_objects_lost_answers.py",),
+        ("tests/simulation/test_simulation.py -k promise_holds",),
     ),
     Defect(
         "a deleted head uncovers nothing",
@@ -165,7 +162,7 @@ ENGINE = (
         "api/watching.py",
         "                if self._revisions.get(info.scope) != info.revision:\n",
         "                if info.scope not in self._revisions:\n",
-        (f"{MEMORY} -k watch",),
+        (f"{MEMORY} -k watch", "tests/watching/test_wakeups.py"),
     ),
 )
 
@@ -196,28 +193,28 @@ CONTENT = (
         "backends/sql/columns.py",
         "        is_sound = _row_sum(columns[:13], columns[14]) == columns[13]",
         "        is_sound = _row_sum(columns[:13], columns[14]) > -(2**63)",
-        ("tests/unit/test_sqlite_damage.py", "tests/unit/test_sqlite_check.py"),
+        ("tests/unit/test_corrupt.py", "tests/unit/test_sql_check.py"),
     ),
     Defect(
         "the checksum of a snapshot leaves out its parent",
         "backends/sql/columns.py",
         "    facts = (pk, seq, id, rev, nonce, kept, parent_id, forked",
         "    facts = (pk, seq, id, rev, nonce, kept, forked",
-        ("tests/unit/test_sqlite_check.py -k every_column",),
+        ("tests/unit/test_sql_check.py -k every_column",),
     ),
     Defect(
         "the checksum of a state is not compared",
         "backends/sql/columns.py",
         "        is_sound = _tail_sum(pk, seq, base, encoding, body) == checksum",
         "        is_sound = _tail_sum(pk, seq, base, encoding, body) > -(2**63)",
-        ("tests/unit/test_sqlite_damage.py", "tests/unit/test_sqlite_check.py"),
+        ("tests/unit/test_corrupt.py", "tests/unit/test_sql_check.py"),
     ),
     Defect(
         "the checksum of a segment is not compared",
         "backends/sql/columns.py",
         "    if not _is_sound(checksum, _segment_sum, pk, first, last, body):\n",
         "    if not body:\n",
-        ("tests/unit/test_sqlite_check.py",),
+        ("tests/unit/test_sql_check.py",),
     ),
 )
 
@@ -350,7 +347,7 @@ BUCKETS = (
         "backends/objects/files.py",
         "        if keys.head_key(head.key) != path:\n",
         "        if not path:\n",
-        ("tests/unit/test_objects_damage.py",),
+        ("tests/unit/test_objects_check.py",),
     ),
 )
 

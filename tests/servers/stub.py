@@ -1,4 +1,4 @@
-"""A small S3-like service in this process, for what no good service does.
+"""A small S3-like service in this process, also for what no good service does.
 
 It keeps objects in a dictionary and speaks just enough of S3 for a bucket's six methods. It can
 ignore conditions, as some services do, and answer the next requests with an error.
@@ -8,6 +8,7 @@ import hashlib
 import re
 import threading
 from collections.abc import Collection
+from datetime import UTC, datetime
 from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
@@ -36,7 +37,6 @@ class Stub:
         self.ignores = frozenset(ignores)
         self.objects: dict[str, bytes] = {}
         self.requests: list[str] = []
-        self.kept: set[str] = set()  # keys that it refuses to delete
         self._answers: list[Answer] = []
         self._lock = threading.Lock()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler_of(self))
@@ -71,13 +71,15 @@ class Stub:
     ) -> tuple[int, dict[str, str], bytes]:
         """Return status, headers and body of the reply to a request."""
         url = urlsplit(target)
-        key = unquote(url.path).lstrip("/").partition("/")[2]
+        bucket, _, key = unquote(url.path).lstrip("/").partition("/")
         query = parse_qs(url.query, keep_blank_values=True)
         with self._lock:
             self.requests.append("LIST" if "list-type" in query else method)
             if self._answers:
                 answer = self._answers.pop(0)
                 return answer.status, {}, answer.body.encode()
+            if bucket != self.service.name:
+                return 404, {}, b"<Error><Code>NoSuchBucket</Code></Error>"
             if "list-type" in query:
                 return 200, {}, self._list(query)
             if "delete" in query:
@@ -114,23 +116,18 @@ class Stub:
 
     def _delete(self, body: bytes) -> bytes:
         keys = [each.text or "" for each in ElementTree.fromstring(body).iter() if _is_key(each)]
-        for key in set(keys) - self.kept:
+        for key in keys:
             self.objects.pop(key, None)
-        denied = "<Code>AccessDenied</Code><Message>no</Message>"
-        done = "".join(
-            f"<Error><Key>{escape(key)}</Key>{denied}</Error>"
-            if key in self.kept
-            else f"<Deleted><Key>{escape(key)}</Key></Deleted>"
-            for key in keys
-        )
+        done = "".join(f"<Deleted><Key>{escape(key)}</Key></Deleted>" for key in keys)
         return f"<DeleteResult>{done}</DeleteResult>".encode()
 
     def _list(self, query: dict[str, list[str]]) -> bytes:
         prefix = query.get("prefix", [""])[0]
         after = query.get("start-after", [""])[0]
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.000Z")
         entries = "".join(
             f"<Contents><Key>{escape(key)}</Key><Size>{len(data)}</Size><ETag>{_etag(data)}</ETag>"
-            "<LastModified>2026-01-01T00:00:00.000Z</LastModified></Contents>"
+            f"<LastModified>{now}</LastModified></Contents>"
             for key, data in sorted(self.objects.items())
             if key.startswith(prefix) and key > after
         )

@@ -1,20 +1,16 @@
 """PostgreSQL for tests: the programs of the wheel do, and no server outlives the tests."""
 
-import os
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from tests.servers.pg_programs import in_the_wheel, processes
+from tests.servers.pg_programs import processes
 from tests.servers.postgres import (
-    SETTINGS,
     SHARED,
-    PrivatePostgres,
     one,
     sharing,
     start_postgres,
@@ -22,17 +18,6 @@ from tests.servers.postgres import (
 from tests.waiting import until
 
 pytestmark = pytest.mark.slow  # what they serve is tested by all who use them
-
-
-@pytest.mark.parametrize(
-    "folder", in_the_wheel() or ["wheel"], ids=lambda each: Path(each).parent.name
-)
-def test_programs_of_the_wheel_do(folder: Path | str) -> None:
-    with PrivatePostgres(str(folder)) as server, server.connect() as connection:
-        assert one(connection, "SELECT 1") == 1
-        (data,) = connection.execute("SHOW data_directory").fetchone() or ("",)
-    assert Path(data).name == "data"
-    assert not Path(data).parent.exists()
 
 
 @contextmanager
@@ -77,23 +62,3 @@ def test_a_shared_one_outlives_who_started_it(monkeypatch: pytest.MonkeyPatch) -
         with start_postgres() as server, server.connect() as connection:
             assert one(connection, "SHOW data_directory") == str(data)
     check_gone(data, pid)
-
-
-def test_a_shared_one_ends_if_the_tests_have_ended_before() -> None:
-    """They were killed while it was made: nobody has the other end of the pipe."""
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        os.chmod(folder, 0o755)
-        os.mkfifo(Path(folder, "alive"))
-        server = PrivatePostgres(shared=Path(folder))
-        with suppress(pytest.fail.Exception, OSError):  # it may end before it has started
-            server.__enter__()
-        until(lambda: server._process is None or server._process.poll() is not None)
-
-
-def test_all_who_try_are_told_why_none_starts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(SHARED, "")
-    monkeypatch.setitem(SETTINGS, "max_connections", "none")
-    with sharing():
-        for _ in range(2):
-            with pytest.raises(pytest.fail.Exception, match="contains errors"):
-                start_postgres().__enter__()

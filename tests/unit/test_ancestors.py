@@ -47,16 +47,3 @@ def test_parents_that_are_far_away_are_read_one_by_one() -> None:
         counting = counted(store)
         assert list(scope.ancestors(lines[7][-1].id)) == lines[7][::-1]
         assert len(counting.calls) <= 20 + 4
-
-
-def test_the_largest_keys_are_looked_for_in_the_largest_heads() -> None:
-    with limpet.open("memory:") as store:
-        for number in range(300):
-            store.scope("s", f"small-{number}").save({"k": "x" * 10})
-        for number in range(12):
-            store.scope("s", f"large-{number:02}").save({"k": "x" * (1000 + number), "n": 1})
-        counting = counted(store)
-        found = store.stats("s").largest
-        assert found[0] == ("large-11:k", 1013)
-        assert len(found) == 10
-        assert counting.calls.count("read_snapshots") <= 12

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 import limpet
-from limpet.errors import InvalidInput
 from tests.cases import for_each
 from tests.waiting import until
 
@@ -113,36 +112,3 @@ def test_what_the_work_raises_reaches_the_caller(
         with pytest.raises(expected):
             asyncio.run(store.aio.driver.in_pool(work))
         assert asyncio.run(store.aio.driver.in_pool(len, "abc")) == 3
-
-
-def test_a_store_that_is_closed_meanwhile(url: str) -> None:
-    store = limpet.open(url)
-
-    async def main() -> None:
-        opened = threading.Event()
-        work = asyncio.ensure_future(store.aio.driver.in_pool(opened.wait, 30))
-        await asyncio.sleep(0.01)
-        store.close()
-        opened.set()
-        assert await work  # it had begun
-        with pytest.raises(InvalidInput, match="closed"):
-            await store.aio.driver.in_pool(len, "abc")
-
-    asyncio.run(main())
-
-
-def test_work_that_no_thread_could_be_started_for_is_not_done_later(
-    url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    done: list[str] = []
-
-    def refuse(_: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
-
-    with limpet.open(url) as store:
-        with monkeypatch.context() as patched:
-            patched.setattr(threading.Thread, "start", refuse)
-            with pytest.raises(RuntimeError, match="new thread"):
-                asyncio.run(store.aio.driver.in_pool(done.append, "refused"))
-        asyncio.run(store.aio.driver.in_pool(done.append, "next"))
-    assert done == ["next"]

@@ -3,50 +3,15 @@
 import os
 import subprocess
 import sys
-from functools import partial
 from pathlib import Path
 
 import pytest
 
-import limpet
 from limpet.backends.support.recent import Recent
-from limpet.testing.kit import together
 
 
 def new_cache(bytes_max: int) -> Recent[str, bytes]:
     return Recent(bytes_max, len)
-
-
-@pytest.mark.parametrize("size", [10, 5_000])
-def test_a_chat_is_read_whole_after_each_append(size: int, tmp_path: Path) -> None:
-    """By the process that appends, by one that interferes, and after an update in place."""
-    with (
-        limpet.open(f"sqlite:///{tmp_path}/a.db") as ours,
-        limpet.open(f"sqlite:///{tmp_path}/a.db") as theirs,
-    ):
-        chat, other = ours.scope("chat"), theirs.scope("chat")
-        said: list[str] = []
-
-        def whole() -> bool:
-            found = [each.load() for each in (chat, other)]
-            return all(each is not None and each.state == {"items": said} for each in found)
-
-        for n in range(80):
-            said.append(f"{n} {'x' * size}")
-            (other if n % 17 == 5 else chat).append("items", [said[-1]])
-            assert n % 3 or whole()
-        said[0] = "changed"
-        head = chat.info()
-        assert head is not None
-        other.update(head, lambda found: found.with_(state={"items": said}))
-        assert whole()
-        chat.append("items", ["more"])
-        said.append("more")
-        assert whole()
-        chat.delete_snapshot(chat.info() or "")
-        said.pop()
-        assert whole()
-        assert [*ours.check()] == []
 
 
 def test_what_was_put_is_found() -> None:
@@ -69,19 +34,6 @@ def test_it_is_bounded_and_drops_what_was_not_used_for_longest() -> None:
     assert cache.cost_held == 80
     cache.put("a", b"x" * 101)  # too large, and the old one is stale
     assert (cache.get("a"), cache.cost_held) == (None, 40)
-
-
-def test_many_threads() -> None:
-    cache = new_cache(1000)
-
-    def work(seed: int) -> None:
-        for number in range(500):
-            key = str(seed * number % 17)
-            cache.put(key, bytes([seed]) * (number % 200))
-            assert len({*(cache.get(key) or b"")}) <= 1
-
-    together(partial(work, seed) for seed in range(1, 9))
-    assert 0 <= cache.cost_held <= 1000
 
 
 def test_a_forked_child_begins_with_an_empty_and_unlocked_one() -> None:

@@ -7,7 +7,7 @@ import pytest
 from limpet.core.commits import Plan, ScopeState, decide
 from limpet.core.ids import mint
 from limpet.core.rows import Row, unpack_ref
-from limpet.errors import AlreadyExists, Conflict, Corrupt, LimpetError
+from limpet.errors import AlreadyExists, Corrupt
 from limpet.model import ScopeKey
 from limpet.protocol import Commit, Stamp
 from tests.cases import for_each
@@ -59,31 +59,6 @@ def test_a_taken_id_is_reported_before_a_moved_head() -> None:
     """Minting a new id is what helps; reading the head again would not."""
     with pytest.raises(AlreadyExists):
         planned(ROW, expect=STALE, fence="lease-0")
-
-
-def test_an_update_replaces_exactly_the_version_it_read() -> None:
-    update: dict[str, Any] = {"replaces": ROW.revision}
-    found = planned(ROW, **update)
-    assert found.row == ROW._replace(
-        rev=3, nonce="00000000000000aa", updated_at=5_000_000, size=len(COMMIT.body)
-    )
-    for moved in (ROW._replace(rev=3), ROW._replace(nonce="0"), ROW._replace(seq=8)):
-        with pytest.raises(Conflict):
-            planned(moved, **update)
-    for fence in ("", "lease-0"):
-        with pytest.raises(Conflict):
-            planned(ROW, fence=fence, **update)
-
-
-def test_no_message_holds_a_body() -> None:
-    hopeless: list[tuple[Row | None, dict[str, Any]]] = [
-        *((ROW, {}), (None, {"expect": STALE}), (None, {"fence": "lease-0"})),
-        *((ROW, {"replaces": STALE}), (None, {"replaces": STALE})),
-    ]
-    for existing, changes in hopeless:
-        with pytest.raises(LimpetError, match="session=`s` scope=`m` kind=`agent`") as caught:
-            planned(existing, **changes)
-        assert "secret" not in str(caught.value)
 
 
 @for_each("next_saved_at, saved_at", [(0, 5_000_000), (6_000_000, 6_000_000)])

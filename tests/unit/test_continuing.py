@@ -142,17 +142,6 @@ def test_a_parent_that_is_saved_again_is_no_leaf(store: Store) -> None:
     assert [info.id for info in scope.leaves()] == ["c"]
 
 
-def test_an_id_that_exists_is_found(store: Store) -> None:
-    scope = store.scope("s")
-    for number in range(3):
-        scope.save(state_of(number), id=f"id-{number}")
-    with pytest.raises(limpet.AlreadyExists):
-        scope.save(state_of(7), id="id-0")
-    scope.save(state_of(8), id="id-0", overwrite=True)
-    assert state_at(scope, "id-0") == state_of(8)
-    assert [info.id for info in scope.history()] == ["id-2", "id-1", "id-0"]
-
-
 def test_a_new_note_is_written_to_the_scope_that_there_is(store: Store, other: Store) -> None:
     here, there = store.scope("s"), other.scope("s")
     here.save(state_of(0))
@@ -164,24 +153,6 @@ def test_a_new_note_is_written_to_the_scope_that_there_is(store: Store, other: S
     here.set_note("a", 3, expect=None)
     assert [note.value for note in there.notes()] == [3]
     assert list(other.scope("another").notes()) == []
-
-
-@pytest.mark.slow
-def test_two_processes_take_turns(store: Store, other: Store, url: str) -> None:
-    """What one of them knows, the other has changed meanwhile, also while tails are rolled."""
-    here, there = store.scope("s"), other.scope("s")
-    expected = dict[str, Any]()
-    for number in range(200):
-        info = (here if number % 7 else there).save(state_of(number, LONG if number % 5 else ""))
-        expected[info.id] = state_of(number, LONG if number % 5 else "")
-        if number % 3 == 1:
-            there.update(info.id, by_another)
-            expected[info.id] = {**expected[info.id], "by": "another"}
-        if number % 11 == 4:
-            oldest = next(iter(expected))
-            there.delete_snapshot(oldest)
-            del expected[oldest]
-    assert all_states(url) == list(expected.values())
 
 
 # What others may do to a scope with a fork, that is one of `origin`.

@@ -1,9 +1,13 @@
-"""A `Corrupt` says which scope and snapshot it is about, and what to do; on every engine."""
+"""Promise 10 on every engine: damage stays where it is, says where that is, and others go on.
+
+It may be of the facts of a snapshot, of its state, or of the row or head of the whole scope.
+"""
 
 import asyncio
 import sqlite3
-from collections.abc import Callable, Iterator
-from contextlib import closing
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, suppress
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -11,60 +15,133 @@ from typing import Any
 import pytest
 
 import limpet
-from limpet import Corrupt, Scope, Store, opening
-from limpet.model import ANY
+from limpet import Corrupt, Scope, ScopeKey, Store
 from tests.servers.http import Http
-from tests.servers.postgres import Postgres, Schemas
-from tests.servers.service import Service
 
 ADVICE = "run `limpet check`, and see docs/check.md#salvage"
-STATE_OF_HEAD = "UPDATE tails SET checksum = 0 WHERE seq = (SELECT max(seq) FROM snapshots)"
-ROW_OF_HEAD = "UPDATE snapshots SET checksum = 0 WHERE id = 'last'"
+IDS = ["id-0", "id-1", "id-2", "id-3"]
+HEAD, GOOD = IDS[-1], IDS[:-1]
+LABELS = {"kind": "x"}
+TABLES = ("scopes", "snapshots", "tails", "segments", "labels", "notes")
+PK = "(SELECT pk FROM scopes WHERE session_id = 'chat')"
+SEQ = f"(SELECT seq FROM snapshots WHERE id = '{HEAD}' AND scope_pk = {PK})"
+
+
+def flipped(column: str) -> str:
+    """Return an expression for a value of bytes of which the middle one has become another."""
+    start = f"substr({column}, 1, length({column}) / 2)"
+    rest = f"substr({column}, length({column}) / 2 + 2)"
+    middle = f"substr({column}, length({column}) / 2 + 1, 1)"
+    return f"CAST({start} || CASE {middle} WHEN x'31' THEN x'32' ELSE x'31' END || {rest} AS BLOB)"
+
+
+BAD_TEXT = "CAST(x'ff80' AS TEXT)"
+ON_SQLITE = {
+    "facts": [
+        f"metadata = {flipped('metadata')}",
+        f"labels = {flipped('labels')}",
+        f"status = {BAD_TEXT}",
+        "status = 'good' || char(0)",
+        f"nonce = {BAD_TEXT}",
+        f"parent_id = {BAD_TEXT}",
+        "forked_from = x'ff'",
+        f"created_at = {2**63 - 1}",
+        "size = -1",
+    ],
+    "state": [f"body = {flipped('body')}", "encoding = 1 - encoding", "encoding = 77", "base = 1"],
+    "scope": ["head = -1", "head = head - 1"],
+}
+ON_SQL = {
+    "facts": ["checksum = checksum + 1"],
+    "state": [
+        "checksum = checksum + 1",
+        "(encoding, body, checksum) = (SELECT encoding, body, checksum FROM tails AS o"
+        " WHERE o.seq < tails.seq ORDER BY o.seq DESC LIMIT 1)",
+    ],
+    "scope": [
+        "head = 999999",
+        f"head = (SELECT max(seq) FROM snapshots WHERE scope_pk <> {PK})",
+    ],
+}
+ROWS = {
+    "facts": f"UPDATE snapshots SET {{}} WHERE seq = {SEQ}",
+    "state": f"UPDATE tails SET {{}} WHERE seq = {SEQ}",
+    "scope": f"UPDATE scopes SET {{}} WHERE pk = {PK}",
+}
 
 
 class Place:
-    """A store, and how to damage it: the state of the last snapshot, or what lists it."""
+    """A store of two sessions, and ways to damage `chat`. It must not show in `other`."""
 
-    def __init__(self, url: str, run: Callable[[str], object] | None = None) -> None:
+    def __init__(self, url: str, run: Callable[[str], list[Any]] | None = None) -> None:
         self.url = url
         self._run = run
+        with limpet.open(self.url) as store:
+            for name in ("chat", "other"):
+                scope = store.scope(name)
+                for id in IDS:
+                    scope.save(state_of(id), id=id, labels=LABELS, metadata={"m": 1}, status="good")
+                    scope.set_note("on it", id, on=id)
 
-    def damage(self, *, facts: bool = False) -> None:
-        if self._run is not None:
-            self._run(ROW_OF_HEAD if facts else STATE_OF_HEAD)
-            return
-        with closing(opening.open_files(self.url)) as bucket:
-            (key,) = (each.key for each in bucket.list("", limit=99) if each.key.endswith("/head"))
-            (found,) = bucket.get([key])
-            assert found is not None
-            at = 60 if facts else len(found.data) - 20
-            spoiled = found.data[:at] + bytes([found.data[at] ^ 1]) + found.data[at + 1 :]
-            bucket.put(key, spoiled, expect=ANY)
+    def ways(self, kind: str) -> list[Callable[[], None]]:
+        """Return the ways to damage the facts or the state of the head, or the whole scope."""
+        if self._run is None:
+            return [] if kind == "facts" else [partial(self._flip, kind)]
+        changes = ON_SQL[kind] + (ON_SQLITE[kind] if self.url.startswith("sqlite") else [])
+        statements = [ROWS[kind].format(change) for change in changes]
+        if kind == "state":
+            statements.append(f"DELETE FROM tails WHERE seq = {SEQ}")
+        return [partial(self.run, each) for each in statements]
+
+    def run(self, statement: str) -> None:
+        assert self._run is not None
+        self._run(statement)
+
+    def _flip(self, kind: str) -> None:
+        path = next(self._root.rglob("chat/**/head"))
+        data = path.read_bytes()
+        at = 60 if kind == "scope" else data.index(f'"{HEAD}","text"'.encode()) + 30
+        path.write_bytes(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
+
+    @property
+    def _root(self) -> Path:
+        return Path(self.url.removeprefix("file://"))
+
+    def dump(self) -> list[Any]:
+        """Return every row of every table, or every file."""
+        if self._run is None:
+            return [(path, path.read_bytes()) for path in self._root.rglob("*") if path.is_file()]
+        return [sorted(map(repr, self._run(f"SELECT * FROM {table}"))) for table in TABLES]
 
 
-@pytest.fixture(params=["sqlite", "postgres", "folder", "s3"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
-    if request.param == "folder":
-        return Place(f"file://{tmp_path}/folder")
-    if request.param == "s3":
-        service: Service = request.getfixturevalue("seaweedfs")
-        return Place(service.store_url(tmp_path.name))
-    if request.param == "sqlite":
+@pytest.fixture(params=["sqlite", "postgres", "folder"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Place]:
+    """Each call makes a new one."""
+    numbers = iter(range(99))
 
-        def run(statement: str) -> None:
-            with closing(sqlite3.connect(tmp_path / "agents.db", isolation_level=None)) as db:
-                db.execute(statement)
+    def make() -> Place:
+        path = tmp_path / f"{next(numbers)}"
+        if request.param == "folder":
+            return Place(f"file://{path}")
+        if request.param == "sqlite":
+            return Place(f"sqlite:///{path}.db", partial(run_sqlite, path.with_suffix(".db")))
+        schemas, server = (request.getfixturevalue(each) for each in ("schemas", "postgres"))
 
-        return Place(f"sqlite:///{tmp_path}/agents.db", run)
-    schemas: Schemas = request.getfixturevalue("schemas")
-    server: Postgres = request.getfixturevalue("postgres")
+        def run(statement: str) -> list[Any]:
+            with server.connect() as db:
+                db.execute(f"SET search_path = {schemas.name(path.name)}")
+                done = db.execute(statement)
+                return list(done.fetchall()) if done.description else []
 
-    def run_there(statement: str) -> None:
-        with server.connect() as db:
-            db.execute(f"SET search_path = {schemas.name()}")
-            db.execute(statement)
+        return Place(schemas.url(path.name), run)
 
-    return Place(schemas.url(), run_there)
+    return make
+
+
+def run_sqlite(path: Path, statement: str) -> list[Any]:
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.text_factory = bytes
+        return db.execute(statement).fetchall()
 
 
 def state_of(id: str) -> dict[str, Any]:
@@ -72,132 +149,183 @@ def state_of(id: str) -> dict[str, Any]:
     return {"id": id, "text": Random(id).randbytes(300).hex(), "list": []}
 
 
-def fill(store: Store) -> None:
-    for id in ("first", "last"):
-        store.scope("chat").save(state_of(id), id=id)
+def needs_facts(chat: Scope) -> list[Callable[[], object]]:
+    """Return what needs to know which snapshot is the head: the scope is known, and no id."""
+    return [chat.load, chat.info, lambda: chat.save({}), lambda: chat.append("list", [1])]
 
 
-def attempts(chat: Scope) -> Iterator[Callable[[], object]]:
-    """Yield all that needs the state of the head, `last`."""
+def needs_scope(chat: Scope) -> Iterator[Callable[[], object]]:
+    yield from (lambda: chat.load(HEAD), lambda: chat.delete(expect="0.0.x"))
+    for options in ({"keep": False}, {"head": False}, {"expect": None}, {"id": HEAD}):
+        yield partial(chat.save, {"new": 1}, **options)
+    yield partial(chat.save, {"new": 1}, id=HEAD, overwrite=True)
+
+
+def needs_state(chat: Scope) -> Iterator[Callable[[], object]]:
+    """Yield what needs the state of the head."""
     yield chat.load
-    yield lambda: chat.load("last")
-    yield lambda: list(chat.load_many(["last"]))
-    yield lambda: chat.diff("last", "last")
-    yield lambda: chat.update("last", lambda found: found.with_(status="x"))
-    yield lambda: chat.fork("last")
-    yield lambda: chat.fork("last", patch={"a": 1})
-    yield lambda: chat.fork("last", to="another")
-    yield lambda: chat.restore("last")
+    yield lambda: chat.load(HEAD)
+    yield lambda: list(chat.load_many(IDS))
+    yield lambda: chat.diff(HEAD, HEAD)
+    yield lambda: chat.update(HEAD, lambda found: found.with_(status="x"))
+    yield lambda: chat.fork(HEAD)
+    yield lambda: chat.fork(HEAD, patch={"a": 1})
+    yield lambda: chat.fork(HEAD, to="another")
+    yield lambda: chat.restore(HEAD)
     yield lambda: chat.append("list", [1])
     yield lambda: chat.redact("/text")
+    yield partial(asyncio.run, load_async(chat))
 
 
-def check(raised: Corrupt, id: str | None) -> None:
-    assert (raised.scope, raised.id) == (limpet.ScopeKey("chat"), id)
-    assert ADVICE in str(raised)
-    assert "session=`chat` scope=`main`" in str(raised)
+async def load_async(chat: Scope) -> None:
+    await Store(chat.driver).aio.scope(*chat.key).load()
 
 
-def test_whoever_needs_a_damaged_state_learns_where_it_is(place: Place) -> None:
-    with limpet.open(place.url) as store:
-        fill(store)
-    place.damage()
-    with limpet.open(place.url) as store:
-        for attempt in attempts(store.scope("chat")):
-            with pytest.raises(Corrupt) as raised:
-                attempt()
-            check(raised.value, "last")
-
-        async def load() -> None:
-            await store.aio.scope("chat").load()
-
+def check_refused(attempts: Iterable[Callable[[], object]], *ids: str | None) -> None:
+    """See that each is refused, and that it is said where the damage is, and what to do."""
+    for attempt in attempts:
         with pytest.raises(Corrupt) as raised:
-            asyncio.run(load())
-        check(raised.value, "last")
+            attempt()
+        assert raised.value.scope == ScopeKey("chat")
+        assert raised.value.id in (ids or (None,))
+        assert str(raised.value).count("limpet check") == 1
+        assert ADVICE in str(raised.value)
+        assert "session=`chat` scope=`main`" in str(raised.value)
 
 
-def test_damaged_facts_are_those_of_the_id_that_is_asked_for(place: Place) -> None:
-    """Without one the scope is known, and which snapshot is its head cannot be read."""
-    with limpet.open(place.url) as store:
-        fill(store)
-    place.damage(facts=True)
-    with limpet.open(place.url) as store:
+def everything(store: Store, session: str) -> list[Any]:
+    """Return all that can be listed of a session, and the states that can be loaded."""
+    scope = store.scope(session)
+    states: list[Any] = []
+    for id in IDS:
+        with suppress(Corrupt):
+            states.append(scope.load(id))
+    return [list(scope.history()), list(scope.ids()), states, *scope.notes(on=IDS)]
+
+
+@pytest.mark.parametrize("kind", ["facts", "state", "scope"])
+def test_others_go_on(place: Callable[[], Place], kind: str) -> None:
+    there, way = place(), 0
+    while way < len(there.ways(kind)):
+        check_life(there, kind, way)
+        there, way = place(), way + 1
+
+
+def check_life(there: Place, kind: str, way: int) -> None:
+    with limpet.open(there.url) as store:
+        before, other = everything(store, "chat"), everything(store, "other")
+    there.ways(kind)[way]()
+    damaged = there.dump()
+    with limpet.open(there.url) as store:
         chat = store.scope("chat")
-        without_id: list[Callable[[], object]] = [
-            chat.load,
-            chat.info,
-            lambda: chat.save({}),
-            lambda: chat.append("a", []),
-        ]
-        for attempt in without_id:
-            with pytest.raises(Corrupt) as raised:
-                attempt()
-            check(raised.value, None)
-        for attempt in (lambda: chat.load("last"), lambda: chat.info("last")):
-            with pytest.raises(Corrupt) as raised:
-                attempt()
-            check(raised.value, "last")
+        if kind == "state":  # its facts are whole, and no list reads states
+            check_refused(needs_state(chat), HEAD)
+            assert list(chat.history()) == before[0]
+        else:
+            check_refused(needs_facts(chat))
+            check_refused(needs_scope(chat), None, HEAD)
+        if kind == "facts":
+            check_refused([lambda: chat.load(HEAD), lambda: chat.info(HEAD)], HEAD)
+            for which in ({}, {"labels": LABELS}, {"status": "good"}):
+                assert list(chat.history(**which)) == before[0][1:]
+        if kind != "scope":
+            assert [found.id for found in chat.load_many(GOOD)] == GOOD
+            assert [info.key.session_id for info in store.scopes()] == ["chat", "other"]
+            assert list(store.sessions()) == ["chat", "other"]
+            found = store.find(GOOD[0], prefix="chat")
+            assert found is not None
+        assert there.dump() == damaged
+        assert everything(store, "other") == other
+
+        if kind == "scope":
+            chat.delete()
+            assert chat.save({"new": 1}, expect=None).parent_id is None
+        else:
+            assert chat.delete_snapshot(HEAD) == 1
+            head = chat.load()
+            assert head is not None
+            assert head.state == state_of(GOOD[-1])
+            assert [info.id for info in chat.history()] == GOOD[::-1]
+            assert list(chat.notes(on=HEAD)) == []
+            assert chat.save({"new": 1}, id=HEAD).parent_id == GOOD[-1]
+        assert everything(store, "other") == other
+        assert [each for each in store.check() if each.severity == "error"] == []
 
 
 @pytest.mark.parametrize("place", ["sqlite"], indirect=True)
-def test_the_same_is_said_over_http(place: Place, http: Http) -> None:
-    with limpet.open(place.url) as store:
-        fill(store)
-    place.damage()
-    with limpet.open(http.mount(place.url)) as store:
-        for attempt in attempts(store.scope("chat")):
-            with pytest.raises(Corrupt) as raised:
-                attempt()
-            check(raised.value, "last")
-            assert str(raised.value).count("limpet check") == 1
+def test_the_same_is_said_over_http(place: Callable[[], Place], http: Http) -> None:
+    there = place()
+    there.ways("state")[0]()
+    with limpet.open(http.mount(there.url)) as store:
+        check_refused(needs_state(store.scope("chat")), HEAD)
 
 
-@pytest.mark.parametrize("place", ["sqlite", "folder"], indirect=True)
-def test_of_several_snapshots_the_damaged_one_is_named(place: Place) -> None:
-    with limpet.open(place.url) as store:
-        fill(store)
-    place.damage()
-    with limpet.open(place.url) as store:
-        with pytest.raises(Corrupt) as raised:
-            list(store.scope("chat").load_many(["first", "last"]))
-        check(raised.value, "last")
-
-
-def test_a_damaged_note_names_its_scope(tmp_path: Path) -> None:
-    path = tmp_path / "agents.db"
-    with limpet.open(str(path)) as store:
-        store.scope("chat").set_note("title", "Lisbon")
-        with closing(sqlite3.connect(path, isolation_level=None)) as db:
-            db.execute("UPDATE notes SET value = x'31'")
-        with pytest.raises(Corrupt) as raised:
-            store.scope("chat").note("title")
-        check(raised.value, None)
+def test_after_damage_was_noticed_nothing_builds_on_it(place: Callable[[], Place]) -> None:
+    """Not even in the process that has the state in memory; a whole state can be saved."""
+    there = place()
+    with limpet.open(there.url) as store:
+        chat = store.scope("chat")
+        chat.save(state_of(HEAD), id=HEAD, overwrite=True)
+        there.ways("state")[0]()
+        check_refused([lambda: chat.load(HEAD)], HEAD)
+        check_refused([lambda: chat.append("list", ["next"])], HEAD)
+        chat.save({"list": ["next"]}, id="whole")
+    with limpet.open(there.url) as store:
+        found = store.scope("chat").load()
+        assert found is not None
+        assert found.state == {"list": ["next"]}
 
 
 def test_a_store_that_cannot_be_opened_says_what_to_do(tmp_path: Path) -> None:
     path = tmp_path / "agents.db"
-    with limpet.open(str(path)) as store:
-        fill(store)
+    Place(f"sqlite:///{path}")
     path.write_bytes(path.read_bytes()[:5000])
     with pytest.raises(Corrupt) as raised:
         limpet.open(str(path))
     assert ADVICE in str(raised.value)
 
 
-def test_after_damage_was_noticed_nothing_builds_on_it(place: Place) -> None:
-    """Not even in the process that has the state in memory; a whole state can be saved."""
-    with limpet.open(place.url) as store:
+@pytest.mark.parametrize("place", ["sqlite"], indirect=True)
+def test_a_snapshot_in_the_wrong_scope(place: Callable[[], Place]) -> None:
+    """It belongs neither to that scope nor to its own."""
+    there = place()
+    with limpet.open(there.url) as store:
+        store.scope("new").save({"a": 1}, id="a")
+    to = "(SELECT pk FROM scopes WHERE session_id = 'new')"
+    there.run(f"UPDATE snapshots SET scope_pk = {to} WHERE seq = {SEQ}")
+    with limpet.open(there.url) as store:
+        chat, new = store.scope("chat"), store.scope("new")
+        assert list(new.ids()) == ["a", HEAD]
+        assert [info.id for info in new.history()] == ["a"]
+        assert chat.load(HEAD) is None
+        check_refused([chat.load, lambda: chat.save({"new": 1})])
+        with pytest.raises(Corrupt):
+            new.load(HEAD)
+        assert new.delete_snapshot(HEAD) == 1
+        assert chat.delete() == len(GOOD)
+        assert chat.save({"new": 1}).parent_id is None
+
+
+@pytest.mark.parametrize("place", ["sqlite"], indirect=True)
+def test_the_body_of_a_head_is_verified_also_if_its_state_is_known(
+    place: Callable[[], Place],
+) -> None:
+    """The process that saved it does not read what is below it; every other one does."""
+    there = place()
+    state = {"text": Random(1).randbytes(4_000).hex()}
+    with limpet.open(there.url) as store, limpet.open(there.url) as other:
         chat = store.scope("chat")
-        texts: list[limpet.JSON] = [Random(n).randbytes(5_000).hex() for n in range(3)]
-        for text in texts:
-            chat.append("list", [text])
-        place.damage()
+        for number in range(3):
+            chat.save({**state, "n": number}, id=f"n-{number}")
+        flip = f"UPDATE tails SET body = {flipped('body')} WHERE seq = "
+        there.run(flip + SEQ.replace(HEAD, "n-0"))
+        head = chat.load()
+        assert head is not None
+        assert head.state == {**state, "n": 2}
+        with pytest.raises(Corrupt):
+            other.scope("chat").load()
+        with pytest.raises(Corrupt):
+            chat.load("n-2")
+        there.run(flip + SEQ.replace(HEAD, "n-2"))
         with pytest.raises(Corrupt):
             chat.load()
-        with pytest.raises(Corrupt):
-            chat.append("list", ["next"])
-        chat.save({"list": [*texts, "next"]})
-    with limpet.open(place.url) as store:
-        found = store.scope("chat").load()
-        assert found is not None
-        assert found.state == {"list": [*texts, "next"]}

@@ -41,7 +41,6 @@ POSTGRES, BUCKET = "postgresql://me@localhost/agents", "s3://bucket/agents"
         ("psycopg", "postgres", OPEN.format(url=POSTGRES)),
         ("urllib3", "http", OPEN.format(url="http://localhost:7420")),
         ("obstore", "s3", OPEN.format(url=BUCKET)),
-        ("obstore", "s3", OPEN.format(url="gs://bucket/agents")),
         ("obstore", "s3", OPEN.format(url="az://bucket/agents")),
         ("opentelemetry", "otel", OPEN.format(url="memory:?otel=true")),
         ("langgraph", "langgraph", "from limpet.compat.langgraph import LimpetSaver"),
@@ -83,13 +82,9 @@ def test_another_module_that_is_missing_is_not_hidden() -> None:
 @for_each(
     "package, extra, words",
     [
-        ("psycopg", "postgres", ["ls", "--url", POSTGRES]),
-        ("obstore", "s3", ["ls", "--url", BUCKET]),
         ("click", "cli", ["ls"]),
         ("rich", "cli", ["ls"]),
         ("jinja2", "inspector", ["ui"]),
-        ("uvicorn", "inspector", ["ui"]),
-        ("httptools", "inspector", ["ui"]),
         ("uvicorn", "server", ["serve"]),
         ("langgraph", "langgraph", ["import", "langgraph-sqlite", __file__]),
     ],

@@ -20,7 +20,7 @@ import limpet
 from limpet import AsyncScope, AsyncStore, Scope, Store, Unavailable
 from limpet.cli._app import run
 from tests import snippets
-from tests.concurrency.pg_verbs import claim, release, renew
+from tests.concurrency.verbs import claim, release, renew
 from tests.frameworks.catalogue import FRAMEWORKS
 from tests.servers.http import Served
 from tests.servers.pg_proxy import PgProxy

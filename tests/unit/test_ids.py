@@ -87,19 +87,6 @@ def test_a_clock_that_stops_or_steps_back_is_held(back: int) -> None:
     assert time_of(mint(NOW_US + 1000, 0, floor)) == time_of(first) + 1
 
 
-def test_two_writers_with_the_same_floor_mint_different_ids() -> None:
-    floor = mint(NOW_US, ONES // 2, "")
-    assert len({mint(NOW_US - YEAR_US, chance, floor) for chance in range(0, 2**32, 2**20)}) == 4096
-
-
-def test_overflow_carries_into_the_time() -> None:
-    floor = uuid7(NOW_US // 1000, ONES)
-    minted = mint(NOW_US, 0, floor)
-    assert minted == uuid7(NOW_US // 1000 + 1, 0)
-    over_the_high_part = uuid7(NOW_US // 1000, (1 << 62) - 1)
-    assert mint(0, 0, over_the_high_part) == uuid7(NOW_US // 1000, 1 << 62)
-
-
 @for_each(
     "now, floor",
     [

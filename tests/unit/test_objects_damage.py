@@ -9,14 +9,12 @@ from typing import Any
 import pytest
 import zstandard
 
-from limpet import Store, opening
-from limpet.core import prepare
+from limpet import Store
 from limpet.engine import rolling
-from limpet.errors import Conflict, Corrupt, Unsupported
+from limpet.errors import Corrupt, Unsupported
 from limpet.model import ANY
-from limpet.protocol import Stamp
 from tests.buckets.counting import CountingBucket, kills
-from tests.buckets.opened import engine_on, store_on
+from tests.buckets.opened import store_on
 from tests.cases import for_each
 
 
@@ -178,53 +176,6 @@ def fill_up(store: Store, session: str = "s") -> None:
         scope.set_note(f"mine {n}", n, on=shown if n % 2 else None)
 
 
-def test_a_killed_first_save_is_no_lost_head() -> None:
-    """Whatever it has written before the head: the scope is empty, and can begin."""
-
-    def save(store: Store) -> object:
-        return store.scope("s").save({"n": 1}, id="i", labels={"a": "b"})
-
-    for bucket in kills(opened, lambda store: None, save):
-        with store_on(bucket) as store:
-            scope = store.scope("s")
-            found = scope.load()
-            assert found is None or found.state == {"n": 1}
-            assert errors(store) == []
-            scope.save({"n": 2}, expect=None if found is None else found.revision)
-            store.delete_session("s")
-            assert scope.load() is None
-
-
-@for_each("is_repeated", [True, False])
-def test_a_killed_deletion_is_completed(is_repeated: bool) -> None:
-    """By its repetition, or by the next save: no note and no byte is left to the next scope."""
-
-    def delete(store: Store) -> int:
-        info = store.scope("s").info()
-        assert info is not None
-        return store.scope("s").delete(expect=info.revision)
-
-    for bucket in kills(opened, fill_up, delete):
-        with store_on(bucket) as store:
-            scope = store.scope("s")
-            if scope.load() is None and not is_repeated:
-                scope.set_note("new", 3)
-                scope.save({"n": 1}, expect=None)
-                assert [note.name for note in scope.notes()] == ["new"]
-            else:
-                with suppress(Conflict):  # it was completed
-                    shown = scope.info()
-                    count = scope.delete(expect=shown.revision if shown else "0.0.0")
-                    assert count == (2 if shown else 0)
-                assert scope.load() is None
-                assert list(scope.notes()) == []
-            assert not is_stored(bucket, text(1))
-            assert not any(
-                "mine" in plain(data).decode("latin-1") for data, _ in bucket.objects.values()
-            )
-            assert {each.code for each in store.check()} <= {"pointer_dangling"}
-
-
 def test_a_killed_redaction_is_completed() -> None:
     """By its repetition, which may find nothing to replace, but what the first one has left."""
 
@@ -342,82 +293,7 @@ def plain(data: bytes) -> bytes:
     return found
 
 
-def test_a_pointer_goes_with_the_last_that_needs_it(
-    bucket: CountingBucket, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Snapshots of one minute share the pointers of their labels, also across segments."""
-    monkeypatch.setattr(rolling, "_SEGMENT_COUNT_MAX", 3)
-    now = opening.draw().now
-
-    def draw() -> Stamp:
-        nonlocal now
-        now += 7_000_000
-        return opening.draw()._replace(now=now)
-
-    backend = engine_on(bucket, draw=draw, tails=rolling.Limits(2))
-    with opening.store_over(backend) as store:
-        scope = store.scope("s")
-        tools = scope.driver.tools
-        ids = []
-        for n in range(24):
-            commit = prepare.save(
-                scope.key,
-                {"n": n},
-                labels={"run": "1"} if n % 3 != 1 else {},
-                stamp=draw(),
-                state_bytes_max=tools.state_bytes_max,
-            )
-            ids.append(backend.commit(commit).id)
-        assert len(segments(bucket)) > 4
-        for id in ids[::2] + ids[1::2]:
-            labelled = [info.id for info in scope.history() if info.labels]
-            assert [info.id for info in store.history(labels={"run": "1"})] == labelled
-            scope.delete_snapshot(id)
-            assert list(store.check()) == []
-        assert not [key for key in bucket.objects if "/labels/" in key]
-
-
 # Damage
-
-
-def test_a_damaged_state_in_a_head_concerns_no_other(
-    bucket: CountingBucket, chat: list[str]
-) -> None:
-    """It stays as it is, also while others roll; saves go on, and it can be deleted."""
-    path = head_of(bucket)
-    spoil(bucket, path)
-    spoiled = bucket.objects[path]
-    store = store_on(bucket)
-    scope = store.scope("chat")
-    assert [info.id for info in scope.history()] == chat[::-1]
-    assert len(list(scope.load_many(chat[:-1]))) == len(chat) - 1
-    check_refused(
-        scope.load,
-        lambda: scope.append("turns", [1]),
-        lambda: scope.update(chat[-1], lambda was: was.with_(status="x")),
-        lambda: scope.fork(chat[-1]),
-    )
-    for found in (list(store.check()), list(store.repair())):
-        assert [(each.code, each.id, each.repaired) for each in found] == [
-            ("state_damaged", chat[-1], False)
-        ]
-    assert bucket.objects[path] == spoiled
-
-    later = [scope.save({"turns": [text(n)] * 3, "n": n}).id for n in range(60)]
-    assert len(list(scope.load_many(later))) == 60
-    assert errors(store) == [("state_damaged", chat[-1])]
-    assert scope.delete_snapshot(chat[-1]) == 1
-    assert list(store.check()) == []
-
-
-def test_swapped_objects_are_damage(bucket: CountingBucket, chat: list[str]) -> None:
-    """A head under the key of another is not believed."""
-    store_on(bucket).scope("other").save(1)
-    first, second = (key for key in bucket.objects if key.endswith("/head"))
-    bucket.objects[first], bucket.objects[second] = bucket.objects[second], bucket.objects[first]
-    for name in ("chat", "other"):
-        scope = store_on(bucket).scope(name)
-        check_refused(scope.load, lambda scope=scope: scope.save(1))  # type: ignore[misc]
 
 
 def test_what_a_killed_writer_leaves_is_swept(bucket: CountingBucket, chat: list[str]) -> None:
@@ -551,39 +427,3 @@ def test_what_does_not_build_on_a_damaged_segment_stays(
         assert errors(store) == [("state_damaged", last)]
         assert spoiled in bucket.objects[path][0]
         assert [note.value for note in store.scope("chat").notes()] == [1]
-
-
-def test_several_parts_that_are_missing(bucket: CountingBucket) -> None:
-    """Each is reported, the rest is listed, and saves, rolls and notes go on."""
-    scope = store_on(bucket, tails=rolling.Limits(2)).scope("s")
-    ids = [scope.save({"text": text(n) * 9}).id for n in range(30)]
-    for n in range(300):
-        scope.set_note(f"n{n:03}", n)
-    notes = [key for key in bucket.objects if "/notes/" in key]
-    bucket.delete([*segments(bucket)[:2], *notes[:2]])
-    store = store_on(bucket, tails=rolling.Limits(2))
-    scope = store.scope("s")
-    assert {*scope.ids()} == {info.id for info in scope.history()} < {*ids}
-    assert 0 < len(list(scope.notes())) < 300
-    check_refused(lambda: scope.fork(ids[0], scope_id="fork"))
-    ids += [scope.save({"text": text(n)}).id for n in range(30)]
-    assert [info.id for info in scope.history()][:30] == ids[:29:-1]
-    found = sorted(code for code, _ in errors(store))
-    assert found == [*["notes_missing"] * 2, *["segment_missing"] * 2]
-    assert all(each.repaired for each in store.repair())
-    assert {each.code for each in store.check()} <= {"pointer_dangling"}
-
-
-def test_the_head_moves_while_a_segment_is_read(bucket: CountingBucket, chat: list[str]) -> None:
-    """A reader whose segment was replaced reads the head again."""
-    scope, writer = (store_on(bucket).scope("chat") for _ in range(2))
-    get, late = bucket.get, [lambda: writer.delete_snapshot(chat[3])]
-
-    def get_late(keys: list[str], *, first: int | None = None) -> object:
-        if late and "/segments/" in keys[0]:
-            late.pop()()
-        return get(keys, first=first)
-
-    bucket.get = get_late  # type: ignore[assignment,method-assign]
-    assert scope.load(chat[1]) is not None
-    assert not late

@@ -104,18 +104,6 @@ def test_how_much_is_left_is_a_hint(site: Site) -> None:
         assert found == Hold("a", "me", left_us)
 
 
-def test_every_head_carries_the_lease_on(site: Site) -> None:
-    one, other = site.engine(), site.engine()
-    one.claim(claim("a"))
-    for engine, fence in ((one, "a"), (other, None), (one, "a")):
-        last = engine.commit(commit("x", fence))
-        assert site.fence() == "a"
-    one.commit(commit("y", "a", id=last.id, replaces=last.revision))
-    one.commit(commit("z", "a", keep=False))
-    one.delete_snapshots(SCOPE, [last.id], fence="a")
-    assert site.fence() == "a"
-
-
 @for_each("damage", [lambda head: head.replace(b'"trail":"', b'"trail":"f'), lambda head: b""])
 def test_a_damaged_head_carries_no_lease(damage: Callable[[bytes], bytes]) -> None:
     site = Site()
@@ -139,48 +127,3 @@ def test_a_damaged_state_is_not_in_the_way_of_a_lease(site: Site) -> None:
     with pytest.raises(Corrupt):
         engine.read_snapshots(SCOPE, [None])
     assert engine.read_snapshots(SCOPE, [first.id]) == [(first, b'"first"')]
-
-
-@for_each("at, is_saved", [(at, is_saved) for at in range(3) for is_saved in (False, True)])
-def test_lost_answers_are_harmless(at: int, is_saved: bool) -> None:
-    site = Site()
-    if is_saved:
-        site.engine().commit(commit("x", id="x"))
-    engine = site.engine()
-    site.lost = at
-    assert engine.claim(claim("a")).key == "a"
-    assert site.fence() == "a"
-    assert engine.renew(claim("a")).key == "a"
-    engine.commit(commit("y", "a", head=False))
-    site.lost = at
-    engine.release(claim("a"))
-    assert site.fence() is None
-    shown = engine.read_info(SCOPE, None)
-    assert (shown and shown.id) == ("x" if is_saved else None)
-
-
-def test_others_who_come_between(site: Site) -> None:
-    """A save, another claim, and the deletion of the session."""
-    engine, other = site.engine(), site.engine()
-
-    def overtake() -> None:
-        other.claim(claim("b"))
-        site.pass_s(11)
-        assert other.claim(claim("b")).key == "b"
-
-    site.before = [lambda: other.commit(commit("between", id="between"))]
-    assert engine.claim(claim("a")).key == "a"
-    engine.commit(commit("last", "a", id="last"))
-    assert engine.list_ids(SCOPE, after="", limit=9) == ["between", "last"]
-
-    engine.release(claim("a"))
-    site.before = [overtake]
-    assert engine.claim(claim("a")).key == "b"
-    with pytest.raises(Conflict):
-        engine.commit(commit("late", "a"))
-
-    other.release(claim("b"))
-    site.before = [lambda: other.delete_session("s")]
-    assert engine.claim(claim("a")).key == "a"
-    engine.commit(commit("new", "a"))
-    assert len(engine.list_ids(SCOPE, after="", limit=9)) == 1

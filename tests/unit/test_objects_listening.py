@@ -1,33 +1,28 @@
 """Watching over a bucket: what is reported, what a poll costs, what is left behind."""
 
-import gc
-import os
 import shutil
 import threading
 import time
 from collections.abc import Callable
-from operator import gt
 from pathlib import Path
 from typing import Any
 
 import pytest
 import watchfiles
 
-from limpet import ScopeKey, Unavailable, opening
+from limpet import ScopeKey, opening
 from limpet.backends.buckets.directory import listen
-from limpet.backends.buckets.directory.listen import DirectoryListener
 from limpet.backends.buckets.protocol import Bucket
 from limpet.backends.objects import keys
 from limpet.backends.objects.watching import ObjectListener
 from limpet.backends.support.polling import Poller
 from limpet.engine import Engine
 from limpet.model import ANY
-from limpet.opening import CLOCK, draw
-from limpet.protocol import Clock, Commit, NoteWrite, Target, Topic
+from limpet.opening import draw
+from limpet.protocol import Clock, Commit, Target, Topic
 from tests.buckets.counting import CountingBucket
 from tests.buckets.opened import engine_on
 from tests.cases import for_each
-from tests.waiting import until
 
 SCOPE = ScopeKey("s", "main", "agent")
 LONG = ScopeKey("É" * 400, "Ö" * 400)
@@ -193,29 +188,6 @@ def test_watchfiles_has_what_is_used_of_it(tmp_path: Path) -> None:
     assert watchfiles.Change.deleted == listen._DELETED
 
 
-def refuse(*_: object) -> None:
-    raise OSError("no room for another watch")
-
-
-@for_each(
-    "name, value",
-    [
-        ("rust_notify", lambda: None),  # it is not installed
-        ("rust_notify", lambda: refuse),
-        ("_FOLDERS_MAX", 3),  # the folder is too large
-    ],
-)
-def test_without_a_watch_there_are_polls(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: Any
-) -> None:
-    monkeypatch.setattr(listen, name, value)
-    backend = engine(folder(tmp_path), poll_s=0.1)
-    for number in range(5):
-        backend.commit(commit(ScopeKey(f"s{number}")))
-    with Watcher(backend, Topic(prefix="s")) as watcher:
-        watcher.notices(commit(ScopeKey("s1")))
-
-
 def test_everything_is_polled_now_and_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listen, "_FULL_POLL_S", 0.2)
     backend = engine(folder(tmp_path), poll_s=60)
@@ -243,69 +215,12 @@ def test_a_folder_that_was_replaced_by_another(tmp_path: Path) -> None:
 # What is left behind
 
 
-def held() -> tuple[int, int]:
-    gc.collect()
-    return len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task"))
-
-
-def test_nothing_is_left_behind(tmp_path: Path) -> None:
-    backend = engine(folder(tmp_path))
-    backend.commit(commit())
-    before = held()
-    with Watcher(backend, Topic(Target(SCOPE))) as watcher:
-        watcher.notices(commit())
-        watcher.listener.follow([Topic(session_id="s"), Topic(Target(ScopeKey("t")))])
-        watcher.settle()
-        watcher.listener.close()
-    until(lambda: not any(map(gt, held(), before)))
-
-
-def test_a_child_does_not_use_the_watch_of_its_parent(tmp_path: Path) -> None:
-    backend = engine(folder(tmp_path))
-    with Watcher(backend, Topic(Target(SCOPE))) as watcher:
-        watcher.notices(commit())
-        child = os.fork()
-        if child == 0:
-            code = 1
-            try:
-                with pytest.raises(Unavailable):
-                    watcher.listener.wait(active=False)
-                watcher.listener.close()
-                with Watcher(backend, Topic(Target(SCOPE))) as own:
-                    own.notices(commit())
-                code = 0
-            finally:
-                os._exit(code)
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-        watcher.notices(commit())
-
-
-def test_a_watch_that_has_ended_says_so(tmp_path: Path) -> None:
-    listener = DirectoryListener(str(tmp_path), poll_s=1, clock=CLOCK)
-    listener.follow([""])
-    while listener._watch is None:
-        listener.wait(active=False)
-    listener._watch.close()
-    with pytest.raises(Unavailable):
-        listener.wait(active=False)
-    listener.close()
-
-
 # What a poll costs, and tells
 
 
 @pytest.fixture
 def bucket() -> CountingBucket:
     return CountingBucket()
-
-
-def test_what_is_not_watched_changes_no_revision(bucket: CountingBucket) -> None:
-    """Notes are in the head, so that is read; more of them than a head has are in pages."""
-    writer, reader = engine(bucket), engine(bucket)
-    before = writer.commit(commit()).revision
-    for number in range(100):
-        writer.write_note(NoteWrite(SCOPE, f"n{number}", None, b"1", draw()))
-        assert reader.read_revisions([Target(SCOPE)]) == [before]
 
 
 def test_one_that_is_damaged_does_not_stop_the_others(bucket: CountingBucket) -> None:

@@ -1,10 +1,7 @@
 """Heads, segments and pages as values: what is written is read back, and damage is noticed."""
 
-import random
-from itertools import pairwise
 from typing import Any
 
-import orjson
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -24,21 +21,18 @@ from limpet.backends.objects.format import (
     sum_of,
 )
 from limpet.backends.objects.heads import Entry, Head, dump_head, parse_head
-from limpet.backends.objects.keys import head_key, part_name
+from limpet.backends.objects.keys import part_name
 from limpet.core import codec, ids
 from limpet.core.notes import NoteRow
 from limpet.core.rows import EMPTY, Row, pack_ref
 from limpet.errors import Corrupt, Unsupported
 from limpet.model import ScopeKey, SnapshotRef
 from limpet.storage import DAMAGED, WHOLE, ZSTD, ScopeRecord, TailRow
-from tests.buckets.counting import CountingBucket
-from tests.buckets.opened import store_on
 from tests.cases import for_each
 
 SCOPE = ScopeKey("s", "main", "agent")
 UNHURRIED = settings(deadline=None)  # a busy machine is no failure
 FIRST = 1 << 60
-INLINE_MAX = 64
 
 
 def row_of(seq: int, size: int = 0, **changes: object) -> Row:
@@ -263,50 +257,3 @@ def test_a_page_of_notes_is_read_back_or_its_damage_is_noticed(
             assert note.row() == row
         except Corrupt:
             continue
-
-
-# Many notes
-
-
-@for_each("seed, compress", [(0, False), (1, True)])
-def test_notes_of_any_number_and_size_are_in_one_place_each(seed: int, compress: bool) -> None:
-    """In the head, or in pages that lie one behind the other; each is found as it was written."""
-    chance, bucket, expected = random.Random(seed), CountingBucket(), dict[str, Any]()
-    store = store_on(bucket, compress=compress)
-    scope = store.scope(*SCOPE)
-    for step in range(400):
-        name = f"{chance.randrange(600):03}"
-        if chance.random() < (0.2 if step < 300 else 0.8):
-            name = chance.choice([*expected] or [name])
-            assert scope.delete_note(name) == (expected.pop(name, None) is not None)
-        else:
-            size = chance.choice((1, 50, 50, 500, 20_000 if step % 10 == 0 else 5))
-            expected[name] = "x" * size
-            scope.set_note(name, expected[name])
-        if step % 50 == 49:
-            check_notes(bucket, expected, store_on(bucket).scope(*SCOPE).notes())
-    check_notes(bucket, expected, store_on(bucket).scope(*SCOPE).notes())
-    parts = [key for key in bucket.objects if "/notes/" in key]
-    assert len(parts) == len(parse_head(bucket.objects[head_key(SCOPE)][0]).pages)
-
-
-def check_notes(bucket: CountingBucket, expected: dict[str, Any], found: Any) -> None:
-    assert [(note.name, note.value) for note in found] == sorted(expected.items())
-    data, _ = bucket.objects[head_key(SCOPE)]
-    head = parse_head(data)
-    pages, places = head.pages, list(head.notes)
-    assert len(head.notes) <= INLINE_MAX
-    for page, following in pairwise(pages):
-        assert page.first <= page.last < following.first
-    for page in pages:
-        (key,) = [key for key in bucket.objects if key.endswith(page.name)]
-        notes = parse_page(page.name, bucket.objects[key][0])
-        inside = [note.address for note in notes]
-        assert inside == sorted(inside)
-        assert page.first <= inside[0]
-        assert inside[-1] <= page.last
-        places += inside
-    assert sorted(places) == [("", name) for name in sorted(expected)]
-    assert head.record is not None
-    assert head.record.notes == len(expected)
-    assert len(orjson.dumps(expected)) < 20_000 or len(data) < 64_000

@@ -5,7 +5,6 @@ On a bucket in memory that counts as S3 does (`tests/buckets/test_s3.py` counts 
 
 import random
 import re
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -229,18 +228,3 @@ def test_the_chat_is_as_compact_as_it_should_be(chat: Chat) -> None:
     assert chat.requests["PUT"] <= 1.05 * TURNS
     assert chat.sent <= 80 * text  # of turns that do not compress, and are short
     assert sum("/segments/" in key for key in chat.objects) == 1
-
-
-@pytest.mark.slow
-def test_all_ids_cost_less_than_all_facts(tmp_path: Path) -> None:
-    """A page of ids, which are in text order, does not go over all of history again."""
-    with limpet.open(f"file://{tmp_path}/store?sync=false") as store:
-        scope = store.scope("s")
-        for n in range(5_000):
-            scope.save(n)
-        spent = []
-        for walk in (scope.ids, scope.history):
-            start = time.process_time()
-            assert len(list(walk())) == 5_000
-            spent.append(time.process_time() - start)
-        assert spent[0] < 2 * spent[1]  # five times as much, if each page did

@@ -1,7 +1,5 @@
 """Hearing of changes on PostgreSQL: who is told what, at what cost, and what a loss does to it."""
 
-import os
-import statistics
 import threading
 import time
 from collections.abc import Iterator
@@ -19,8 +17,8 @@ from limpet.backends.support.polling import Poller
 from limpet.engine import Engine, open_engine
 from limpet.opening import CLOCK, draw
 from tests.cases import for_each
-from tests.concurrency.pg_tools import Background, opened, run_script
-from tests.concurrency.pg_verbs import VERBS, prepare
+from tests.concurrency.pg_tools import Background
+from tests.concurrency.verbs import VERBS, prepare
 from tests.servers.pg_proxy import PgProxy
 from tests.servers.pooler import Pooler
 from tests.servers.postgres import Postgres, Schemas, one
@@ -135,21 +133,6 @@ def test_a_writer_behind_a_pooler_notifies_as_well(
 
 
 @pytest.mark.usefixtures("_never_looks")
-def test_the_longest_names(postgres: Postgres, schemas: Schemas) -> None:
-    schema = f"{schemas.prefix}_".ljust(63, "x")
-    names = ["\U0001f600" * 512, "x"]
-    backend = open_engine(PostgresStorage, postgres.url, clock=CLOCK, draw=draw, schema=schema)
-    listener = backend.listen()
-    assert isinstance(listener, PostgresListener)
-    with limpet.open(postgres.url, schema=schema) as store:
-        for name in names:
-            store.scope(name).save(1)
-            assert wait(listener) == frozenset({name})
-    listener.close()
-    backend.close()
-
-
-@pytest.mark.usefixtures("_never_looks")
 def test_what_is_too_much_to_tell_may_be_anything(
     listener: PostgresListener,
     postgres: Postgres,
@@ -168,25 +151,6 @@ def test_what_is_too_much_to_tell_may_be_anything(
         query = "SELECT pg_notify(%s, name) FROM unnest(%s::text[]) AS name"
         conn.execute(query, (channel, [*"abcd"]))
     assert wait(listener) is None
-
-
-@pytest.mark.usefixtures("_never_looks")
-def test_stores_do_not_notify_each_other(
-    listener: PostgresListener, schemas: Schemas, postgres_url: str
-) -> None:
-    url = schemas.url("another")
-    with (
-        limpet.open(url, connections=1) as another,
-        limpet.open(postgres_url, connections=1) as store,
-    ):
-        their_own = another.driver.opened.backend.listen()
-        assert isinstance(their_own, PostgresListener)
-        another.scope("s").save(1)
-        assert wait(their_own) == frozenset({"s"})
-        assert heard(listener, store) == set()
-        store.scope("s").save(1)
-        assert heard(listener, store) == {"s"}
-        their_own.close()
 
 
 # What it costs
@@ -216,20 +180,6 @@ def test_without_listeners_nothing_is_sent(
         listener.close()
 
 
-@pytest.mark.parametrize("option", ["notify", "advisory_locks"])
-def test_who_does_not_tell_sends_nothing(
-    backend: Engine, schemas: Schemas, pg_proxy: PgProxy, option: str
-) -> None:
-    listener = backend.listen()
-    options: dict[str, Any] = {option: False}
-    with limpet.open(schemas.url(server_url=pg_proxy.url), **options) as store:
-        for number in range(5):
-            store.scope("s").save(number)
-        texts = [text for batch in pg_proxy.batches() for text in batch]
-        assert not [each for each in texts if TOLD in each or "pg_try_advisory_lock" in each]
-    listener.close()
-
-
 def test_no_more_connections_than_allowed(
     postgres: Postgres, schemas: Schemas, backend: Engine, pg_proxy: PgProxy
 ) -> None:
@@ -248,30 +198,6 @@ def test_no_more_connections_than_allowed(
             assert found is not None
             assert found.state == {"n": list(range(40))}
     listener.close()
-
-
-@pytest.mark.slow
-def test_no_caller_waits_for_notifications(
-    backend: Engine, schemas: Schemas, pg_proxy: PgProxy
-) -> None:
-    """On a slow line a save takes as long as with nobody to hear it."""
-    delay_s, count = 0.2, 7
-    with limpet.open(schemas.url(server_url=pg_proxy.url)) as store:
-        scope = store.scope("s")
-        listener = backend.listen()
-        pg_proxy.delay(delay_s)
-        for number in range(8):
-            scope.save(number)  # it opens a second connection, and prepares what it says
-        pg_proxy.forget()
-        took_s = []
-        for number in range(count):
-            begin = time.monotonic()
-            scope.save(number)
-            took_s.append(time.monotonic() - begin)
-        pg_proxy.delay(0)
-        listener.close()
-        until(lambda: told(pg_proxy) >= count)
-    assert statistics.median(took_s) < 1.7 * 2 * delay_s  # to wait for it would be twice that
 
 
 # What goes wrong
@@ -353,28 +279,6 @@ def test_a_lost_connection_is_reported_and_replaced(
 # Waiting
 
 
-@pytest.mark.usefixtures("_never_looks")
-@pytest.mark.parametrize("kind", ["listener", "poller"])
-def test_wake_ends_the_wait_that_is_under_way_or_the_next(
-    postgres: Postgres, schemas: Schemas, kind: str
-) -> None:
-    backend = open_backend(postgres.url, schemas, notify=kind == "listener", poll_s=1000.0)
-    listener = backend.listen()
-    listener.follow([])
-    listener.wake()
-    listener.wake()
-    assert listener.wait(active=False) == frozenset()
-    waiting = Background(lambda: listener.wait(active=False))
-    waiting.join(0.1)
-    assert waiting.is_alive()
-    listener.wake()
-    assert waiting.result() == frozenset()
-    listener.close()
-    listener.close()
-    listener.wake()
-    backend.close()
-
-
 def test_listening_polls_as_well(
     listener: PostgresListener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -399,54 +303,3 @@ def test_without_listening_it_polls(postgres: Postgres, schemas: Schemas, option
 
 
 # Ends
-
-
-def test_nothing_is_left_behind(postgres: Postgres, postgres_url: str, schemas: Schemas) -> None:
-    with opened(postgres, postgres_url) as store:
-        backend = store.driver.opened.backend
-        store.scope("s").save(0)
-        before = len(os.listdir("/dev/fd"))
-        for _ in range(3):
-            backend.listen().close()
-        store.scope("s").save(1)
-        assert len(os.listdir("/dev/fd")) == before
-    until(lambda: is_quiet(postgres, schemas))
-
-
-def test_a_child_leaves_its_parent_the_connection(postgres_url: str) -> None:
-    script = """
-        import gc, os, sys
-        import limpet
-        from limpet import Unavailable
-
-        store = limpet.open(sys.argv[1])
-        backend = store.driver.opened.backend
-        listener = backend.listen()
-        pid = os.fork()
-        if not pid:
-            listener.wake()
-            try:
-                listener.wait(active=False)
-            except Unavailable:
-                pass
-            else:
-                os._exit(1)
-            listener.close()
-            del listener
-            gc.collect()
-            own = backend.listen()
-            store.scope("s").save(1)
-            while own.wait(active=False) is None:
-                pass
-            own.close()
-            store.close()
-            sys.exit(0)
-        assert os.waitpid(pid, 0)[1] == 0
-        heard = set()
-        while not heard:
-            heard = listener.wait(active=False) or set()
-        print(*heard)
-        listener.close()
-        store.close()
-    """
-    assert run_script(script, postgres_url, timeout_s=30) == "s\n"

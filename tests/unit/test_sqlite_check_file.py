@@ -1,23 +1,18 @@
 """Check of files that SQLite itself finds damaged; check of long histories in bounded memory."""
 
 import os
-import random
 import sqlite3
-import threading
 from contextlib import closing, suppress
 from pathlib import Path
 from random import Random
-from typing import Any
 
 import pytest
 
-from limpet.backends.sqlite.transaction import SqliteTransaction
-from limpet.errors import Corrupt, LimpetError
+from limpet.errors import Corrupt
 from limpet.model import Finding, ScopeKey
 from limpet.opening import draw, open_backend
 from limpet.protocol import Backend, Commit, NoteWrite
 from tests.cases import for_each
-from tests.effort import times
 
 PAGE_BYTES = 4096
 
@@ -134,48 +129,6 @@ def test_a_truncated_file(path: Path, part: float) -> None:
     assert path.read_bytes() == before
 
 
-@for_each("seed", range(times(12, full=40)), path=path_in)
-def test_noise_anywhere_is_survived(path: Path, seed: int) -> None:
-    """With random bytes anywhere, check ends, and repair changes nothing in a damaged file."""
-    fill(path, 60)
-    chance = random.Random(seed)
-    pages = path.stat().st_size // PAGE_BYTES
-    for _ in range(chance.choice([1, 1, 5])):
-        noise = chance.randbytes(chance.choice([1, 8, 100]))
-        at = chance.randrange(PAGE_BYTES - len(noise))
-        overwrite(path, chance.randrange(2, pages + 1), noise, at)
-
-    for repair in (False, True):
-        try:
-            backend = open_backend(url_of(path))
-        except LimpetError:
-            return  # how opening fails on a damaged schema is not tested here
-        found, _ = inspect(backend, repair=repair, limit=9)
-        backend.close()
-        if any(each.code == "file_damaged" for each in found):
-            assert not any(each.repaired for each in found)
-
-
-@for_each("keys", [[3, 4], [9, 3], [3]], path=path_in)
-def test_a_tree_with_a_cycle_is_left(path: Path, monkeypatch: Any, keys: list[int]) -> None:
-    """The walk goes on behind the greatest key it has met, or with the next table."""
-    fill(path, 10)
-    backend = open_backend(url_of(path))
-    found_keys = [(key,) for key in keys]
-    monkeypatch.setattr(SqliteTransaction, "all", lambda *_: found_keys)
-
-    cursors = ["snapshots:5:ro"]
-    while cursors[-1].startswith("snapshots"):
-        found, after = backend.check(cursors[-1], repair=False, limit=2)
-        assert after is not None
-        assert {each.code for each in found} == {"file_damaged"}
-        cursors.append(after)
-    with pytest.raises(Corrupt):
-        backend.check("snapshots:5:rw", repair=True, limit=2)
-    backend.close()
-    assert len(cursors) <= 3
-
-
 # Bounds.
 
 
@@ -189,38 +142,3 @@ def test_a_long_history_is_inspected_in_pages(path: Path) -> None:
         # The file; scopes, segments, shared states; snapshots and labels; notes; the few in tails.
         assert 1 + 3 + 2 * (2000 // 100 + 1) + (400 // 100 + 1) < pages < 70
     backend.close()
-
-
-def test_what_others_write_meanwhile_is_not_reported(path: Path) -> None:
-    """Every page sees whole commits only, with repair as well."""
-    fill(path, 30)
-    writer, backend = open_backend(url_of(path)), open_backend(url_of(path))
-    done = threading.Event()
-
-    def write() -> None:
-        for number in range(300):
-            key = ScopeKey(f"new-{number % 3}")
-            save = Commit(key, b"{}", "", b'{"k":"v"}', b"{}", draw(), keep=number % 2 == 0)
-            writer.commit(save)
-        done.set()
-
-    thread = threading.Thread(target=write)
-    thread.start()
-    while not done.is_set():
-        for repair in (False, True):
-            assert inspect(backend, repair=repair, limit=3)[0] == []
-    thread.join()
-    writer.close()
-    backend.close()
-
-
-def test_a_page_ends_when_it_has_read_enough(path: Path, monkeypatch: Any) -> None:
-    fill(path, 20, size=1000)
-    backend = open_backend(url_of(path))
-    _, pages = inspect(backend)
-    monkeypatch.setattr("limpet.backends.sql.checking._STATES_BYTES_MAX", 5000)
-    found, more = inspect(backend)
-    backend.close()
-
-    assert found == []
-    assert pages + 3 <= more <= pages + 5

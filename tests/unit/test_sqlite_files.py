@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import pytest
 
@@ -180,30 +179,6 @@ def test_a_new_file_is_readable_by_its_owner_alone(path: Path) -> None:
     assert modes == dict.fromkeys(("store.db", "store.db-wal", "store.db-shm"), 0o600)
 
 
-@for_each(
-    "name",
-    [
-        "a b.db",
-        "a#b.db",
-        "a?b=c&d.db",
-        "a%20b.db",
-        "%3F",
-        "grüße-日本-🙂.db",
-        "a;b'c\"d.db",
-        "-",
-        "~",
-    ],
-)
-def test_a_name_may_hold_anything(tmp_path: Path, name: str) -> None:
-    """Escaped as in any URL, it names that file, and no other is made."""
-    url = "sqlite:///" + quote(str(tmp_path / name))
-    with limpet.open(url) as store:
-        store.scope("s").save({"a": 1})
-    assert [file.name for file in tmp_path.iterdir()] == [name]
-    with limpet.open(url) as store:
-        assert list(store.sessions()) == ["s"]
-
-
 def test_a_relative_path_stays_where_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -218,18 +193,6 @@ def test_a_relative_path_stays_where_it_was(
         store.scope("b").save({"b": 1})
         assert list(walk) == ["a", "b"]
     assert list((tmp_path / "other").iterdir()) == []
-
-
-def test_a_file_may_be_opened_twice(path: Path) -> None:
-    with limpet.open(url_of(path)) as one, limpet.open(url_of(path)) as two:
-        for number in range(20):
-            one.scope("s").append("items", [number])
-            two.scope("s").append("items", [-number])
-        one.close()
-        two.scope("s").append("items", ["last"])
-        found = two.scope("s").load()
-    assert found is not None
-    assert found.state["items"] == [*(m for n in range(20) for m in (n, -n)), "last"]
 
 
 # Making a file ready beside others.

@@ -1,8 +1,6 @@
 """Typed state: `store.scope(..., model=…)` saves and loads objects of a class."""
 
 import asyncio
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
@@ -445,23 +443,6 @@ def test_types_that_cannot_be_resolved_are_refused() -> None:
 
     with limpet.open("memory:") as store, pytest.raises(InvalidInput, match="cannot be resolved"):
         store.scope("s", model=Local)
-
-
-WITHOUT = """
-import sys
-sys.modules["pydantic"] = None
-import dataclasses, limpet
-@dataclasses.dataclass
-class Chat:
-    title: str
-with limpet.open("memory:") as store:
-    store.scope("s", model=Chat).save(Chat("t"))
-    assert store.scope("s", model=Chat).load().state == Chat("t")
-"""
-
-
-def test_pydantic_is_not_needed() -> None:
-    subprocess.run([sys.executable, "-c", WITHOUT], check=True, timeout=60)
 
 
 def test_async_functions_are_given_the_model(kind: Kind) -> None:

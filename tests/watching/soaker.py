@@ -14,6 +14,7 @@ import signal
 import sys
 from collections.abc import Callable
 from typing import Any
+from zlib import crc32
 
 import limpet
 from limpet import JSON, AsyncStore, Conflict, NotFound, Scope, Snapshot, Store, runs
@@ -26,10 +27,18 @@ TALLY = "tally"
 RUN = "run"
 TTL_S = 0.6
 OWN_MAX = 12
+OWNERS = 8
+FORKS_MAX = 4  # of one process at a time
+PROSE = random.Random(0).randbytes(10_000).hex()  # which many states share: they are deltas
 
 
 def digest(state: JSON) -> str:
     return hashlib.sha256(json.dumps(state).encode()).hexdigest()[:16]
+
+
+def is_whole(state: Any) -> bool:
+    """Return whether a state is one that was saved, whatever was appended to it."""
+    return bool(state.get("sum", 0) == crc32(state.get("text", "").encode()))
 
 
 def own_scope(number: int) -> str:
@@ -50,14 +59,15 @@ class Soaker:
         self._journal = journal
         self._chance = random.Random(self._name)
         self._made = 0
+        self._forks: list[Scope] = []
 
-    def go(self) -> None:
+    def go(self, is_over: Callable[[], object]) -> None:
         verbs = {
             self.save: 8, self.append: 4, self.tally: 4, self.note: 2, self.count: 8, self.own: 10,
             self.forget: 0.3, self.doom: 4, self.watch: 3, self.watch_async: 1, self.grab: 1,
-            self.read: 4, self.run: 6, self.abort: 6,
+            self.read: 4, self.run: 6, self.abort: 6, self.fork: 4, self.mend: 0.5,
         }  # fmt: skip
-        while not select.select([sys.stdin], [], [], 0)[0]:
+        while not is_over():
             (verb,) = self._chance.choices(list(verbs), list(verbs.values()))
             verb()
 
@@ -69,8 +79,9 @@ class Soaker:
         return f"{self._name}.{self._made}"
 
     def _state(self, token: str) -> dict[str, Any]:
-        text = self._chance.randbytes(self._chance.choice((5, 50, 3000))).hex()
-        return {"token": token, "text": text, "items": []}
+        text = PROSE[: self._chance.choice((0, 5_000, len(PROSE)))]
+        text += self._chance.randbytes(self._chance.choice((5, 50, 3000))).hex()
+        return {"token": token, "sum": crc32(text.encode()), "text": text, "items": []}
 
     def _any(self) -> Scope:
         names = [*SHARED, *COUNTERS, TALLY, self._own.scope_id]
@@ -148,7 +159,10 @@ class Soaker:
         else:
             state = self._state(id)
             self._say("own", id, digest(state))
-            assert self._own.update(id, lambda s: s.with_(state=state)) is not None
+            if self._chance.random() < 0.5:
+                assert self._own.update(id, lambda s: s.with_(state=state)) is not None
+            else:
+                self._own.save(state, id=id, overwrite=True)
             self._say("owned", id, digest(state))
 
     def forget(self) -> None:
@@ -156,6 +170,45 @@ class Soaker:
         self._say("forget")
         self._own.delete()
         self._say("forgot")
+
+    def fork(self) -> None:
+        """A line that begins at what anybody has saved, or at a fork, and outlives its parts.
+
+        It may begin at what its owner is about to change, or to delete.
+        """
+        names = [*SHARED, *(own_scope(number) for number in range(OWNERS))]
+        anyones = [self._store.scope(SESSION, name) for name in names]
+        source = self._chance.choice([*anyones, *self._forks])
+        ids = list(source.ids())
+        found = source.load(self._chance.choice(ids)) if ids else None
+        if found is None:
+            return
+        patch = self._chance.choice((None, {"patched": self._token()}))
+        try:
+            line = source.fork(found.id, scope_id=f"fork-{self._token()}", patch=patch)
+        except NotFound:
+            assert source.scope_id.startswith("own-")
+            return
+        first = line.load()
+        assert first is not None
+        assert is_whole(first.state)
+        if not source.scope_id.startswith("own-"):
+            assert first.state == {**found.state, **(patch or {})}
+        kept = [first.id]
+        for _ in range(self._chance.choice((1, 3, 20))):
+            kept.append(line.save(self._state("x"), id=self._token()).id)
+            line.save(self._state("x"), keep=False)
+        throw = self._chance.random()
+        if throw < 0.3:
+            line.prune(keep_last=2)
+            kept = kept[-2:]
+        elif throw < 0.6:
+            assert line.delete_snapshot(kept.pop(0)) == 1
+        assert [info.id for info in line.history()] == kept[::-1]
+        assert all(is_whole(each.state) for each in line.load_many(kept))
+        self._forks.append(line)
+        if len(self._forks) > FORKS_MAX:
+            assert self._forks.pop(0).delete() > 0
 
     def run(self) -> None:
         """Some steps of a run that others begin and abort as well."""
@@ -226,13 +279,14 @@ class Soaker:
 
     def read(self) -> None:
         scope = self._any()
-        head = scope.load()
-        assert head is None or {"ops", "items"} & head.state.keys()
-        for info in scope.history(limit=5):
-            try:
-                scope.load(info.id)
-            except NotFound:
-                raise AssertionError("a load of what is gone is None") from None
+        some = [scope.load(), *(scope.load(info.id) for info in scope.history(limit=5))]
+        assert all(found is None or is_whole(found.state) for found in some)
+
+    def mend(self) -> None:
+        """Nothing that others are about to write looks like damage, or is mended."""
+        self._store.compact()
+        for found in (self._store.check(), self._store.repair()):
+            assert [each for each in found if each.severity == "error"] == []
 
 
 def main() -> None:
@@ -241,7 +295,8 @@ def main() -> None:
     journal = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     with limpet.open(url) as store:
         os.write(1, b'"ready"\n')
-        Soaker(store, int(number), int(life), journal).go()
+        soaker = Soaker(store, int(number), int(life), journal)
+        soaker.go(lambda: select.select([sys.stdin], [], [], 0)[0])
 
 
 if __name__ == "__main__":

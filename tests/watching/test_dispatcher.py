@@ -1,7 +1,6 @@
 """One dispatcher for all who watch a store in one process: a thousand, and some that fail."""
 
 import asyncio
-import threading
 import time
 from collections import Counter
 from contextlib import suppress
@@ -110,18 +109,6 @@ async def _look_once(store: AsyncStore) -> None:
         break
 
 
-@on("sqlite", "postgres")
-def test_the_thread_ends_with_the_last_watch(
-    url: str, store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("limpet.api.watching._LINGER_S", 0.1)
-    before = set(threading.enumerate())
-    assert list(store.scope("s").watch(timeout_s=0.05)) == []
-    until(lambda: not [t for t in set(threading.enumerate()) - before if "watch" in t.name])
-    saved = store.scope("s").save({"n": 1})
-    assert list(store.scope("s").watch(timeout_s=0.3)) == [saved]
-
-
 @on(*ENGINES, slow=("postgres",))
 @nothing_left()
 def test_a_task_that_is_cancelled_ends_at_once(url: str) -> None:
@@ -187,19 +174,3 @@ def test_one_that_fails_stops_no_other(url: str, store: Store) -> None:
     assert [each.error for each in good] == [None, None]
     with suppress(RuntimeError):
         asyncio.run(watch.aclose())  # type: ignore[attr-defined]
-
-
-@on(*ENGINES, slow=("postgres",))
-@nothing_left()
-def test_closing_the_store_ends_its_watches(url: str) -> None:
-    """Their loops end, without an error."""
-    store = limpet.open(url)
-    store.scope("s").save({"n": 1})
-    watching = [Watching(store, lambda store: store.scope("s").watch(), api=api) for api in APIS]
-    watching += [Watching(store, lambda store: store.scope("t").watch(), api=api) for api in APIS]
-    for each in watching[:2]:
-        until(lambda each=each: each.seen)  # type: ignore[misc]
-    until(lambda: watchers(store) == 4)
-    store.close()
-    for each in watching:
-        each.wait_for_end()

@@ -1,70 +1,17 @@
 """Watching while reads fail, heads are damaged, watchers join, and readers are slow."""
 
 import sqlite3
-import sys
 import threading
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import limpet
 from limpet.api.watching import Dispatcher, Subscription
-from limpet.errors import Corrupt, Unavailable
-from limpet.model import ScopeKey
-from limpet.protocol import Target, Topic
+from limpet.errors import Corrupt
+from limpet.protocol import Topic
 from tests.waiting import until
 from tests.watching.tools import Watching
-
-
-@pytest.fixture(params=["sqlite", "directory", "memory"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
-    urls = {
-        "sqlite": f"sqlite:///{tmp_path}/a.db",
-        "directory": f"{tmp_path}/a",
-        "memory": "memory:",
-    }
-    with limpet.open(urls[request.param]) as store:
-        yield store
-
-
-def fail_once(monkeypatch: pytest.MonkeyPatch, store: limpet.Store) -> threading.Event:
-    """Let the next `read_info` fail; return an event that is set once it has."""
-    backend, failed = store.driver.opened.backend, threading.Event()
-    real = backend.read_info
-
-    def read_info(scope: ScopeKey, snapshot_id: str | None) -> Any:
-        if not failed.is_set():
-            failed.set()
-            raise Unavailable("the storage did not answer")
-        return real(scope, snapshot_id)
-
-    monkeypatch.setattr(backend, "read_info", read_info)
-    return failed
-
-
-@pytest.mark.slow
-def test_one_that_joins_while_a_read_fails_is_told_the_present(
-    store: limpet.Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    saved = store.scope("s").save({"n": 1})
-    first = store.scope("s").watch()
-    assert next(first) == saved
-    failed = fail_once(monkeypatch, store)
-    assert list(store.scope("s").watch(timeout_s=3)) == [saved]
-    assert failed.is_set()
-
-
-def test_a_change_whose_read_fails_is_told(
-    store: limpet.Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store.scope("s").save({"n": 1})
-    watching = store.scope("s").watch(timeout_s=3)
-    next(watching)
-    failed = fail_once(monkeypatch, store)
-    changed = store.scope("s").save({"n": 2})
-    assert next(watching) == changed
-    assert failed.is_set()
 
 
 @pytest.mark.parametrize("session_id", ["s", None])
@@ -86,55 +33,6 @@ def test_a_head_that_is_damaged_while_a_session_is_watched(
         # A new watch is a listing first, and skips it.
         found = store.watch(session_id=session_id, timeout_s=0.2)
         assert [info.scope.scope_id for info in found] == ["good"]
-
-
-def test_watchers_that_join_and_leave_all_the_time(store: limpet.Store) -> None:
-    store.scope("s").save({"n": 0})
-    ended = threading.Event()
-    errors: list[BaseException] = []
-
-    def join_and_leave(number: int) -> None:
-        try:
-            while not ended.is_set():
-                for _ in store.watch(prefix="s", timeout_s=0.01):
-                    break
-        except BaseException as error:
-            errors.append(error)
-
-    interval_s = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    threads = [threading.Thread(target=join_and_leave, args=(number,)) for number in range(6)]
-    try:
-        for thread in threads:
-            thread.start()
-        for number in range(30):
-            store.scope("s").save({"n": number})
-    finally:
-        ended.set()
-        for thread in threads:
-            thread.join()
-        sys.setswitchinterval(interval_s)
-    assert errors == []
-
-
-def test_a_slow_reader_never_sees_one_snapshot_twice_in_a_row() -> None:
-    with limpet.open("memory:") as store:
-        scope = store.scope("s")
-        first = scope.save({"n": 1})
-        notified = threading.Event()
-        subscription = Subscription(Topic(Target(scope.key)), notified.set)
-        dispatcher = store.driver.opened.service(Dispatcher)
-        dispatcher.add(subscription)
-        until(lambda: subscription.take()[0] == [first])
-        second = scope.save({"n": 2})
-        until(lambda: subscription._revisions.get(scope.key) == second.revision)
-        scope.delete_snapshot(second.id)  # before the reader has seen it
-        until(lambda: subscription._revisions.get(scope.key) == first.revision)
-        assert subscription.take() == ([], False)
-        third = scope.save({"n": 3})
-        until(lambda: subscription.take()[0] == [third])
-        scope.delete_snapshot(third.id)
-        until(lambda: subscription.take()[0] == [first])
 
 
 def test_a_session_that_had_no_head_when_it_was_first_looked_at_ends() -> None:

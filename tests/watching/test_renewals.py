@@ -5,7 +5,7 @@ import random
 import threading
 import time
 from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -18,26 +18,6 @@ from tests.watching.tools import on
 
 TTL_S = 0.6
 ENGINES = ("sqlite", "directory", "postgres")
-
-
-@on(*ENGINES, slow=("postgres",))
-def test_a_lease_is_held_for_as_long_as_its_block_lasts(url: str, store: Store) -> None:
-    """Many at once, by a few threads; and another store does not get any of them."""
-    count = 20
-    with limpet.open(url) as rival, ExitStack() as stack:
-        scopes = [store.scope(f"s{number}") for number in range(count)]
-        leases = [stack.enter_context(each.claim(owner="one", ttl_s=1.5)) for each in scopes]
-        ends = max(each.expires_at for each in leases).timestamp()
-        until(lambda: time.time() > ends + 0.3)
-        for each in scopes:
-            with pytest.raises(Conflict), rival.scope(*each.key).claim(owner="two"):
-                pass
-        for each in leases:
-            each.save({"n": 1})
-        assert all(each.expires_at.timestamp() > ends for each in leases)
-    for each in scopes:
-        with store.scope(*each.key).claim(owner="three"):
-            pass
 
 
 Renew = Callable[[Claim], Hold]

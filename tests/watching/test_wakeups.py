@@ -23,7 +23,7 @@ from limpet.opening import draw
 from limpet.protocol import Commit, Listener, Topic
 from tests.cases import for_each
 from tests.memory import Memory
-from tests.watching.scheduler import FakeQueue, Scheduler, Stuck, Threading
+from tests.watching.scheduler import FakeQueue, Scheduler, Threading
 from tests.watching.tools import place
 
 SESSIONS = ("a", "b", "c")
@@ -241,35 +241,3 @@ def test_the_last_change_is_never_missed(
             except BaseException as error:
                 error.add_note(f"kind={kind} seed={seed}")
                 raise
-
-
-def test_the_test_finds_topics_that_are_polled_before_they_are_followed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """What changes between the poll and `follow` would be missed."""
-
-    def follow_late(dispatcher: Any) -> None:
-        for state in dispatcher._topics.values():
-            state.is_followed = True
-
-    def wait(dispatcher: Any, active: bool) -> frozenset[str] | None:
-        dispatcher._listener.follow(dict(dispatcher._topics))
-        return dispatcher._listener.wait(active=active)  # type: ignore[no-any-return]
-
-    monkeypatch.setattr(watching.Dispatcher, "_follow", follow_late)
-    monkeypatch.setattr(watching.Dispatcher, "_wait", wait)
-    with pytest.raises(AssertionError, match="a change was missed"):
-        _find("strict", monkeypatch)
-
-
-def test_the_test_finds_a_wake_that_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A watcher that joins while the dispatcher waits would never be polled for."""
-    monkeypatch.setattr(memory.MemoryListener, "wake", lambda listener: None)
-    with pytest.raises((Stuck, AssertionError)):
-        _find("told", monkeypatch)
-
-
-def _find(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for seed in range(200):
-        with monkeypatch.context() as patch:
-            Run(patch, kind, seed).run()

@@ -12,7 +12,6 @@ import pytest
 
 from limpet import SnapshotInfo, Store
 from limpet.api.watching import Dispatcher
-from tests.concurrency.crew import Worker
 from tests.waiting import until
 
 ENGINES = ("sqlite", "directory", "postgres", "s3", "http")
@@ -82,33 +81,6 @@ class Watching(threading.Thread):
         assert not self.is_alive(), "the watch did not end"
         if self.error is not None:
             raise self.error
-
-
-class Remote(Watching):
-    """A watch in another process."""
-
-    def __init__(self, url: str, asked: dict[str, Any], *, api: str = "sync") -> None:
-        self._worker = Worker("tests.watching.worker", url, "watcher")
-        assert self._worker.hear() == "ready"
-        self._worker.tell(["watch", {"api": api, **asked}])
-        super().__init__(None, lambda _: None)  # type: ignore[arg-type]
-
-    def run(self) -> None:
-        try:
-            while (heard := self._worker.hear()) is not None:
-                self.seen.append(heard)
-        except BaseException as error:
-            self.error = error
-
-    @property
-    def revisions(self) -> list[str]:
-        return [revision for _, revision in self.seen]
-
-    def dismiss(self) -> None:
-        """End its process, whatever it does."""
-        self._worker.process.kill()
-        self.join(WAIT_S_MAX)
-        self._worker.end()
 
 
 def handles() -> int:

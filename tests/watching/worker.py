@@ -3,19 +3,14 @@
 Some tasks say more than one line, and some listen to further ones.
 """
 
-import asyncio
 import json
 import os
-import random
-import select
 import sys
-import time
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
 import limpet
-from limpet import AsyncStore, Conflict, SnapshotInfo, Store
+from limpet import Conflict, Store
 from limpet.testing.conformance.leasing import WRITES
 
 WAIT_S_MAX = 60.0
@@ -53,56 +48,7 @@ def hold(store: Store, name: str, ttl_s: float) -> str:
     return "released"
 
 
-def save_on(store: Store, name: str, asked: dict[str, Any]) -> Any:
-    """Save under a lease until that is Conflict, or until told; say what was acknowledged."""
-    scope = store.scope(asked["session"])
-    saved: list[str] = []
-    chance = random.Random(name)
-    with suppress(Conflict):
-        with scope.claim(owner=name, ttl_s=asked["ttl_s"], wait_s=WAIT_S_MAX) as lease:
-            while not select.select([sys.stdin], [], [], 0)[0]:
-                saved.append(lease.save({"n": len(saved), "text": "x" * 2000}).id)
-                if len(saved) == 1:
-                    say("begun")
-                time.sleep(chance.choice((0, 0.005)))  # or it would always be inside a save
-        hear()
-        return ["told", saved]
-    return ["Conflict", saved]
-
-
-def report(store: Store, name: str, ttl_s: float) -> None:
-    """Save under a lease, and say after each save what was saved and when the lease ends."""
-    with store.scope("s").claim(owner=name, ttl_s=ttl_s) as lease:
-        while True:
-            id = lease.save({"by": name}).id
-            say([id, lease.expires_at.timestamp()])
-
-
 # Watches
-
-
-def watch(store: Store, name: str, asked: dict[str, Any]) -> None:
-    """Say what a watch hears, and None in the end."""
-    if asked.pop("api") == "sync":
-        for info in watch_of(store, asked):
-            tell(info)
-    else:
-        asyncio.run(watch_async(store.aio, asked))
-
-
-async def watch_async(store: AsyncStore, asked: dict[str, Any]) -> None:
-    async for info in watch_of(store, asked):
-        tell(info)
-
-
-def watch_of(store: Any, asked: dict[str, Any]) -> Any:
-    """Return the watch of a scope, of one of its snapshots, or of what a store has."""
-    scope = asked.pop("scope", None)
-    return store.watch(**asked) if scope is None else store.scope(*scope).watch(**asked)
-
-
-def tell(info: SnapshotInfo) -> None:
-    say([info.id, info.revision])
 
 
 def burst(store: Store, name: str, asked: dict[str, Any]) -> str:
@@ -114,9 +60,7 @@ def burst(store: Store, name: str, asked: dict[str, Any]) -> str:
     return revision
 
 
-TASKS: dict[str, Callable[[Store, str, Any], Any]] = {
-    task.__name__: task for task in (hold, save_on, report, watch, burst)
-}
+TASKS: dict[str, Callable[[Store, str, Any], Any]] = {task.__name__: task for task in (hold, burst)}
 
 
 def main() -> None:

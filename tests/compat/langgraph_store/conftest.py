@@ -41,7 +41,7 @@ def store(
 ) -> Iterator[Store]:
     """A store on each engine."""
     if through[0] == "s3":
-        service: Service = request.getfixturevalue("moto")
+        service: Service = request.getfixturevalue("small_s3")
         place = f"s3://{service.name}/{tmp_path.name}-{next(_count)}"
         with limpet.open(place, **service.options) as store:
             yield store

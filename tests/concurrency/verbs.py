@@ -7,7 +7,7 @@ from typing import Any
 import limpet
 from limpet import Note, Scope, Snapshot, SnapshotInfo, Store
 from limpet.protocol import Backend, Claim, Hold
-from tests.crash.mortal_objects import sealed, shown_id
+from tests.crash.mortal import sealed, shown_id
 
 LABELS = {"colour": "red", "size": "large"}
 

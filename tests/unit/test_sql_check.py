@@ -1,4 +1,4 @@
-"""Check and repair of a SQLite file. Every row of the table in docs/check.md is a case here."""
+"""Check and repair of tables. Every row of the table in docs/check.md is a case here."""
 
 import re
 import shutil
@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 
 from limpet.backends.sql.checking import SEVERITIES
-from limpet.errors import Corrupt, InvalidInput
+from limpet.errors import Corrupt, InvalidInput, Unavailable
 from limpet.model import ScopeKey
 from limpet.opening import open_backend
 from limpet.protocol import Backend
 from tests.cases import for_each
+from tests.servers.postgres import Connection, Postgres, Schemas
 from tests.unit import sql_damage
 from tests.unit.sql_damage import (
     ALL_OF_S,
@@ -42,6 +43,8 @@ from tests.unit.sql_damage import (
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "check.md"
 
+NAMES = ("scopes", "snapshots", "tails", "segments", "shared", "labels", "notes")
+ON_FILES = {"file_damaged", "header_wrong", "pragma_wrong"}
 BAD_TEXT = "CAST(x'ff80' AS TEXT)"
 
 
@@ -311,6 +314,112 @@ def test_pages_of_any_size_find_the_same(
     assert inspect(backend, limit=limit) == inspect(backend, limit=13)
 
 
+# PostgreSQL
+
+
+class PostgresTables:
+    """Takes the statements for SQLite's tables."""
+
+    def __init__(self, conn: Connection) -> None:
+        self._conn = conn
+
+    def run(self, statement: str, **values: Any) -> list[tuple[Any, ...]]:
+        statement = statement.replace("INTO tails (seq,", "INTO tails (scope_pk, seq,")
+        statement = statement.replace("VALUES (999, 0, :empty", "VALUES (7, 999, 0, :empty")
+        statement = re.sub(r"\b(kept|apart) = (:?\w+)", r"\1 = (\2\::int <> 0)", statement)
+        asked = re.sub(r"(?<![:\\]):(\w+)", r"%(\1)s", statement).replace("\\", "")
+        done = self._conn.execute(asked, values or None)
+        rows = done.fetchall() if done.description else []
+        return [tuple(int(x) if isinstance(x, bool) else x for x in row) for row in rows]
+
+    def dump(self) -> list[Any]:
+        there = "SELECT to_regclass(:name) IS NOT NULL"
+        names = [name for name in NAMES if self.run(there, name=name) == [(1,)]]
+        return [self.run(f"SELECT t::text FROM {name} AS t ORDER BY 1") for name in names]
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture
+def pg_backend(postgres_url: str) -> Iterator[Backend]:
+    backend = open_backend(postgres_url)
+    fill(backend)
+    yield backend
+    backend.close()
+
+
+@pytest.fixture
+def pg_tables(
+    postgres: Postgres, schemas: Schemas, pg_backend: Backend
+) -> Iterator[PostgresTables]:
+    with postgres.connect() as conn:
+        conn.execute(f"SET search_path = {schemas.name()}")
+        yield PostgresTables(conn)
+
+
+FOREIGN_TRIGGER = (
+    "CREATE FUNCTION theirs() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'",
+    "CREATE TRIGGER theirs AFTER DELETE ON tails FOR EACH STATEMENT EXECUTE FUNCTION theirs()",
+)
+
+PG_CASES = {
+    # The schema
+    "foreign trigger": Case(
+        run(*FOREIGN_TRIGGER, ORPHAN),
+        {"foreign_object", "state_left"},
+        {"foreign_object", "state_left"},
+    ),
+    "index missing": stays("index_missing", run("DROP INDEX snapshots_by_scope"), set()),
+    "index missing, not unique": CASES["index missing, not unique"],
+    "index not usable": stays(
+        "index_missing",
+        run(
+            "UPDATE pg_index SET indisvalid = false"
+            " WHERE indexrelid = 'snapshots_by_scope'::regclass"
+        ),
+        set(),
+    ),
+    "table missing": Case(
+        run("DROP TABLE labels CASCADE"),
+        {"schema_differs", "index_missing"},
+        {"schema_differs", "index_missing"},
+    ),
+    "view missing": stays("schema_differs", run("DROP VIEW note_list"), set()),
+    **sql_damage.CASES,
+}
+# A state without its snapshot still says which scope it belongs to: it has as many as its row says.
+PG_CASES["state moved"] = PG_CASES["state moved"]._replace(found={"state_damaged", "state_left"})
+PG_CASES["base without a snapshot"] = PG_CASES["base without a snapshot"]._replace(
+    found={"state_left"}, left={"state_left"}
+)
+
+
+# What is inspected is the same code as on SQLite, where every case runs: here some of them do.
+_SLOWLY = [
+    name if at % 7 == 0 else pytest.param(name, marks=pytest.mark.slow)
+    for at, name in enumerate(PG_CASES)
+]
+
+
+@pytest.mark.parametrize("name", _SLOWLY)
+def test_damage_on_postgres(pg_backend: Backend, pg_tables: PostgresTables, name: str) -> None:
+    before = readable(pg_backend)
+    damage(pg_tables, PG_CASES[name])
+    check_damage(pg_backend, PG_CASES[name], pg_tables, before)
+
+
+def test_nothing_else_is_checked_when_a_table_is_missing(
+    pg_backend: Backend, pg_tables: PostgresTables
+) -> None:
+    """Reads raise an error that says what to do."""
+    damage(pg_tables, PG_CASES["head of nothing"])
+    pg_tables.run("DROP TABLE notes CASCADE")
+    assert set(codes(inspect(pg_backend, repair=True))) == {"schema_differs", "index_missing"}
+    with pytest.raises(Unavailable, match="missing or not up to date"):
+        pg_backend.list_notes(S, on=[None], name=None, after="", limit=1)
+
+
 # The table in the docs.
 
 
@@ -326,5 +435,8 @@ def test_the_page_lists_every_code() -> None:
 
 
 def test_every_code_has_a_case() -> None:
-    tested = {code for case in CASES.values() for code in case.found} | {"file_damaged"}
-    assert tested == SEVERITIES.keys() - {"keys_wrong"}  # tests/encryption/test_sql_keys.py
+    """What only a file has is no case on a server."""
+    elsewhere = {"keys_wrong"}  # tests/encryption/test_sql_keys.py
+    for cases, others in ((CASES, {"file_damaged"}), (PG_CASES, ON_FILES)):
+        tested = {code for case in cases.values() for code in case.found}
+        assert tested == SEVERITIES.keys() - elsewhere - others
