@@ -92,7 +92,7 @@ ENGINE = (
         "engine/rolling.py",
         "for row in reversed(rows)], older)",
         "for row in reversed(rows[1:])], older)",
-        (MEMORY,),
+        (SQLITE,),
     ),
     Defect(
         "a roll is written though states changed since",

@@ -43,6 +43,9 @@ def test_a_sabotaged_engine_is_caught(name: str) -> None:
 @for_each(
     "scenario, mode, seed",
     [
+        ("S", "crash", 700165),  # a deletion removed the pointer to a line begun meanwhile
+        ("D", "lost", 700797),  # a repair removed the pointer of a draft that was about to be kept
+        ("D", "lost", 700432),  # a save was refused that had been stored, and deleted since
         ("A", "delayed", 335),  # a lost first attempt was stored, and answered with another id
         ("H", "delayed", 776),  # a fork whose first attempt came late ended with its source
         ("H", "delayed", 1683),  # a fork came into being after its source was deleted

@@ -156,12 +156,14 @@ class Engine:
         in_doubt = sent is not None
 
         def once(reader: Reader) -> tuple[Change | None, tuple[Change | None, T]]:
+            nonlocal in_doubt
             for each, result in reversed(attempts):
                 # Another one may have removed the scope: so a removal is believed only if need be.
                 if (each.after is not None or is_lost) and is_stored(each, reader, is_lost):
                     return None, (each, result)
             # Those that can never be stored any more need not be searched for again.
             attempts[:] = (a for a in attempts if may_be_stored(a[0], reader.record, is_lost))
+            in_doubt = is_lost or bool(attempts)
             try:
                 change, result = decide(reader, stamp)
             except (AlreadyExists, Conflict, NotFound) as cause:
@@ -183,6 +185,7 @@ class Engine:
                 return done
             except Taken as cause:
                 stamp = stamp._replace(bits=stamp.bits + 1)  # another seq
+                attempts.pop()
                 tries += 1
                 if tries > _TAKEN_MAX:
                     raise Corrupt("the index of a scope has what its table has not") from cause

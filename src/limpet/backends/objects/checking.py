@@ -262,8 +262,10 @@ class Checking(Listings):
                 return is_old
             if "line" in parts:
                 return is_old and parts["line"] != line_of(record.pk)
-            is_ahead = int(parts.get("seq") or parts["stamp"], 16) > record.last
-            return (is_old or not is_ahead) and pointed.key not in self.pointers(reader)
+            place = pointed.pointer.place
+            drafts = (fact.row.seq for fact in reader.newest_first() if not fact.row.kept)
+            may_come = place > record.last or place in drafts
+            return (is_old or not may_come) and pointed.key not in self.pointers(reader)
 
         try:
             return read_moment(self.files, pointed.scope, read)

@@ -170,6 +170,12 @@ class Pointer(NamedTuple):
         return self.parts["address"] == _address(scope)
 
     @property
+    def place(self) -> int:
+        """The `seq` of a snapshot, or of the write that gave a label or began a line."""
+        parts = self.parts
+        return int(parts.get("seq") or parts.get("stamp") or parts["line"], 16)
+
+    @property
     def minute(self) -> int:
         return _MINUTE_LAST - int(self.parts["minute"])
 

@@ -306,15 +306,16 @@ class ObjectStorage(Checking, Watching):
             raise LostAnswer from cause  # the refusal before may have been false
 
     def _pointers_of(self, reader: ObjectReader) -> set[str]:
-        """Return the pointers to all that a scope has; where that cannot be read, all to it."""
+        """Return the pointers to all that a scope has; where that cannot be read, all to it.
+
+        But not to a line that others have begun since it was deleted.
+        """
         record = reader.record
+        signs = set() if record is None else {*keys.line_signs(reader.key, line_of(record.pk))}
         try:
-            found = {*self.index.current(reader.key, reader.newest_first())}
+            return signs | {*self.index.current(reader.key, reader.newest_first())}
         except (Corrupt, Unsupported):
-            found = self._pointers_below(keys.scope_prefix(reader.key))
-        if record is not None:
-            found |= {*keys.line_signs(reader.key, line_of(record.pk))}
-        return found
+            return signs | self._pointers_below(keys.scope_prefix(reader.key), reader.record)
 
     def drop(self, session_id: str, key: ScopeKey | None = None) -> int:
         prefix = keys.session_prefix(session_id) if key is None else keys.scope_prefix(key)
@@ -369,10 +370,16 @@ class ObjectStorage(Checking, Watching):
         self.index.remove(pointers)
         return count
 
-    def _pointers_below(self, prefix: str) -> set[str]:
-        """Return all pointers to a scope or a session, where no head says which there are."""
+    def _pointers_below(self, prefix: str, record: ScopeRecord | None = None) -> set[str]:
+        """Return all pointers to a scope or a session, where it cannot be read which there are.
+
+        With a record only those to its line, and not to one that was begun since it was deleted.
+        """
         pointed = self.index.walk(keys.INDEX)
-        return {each.key for each in pointed if keys.head_key(each.scope).startswith(prefix)}
+        found = (each for each in pointed if keys.head_key(each.scope).startswith(prefix))
+        if record is not None:
+            found = (each for each in found if record.pk <= each.pointer.place <= record.last)
+        return {each.key for each in found}
 
     # Sweeping
 
