@@ -97,8 +97,8 @@ ENGINE = (
     Defect(
         "a roll is written though states changed since",
         "engine/rolling.py",
-        "        if record is None or record.epoch != self.epoch:\n",
-        "        if record is None:\n",
+        "        if (record.pk, record.epoch) != (planned.pk, planned.epoch):\n",
+        "        if record.pk != planned.pk:\n",
         ("tests/simulation/test_simulation.py -k promise_holds",),
     ),
     Defect(

@@ -44,6 +44,9 @@ def test_a_sabotaged_engine_is_caught(name: str) -> None:
     "scenario, mode, seed",
     [
         ("S", "crash", 700165),  # a deletion removed the pointer to a line begun meanwhile
+        ("D", "both", 700838),  # a roll was written to the line after the one that it was for
+        ("G", "none", 700719),  # a repair removed the pointer of a label that was about to be given
+        ("I", "delayed", 700797),  # a claim that came after a deletion had no sign of its line
         ("D", "lost", 700797),  # a repair removed the pointer of a draft that was about to be kept
         ("D", "lost", 700432),  # a save was refused that had been stored, and deleted since
         ("A", "delayed", 335),  # a lost first attempt was stored, and answered with another id

@@ -67,17 +67,18 @@ OBJECTS: Final = Limits(newest_bytes=32 * KIB, wholes=False)  # a tail is read a
 
 
 class Roll(NamedTuple):
-    """What a roll writes, and the epoch in which it is right."""
+    """What a roll writes: right in the epoch of the line that it was worked out for."""
 
-    epoch: int
     change: Change
     less_count: int
     less_bytes: int
 
     def at(self, reader: Reader, stamp: Stamp) -> tuple[Change | None, None]:
         """Return it as a change of the present moment, unless stored states went or changed."""
-        record = reader.record
-        if record is None or record.epoch != self.epoch:
+        record, planned = reader.record, self.change.before
+        if record is None or planned is None:
+            return None, None
+        if (record.pk, record.epoch) != (planned.pk, planned.epoch):
             return None, None
         after = changed(
             record,
@@ -160,7 +161,7 @@ def _roll(states: States, record: ScopeRecord, made: _Made, stays: TailRow | Non
         unshared=shared_by(tail, moved),
     )
     less = sum(len(tail[seq].body) for seq in [*moved, *(row.seq for row in left)])
-    return Roll(record.epoch, change, len(moved), less - sum(len(row.body) for row in left))
+    return Roll(change, len(moved), less - sum(len(row.body) for row in left))
 
 
 def _is_full(last: Segment, count: int) -> bool:

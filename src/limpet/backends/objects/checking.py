@@ -49,7 +49,7 @@ SEVERITIES: Final = {
     **dict.fromkeys(_ERROR, "error"),
     "pointer_missing": "warning",
 }
-_GRACE_US: Final = 24 * 3600 * 1_000_000  # for pointers to scopes and lines that do not exist yet
+_GRACE_US: Final = 24 * 3600 * 1_000_000  # for pointers that a running write has written
 _CHUNK: Final = 256
 _STATES: Final = 32  # read at a time
 _LEFTOVERS_MAX: Final = 10_000
@@ -254,18 +254,16 @@ class Checking(Listings):
 
     def _leads_nowhere(self, pointed: Pointed, modified: int) -> bool:
         """Return whether no snapshot needs a pointer, and none of a running write will."""
+        if modified >= self.draw().now - _GRACE_US:
+            return False
         parts = pointed.pointer.parts
 
         def read(reader: ObjectReader) -> bool:
-            record, is_old = reader.record, modified < self.draw().now - _GRACE_US
-            if record is None:
-                return is_old
+            if reader.record is None:
+                return True
             if "line" in parts:
-                return is_old and parts["line"] != line_of(record.pk)
-            place = pointed.pointer.place
-            drafts = (fact.row.seq for fact in reader.newest_first() if not fact.row.kept)
-            may_come = place > record.last or place in drafts
-            return (is_old or not may_come) and pointed.key not in self.pointers(reader)
+                return parts["line"] != line_of(reader.record.pk)
+            return pointed.key not in self.pointers(reader)
 
         try:
             return read_moment(self.files, pointed.scope, read)

@@ -425,23 +425,26 @@ class ObjectStorage(Checking, Watching):
 
     def _rekey_labels(self, after: str, limit: int) -> tuple[int, str | None]:
         page = self.files.bucket.list(keys.LABELS, after=after, limit=limit)
-        modified = {each.key: each.modified for each in page}
         pointed = sorted(self.index.followed(page), key=lambda each: each.scope)
         count = 0
         for scope, group in groupby(pointed, key=lambda each: each.scope):
             try:
-                current = read_moment(self.files, scope, self.pointers)
+                current, last = read_moment(self.files, scope, self._pointers_and_last)
             except (Corrupt, Unsupported):
                 continue  # what cannot be read is left alone
             old = [each for each in group if current.get(each.key) != each.key]
             moved = [each.key for each in old if each.key in current]
             self.index.write(scope, sorted({current[key] for key in moved}))
-            # One that leads nowhere may be the label of a snapshot that was not encrypted.
+            # One that leads nowhere may be the label of a snapshot that was not encrypted. (That of
+            # a save which is overtaken just now goes as well: a repair writes it again.)
             lost = (each for each in old if each.key not in current)
-            moved += [each.key for each in lost if self._leads_nowhere(each, modified[each.key])]
+            moved += [each.key for each in lost if each.pointer.place <= last]
             self.files.delete(moved)
             count += len(moved)
         return count, page[-1].key if len(page) == limit else None
+
+    def _pointers_and_last(self, reader: ObjectReader) -> tuple[dict[str, str], int]:
+        return self.pointers(reader), -1 if reader.record is None else reader.record.last
 
     # The rest
 
