@@ -113,6 +113,18 @@ def test_a_dead_worker_elsewhere(
         run.step("on")
 
 
+@pytest.mark.slow
+def test_a_living_worker_elsewhere(
+    hands: Hands, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is reported once it renews its lease."""
+    with dozing(place, ttl_s=SHORT_TTL_S) as worker:
+        elsewhere(monkeypatch)
+        with pytest.raises(Conflict, match="owner=`the dozer`"), hands.start("r"):
+            pass
+        assert worker.ask("wake up") == "done"
+
+
 def test_the_owner_of_a_lease_names_its_process() -> None:
     for owner in ("ann", "ann [x:1 y z]", "vm:1", "x" * 512):
         marked = processes.with_process(owner)

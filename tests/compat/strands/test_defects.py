@@ -27,9 +27,9 @@ from tests.compat.strands.kit import (
     uuid7,
 )
 from tests.present import present
+from tests.processes import run_at_once
 from tests.servers.stub import Stub
 
-FIXTURES = Path(__file__).parents[2] / "interop" / "fixtures"
 SLOW = [pytest.param(each, marks=pytest.mark.slow) for each in ("postgres", "S3Storage")]
 
 
@@ -81,6 +81,25 @@ async def test_history_and_latest_together(at: At) -> None:
     found = await asyncio.gather(*saves, *reads)
     assert {type(each) for each in found[len(saves) :]} <= {Snapshot, type(None)}
     assert await at.ids() == [uuid7(each) for each in range(8)]
+
+
+async def save_often(folder: Path, location: SnapshotLocation, number: int) -> None:
+    async with FileStorage(folder) as storage:
+        for index in range(10):
+            snapshot = make_snapshot(data={"by": number, "index": index})
+            await storage.save_snapshot(location, "latest", True, snapshot)
+
+
+@pytest.mark.slow
+async def test_of_latest_saves_by_four_processes_none_is_rejected(
+    tmp_path: Path, location: SnapshotLocation
+) -> None:
+    """There they are, for they share one temporary name. One of the last stays, whole."""
+    run_at_once(save_often, [(tmp_path, location, number) for number in range(4)])
+    assert [each.name for each in tmp_path.rglob("*.*")] == ["snapshot_latest.json"]
+    async with FileStorage(tmp_path) as storage:
+        found = present(await storage.load_snapshot(location))
+    assert found.data in [{"by": number, "index": 9} for number in range(4)]
 
 
 # Folders
@@ -186,9 +205,6 @@ async def test_deletions_at_once_do_not_disturb_each_other(location: SnapshotLoc
                 assert stub.objects == {}
 
 
-# Deletes
-
-
 # Damage
 
 
@@ -278,9 +294,6 @@ async def test_foreign_files_are_not_listed_and_not_in_the_way(filed: At, latest
         found, token = [*found, *page.snapshot_ids], page.next_token
     assert found == [uuid7(0), uuid7(1), uuid7(2)]
     assert token is None
-
-
-# Pages
 
 
 # What the SDK wrote
