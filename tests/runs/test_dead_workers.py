@@ -48,7 +48,8 @@ def elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_dead_process_is_noticed_at_once(hands: Hands, place: Place, verb: str) -> None:
     kill(dozing(place))
     begun = time.monotonic()
-    assert hands.found("r").status == "expired"
+    found = hands.found("r")
+    assert (found.status, found.owner) == ("expired", "the dozer")
     assert [each.run_id for each in hands.list(status="expired")] == ["r"]
     assert hands.list(status="running") == []
     with getattr(hands, verb)("r") as run:

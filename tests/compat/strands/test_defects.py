@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from limpet import Corrupt, InvalidInput
+from limpet import Corrupt, InvalidInput, Unavailable
 from limpet.compat.strands import (
     FileStorage,
     S3Storage,
@@ -151,6 +151,53 @@ async def test_a_folder_that_is_a_file(tmp_path: Path, location: SnapshotLocatio
 
 
 # Buckets
+
+
+class Stubborn(Stub):
+    """Keeps an object that it is told to delete, and says so in its answer, as S3 does: by key."""
+
+    keeps = "snapshot_x.json"
+
+    def _delete(self, body: bytes) -> bytes:
+        before, reply = dict(self.objects), super()._delete(body).decode()
+        for key in before.keys() - self.objects.keys():
+            if self.keeps and key.endswith(self.keeps):
+                self.objects[key] = before[key]
+                named, why = f"<Key>{key}</Key>", "<Code>AccessDenied</Code><Message>no</Message>"
+                reply = reply.replace(f"<Deleted>{named}</Deleted>", f"<Error>{named}{why}</Error>")
+        return reply.encode()
+
+
+@pytest.mark.parametrize("keeps", ["snapshot_x.json", "snapshot_latest.json"])
+async def test_a_delete_that_is_refused_in_part_is_an_error(
+    location: SnapshotLocation, keeps: str
+) -> None:
+    """There it is believed, as the answer is a success. It can be repeated."""
+    with Stubborn(ignores=()) as stub:
+        stub.keeps = keeps
+        options = {**stub.service.options, "retry_s": 0.3}
+        async with S3Storage(bucket=stub.service.name, **options) as storage:
+            await storage.save_snapshot(location, "x", True, make_snapshot())
+            for id in ("x", "y"):
+                await storage.save_snapshot(location, id, False, make_snapshot())
+            with pytest.raises(SessionError) as caught:
+                await storage.delete_session(location.session_id)
+            assert isinstance(caught.value.__cause__, Unavailable)
+            assert any(key.endswith(keeps) for key in stub.objects)
+            stub.keeps = ""
+            await storage.delete_session(location.session_id)
+            assert stub.objects == {}
+
+
+async def test_a_delete_stays_below_the_prefix(location: SnapshotLocation) -> None:
+    with Stub(ignores=()) as stub:
+        for prefix in ("team", "team2", "team/s"):
+            async with S3Storage(stub.service.name, prefix, **stub.service.options) as storage:
+                await storage.save_snapshot(location, "x", True, make_snapshot())
+        async with S3Storage(stub.service.name, "team", **stub.service.options) as storage:
+            await storage.delete_session(location.session_id)
+        latest = f"{documents(location)}/snapshot_latest.json"
+        assert stub.objects.keys() == {f"team2/{latest}", f"team/s/{latest}"}
 
 
 class NoListing(Stub):
