@@ -26,15 +26,15 @@ async def history(session: LimpetSession) -> list[int]:
     return [len(each.state["items"]) for each in found]
 
 
-async def test_it_is_a_session(store: limpet.Store) -> None:
-    session = LimpetSession("chat", store)
+async def test_it_is_a_session(any_store: limpet.Store) -> None:
+    session = LimpetSession("chat", any_store)
     assert isinstance(session, Session)
     assert session.session_id == "chat"
     assert await session.get_items() == []
     assert await session.pop_item() is None
     await session.clear_session()
     await session.add_items([])
-    assert list(store.sessions()) == []
+    assert list(any_store.sessions()) == []
 
     await session.add_items([user("a"), user("b")])
     await session.add_items([user("c")])
