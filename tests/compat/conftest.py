@@ -1,16 +1,19 @@
 """What the tests of the adapters share: a store on every engine, of which two are fast."""
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 
 import limpet
 from limpet import Store
-from tests.compat.strands.kit import Grounds
 from tests.coroutines import run_coroutine
 from tests.effort import slowly
 from tests.runs.conftest import place_of
 from tests.runs.hands import Place
+
+if TYPE_CHECKING:
+    from tests.compat.strands.kit import Grounds
 
 ENGINES = ("memory", "sqlite", "directory", "postgres", "s3")
 
@@ -41,6 +44,9 @@ def memory() -> Iterator[Store]:
 
 
 @pytest.fixture(scope="session")
-def grounds(request: pytest.FixtureRequest) -> Grounds:
+def grounds(request: pytest.FixtureRequest) -> "Grounds":
     """Storages for snapshots of each kind, by its name, which the tests of a process share."""
+    # Here, as the environment of LangGraph's lowest versions has no obstore.
+    from tests.compat.strands.kit import Grounds
+
     return Grounds(request)

@@ -8,8 +8,9 @@ import pytest
 
 import limpet
 from tests.coroutines import run_coroutine
+from tests.effort import slowly
 from tests.frameworks.catalogue import FRAMEWORKS
-from tests.frameworks.kit import FAST, FRAMEWORK, Places
+from tests.frameworks.kit import ENGINES, FAST, FRAMEWORK, Places
 
 collect_ignore = [name for name in FRAMEWORKS if name != os.environ.get(FRAMEWORK)]
 
@@ -35,6 +36,13 @@ def url(places: Places) -> str:
 def store(url: str) -> Iterator[limpet.Store]:
     """A new store."""
     with limpet.open(url) as store:
+        yield store
+
+
+@pytest.fixture(params=slowly(ENGINES, but=("memory", *FAST)))
+def any_store(request: pytest.FixtureRequest, places: Places) -> Iterator[limpet.Store]:
+    """A new store, on every engine."""
+    with limpet.open(places.url(request.param)) as store:
         yield store
 
 

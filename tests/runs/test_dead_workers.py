@@ -48,7 +48,8 @@ def elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_dead_process_is_noticed_at_once(hands: Hands, place: Place, verb: str) -> None:
     kill(dozing(place))
     begun = time.monotonic()
-    assert hands.found("r").status == "expired"
+    found = hands.found("r")
+    assert (found.status, found.owner) == ("expired", "the dozer")
     assert [each.run_id for each in hands.list(status="expired")] == ["r"]
     assert hands.list(status="running") == []
     with getattr(hands, verb)("r") as run:
@@ -111,6 +112,18 @@ def test_a_dead_worker_elsewhere(
     with hands.start("r") as run:
         assert (run.state, run.resumed) == ("dozing", True)
         run.step("on")
+
+
+@pytest.mark.slow
+def test_a_living_worker_elsewhere(
+    hands: Hands, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is reported once it renews its lease."""
+    with dozing(place, ttl_s=SHORT_TTL_S) as worker:
+        elsewhere(monkeypatch)
+        with pytest.raises(Conflict, match="owner=`the dozer`"), hands.start("r"):
+            pass
+        assert worker.ask("wake up") == "done"
 
 
 def test_the_owner_of_a_lease_names_its_process() -> None:

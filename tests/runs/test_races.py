@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import limpet
-from limpet import JSON, NotFound, Store, runs
+from limpet import JSON, Conflict, NotFound, Store, runs
 from limpet.runs import Aborted
 from tests.present import present
 from tests.runs.hands import Place, ends_with
@@ -106,3 +106,26 @@ def test_an_abort_against_completion(place: Place, on_success: Any, times: int) 
                 assert (aborted.status, found and found.status) == ("completed", "completed")
             met["aborted" if left else "completed"] += 1
     assert len(met) == 2, met
+
+
+@pytest.mark.slow
+def test_many_workers_and_one_run(place: Place) -> None:
+    """One of them gets it each time; nobody's step is lost."""
+    done: list[int] = []
+    with place.open() as store:
+
+        def work() -> None:
+            while len(done) < 20:
+                try:
+                    with runs.start(store, "r", wait_s=5) as run:
+                        assert (run.state or []) == done
+                        done.append(len(done))
+                        run.step([*done])
+                        raise KeyError
+                except (KeyError, Conflict):
+                    pass
+
+        assert race(place, 1, *[work] * 4) == [None] * 4
+        assert state_of(store, "r") == done
+        found = present(runs.get(store, "r"))
+        assert (found.status, found.attempt, found.steps) == ("failed", len(done), len(done))

@@ -111,10 +111,11 @@ def test_a_dead_worker_without_a_step_leaves_the_initial_state(hands: Hands) -> 
     firsts: list[Any] = [None, {"n": 0}]
     for first in firsts:
         adopted, started = f"adopted {first}", f"started {first}"
-        desert(hands.store, adopted, initial=first)
+        desert(hands.store, adopted, task="t", initial=first)
         with hands.adopt(adopted) as run:
             assert (run.state, run.resumed) == (first, True)
             run.step({"n": 1})
+            assert hands.found(adopted).task == "t"
         desert(hands.store, started, initial=first)
         with hands.start(started, initial={"n": 7}) as run:
             assert run.state == {"n": 7}

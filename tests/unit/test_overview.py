@@ -237,19 +237,26 @@ def test_pages_of_one_are_the_whole_list(store: Store) -> None:
 def test_sessions_are_filtered_by_their_heads_and_by_what_is_said(store: Store) -> None:
     fill(store)
     store.scope("d").save({"messages": [{"role": "user", "content": "Straße"}]}, status="failed")
+    store.scope("e").save({}, status="waiting")  # as flows and workflows that ask a person are
 
     def found(**where: Any) -> list[str]:
         return names(overview.sessions(store, sort="name", where=SessionFilter(**where)))
 
     assert found(status="running") == ["c"]  # of the newest head alone
     assert found(kind="graph") == ["c"]
-    assert found(attention=True) == ["c", "d"]
+    assert found(attention=True) == ["c", "d", "e"]
     assert found(text="STRASSE") == ["d"]
     assert found(text="strasse", status="completed") == []
     told = {
         each.session_id: each.attention for each in overview.sessions(store, attention=True).shown
     }
-    assert told == {"a": (), "b": (), "c": ("running, but no worker holds it",), "d": ("failed",)}
+    assert told == {
+        "a": (),
+        "b": (),
+        "c": ("running, but no worker holds it",),
+        "d": ("failed",),
+        "e": ("waiting",),
+    }
 
 
 def test_a_search_for_a_text_goes_on_where_it_stopped(

@@ -198,6 +198,21 @@ async def test_a_damaged_checkpoint_leaves_the_others_alone(tmp_path: Path) -> N
             await checkpoints.save(saved[1])  # never overwritten silently
 
 
+async def test_moved_ones_are_ordered_by_timestamp_among_the_others(
+    checkpoints: CheckpointStore,
+) -> None:
+    mine = await save_some(checkpoints, {"timestamp": 1}, {"timestamp": 3})
+    (moved,) = await save_some(checkpoints, {"timestamp": 2})
+    moved = replace(moved, run_id=mine[0].run_id, graph_id=mine[0].graph_id)
+    await checkpoints.save(moved)
+    found = await checkpoints.list(moved.graph_id, run_id=moved.run_id)
+    assert [each.id for each in found] == [mine[1].id, moved.id, mine[0].id]
+    await checkpoints.delete(mine[1].id)
+    assert await checkpoints.latest(moved.run_id) == moved
+    await checkpoints.delete(moved.id)
+    assert await checkpoints.get(moved.id) is None
+
+
 async def test_a_fork_of_a_moved_one_names_its_run(checkpoints: CheckpointStore) -> None:
     (before,) = await save_some(checkpoints, {})
     moved = replace(before, run_id=fresh("r"), graph_id=fresh("g"))

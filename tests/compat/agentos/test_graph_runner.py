@@ -103,6 +103,31 @@ async def test_branches_at_once_lose_nothing(store: Store, hands: Hands) -> None
     assert done.state["artifacts"].keys() == done.state["scratch"].keys() == nodes.keys()
 
 
+@for_each("effect", ["pure", "read", "write", "external"])
+async def test_a_failed_node_is_not_skipped(store: Store, hands: Hands, effect: str) -> None:
+    """There it is, if it has effects, and the run ends as if it were well."""
+    hands.ran.clear()
+    hands.failures["b"] = 2
+    runner = Runner(store, hands.line("a", "b", "c", effect=effect))
+    done = await runner.start({})
+    assert (await runner.resume(done.run_id)).status == "failed"
+    done = await runner.resume(done.run_id)
+    assert done.status == "completed"
+    assert done.state["artifacts"]["b"] == "b-out"
+    assert hands.ran == ["a", "b", "b", "b", "c"]
+
+
+async def test_an_effect_that_may_have_happened_is_tried_again_under_its_key(
+    store: Store, hands: Hands
+) -> None:
+    runner = Runner(store, hands.line("a", "pay", effect="external"))
+    run_id = await kill(runner, runner.start({}), hands, "pay")
+    last = present(await runner.checkpoints.latest(run_id))
+    assert last.node_results["pay"]["status"] == "started"
+    await runner.resume(run_id)
+    assert hands.keys == [f"{run_id}/a", *[f"{run_id}/pay"] * 2]
+
+
 async def test_a_run_of_another_graph_is_refused(store: Store, hands: Hands) -> None:
     runner = Runner(store, hands.line("a", "gate", "b", gate=GATE))
     first = await runner.start({})

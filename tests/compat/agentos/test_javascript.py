@@ -70,3 +70,10 @@ def test_numbers_and_texts_by_the_thousand_are_as_long_as_in_node() -> None:
     lengths = json.loads(done.stdout)
     pairs = zip(values, lengths, strict=True)
     assert [value for value, length in pairs if length_of(value) != length] == []
+
+
+def test_a_state_may_be_as_deep_as_the_store_takes_it() -> None:
+    value: Any = 1
+    for _ in range(5_000):
+        value = [value]
+    assert length_of(value) == 10_001

@@ -1,6 +1,6 @@
 import pytest
 
-from tests.compat.genkit.kit import ENGINES, SHARED, Desk, Stores
+from tests.compat.genkit.kit import ENGINES, Desk, Stores
 
 
 @pytest.fixture(scope="session")
@@ -12,12 +12,6 @@ def stores(request: pytest.FixtureRequest) -> Stores:
 @pytest.fixture(params=ENGINES)
 def desk(request: pytest.FixtureRequest, stores: Stores) -> Desk:
     """A desk on each engine."""
-    return stores.desk(request.param)
-
-
-@pytest.fixture(params=SHARED)
-def shared(request: pytest.FixtureRequest, stores: Stores) -> Desk:
-    """A desk on each engine that several processes can open."""
     return stores.desk(request.param)
 
 

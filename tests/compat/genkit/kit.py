@@ -24,7 +24,6 @@ Row = SessionSnapshot[Any]
 FIXTURES = Path(__file__).parent / "fixtures"
 SLOW = [pytest.param(each, marks=pytest.mark.slow) for each in ("directory", "postgres", "s3")]
 ENGINES = ["memory", "sqlite", *SLOW]
-SHARED = ["sqlite", *SLOW]  # by several processes
 
 
 def fixture(name: str) -> Any:

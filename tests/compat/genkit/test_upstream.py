@@ -4,6 +4,7 @@ Left out is what tests/seeds/test_003_session_store.py and test_rules.py show al
 """
 
 import asyncio
+import re
 from dataclasses import replace
 from itertools import product
 from typing import Any
@@ -74,6 +75,32 @@ async def test_a_subscription_that_is_ended(desk: Desk) -> None:
     end_other()
 
 
+async def test_a_rewrite_of_an_older_row_does_not_make_it_the_latest(desk: Desk) -> None:
+    """By either rule: neither a heartbeat does, nor the end of a run, nor another change."""
+    await desk.put("old", second=1, status="pending")
+    await desk.put("new", second=9)
+    changes: list[dict[str, Any]] = [
+        {"status": "pending", "heartbeatAt": at(60)},
+        {"status": "completed", "state": {"done": True}},
+        {"state": 1, "updatedAt": at(99)},
+    ]
+    for change in changes:
+        assert await desk.sessions.save_snapshot("old", always(change)) == "old"
+        assert await desk.latest() == await desk.latest(latest="newest") == "new"
+
+
+async def test_the_newest_need_not_be_a_leaf(memory: Desk) -> None:
+    """What `latest="newest"` is for. Of several made at one moment it is the greatest id."""
+    await memory.put("parent", second=9)
+    for id in ("m", "z", "a"):
+        await memory.put(id, second=1, parent_id="parent")
+    assert await memory.latest() == "z"
+    assert await memory.latest(latest="newest") == "parent"
+    for id in ("y", "zz", "b"):
+        await memory.put(id, second=9, parent_id="z")
+    assert await memory.latest(latest="newest") == "zz"
+
+
 UNSAFE = ["../escape", "../../escape", "foo/bar", "foo\\bar", "..", ".", "%2F", "a%", "~x", "C:"]
 
 
@@ -92,6 +119,17 @@ async def test_a_missing_parent(desk: Desk) -> None:
     await desk.put("parent", second=1, state={"n": 1})
     assert await desk.latest() == "child"
     assert (await desk.get("child")).parent_id == "parent"
+
+
+async def test_what_is_left_out_of_a_row(memory: Desk) -> None:
+    for empty in (None, ""):
+        id = present(await memory.sessions.save_snapshot(empty, always(row(status=""))))
+        assert re.fullmatch(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", id)
+        assert (await memory.get(id)).status == "completed"
+    for state in (ABSENT, {}, {"sessionId": ""}, {"sessionId": 3}):
+        with pytest.raises(InvalidInput, match="must have a session"):
+            await memory.sessions.save_snapshot("a", always(row("", state=state)))
+    assert await memory.sessions.get_snapshot(snapshot_id="a") is None
 
 
 async def test_bad_arguments(memory: Desk) -> None:

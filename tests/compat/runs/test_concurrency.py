@@ -14,6 +14,7 @@ from limpet.compat.runs import GoRunStore
 from limpet.compat.runs import go as go_format
 from limpet.compat.runs.records import ZERO_TIME
 from tests.compat.runs.worker import check, checkpoint, open_runs
+from tests.processes import run_at_once
 
 SAVERS = 8
 SAVES = 10
@@ -42,6 +43,20 @@ def test_threads_never_fail_or_tear(kind: str, tmp_path: Path) -> None:
         for each in under_way:
             each.result(timeout=60)
     assert check(runs.load("r")) % 1000 == SAVES - 1
+
+
+async def save_often(folder: Path, saver: int) -> None:
+    runs = GoRunStore(folder)
+    for number in range(SAVES):
+        runs.save(checkpoint(saver * 1000 + number))
+        check(runs.load("r"))
+        assert len(runs.list()) == 1
+
+
+@pytest.mark.slow
+def test_processes_never_fail_or_tear(tmp_path: Path) -> None:
+    run_at_once(save_often, [(tmp_path, saver) for saver in range(4)])
+    assert check(GoRunStore(tmp_path).load("r")) % 1000 == SAVES - 1
 
 
 def test_a_deletion_meanwhile_is_no_failure(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from limpet import Corrupt, InvalidInput
+from limpet import Corrupt, InvalidInput, Unavailable
 from limpet.compat.strands import (
     FileStorage,
     S3Storage,
@@ -27,9 +27,9 @@ from tests.compat.strands.kit import (
     uuid7,
 )
 from tests.present import present
+from tests.processes import run_at_once
 from tests.servers.stub import Stub
 
-FIXTURES = Path(__file__).parents[2] / "interop" / "fixtures"
 SLOW = [pytest.param(each, marks=pytest.mark.slow) for each in ("postgres", "S3Storage")]
 
 
@@ -83,6 +83,25 @@ async def test_history_and_latest_together(at: At) -> None:
     assert await at.ids() == [uuid7(each) for each in range(8)]
 
 
+async def save_often(folder: Path, location: SnapshotLocation, number: int) -> None:
+    async with FileStorage(folder) as storage:
+        for index in range(10):
+            snapshot = make_snapshot(data={"by": number, "index": index})
+            await storage.save_snapshot(location, "latest", True, snapshot)
+
+
+@pytest.mark.slow
+async def test_of_latest_saves_by_four_processes_none_is_rejected(
+    tmp_path: Path, location: SnapshotLocation
+) -> None:
+    """There they are, for they share one temporary name. One of the last stays, whole."""
+    run_at_once(save_often, [(tmp_path, location, number) for number in range(4)])
+    assert [each.name for each in tmp_path.rglob("*.*")] == ["snapshot_latest.json"]
+    async with FileStorage(tmp_path) as storage:
+        found = present(await storage.load_snapshot(location))
+    assert found.data in [{"by": number, "index": 9} for number in range(4)]
+
+
 # Folders
 
 
@@ -132,6 +151,53 @@ async def test_a_folder_that_is_a_file(tmp_path: Path, location: SnapshotLocatio
 
 
 # Buckets
+
+
+class Stubborn(Stub):
+    """Keeps an object that it is told to delete, and says so in its answer, as S3 does: by key."""
+
+    keeps = "snapshot_x.json"
+
+    def _delete(self, body: bytes) -> bytes:
+        before, reply = dict(self.objects), super()._delete(body).decode()
+        for key in before.keys() - self.objects.keys():
+            if self.keeps and key.endswith(self.keeps):
+                self.objects[key] = before[key]
+                named, why = f"<Key>{key}</Key>", "<Code>AccessDenied</Code><Message>no</Message>"
+                reply = reply.replace(f"<Deleted>{named}</Deleted>", f"<Error>{named}{why}</Error>")
+        return reply.encode()
+
+
+@pytest.mark.parametrize("keeps", ["snapshot_x.json", "snapshot_latest.json"])
+async def test_a_delete_that_is_refused_in_part_is_an_error(
+    location: SnapshotLocation, keeps: str
+) -> None:
+    """There it is believed, as the answer is a success. It can be repeated."""
+    with Stubborn(ignores=()) as stub:
+        stub.keeps = keeps
+        options = {**stub.service.options, "retry_s": 0.3}
+        async with S3Storage(bucket=stub.service.name, **options) as storage:
+            await storage.save_snapshot(location, "x", True, make_snapshot())
+            for id in ("x", "y"):
+                await storage.save_snapshot(location, id, False, make_snapshot())
+            with pytest.raises(SessionError) as caught:
+                await storage.delete_session(location.session_id)
+            assert isinstance(caught.value.__cause__, Unavailable)
+            assert any(key.endswith(keeps) for key in stub.objects)
+            stub.keeps = ""
+            await storage.delete_session(location.session_id)
+            assert stub.objects == {}
+
+
+async def test_a_delete_stays_below_the_prefix(location: SnapshotLocation) -> None:
+    with Stub(ignores=()) as stub:
+        for prefix in ("team", "team2", "team/s"):
+            async with S3Storage(stub.service.name, prefix, **stub.service.options) as storage:
+                await storage.save_snapshot(location, "x", True, make_snapshot())
+        async with S3Storage(stub.service.name, "team", **stub.service.options) as storage:
+            await storage.delete_session(location.session_id)
+        latest = f"{documents(location)}/snapshot_latest.json"
+        assert stub.objects.keys() == {f"team2/{latest}", f"team/s/{latest}"}
 
 
 class NoListing(Stub):
@@ -184,9 +250,6 @@ async def test_deletions_at_once_do_not_disturb_each_other(location: SnapshotLoc
                 calls = [each.delete_session(location.session_id) for each in (one, other) * 4]
                 await asyncio.gather(*calls)
                 assert stub.objects == {}
-
-
-# Deletes
 
 
 # Damage
@@ -278,9 +341,6 @@ async def test_foreign_files_are_not_listed_and_not_in_the_way(filed: At, latest
         found, token = [*found, *page.snapshot_ids], page.next_token
     assert found == [uuid7(0), uuid7(1), uuid7(2)]
     assert token is None
-
-
-# Pages
 
 
 # What the SDK wrote

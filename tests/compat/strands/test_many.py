@@ -5,7 +5,7 @@ import pytest
 from limpet.compat.strands import SnapshotLocation
 from limpet.compat.strands.documents import DocumentStorage
 from tests.buckets.counting import CountingBucket
-from tests.compat.strands.kit import documents, uuid7
+from tests.compat.strands.kit import documents, make_snapshot, uuid7
 
 COUNT = 2_500
 IDS = [uuid7(number) for number in range(COUNT)]
@@ -50,3 +50,15 @@ async def test_a_list_of_other_ids_reads_no_document(location: SnapshotLocation)
                 found = await storage.list_snapshot_ids(location, limit, after)
                 assert found == sorted(id for id in ids if after is None or id > after)[:limit]
                 assert bucket.take().keys() == {"LIST"}
+
+
+async def test_a_save_costs_the_same_whatever_the_history(location: SnapshotLocation) -> None:
+    """Nothing of history is read or listed for it."""
+    bucket = CountingBucket()
+    async with DocumentStorage(lambda: bucket) as storage:
+        await storage.save_snapshot(location, "latest", True, make_snapshot())
+        for number in range(6):
+            bucket.take()
+            await storage.save_snapshot(location, uuid7(number), False, make_snapshot())
+            await storage.save_snapshot(location, "latest", True, make_snapshot(number))
+            assert bucket.take() == {"PUT": 2}

@@ -9,6 +9,7 @@ import pytest
 import limpet
 from limpet import Store, Unsupported
 from limpet.compat.strands import import_sessions
+from limpet.core.foreign import layout_of, recognise
 from tests.buckets.counting import CountingBucket
 from tests.buckets.opened import store_on
 
@@ -90,3 +91,20 @@ def test_what_stands_beside_a_store_is_left_alone(tmp_path: Path) -> None:
     with limpet.open(str(tmp_path)) as store:
         assert list(store.sessions()) == ["chat"]
         assert store.scope("other").load() is None
+
+
+def test_keys_of_each_layout() -> None:
+    for key, layout in (
+        ("s/scopes/agent/a/snapshots/snapshot_latest.json", "classic"),
+        ("session/scopes/agent/a/snapshots/manifest.json", "classic"),
+        ("session_x/scopes/agent/a/snapshots/manifest.json", "classic"),
+        ("session/scopes/scopes/agent/a/snapshots/manifest.json", "unified"),
+        ("session/S 1.X/scopes/agent/é/snapshots/immutable_history/snapshot_1.json", "unified"),
+        ("session_x/session.json", "messages"),
+        ("session_x/multi_agents/multi_agent_y/multi_agent.json", "messages"),
+        ("a/s/scopes/agent/a/snapshots/snapshot_latest.json", None),
+        ("s/scopes/agent/a/snapshots/head", None),
+        ("readme.md", None),
+    ):
+        assert layout_of(key) == layout, key
+        assert (recognise(["readme.md", key]) is None) == (layout is None), key

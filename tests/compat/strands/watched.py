@@ -1,4 +1,4 @@
-"""An `S3Storage` that is watched, and one that is refused."""
+"""An `S3Storage` that is watched, and a client as a user makes one."""
 
 import secrets
 from urllib.parse import parse_qs, urlsplit

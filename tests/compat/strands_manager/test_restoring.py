@@ -1,21 +1,27 @@
 """What an agent is restored from, and what is never written over."""
 
 from contextlib import suppress
+from itertools import product
 from pathlib import Path
+from typing import Any, Literal
 
 import pytest
 
+import limpet
 from limpet import (
     JSON,
     AlreadyExists,
     Conflict,
+    Corrupt,
     InvalidInput,
     Unavailable,
     Unsupported,
 )
 from limpet.compat.strands import (
+    FileStorage,
     SessionError,
     Snapshot,
+    SnapshotStorage,
 )
 from limpet.compat.strands.manager import SessionManager
 from tests.compat.strands_manager.hands import (
@@ -26,6 +32,7 @@ from tests.compat.strands_manager.hands import (
     latest_of,
     turn_of,
 )
+from tests.present import present
 
 
 async def test_defaults(tmp_path: Path) -> None:
@@ -158,7 +165,34 @@ async def test_another_schema_is_no_damage(observed: Observed) -> None:
     assert await latest_of(observed) == newer
 
 
-# Storages of others
+class Other:
+    """A storage of one's own: only what a manager calls does something."""
+
+    def __init__(self, storage: SnapshotStorage) -> None:
+        self.broken: Exception | None = None
+        self._storage = storage
+        self.save_snapshot = storage.save_snapshot
+        self.list_snapshot_ids = storage.list_snapshot_ids
+        self.list_snapshots = self.load_manifest = self.save_manifest = print
+        self.delete_session = print
+
+    async def load_snapshot(self, *given: Any) -> Snapshot | None:
+        if self.broken is not None:
+            raise self.broken
+        return await self._storage.load_snapshot(*given)
+
+
+async def test_any_storage_will_do(observed: Observed) -> None:
+    await turn_of(SessionManager(observed, SESSION), Plain(), "a")
+    other: Any = Other(observed)
+    manager, agent = SessionManager(other, SESSION), Plain()
+    for error in (OSError("gone"), Corrupt("bad")):  # a storage may raise what it likes
+        other.broken = error
+        with pytest.raises(type(error)):
+            await turn_of(manager, agent, "b")
+    other.broken = None
+    assert (await turn_of(manager, agent, "b")).saved
+    assert agent.messages == ["a", "b"]
 
 
 async def test_a_turn_under_a_claim(observed: Observed) -> None:
@@ -171,6 +205,19 @@ async def test_a_turn_under_a_claim(observed: Observed) -> None:
 
 
 # Several agents
+
+
+async def test_sessions_and_scopes_are_apart(tmp_path: Path) -> None:
+    """One storage for all of them; deleting a session leaves its neighbours."""
+    scopes: tuple[Literal["agent", "multiAgent"], ...] = ("agent", "multiAgent")
+    async with FileStorage(tmp_path) as storage:
+        for session, scope in product(("s", "s1"), scopes):
+            manager = SessionManager(storage, session, scope=scope)
+            await turn_of(manager, Plain(), f"{session} {scope}")
+        await SessionManager(storage, "s").delete_session()
+        for session, scope in product(("s", "s1"), scopes):
+            await SessionManager(storage, session, scope=scope).restore(agent := Plain())
+            assert agent.messages == ([] if session == "s" else [f"{session} {scope}"])
 
 
 async def test_two_agents_of_one_id_are_refused(observed: Observed) -> None:
@@ -223,9 +270,6 @@ async def test_one_turn_of_an_agent_at_a_time(observed: Observed) -> None:
     await turn_of(manager, agent, "c")
 
 
-# Every engine
-
-
 async def test_save_gives_an_id_to_come_back_to(observed: Observed) -> None:
     manager, agent = SessionManager(observed, SESSION), Plain()
     ids = []
@@ -238,3 +282,28 @@ async def test_save_gives_an_id_to_come_back_to(observed: Observed) -> None:
     assert (await latest_of(observed)).app_data == {"heard": "c"}
     assert await manager.restore(agent, ids[1])
     assert agent.messages == ["a", "b"]
+
+
+async def test_full_lifecycle(tmp_path: Path) -> None:
+    """Two turns, a new agent that goes on, back to a moment before, on from there, and gone."""
+    with limpet.open(f"sqlite:///{tmp_path}/agents.db") as store:
+        manager = SessionManager(store, SESSION, snapshot_trigger=lambda data: True)
+        first = Plain()
+        turns = [await turn_of(manager, first, text) for text in ("a", "b")]
+        ids = [turn.snapshot_id for turn in turns]
+        assert all(turn.saved and turn.error is None for turn in turns)
+
+        second, later = Plain(), SessionManager(store, SESSION)
+        assert (await turn_of(later, second, "c")).restored is not None
+        assert second.messages == ["a", "b", "c"]
+        restored = present(await later.restore(second, ids[0]))
+        assert (restored.snapshot_id, restored.fallen_back) == (ids[0], False)
+        await turn_of(later, second, "another way")
+        assert await later.list_snapshot_ids(second) == ids  # history stays
+        third = Plain()
+        await SessionManager(store, SESSION).restore(third)
+        assert third.messages == ["a", "another way"]
+
+        await manager.delete_session()
+        assert await SessionManager(store, SESSION).restore(Plain()) is None
+        assert await later.list_snapshot_ids(second) == []

@@ -327,3 +327,20 @@ async def test_a_cancelled_save_is_not_overtaken() -> None:
         await asyncio.to_thread(slow.ended.wait)
         found = await latest_of(StoreStorage(store))
         assert found.data == {"messages": ["question", "rolled up"]}
+
+
+async def test_a_turn_that_is_cancelled_while_history_is_saved_is_the_latest() -> None:
+    """Its cancellation is raised when both are stored, so that no later turn is overtaken."""
+    slow = Slow(open_backend("memory:"))
+    with store_over(slow.backend) as store:
+        manager, agent = SessionManager(store, SESSION, snapshot_trigger=always), Plain()
+        task = asyncio.ensure_future(turn_of(manager, agent, "a"))
+        await asyncio.to_thread(slow.began.wait)
+        task.cancel()
+        await asyncio.sleep(0)
+        slow.may_go_on.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert len(await manager.list_snapshot_ids(agent)) == 1
+        assert (await latest_of(StoreStorage(store))).data == {"messages": ["a"]}
+        assert (await turn_of(manager, agent, "b")).saved  # and the agent is free again

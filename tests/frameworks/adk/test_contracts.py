@@ -5,7 +5,9 @@ they are read correctly. The name of each is that of the contract there, in pare
 """
 
 import asyncio
+import os
 import time
+from collections.abc import Iterator
 
 import pytest
 from google.adk.errors.already_exists_error import AlreadyExistsError
@@ -240,3 +242,25 @@ async def test_a_partial_event_is_not_stored(sessions: Sessions) -> None:
     await sessions.append(session, event({"n": 1}, partial=True))
     assert session.events == (await sessions.get(session)).events == []
     assert session.state == {}
+
+
+@pytest.fixture
+def new_york() -> Iterator[None]:
+    """A time zone in which an hour is repeated."""
+    before = os.environ.get("TZ")
+    os.environ["TZ"] = "America/New_York"
+    time.tzset()
+    yield
+    os.environ.pop("TZ")
+    if before is not None:
+        os.environ["TZ"] = before
+    time.tzset()
+
+
+async def test_times_are_exact_in_a_repeated_hour(sessions: Sessions, new_york: None) -> None:
+    """(get_session_keeps_exact_epoch_across_a_repeated_local_hour)"""
+    session = await sessions.new()
+    for second in (1730613600.0, 1730615400.0):
+        await sessions.append(session, event(timestamp=second))
+    times = [each.timestamp for each in (await sessions.get(session)).events]
+    assert times == [1730613600.0, 1730615400.0]

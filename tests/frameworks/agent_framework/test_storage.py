@@ -1,5 +1,6 @@
 """The interface of `CheckpointStorage`, on every engine and on the framework's own storages."""
 
+import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -223,3 +224,17 @@ def test_what_is_not_accepted(memory: limpet.Store) -> None:
         LimpetCheckpointStorage(no_store)
     with pytest.raises(limpet.InvalidInput):
         LimpetCheckpointStorage(memory, "")
+
+
+async def test_no_checkpoint_of_many_writers_is_lost(url: str) -> None:
+    with limpet.open(url) as one, limpet.open(url) as other:
+
+        async def save(number: int) -> None:
+            storage = LimpetCheckpointStorage((one, other)[number % 2])
+            for n in range(10):
+                await storage.save(checkpoint(f"{number}-{n}"))
+
+        await asyncio.gather(*(save(number) for number in range(6)))
+        found = await ids(LimpetCheckpointStorage(one))
+    mine_in_order = sorted(found, key=lambda each: each[0])
+    assert mine_in_order == [f"{number}-{n}" for number in range(6) for n in range(10)]

@@ -25,6 +25,11 @@ async def test_an_entry_is_stored_once_whoever_appends_it(memory: limpet.Store) 
     assert len(list(memory.scope(*first.scope(key()).key).history())) == 3
 
 
+def test_only_a_store_is_a_store() -> None:
+    with pytest.raises(limpet.InvalidInput, match="expected a store"):
+        LimpetClaudeStore("sqlite:///x.db")  # type: ignore[arg-type]
+
+
 async def test_names_do_not_collide(memory: limpet.Store) -> None:
     sessions = LimpetClaudeStore(memory)
     names = ["a", "a/b", "a%2Fb", "a%252Fb", "b", "a/", "/a", "..", "main", "-a", "ü 😀", "A"]

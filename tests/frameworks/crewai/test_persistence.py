@@ -1,6 +1,7 @@
 """The interface of CrewAI's `FlowPersistence`, on every engine and on CrewAI's own store."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -201,3 +202,18 @@ def test_a_fork_that_limpet_made_is_a_flow_of_its_own(memory: limpet.Store) -> N
         asking("forked"),
     )
     assert persistence.load_state("f") == {"id": "f", "n": 1}
+
+
+def test_no_save_of_many_writers_is_lost(url: str) -> None:
+    with limpet.open(url) as one, limpet.open(url) as other:
+
+        def save(number: int) -> None:
+            persistence = LimpetFlowPersistence((one, other)[number % 2])
+            for n in range(10):
+                persistence.save_state("f", f"{number}-{n}", {"id": "f"})
+
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(save, range(4)))
+        methods = [info.labels["method"] for info in one.scope("f").history()][::-1]
+    mine_in_order = sorted(methods, key=lambda method: method[0])
+    assert mine_in_order == [f"{number}-{n}" for number in range(4) for n in range(10)]

@@ -29,7 +29,7 @@ def sessions_on(engine: str, stores: Stores) -> LimpetGenkitStore:
 
 @pytest.fixture(params=("memory", "sqlite"))
 def sessions(request: pytest.FixtureRequest, stores: Stores) -> LimpetGenkitStore:
-    """Sessions on every engine."""
+    """Sessions of their own in a shared store."""
     return sessions_on(request.param, stores)
 
 

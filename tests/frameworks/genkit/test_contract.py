@@ -62,6 +62,11 @@ async def test_exactly_one_id(any_sessions: Watched, ids: Any) -> None:
     assert await refused(any_sessions.get_snapshot(**ids)) == INVALID
 
 
+async def test_blank_ids(any_sessions: Watched) -> None:
+    assert await refused(any_sessions.get_snapshot(snapshot_id="  ")) == INVALID
+    assert await refused(any_sessions.get_snapshot(session_id="\t")) == INVALID
+
+
 async def test_what_is_left_out(any_sessions: Watched) -> None:
     saved = await put(any_sessions, row("a", status=None, created_at=""))
     assert saved.status == COMPLETED
@@ -179,6 +184,16 @@ async def test_every_stream_is_told(any_sessions: Watched) -> None:
         assert await soon(anext(each)) == PENDING
     await any_sessions.save_snapshot("a", changing(status=COMPLETED))
     assert await asyncio.gather(*map(all_of, streams)) == [[COMPLETED]] * 3
+
+
+async def test_branches_can_be_refused(memory: limpet.Store) -> None:
+    strict = LimpetGenkitStore(memory, reject_branching_sessions=True)
+    await put(strict, row("root"))
+    await put(strict, row("a", parent_id="root", second=1))
+    assert await latest(strict) == "a"
+    await put(strict, row("b", parent_id="root", second=2))
+    assert await refused(strict.get_snapshot(session_id="s")) == REFUSED
+    assert await get(strict, "a")
 
 
 async def test_it_can_be_watched(memory: limpet.Store) -> None:

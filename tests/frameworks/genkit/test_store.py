@@ -3,6 +3,7 @@
 import asyncio
 import subprocess
 import sys
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -24,6 +25,7 @@ from tests.frameworks.genkit.rows import (
     counting,
     custom_of,
     get,
+    latest,
     put,
     refused,
     row,
@@ -88,6 +90,26 @@ async def test_what_cannot_change(memory: limpet.Store) -> None:
     assert [info.id for info in memory.scope("s").history()] == ["a"]
 
 
+async def test_a_rewrite_of_an_older_snapshot(memory: limpet.Store) -> None:
+    """A heartbeat, or the end of its run, does not make it the latest."""
+    sessions = LimpetGenkitStore(memory)
+    await put(sessions, row("p"))
+    await put(sessions, row("a", parent_id="p", second=1, status=PENDING, heartbeat_at=at(1)))
+    await put(sessions, row("later", parent_id="p", second=2))
+    before = await get(sessions, "a")
+    assert before.status == SnapshotStatus.EXPIRED
+    now = datetime.now(UTC).isoformat()
+    await sessions.save_snapshot("a", changing(status=PENDING, heartbeat_at=now))
+    expected = before.model_copy(update={"status": PENDING, "heartbeat_at": now})
+    assert await get(sessions, "a") == expected
+    assert await latest(sessions) == "later"
+
+    saved = await put(sessions, row("a", "done", parent_id="", second=9))
+    assert (saved.parent_id, saved.created_at, saved.heartbeat_at) == ("p", at(1), None)
+    assert await get(sessions, "a") == saved
+    assert await latest(sessions) == "later"
+
+
 # Several writers
 
 
@@ -142,6 +164,19 @@ async def test_a_store_that_is_closed(places: Places) -> None:
 
 
 # Others in the same store
+
+
+async def test_tenants(memory: limpet.Store) -> None:
+    sessions = LimpetGenkitStore(memory, prefix_of=lambda context: (context or {}).get("tenant"))
+    alice = {"tenant": "alice"}
+    await put(sessions, row("a", "hers", status=PENDING), context=alice)
+    assert await sessions.get_snapshot(snapshot_id="a") is None
+    assert await sessions.get_snapshot(session_id="s", context={"tenant": "bob"}) is None
+    await put(sessions, row("a", "ours"))
+    stream = await sessions.on_snapshot_status_change("a")
+    assert await abort(sessions, "a", context=alice) == PENDING
+    assert await all_of(stream) == [COMPLETED]
+    assert text_of(await get(sessions, "a", context=alice)) == "hers"
 
 
 async def test_one_store_for_both_languages(memory: limpet.Store) -> None:

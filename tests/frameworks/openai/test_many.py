@@ -16,6 +16,7 @@ import limpet
 from limpet.compat.openai import LimpetSession
 from tests.frameworks.kit import Places
 from tests.frameworks.openai.models import agent, look_up, with_tool
+from tests.processes import run_at_once
 
 
 def item(by: int, n: int) -> Any:
@@ -48,6 +49,29 @@ async def test_tasks_of_two_stores_lose_nothing(places: Places) -> None:
         assert sorted(each["content"] for each in popped) == sorted(
             each["content"] for each in found
         )
+
+
+async def test_metadata_set_at_once_is_all_kept(memory: limpet.Store) -> None:
+    sessions = [LimpetSession("chat", memory) for _ in range(2)]
+    values = {f"name-{n}": n for n in range(10)}
+    await asyncio.gather(*(sessions[n % 2].set_metadata(**{k: n}) for k, n in values.items()))
+    assert await sessions[0].metadata() == values
+
+
+async def write(url: str, by: int) -> None:
+    async with limpet.open_async(url) as store:
+        session = LimpetSession("chat", store)
+        for n in range(0, 40, 2):
+            await session.add_items([item(by, n), item(by, n + 1)])
+
+
+@pytest.mark.slow
+async def test_processes_lose_nothing(url: str) -> None:
+    run_at_once(write, [(url, by) for by in range(3)])
+    with limpet.open(url) as store:
+        found = await LimpetSession("chat", store).get_items()
+    mine_in_order = sorted(found, key=lambda each: each["content"][0])
+    assert mine_in_order == [item(by, n) for by in range(3) for n in range(40)]
 
 
 async def test_an_encrypted_session(memory: limpet.Store) -> None:

@@ -59,6 +59,19 @@ async def test_a_run_is_resumed_after_it_was_approved(store: limpet.Store) -> No
             raise AssertionError
 
 
+async def test_the_answer_can_be_saved_for_a_worker(memory: limpet.Store) -> None:
+    session, done = LimpetSession("chat", memory), []  # type: tuple[LimpetSession, list[str]]
+    await paused(session, done)
+    agent = janitor(done.append)
+    state = present(await session.load_run(agent))
+    (question,) = state.get_interruptions()
+    state.approve(question)
+    await session.save_run(state)
+    async with session.resume_run(agent) as approved:
+        await Runner.run(agent, approved, session=session)
+    assert done == ["old.txt"]
+
+
 async def test_only_one_of_two_resumes_it(store: limpet.Store) -> None:
     done: list[str] = []
     sessions = [LimpetSession("chat", store) for _ in range(4)]

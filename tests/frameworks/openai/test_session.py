@@ -1,5 +1,6 @@
 """`LimpetSession` does what the SDK's own `SQLiteSession` does, on every engine."""
 
+import asyncio
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,7 +10,7 @@ from agents.memory import SessionSettings
 
 import limpet
 from limpet.compat.openai import LimpetSession
-from tests.frameworks.openai.models import agent, look_up, with_tool
+from tests.frameworks.openai.models import agent, echo, look_up, with_tool
 
 set_tracing_disabled(True)
 
@@ -25,15 +26,15 @@ async def history(session: LimpetSession) -> list[int]:
     return [len(each.state["items"]) for each in found]
 
 
-async def test_it_is_a_session(store: limpet.Store) -> None:
-    session = LimpetSession("chat", store)
+async def test_it_is_a_session(any_store: limpet.Store) -> None:
+    session = LimpetSession("chat", any_store)
     assert isinstance(session, Session)
     assert session.session_id == "chat"
     assert await session.get_items() == []
     assert await session.pop_item() is None
     await session.clear_session()
     await session.add_items([])
-    assert list(store.sessions()) == []
+    assert list(any_store.sessions()) == []
 
     await session.add_items([user("a"), user("b")])
     await session.add_items([user("c")])
@@ -126,6 +127,16 @@ async def test_session_ids_do_not_meet(memory: limpet.Store) -> None:
         LimpetSession("a", "sqlite:///a.db")  # type: ignore[arg-type,unused-ignore]
 
 
+async def test_another_programs_state_is_not_overwritten(memory: limpet.Store) -> None:
+    memory.scope("chat", kind="conversation").save({"items": "mine"})
+    session = LimpetSession("chat", memory)
+    for read in (session.branch(turn=1), session.get_items(), session.pop_item()):
+        with pytest.raises(limpet.Corrupt):
+            await read
+    with pytest.raises(limpet.InvalidInput):
+        await session.add_items([user("a")])
+
+
 async def test_a_run_stores_what_it_stores_in_a_sqlite_session(either: Any) -> None:
     session = either("chat")
     helper = agent(with_tool, look_up)
@@ -139,3 +150,10 @@ async def test_a_run_stores_what_it_stores_in_a_sqlite_session(either: Any) -> N
         await Runner.run(agent(with_tool, look_up), word, session=theirs)
     assert await session.get_items() == await theirs.get_items()
     theirs.close()
+
+
+def test_without_async(memory: limpet.Store) -> None:
+    session = LimpetSession("chat", memory)
+    assert Runner.run_sync(agent(echo), "hello", session=session).final_output == "1: hello"
+    assert Runner.run_sync(agent(echo), "again", session=session).final_output == "2: again"
+    assert len(asyncio.run(session.get_items())) == 4

@@ -30,6 +30,21 @@ def infos(store: limpet.Store, id: str) -> list[limpet.SnapshotInfo]:
     return list(store.scope(id, kind=KIND).history())
 
 
+async def test_a_whole_story_on_every_engine(any_store: limpet.Store) -> None:
+    conversations = LimpetConversationStore(any_store)
+    chat = await saved(conversations, "chat", "a", "b", scope="ann")
+    branch = await conversations.branch("chat", at=1, expected_revision=chat.revision)
+    branch.messages.append(said("c"))
+    await conversations.save(branch)
+    await conversations.fork("chat", new_conversation_id="fork")
+    await conversations.delete("chat")
+    assert await words_of(LimpetConversationStore(any_store), "fork") == ["a", "c"]
+    (record,) = await conversations.list_conversations(scope="ann")
+    assert record.forked_from == "chat"
+    with pytest.raises(limpet.InvalidInput, match="expected a store"):
+        LimpetConversationStore("sqlite:///x.db")  # type: ignore[arg-type]
+
+
 async def test_addresses(memory: limpet.Store) -> None:
     """A save is one snapshot; a fork says where it comes from."""
     conversations = LimpetConversationStore(memory.aio)
