@@ -18,7 +18,7 @@ from limpet.core.commits import claimed, renewed
 from limpet.core.notes import NoteRow, found_note, note_of
 from limpet.core.rows import Row, info_of
 from limpet.engine import editing, noting, rolling, saving
-from limpet.engine.records import head_of, in_doubt_of, is_stored, may_be_stored
+from limpet.engine.records import head_of, in_doubt_of, is_deleted, is_stored, may_be_stored
 from limpet.engine.rolling import Roller
 from limpet.engine.saving import Known, Saved, known_of
 from limpet.engine.states import SegmentCache, States, checked, compare, payload_of
@@ -163,7 +163,7 @@ class Engine:
                     return None, (each, result)
             # Those that can never be stored any more need not be searched for again.
             attempts[:] = (a for a in attempts if may_be_stored(a[0], reader.record, is_lost))
-            in_doubt = is_lost or bool(attempts)
+            in_doubt = in_doubt or any(is_deleted(a[0], reader.record) for a in attempts)
             try:
                 change, result = decide(reader, stamp)
             except (AlreadyExists, Conflict, NotFound) as cause:

@@ -102,10 +102,17 @@ def may_be_stored(change: Change, record: ScopeRecord | None, is_lost: bool) -> 
     before = change.before
     if before is None:
         return record is None
-    is_deleted = record is None or record.pk != before.pk
-    if is_deleted and is_lost:
-        raise in_doubt_of(change.key.session_id)
-    return record is None or is_deleted or record.version == before.version
+    if is_deleted(change, record):
+        if is_lost:
+            raise in_doubt_of(change.key.session_id)
+        return True
+    return record is not None and record.version == before.version
+
+
+def is_deleted(change: Change, record: ScopeRecord | None) -> bool:
+    """Return whether the scope that a change was made for was deleted since."""
+    before = change.before
+    return before is not None and (record is None or record.pk != before.pk)
 
 
 def in_doubt_of(session_id: str) -> Unavailable:
