@@ -24,6 +24,7 @@ from tests.concurrency.pg_tools import opened
 from tests.concurrency.verbs import REPEATABLE, VERBS, answer_of, expected, prepare, seen
 from tests.crash.mortal import sealed
 from tests.servers.pg_proxy import PgProxy
+from tests.servers.pgbouncer import PgBouncer
 from tests.servers.pooler import Pooler
 from tests.servers.postgres import Postgres
 from tests.servers.proxy import Proxy
@@ -49,7 +50,9 @@ class Line(NamedTuple):
 
 
 @contextmanager
-def to_postgres(postgres: Postgres, *, pooled: bool = False) -> Iterator[Line]:
+def to_postgres(
+    postgres: Postgres, pooler: type[Pooler | PgBouncer] | None = None
+) -> Iterator[Line]:
     """Where it is pooled, the pooler loses its server, and says so instead of the answer."""
 
     def lose(kind: str, at: int) -> None:
@@ -76,8 +79,9 @@ def to_postgres(postgres: Postgres, *, pooled: bool = False) -> Iterator[Line]:
     with ExitStack() as stack:
         proxy = stack.enter_context(PgProxy(postgres.url))
         schemas = stack.enter_context(postgres.schemas())
-        served = stack.enter_context(Pooler(proxy.url)) if pooled else proxy
-        behind, options = schemas.url(server_url=served.url), {"connections": 2, "pooler": pooled}
+        served = stack.enter_context(pooler(proxy.url)) if pooler else proxy
+        options = {"connections": 2, "pooler": pooler is not None}
+        behind = schemas.url(server_url=served.url)
         stores = {
             patient: stack.enter_context(opened(postgres, behind, retry_s=retry_s, **options))
             for patient, retry_s in RETRY_S.items()
@@ -123,7 +127,7 @@ def lines(request: pytest.FixtureRequest) -> Iterator[Callable[[str], Line]]:
                 made[name] = stack.enter_context(to_s3(request.getfixturevalue("seaweedfs")))
             elif name not in made:
                 server = request.getfixturevalue("postgres")
-                made[name] = stack.enter_context(to_postgres(server, pooled=name == "pooler"))
+                made[name] = stack.enter_context(to_postgres(server, POOLERS.get(name)))
             return made[name]
 
         yield line
@@ -182,6 +186,7 @@ def outcomes(line: Line, store: Store, verb: str, kind: str, *, continuing: bool
     return said
 
 
+POOLERS: dict[str, type[Pooler | PgBouncer]] = {"pooler": Pooler, "pgbouncer": PgBouncer}
 SINGLE = ("reply", "request", "late request")
 DEAD = ("all replies", "all requests", "all requests but a late one")
 ON_S3 = (
@@ -193,7 +198,7 @@ POOLED = (
     "delete_session",
 )
 CASES = [
-    *product(["pooler"], POOLED, ("reply", "request"), (True,)),
+    *product(POOLERS, POOLED, ("reply", "request"), (True,)),
     *product(["postgres"], VERBS, (*SINGLE, *DEAD), (True, False)),
     *product(["s3"], ON_S3, ("reply", "request", "all replies", "all requests"), (True, False)),
 ]
@@ -213,7 +218,7 @@ FAST = {
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("server", ["postgres", "pooler", "s3"])
+@pytest.mark.parametrize("server", ["postgres", *POOLERS, "s3"])
 @pytest.mark.parametrize("kind", [*SINGLE, *DEAD])
 def test_a_loss_at_any_request_leaves_exactly_one(
     lines: Callable[[str], Line], server: str, kind: str
