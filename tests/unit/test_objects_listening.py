@@ -235,9 +235,6 @@ def test_a_folder_that_was_replaced_by_another(tmp_path: Path) -> None:
         watcher.notices(commit())
 
 
-# What is left behind
-
-
 # What a poll costs, and tells
 
 
