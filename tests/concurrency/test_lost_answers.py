@@ -79,7 +79,10 @@ def to_postgres(
     with ExitStack() as stack:
         proxy = stack.enter_context(PgProxy(postgres.url))
         schemas = stack.enter_context(postgres.schemas())
-        served = stack.enter_context(pooler(proxy.url)) if pooler else proxy
+        served: PgProxy | Pooler | PgBouncer = proxy
+        if pooler:
+            served = pooler(proxy.url)
+            stack.enter_context(served)
         options = {"connections": 2, "pooler": pooler is not None}
         behind = schemas.url(server_url=served.url)
         stores = {

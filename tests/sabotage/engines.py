@@ -167,8 +167,8 @@ ENGINE = (
     Defect(
         "a watch polls what it does not follow yet",
         "api/watching.py",
-        "                self._follow()\n                active, is_complete = self._poll(sessions)\n",
-        "                active, is_complete = self._poll(sessions)\n                self._follow()\n",
+        "self._follow()\n                active, is_complete = self._poll(sessions)\n",
+        "active, is_complete = self._poll(sessions)\n                self._follow()\n",
         ("tests/watching/test_wakeups.py",),
     ),
     Defect(
