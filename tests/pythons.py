@@ -24,8 +24,9 @@ FOLDERS = (
 # These need packages of the group `dev`, which may have no wheels for a new Python.
 NEED_PEERS = (
     "tests/unit/test_guides.py",
+    "tests/unit/test_corrupt.py",
     "tests/unit/test_postgres_*",
-    "tests/property/test_stateful_postgres.py",
+    "tests/unit/test_sql_check.py",
     "tests/cli/*langgraph*",
     "tests/cli/test_export.py",
 )

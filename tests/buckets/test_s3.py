@@ -1,6 +1,7 @@
 """Object stores as buckets: SeaweedFS is a real one, the other lists by bytes as AWS does."""
 
 import json
+import os
 import subprocess
 import sys
 import textwrap
@@ -158,6 +159,18 @@ def test_nothing_of_a_prefix_leaks(seaweedfs: Service) -> None:
     assert listed(above) == ["ab/k"]
     for bucket in (one, other, above):
         bucket.close()
+
+
+def test_objects_of_all_sizes_are_one_step(bucket: ObjectStoreBucket, proxy: Proxy) -> None:
+    """Ranged reads have the version and the size of the whole."""
+    for data in (b"", b"1", b"12345", os.urandom(1 << 20) * 12):
+        proxy.forget()
+        version = bucket.put("k", data, expect=ANY)
+        assert proxy.counts() == {"PUT": 1}
+        for first in (0, 1, 2, 5, 9, None):
+            (found,) = bucket.get(["k"], first=first)
+            assert found is not None
+            assert (found.data, found.size, found.version) == (data[:first], len(data), version)
 
 
 def test_keys_of_all_kinds(bucket: ObjectStoreBucket) -> None:

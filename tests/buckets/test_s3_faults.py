@@ -3,6 +3,7 @@
 import builtins
 import re
 from collections.abc import Callable, Iterator
+from typing import Any
 from uuid import uuid4
 
 import obstore
@@ -219,6 +220,35 @@ def without_keys(body: bytes, *, keep: int) -> bytes:
     )
     body = re.sub(rb"<NextContinuationToken>.*?</NextContinuationToken>", b"", body)
     return re.sub(rb"<IsTruncated>\w+<", b"<IsTruncated>true<", body)
+
+
+# Anything that is XML has no keys for obstore, and a token that is missing is the end.
+NO_LISTINGS = [
+    *(HTML.decode(), "", "<Error><Code>InternalError</Code></Error>"),
+    "<ListBucketResult><IsTruncated>true</IsTruncated></ListBucketResult>",
+]
+
+
+def test_what_is_no_answer_is_no_empty_one(stub: Stub, stubbed: ObjectStoreBucket) -> None:
+    """Of a listing, whether there are keys or not; and a page is no object."""
+    stubbed.put("k/1", b"1", expect=None)
+    lists: list[tuple[str, Any]] = [("k/", ["k/1"]), ("k", ["k/1"]), ("none/", [])]
+    cases: list[tuple[str, Callable[[], object], Any]] = [
+        (body, lambda p=prefix: [each.key for each in stubbed.list(p, limit=9)], keys)  # type: ignore[misc]
+        for body in NO_LISTINGS
+        for prefix, keys in lists
+    ]
+    cases += [
+        (NO_LISTINGS[0], lambda: data_of(stubbed, "k/1"), b"1"),
+        (NO_LISTINGS[0], lambda: data_of(stubbed, "none"), None),
+        (NO_LISTINGS[0], lambda: stubbed.get(["none"], first=100), [None]),
+    ]
+    for body, read, expected in cases:
+        stub.answer(200, body=body, n=10_000)
+        check_unavailable(read, known=True)
+        stub.answers.clear()
+        stub.answer(200, body=body)
+        assert read() == expected
 
 
 @for_each("is_new", [True, False])

@@ -24,6 +24,7 @@ from tests.concurrency.pg_tools import opened
 from tests.concurrency.verbs import REPEATABLE, VERBS, answer_of, expected, prepare, seen
 from tests.crash.mortal import sealed
 from tests.servers.pg_proxy import PgProxy
+from tests.servers.pgbouncer import PgBouncer
 from tests.servers.pooler import Pooler
 from tests.servers.postgres import Postgres
 from tests.servers.proxy import Proxy
@@ -49,7 +50,9 @@ class Line(NamedTuple):
 
 
 @contextmanager
-def to_postgres(postgres: Postgres, *, pooled: bool = False) -> Iterator[Line]:
+def to_postgres(
+    postgres: Postgres, pooler: type[Pooler | PgBouncer] | None = None
+) -> Iterator[Line]:
     """Where it is pooled, the pooler loses its server, and says so instead of the answer."""
 
     def lose(kind: str, at: int) -> None:
@@ -76,8 +79,12 @@ def to_postgres(postgres: Postgres, *, pooled: bool = False) -> Iterator[Line]:
     with ExitStack() as stack:
         proxy = stack.enter_context(PgProxy(postgres.url))
         schemas = stack.enter_context(postgres.schemas())
-        served = stack.enter_context(Pooler(proxy.url)) if pooled else proxy
-        behind, options = schemas.url(server_url=served.url), {"connections": 2, "pooler": pooled}
+        served: PgProxy | Pooler | PgBouncer = proxy
+        if pooler:
+            served = pooler(proxy.url)
+            stack.enter_context(served)
+        options = {"connections": 2, "pooler": pooler is not None}
+        behind = schemas.url(server_url=served.url)
         stores = {
             patient: stack.enter_context(opened(postgres, behind, retry_s=retry_s, **options))
             for patient, retry_s in RETRY_S.items()
@@ -123,7 +130,7 @@ def lines(request: pytest.FixtureRequest) -> Iterator[Callable[[str], Line]]:
                 made[name] = stack.enter_context(to_s3(request.getfixturevalue("seaweedfs")))
             elif name not in made:
                 server = request.getfixturevalue("postgres")
-                made[name] = stack.enter_context(to_postgres(server, pooled=name == "pooler"))
+                made[name] = stack.enter_context(to_postgres(server, POOLERS.get(name)))
             return made[name]
 
         yield line
@@ -182,6 +189,7 @@ def outcomes(line: Line, store: Store, verb: str, kind: str, *, continuing: bool
     return said
 
 
+POOLERS: dict[str, type[Pooler | PgBouncer]] = {"pooler": Pooler, "pgbouncer": PgBouncer}
 SINGLE = ("reply", "request", "late request")
 DEAD = ("all replies", "all requests", "all requests but a late one")
 ON_S3 = (
@@ -193,7 +201,7 @@ POOLED = (
     "delete_session",
 )
 CASES = [
-    *product(["pooler"], POOLED, ("reply", "request"), (True,)),
+    *product(POOLERS, POOLED, ("reply", "request"), (True,)),
     *product(["postgres"], VERBS, (*SINGLE, *DEAD), (True, False)),
     *product(["s3"], ON_S3, ("reply", "request", "all replies", "all requests"), (True, False)),
 ]
@@ -212,21 +220,35 @@ FAST = {
 }
 
 
+PAIRS, FAST_PAIRS = (
+    dict.fromkeys((on, how) for on, _, how, _ in cases) for cases in (CASES, sorted(FAST))
+)
+
+
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("server", ["postgres", "pooler", "s3"])
-@pytest.mark.parametrize("kind", [*SINGLE, *DEAD])
+@pytest.mark.parametrize(
+    ("server", "kind"),
+    [pair if pair in FAST_PAIRS else pytest.param(*pair, marks=pytest.mark.slow) for pair in PAIRS],
+)
 def test_a_loss_at_any_request_leaves_exactly_one(
     lines: Callable[[str], Line], server: str, kind: str
 ) -> None:
     """Promises 3, 4 and 6: what is answered is so, and what is not is whole or absent."""
+    line, failed = lines(server), list[Exception]()
     for case in CASES:
         on, verb, how, continuing = case
         if (on, how) == (server, kind) and (case in FAST or not effort.only_fast_tests):
-            line = lines(server)
-            said = outcomes(line, line.stores[kind in SINGLE], verb, kind, continuing=continuing)
-            # One loss is made up for: every change leaves a trace, which is looked for.
-            allowed = {"done", "doubt"} if server == "s3" else {"done"}
-            assert kind not in SINGLE or set(said) <= allowed, case
+            try:
+                store = line.stores[kind in SINGLE]
+                said = outcomes(line, store, verb, kind, continuing=continuing)
+                # One loss is made up for: every change leaves a trace, which is looked for.
+                allowed = {"done", "doubt"} if server == "s3" else {"done"}
+                assert kind not in SINGLE or set(said) <= allowed, said
+            except Exception as error:
+                error.add_note(f"in case {case}")
+                failed.append(error)
+    if failed:
+        raise ExceptionGroup("some cases failed", failed)
 
 
 @for_each("verb", ["kept", "append", "update", "counter", "fork", "delete"])

@@ -176,6 +176,23 @@ def test_a_database_that_was_dropped(server: PrivatePostgres) -> None:
         fill(store.scope("s"))
 
 
+def test_tables_that_are_created_again_in_mid_use(server: PrivatePostgres, url: str) -> None:
+    """Nothing that a connection or the store remembers of the old ones is in the way."""
+    name = url.rpartition("=")[2]
+    with opened(server, url) as store:
+        for _ in range(3):
+            store.scope("s").save({"n": 1}, id="a")
+            store.scope("s").append("n2", [1])
+            store.scope("s").load()
+            with server.connect() as conn:
+                conn.execute(f"DROP SCHEMA {name} CASCADE")
+            with pytest.raises(Unavailable, match="setup=True"):
+                store.scope("s").save({"n": 2})
+            with opened(server, url):
+                pass
+            assert everything(store) == []
+
+
 # Limits of the server and of the store
 
 
@@ -308,3 +325,28 @@ def test_a_replica_is_read_and_written_when_it_is_promoted(
                 verb(store.scope("s"))
                 store.delete_session("s")
                 fill(store.scope("s"))
+
+
+def test_a_server_that_is_set_to_be_read_only(server: PrivatePostgres, url: str) -> None:
+    """As those who run a server do when its disk is nearly full. It is respected."""
+    with opened(server, url) as store:
+        fill(store.scope("s"))
+        server.configure(default_transaction_read_only="on")
+        try:
+            until(lambda: is_read_only(store))
+            for verb in WRITES.values():
+                assert "25006" in str(outage(verb, store))
+        finally:
+            server.configure(default_transaction_read_only="off")
+        until(lambda: not is_read_only(store))
+        store.scope("s").save({})
+
+
+def is_read_only(store: Store) -> bool:
+    """A reload of the settings takes a moment."""
+    try:
+        store.scope("probe").save({}, id="probe")
+        store.delete_session("probe")
+    except Unavailable:
+        return True
+    return False

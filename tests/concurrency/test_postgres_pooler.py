@@ -25,7 +25,6 @@ from tests.servers.pooler import Pooler
 from tests.servers.postgres import Postgres, Schemas, one
 
 POOLERS = [Pooler, pytest.param(PgBouncer, marks=pytest.mark.slow)]
-SAYS = "t"  # is in SELECT, INSERT, UPDATE, DELETE and COMMIT, and not where nothing is said
 
 
 @pytest.fixture(params=POOLERS)

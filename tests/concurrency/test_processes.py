@@ -16,10 +16,10 @@ from tests.effort import times
 from tests.servers.pooler import Pooler
 from tests.servers.postgres import HERE, Connection, Schemas, with_option
 
-SLOW = (pytest.param(each, marks=pytest.mark.slow) for each in ("postgres", "s3"))
+POSTGRES, S3 = (pytest.param(each, marks=pytest.mark.slow) for each in ("postgres", "s3"))
 
 
-@pytest.fixture(params=["sqlite", "directory", *SLOW])
+@pytest.fixture(params=["sqlite", "directory", POSTGRES, S3])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The URL of an empty store."""
     match request.param:
@@ -57,6 +57,7 @@ def test_updates_apply_exactly_as_often_as_they_are_made(
     assert note is not None
     assert (found.state, note.value) == ({"count": each * SIZE}, each * SIZE)
     assert found.revision.split(".")[1] == f"{each * SIZE:x}"
+    assert note.revision.partition(".")[0] == f"{SIZE * each - 1:x}"
     assert [info.id for info in scope.history()] == ["above", "counter"]
     check(store)
 
@@ -85,6 +86,7 @@ def test_appends_all_arrive_in_the_order_of_each_process(
     check(store)
 
 
+@pytest.mark.parametrize("url", ["sqlite", "directory", "postgres", S3], indirect=True)
 def test_each_round_has_one_winner(crew: Crew, url: str, store: Store) -> None:
     """Promise 3: of eight saves that expect the same head one is stored, and no other is seen.
 

@@ -92,6 +92,15 @@ def test_the_queue_does_not_add_up_the_waiting(store: Store, path: Path) -> None
     store.scope("s").save({})
 
 
+def test_a_lock_that_an_interrupt_left_behind_is_forgotten(store: Store) -> None:
+    threads = file_of(store).joined
+    left = threads.lock
+    left.acquire()
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(store.scope("s").save, {}).result(timeout=20)
+    assert threads.lock is not left
+
+
 def test_a_write_inside_a_write_is_refused(store: Store) -> None:
     """As that of a signal handler, which would wait for itself for good."""
 

@@ -164,6 +164,20 @@ ENGINE = (
         "                if info.scope not in self._revisions:\n",
         (f"{MEMORY} -k watch", "tests/watching/test_wakeups.py"),
     ),
+    Defect(
+        "a watch polls what it does not follow yet",
+        "api/watching.py",
+        "self._follow()\n                active, is_complete = self._poll(sessions)\n",
+        "active, is_complete = self._poll(sessions)\n                self._follow()\n",
+        ("tests/watching/test_wakeups.py",),
+    ),
+    Defect(
+        "a wake is lost",
+        "backends/memory.py",
+        "        self._reported.put(None)\n",
+        "        pass\n",
+        ("tests/watching/test_wakeups.py",),
+    ),
 )
 
 CONTENT = (

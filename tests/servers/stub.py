@@ -2,6 +2,9 @@
 
 It keeps objects in a dictionary and speaks just enough of S3 for a bucket's six methods. It can
 ignore conditions, as some services do, and answer the next requests with an error.
+
+It is our own reading of S3: that a test passes on it does not show that it passes on AWS. What
+depends on how a service reads S3 is tested on SeaweedFS.
 """
 
 import hashlib
@@ -30,14 +33,17 @@ class Answer(NamedTuple):
 
 
 class Stub:
-    """The service; `objects` is what it holds, `requests` the methods that it was asked."""
+    """The service; `objects` is what it holds, `requests` the methods that it was asked.
+
+    `answers` are what it says next, instead of executing requests.
+    """
 
     def __init__(self, *, ignores: Collection[str] = _CONDITIONS) -> None:
         """`ignores` names the conditions that it ignores."""
         self.ignores = frozenset(ignores)
         self.objects: dict[str, bytes] = {}
         self.requests: list[str] = []
-        self._answers: list[Answer] = []
+        self.answers: list[Answer] = []
         self._lock = threading.Lock()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler_of(self))
         self._server.daemon_threads = True
@@ -64,7 +70,7 @@ class Stub:
         """Let the next requests fail with a status and a code (or a whole body) of S3."""
         if body is None:
             body = f"<Error><Code>{code}</Code><Message>injected</Message></Error>" if code else ""
-        self._answers += [Answer(status, body)] * n
+        self.answers += [Answer(status, body)] * n
 
     def handle(
         self, method: str, target: str, headers: dict[str, str], body: bytes
@@ -75,8 +81,8 @@ class Stub:
         query = parse_qs(url.query, keep_blank_values=True)
         with self._lock:
             self.requests.append("LIST" if "list-type" in query else method)
-            if self._answers:
-                answer = self._answers.pop(0)
+            if self.answers:
+                answer = self.answers.pop(0)
                 return answer.status, {}, answer.body.encode()
             if bucket != self.service.name:
                 return 404, {}, b"<Error><Code>NoSuchBucket</Code></Error>"

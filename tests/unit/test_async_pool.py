@@ -112,3 +112,20 @@ def test_what_the_work_raises_reaches_the_caller(
         with pytest.raises(expected):
             asyncio.run(store.aio.driver.in_pool(work))
         assert asyncio.run(store.aio.driver.in_pool(len, "abc")) == 3
+
+
+def test_work_that_no_thread_could_be_started_for_is_not_done_later(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with limpet.open(url) as store:
+        with monkeypatch.context() as patched:
+            patched.setattr(threading.Thread, "start", refuse)
+            with pytest.raises(RuntimeError, match="new thread"):
+                asyncio.run(store.aio.driver.in_pool(done.append, "refused"))
+        asyncio.run(store.aio.driver.in_pool(done.append, "next"))
+    assert done == ["next"]

@@ -349,6 +349,16 @@ def test_the_caller_names_what_is_refused() -> None:
 # Messages.
 
 
+@BAD
+def test_no_message_holds_the_text_of_a_state(bad: Any) -> None:
+    secret = "-".join(("my", "pass", "word"))
+    state = [secret, {"a": secret, "b": [bad, secret]}, (secret, 2**70)]
+    for value in (state, [secret + "\ud800"], {"a": {secret: secret}, "b": bad}):
+        with pytest.raises(InvalidInput) as caught:
+            encode(value)
+        assert secret not in "".join(traceback.format_exception(caught.value))
+
+
 # Shared parts: few in memory, very many when they are written out.
 
 

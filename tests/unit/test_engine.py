@@ -105,6 +105,30 @@ def test_an_update_of_labels_leaves_the_state_alone() -> None:
     assert [body for _, body in engine.read_snapshots(KEY, IDS)] == [*map(text_of, range(6))]
 
 
+def test_forks_share_a_state_by_name() -> None:
+    storage = MemoryStorage()
+    engine = engine_of(storage)
+    state = codec.encode({"text": os.urandom(40_000).hex()})
+    save(engine, KEY, state, id="a")
+    alone = storage.stored_bytes("s")
+    forks = [fork(engine, KEY, f"fork-{n}") for n in range(5)]
+    assert storage.stored_bytes("s") < 2.2 * alone
+    assert len(storage.shared) == 1
+    save(engine, KEY, text_of(1), id="a", overwrite=True)  # another name from now on
+    forks.append(fork(engine, KEY, "later"))
+    assert len(storage.shared) == 2
+    engine.delete_snapshots(KEY, ["a"])
+    found = [engine.read_snapshots(each, [None])[0][1] for each in forks]
+    assert found == [state] * 5 + [text_of(1)]
+    for each in forks[:4]:
+        engine.delete_scope(each)
+    assert len(storage.shared) == 2
+    save(engine, forks[5], Append("list", b"[1]", 10**6))
+    engine.delete_session("s")
+    assert storage.shared == {}
+    assert storage.stored_bytes(None) == 0
+
+
 def test_a_fork_is_rolled_once_it_weighs_what_it_shares() -> None:
     storage = MemoryStorage()
     engine = engine_of(storage, tails=Limits(snapshots=4))
@@ -144,6 +168,16 @@ def test_a_writer_that_outruns_the_rolls_rolls_itself() -> None:
         assert len(storage.at(KEY).tail_rows) <= 4 * 4
     storage.gate.set()
     engine.close()
+
+
+def test_parsed_segments_are_kept_up_to_a_limit() -> None:
+    engine = engine_of(MemoryStorage(), tails=Limits(snapshots=4))
+    for number, id in enumerate(IDS):
+        save(engine, KEY, text_of(number), id=id)
+    for _ in range(2):
+        assert engine.read_snapshots(KEY, [IDS[0]])[0][1] == text_of(0)
+    assert len(engine._segments._values) == 1
+    assert engine._segments.cost_held > len(text_of(0))  # what was decompressed counts
 
 
 def test_a_forked_child_rolls_without_the_thread() -> None:

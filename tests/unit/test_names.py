@@ -30,6 +30,28 @@ PLAIN = ScopeKey("chat-42", "planner")
 FOLDER = "sessions/chat-42/scopes/agent/planner/snapshots/"
 
 
+def test_objects_are_where_the_format_says() -> None:
+    assert keys.session_prefix("chat-42") == "sessions/chat-42/"
+    assert keys.head_key(PLAIN) == FOLDER + "head"
+    name = keys.part_name(255, "0a", "0b")
+    assert keys.segment_key(PLAIN, name) == FOLDER + "segments/00000000000000ff.0a.after-0b"
+    assert keys.page_key(PLAIN, name) == FOLDER + "notes/00000000000000ff.0a.after-0b"
+    assert keys.started_key(PLAIN, "0c") == FOLDER + "started.0c"
+    scope = ScopeKey("s", "t", "multiAgent")
+    assert keys.head_key(scope) == "sessions/s/scopes/multiAgent/t/snapshots/head"
+
+
+def test_pointers_are_where_the_format_says() -> None:
+    scope, line = ScopeKey("a/b", "main", "graph"), "1982357a6cde9795"
+    assert keys.id_key(scope, "x.1", 15) == (
+        ".limpet/index/ids/x+2e1/a+2fb.graph.main.000000000000000f"
+    )
+    assert keys.label_key(scope, "run_id", "R", 0, 15) == (
+        ".limpet/index/labels/run_id=+52/999999999.a+2fb.graph.main.000000000000000f"
+    )
+    assert keys.line_key(scope, line) == f".limpet/index/lines/7a6cde9795/a+2fb.graph.main.{line}"
+
+
 @for_each(
     "id, escaped",
     [

@@ -4,8 +4,10 @@ One clear error each, contained to the scope, and nothing is overwritten.
 """
 
 import os
+import re
 import shutil
 from collections.abc import Callable
+from hashlib import sha256
 from itertools import product
 from pathlib import Path
 from random import Random
@@ -28,6 +30,12 @@ from limpet import (
 from tests.buckets.counting import CountingBucket
 from tests.buckets.opened import impatient_clock, store_on
 from tests.cases import for_each
+
+IDS = [
+    "../x", "a/b", "A", "a", "con", "CON", "nul.txt", "..", ".", "x" * 500, "X" * 500,
+    "x" * 499 + "y", "é" * 500, "\U0001f642", "é", "e\u0301", "+41", "~", "a~b", "a.b", "a b",
+    "%2e%2e", "\\x", "-", "_", "c:x", "snapshot_latest", "scopes", ".limpet", "\n",
+]  # fmt: skip
 
 
 def open_folder(root: Path) -> Store:
@@ -54,6 +62,49 @@ def files(folder: Path) -> dict[str, bytes]:
 
 
 # Ids
+
+
+def name_of(id: str, bytes_max: int = 200) -> str:
+    """Return the name of an id as docs/format.md says, told once more in other words."""
+
+    def escaped(text: str) -> str:
+        return "".join(
+            chr(byte) if re.match(rb"[a-z0-9_-]", bytes([byte])) else f"+{byte:02x}"
+            for byte in text.encode()
+        )
+
+    if len(escaped(id)) <= bytes_max:
+        return escaped(id)
+    count, room = 0, bytes_max - 33
+    while len(escaped(id[count])) <= room:
+        room -= len(escaped(id[count]))
+        count += 1
+    return f"{escaped(id[:count])}~{sha256(id.encode()).hexdigest()[:32]}"
+
+
+def test_any_id_is_a_file_of_its_own_inside_the_folder(root: Path) -> None:
+    """Promise 11, looked at from outside: the files, and what they are called."""
+    with open_folder(root) as store:
+        for id in IDS:
+            scope = store.scope(id, id)
+            scope.save({"id": id}, id=id, labels={id[:256]: id[:256]})
+            scope.set_note(id, id)
+            scope.set_note(id, id, on=id)
+
+    assert [path.name for path in root.parent.iterdir()] == ["store"]
+    found = files(root)
+    for id in IDS:
+        name = name_of(id)
+        folder = f"sessions/{name}/scopes/agent/{name}/snapshots"
+        inside = {each for each in found if each.startswith(f"sessions/{name}/")}
+        assert {re.sub(r"\.[0-9a-f]{16}", "", each) for each in inside} == {
+            f"{folder}/head",
+            f"{folder}/started",
+        }
+    assert {each.partition("/")[0] for each in found} == {"sessions", ".limpet"}
+    assert len({each.casefold() for each in found}) == len(found)
+    assert all(len(part) <= 255 for each in found for part in each.split("/"))
+    assert all(re.fullmatch(r"[\w.+~=/-]+", each, re.ASCII) for each in found)
 
 
 # Links, and files and folders in each other's places

@@ -188,6 +188,29 @@ def test_watchfiles_has_what_is_used_of_it(tmp_path: Path) -> None:
     assert watchfiles.Change.deleted == listen._DELETED
 
 
+def refuse(*_: object) -> None:
+    raise OSError("no room for another watch")
+
+
+@for_each(
+    "name, value",
+    [
+        ("rust_notify", lambda: None),  # it is not installed
+        ("rust_notify", lambda: refuse),
+        ("_FOLDERS_MAX", 3),  # the folder is too large
+    ],
+)
+def test_without_a_watch_there_are_polls(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: Any
+) -> None:
+    monkeypatch.setattr(listen, name, value)
+    backend = engine(folder(tmp_path), poll_s=0.1)
+    for number in range(5):
+        backend.commit(commit(ScopeKey(f"s{number}")))
+    with Watcher(backend, Topic(prefix="s")) as watcher:
+        watcher.notices(commit(ScopeKey("s1")))
+
+
 def test_everything_is_polled_now_and_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listen, "_FULL_POLL_S", 0.2)
     backend = engine(folder(tmp_path), poll_s=60)
@@ -210,9 +233,6 @@ def test_a_folder_that_was_replaced_by_another(tmp_path: Path) -> None:
         shutil.rmtree(session)
         (tmp_path / "other").rename(session)
         watcher.notices(commit())
-
-
-# What is left behind
 
 
 # What a poll costs, and tells

@@ -119,9 +119,6 @@ def test_what_is_refused_is_explained(url: Any, options: dict[str, Any], message
         assert ("did you mean" in said) != ("known=`" in said)
 
 
-# Schemes.
-
-
 # Files.
 
 

@@ -17,7 +17,7 @@ from limpet.backends.support.polling import Poller
 from limpet.engine import Engine, open_engine
 from limpet.opening import CLOCK, draw
 from tests.cases import for_each
-from tests.concurrency.pg_tools import Background
+from tests.concurrency.pg_tools import Background, run_script
 from tests.concurrency.verbs import VERBS, prepare
 from tests.servers.pg_proxy import PgProxy
 from tests.servers.pooler import Pooler
@@ -133,6 +133,21 @@ def test_a_writer_behind_a_pooler_notifies_as_well(
 
 
 @pytest.mark.usefixtures("_never_looks")
+def test_the_longest_names(postgres: Postgres, schemas: Schemas) -> None:
+    schema = f"{schemas.prefix}_".ljust(63, "x")
+    names = ["\U0001f600" * 512, "x"]
+    backend = open_engine(PostgresStorage, postgres.url, clock=CLOCK, draw=draw, schema=schema)
+    listener = backend.listen()
+    assert isinstance(listener, PostgresListener)
+    with limpet.open(postgres.url, schema=schema) as store:
+        for name in names:
+            store.scope(name).save(1)
+            assert wait(listener) == frozenset({name})
+    listener.close()
+    backend.close()
+
+
+@pytest.mark.usefixtures("_never_looks")
 def test_what_is_too_much_to_tell_may_be_anything(
     listener: PostgresListener,
     postgres: Postgres,
@@ -151,6 +166,25 @@ def test_what_is_too_much_to_tell_may_be_anything(
         query = "SELECT pg_notify(%s, name) FROM unnest(%s::text[]) AS name"
         conn.execute(query, (channel, [*"abcd"]))
     assert wait(listener) is None
+
+
+@pytest.mark.usefixtures("_never_looks")
+def test_stores_do_not_notify_each_other(
+    listener: PostgresListener, schemas: Schemas, postgres_url: str
+) -> None:
+    url = schemas.url("another")
+    with (
+        limpet.open(url, connections=1) as another,
+        limpet.open(postgres_url, connections=1) as store,
+    ):
+        their_own = another.driver.opened.backend.listen()
+        assert isinstance(their_own, PostgresListener)
+        another.scope("s").save(1)
+        assert wait(their_own) == frozenset({"s"})
+        assert heard(listener, store) == set()
+        store.scope("s").save(1)
+        assert heard(listener, store) == {"s"}
+        their_own.close()
 
 
 # What it costs
@@ -178,6 +212,20 @@ def test_without_listeners_nothing_is_sent(
         scope.update(scope.save(7).id, lambda found: found.with_(status="x"))
         until(lambda: told(pg_proxy) >= 3)
         listener.close()
+
+
+@pytest.mark.parametrize("option", ["notify", "advisory_locks"])
+def test_who_does_not_tell_sends_nothing(
+    backend: Engine, schemas: Schemas, pg_proxy: PgProxy, option: str
+) -> None:
+    listener = backend.listen()
+    options: dict[str, Any] = {option: False}
+    with limpet.open(schemas.url(server_url=pg_proxy.url), **options) as store:
+        for number in range(5):
+            store.scope("s").save(number)
+        texts = [text for batch in pg_proxy.batches() for text in batch]
+        assert not [each for each in texts if TOLD in each or "pg_try_advisory_lock" in each]
+    listener.close()
 
 
 def test_no_more_connections_than_allowed(
@@ -303,3 +351,42 @@ def test_without_listening_it_polls(postgres: Postgres, schemas: Schemas, option
 
 
 # Ends
+
+
+def test_a_child_leaves_its_parent_the_connection(postgres_url: str) -> None:
+    script = """
+        import gc, os, sys
+        import limpet
+        from limpet import Unavailable
+
+        store = limpet.open(sys.argv[1])
+        backend = store.driver.opened.backend
+        listener = backend.listen()
+        pid = os.fork()
+        if not pid:
+            listener.wake()
+            try:
+                listener.wait(active=False)
+            except Unavailable:
+                pass
+            else:
+                os._exit(1)
+            listener.close()
+            del listener
+            gc.collect()
+            own = backend.listen()
+            store.scope("s").save(1)
+            while own.wait(active=False) is None:
+                pass
+            own.close()
+            store.close()
+            sys.exit(0)
+        assert os.waitpid(pid, 0)[1] == 0
+        heard = set()
+        while not heard:
+            heard = listener.wait(active=False) or set()
+        print(*heard)
+        listener.close()
+        store.close()
+    """
+    assert run_script(script, postgres_url, timeout_s=30) == "s\n"

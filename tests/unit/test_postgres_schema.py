@@ -1,5 +1,6 @@
 """What people find who look at the tables themselves: comments on everything, readable views."""
 
+import random
 from collections.abc import Iterator
 from typing import Any
 
@@ -110,3 +111,31 @@ def test_the_views_show_no_encrypted_values(
 
 def test_no_file_of_the_package_is_read_after_the_import(postgres_url: str) -> None:
     check_files_read(postgres_url, "postgres.storage")
+
+
+def test_the_longest_names(store: Store) -> None:
+    """All that is indexed at its longest, of characters of four bytes that no index makes fewer."""
+    chance = random.Random(1)
+
+    def name(chars: int = 512) -> str:
+        return "".join(chr(chance.randrange(0x20000, 0x2A6D0)) for _ in range(chars))
+
+    session, parent, id, noted = (name() for _ in range(4))
+    scope = store.scope(session, name(), "k" * 64)
+    labels = {name(256): name(256) for _ in range(64)}
+    scope.save(1, id=parent)
+    scope.save(2, parent=None)
+    scope.save(3, id=id, parent=parent, labels=labels, status=name(256))
+    scope.set_note(noted, 1, on=id)
+    scope.set_note(noted, 2)
+    for pair in labels.items():
+        (listed,) = store.history(labels=dict([pair]), prefix=session)
+        assert (listed.id, listed.parent_id) == (id, parent)
+    assert store.find(id, prefix=session) is not None
+    assert list(store.sessions(prefix=session[:-1])) == [session]
+    assert [note.value for note in (*scope.notes(), *scope.notes(on=id))] == [2, 1]
+    fork = scope.fork(id, to=name()).load()
+    assert fork is not None
+    assert fork.labels == labels
+    assert scope.delete_snapshot(id) == 1
+    assert store.delete_session(session) == 2

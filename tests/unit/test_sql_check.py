@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from limpet.backends.sql.checking import SEVERITIES
+from limpet.core.limits import PAGE_ITEMS_MAX
 from limpet.errors import Corrupt, InvalidInput, Unavailable
 from limpet.model import ScopeKey
-from limpet.opening import open_backend
+from limpet.opening import open_backend, store_over
 from limpet.protocol import Backend
 from tests.cases import for_each
 from tests.servers.postgres import Connection, Postgres, Schemas
@@ -212,6 +213,40 @@ def test_text_that_is_no_text_hides_no_repair(backend: Backend, tables: SqliteTa
         damage(tables, CASES[name])
     left = {each.code: each.repaired for each in inspect(backend, repair=True, limit=100)}
     assert left == {"snapshot_damaged": False, "scope_wrong": True, "index_wrong": True}
+
+
+@pytest.mark.parametrize("on", ["", pytest.param("pg_", marks=pytest.mark.slow)])
+def test_list_damage_names_what_lists_leave_out(request: pytest.FixtureRequest, on: str) -> None:
+    backend = request.getfixturevalue(f"{on}backend")
+    tables = request.getfixturevalue(f"{on}tables")
+    ((pk, _),) = tables.run(WHERE_IT_HITS)
+    for change in (
+        "snapshots SET status = 'other' WHERE id IN ('id-1', 'id-3')",
+        "notes SET value = :empty WHERE (name = 'a' OR on_id = 'id-2')",
+    ):
+        run(f"UPDATE {change} AND scope_pk = :pk")(tables, pk, 0)
+    tables.close()
+    assert [(each.code, each.scope, each.id) for each in backend.list_damage(S)] == [
+        ("snapshot_damaged", S, "id-3"),
+        ("snapshot_damaged", S, "id-1"),
+        ("note_damaged", S, None),
+        ("note_damaged", S, "id-2"),
+    ]
+
+
+@pytest.mark.slow
+def test_a_name_that_is_no_text_ends_no_listing(backend: Backend, tables: SqliteTables) -> None:
+    """What comes on later pages is still listed when it is the last name of a page that is bad."""
+    store = store_over(backend)
+    many = [f"n-{number:03}" for number in range(PAGE_ITEMS_MAX + 10)]
+    for name in many:
+        store.scope(name).save({})
+        store.scope("s").save({}, id=name)
+    bad = many.pop(PAGE_ITEMS_MAX - 1)
+    for table, column in (("scopes", "session_id"), ("snapshots", "id")):
+        text = f"CAST('{bad}' || x'ff' AS TEXT)"
+        tables.run(f"UPDATE {table} SET {column} = {text} WHERE {column} = '{bad}'")
+    assert list(store.sessions(prefix="n-")) == list(store.scope("s").ids(after="n")) == many
 
 
 # Repair

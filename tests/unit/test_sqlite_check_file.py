@@ -1,18 +1,22 @@
 """Check of files that SQLite itself finds damaged; check of long histories in bounded memory."""
 
 import os
+import shutil
 import sqlite3
 from contextlib import closing, suppress
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
-from limpet.errors import Corrupt
+from limpet.backends.sqlite.transaction import SqliteTransaction
+from limpet.errors import Corrupt, LimpetError
 from limpet.model import Finding, ScopeKey
 from limpet.opening import draw, open_backend
 from limpet.protocol import Backend, Commit, NoteWrite
 from tests.cases import for_each
+from tests.effort import times
 
 PAGE_BYTES = 4096
 
@@ -127,6 +131,52 @@ def test_a_truncated_file(path: Path, part: float) -> None:
         inspect(backend, repair=True)
     backend.close()
     assert path.read_bytes() == before
+
+
+def test_noise_anywhere_is_survived(path: Path) -> None:
+    """With random bytes anywhere, check ends, and repair changes nothing in a damaged file."""
+    fill(path, 60)
+    pages = path.stat().st_size // PAGE_BYTES
+    for seed in range(times(12, full=40)):
+        copy = Path(shutil.copy(path, path.with_name(f"{seed}.db")))
+        chance = Random(seed)
+        for _ in range(chance.choice([1, 1, 5])):
+            noise = chance.randbytes(chance.choice([1, 8, 100]))
+            at = chance.randrange(PAGE_BYTES - len(noise))
+            overwrite(copy, chance.randrange(2, pages + 1), noise, at)
+        check_noisy(copy)
+
+
+def check_noisy(path: Path) -> None:
+    for repair in (False, True):
+        try:
+            backend = open_backend(url_of(path))
+        except LimpetError:
+            return  # how opening fails on a damaged schema is not tested here
+        found, _ = inspect(backend, repair=repair, limit=9)
+        backend.close()
+        if any(each.code == "file_damaged" for each in found):
+            assert not any(each.repaired for each in found)
+
+
+@for_each("keys", [[3, 4], [9, 3], [3]], path=path_in)
+def test_a_tree_with_a_cycle_is_left(path: Path, monkeypatch: Any, keys: list[int]) -> None:
+    """The walk goes on behind the greatest key it has met, or with the next table."""
+    fill(path, 10)
+    backend = open_backend(url_of(path))
+    found_keys = [(key,) for key in keys]
+    monkeypatch.setattr(SqliteTransaction, "all", lambda *_: found_keys)
+
+    cursors = ["snapshots:5:ro"]
+    while cursors[-1].startswith("snapshots"):
+        found, after = backend.check(cursors[-1], repair=False, limit=2)
+        assert after is not None
+        assert {each.code for each in found} == {"file_damaged"}
+        cursors.append(after)
+    with pytest.raises(Corrupt):
+        backend.check("snapshots:5:rw", repair=True, limit=2)
+    backend.close()
+    assert len(cursors) <= 3
 
 
 # Bounds.

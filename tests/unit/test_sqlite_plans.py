@@ -5,8 +5,10 @@ And the promise that follows: memory does not grow with history.
 
 import re
 import sqlite3
-from collections.abc import Callable, Iterator
+import tracemalloc
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -126,6 +128,26 @@ def test_the_plans_are_read_right(conn: sqlite3.Connection) -> None:
     assert steps == ["SCAN n", "USE TEMP B-TREE FOR ORDER BY"]
     assert tables_of("history_by_label")["f"] == "labels"
     assert len(STATEMENTS) > 50
+
+
+@pytest.mark.slow
+def test_memory_does_not_grow_with_history(tmp_path: Path) -> None:
+    """Promise 12: walking, loading and deleting keeps a page, however many there are."""
+    peaks = []
+    with limpet.open(f"sqlite:///{tmp_path}/store.db", synchronous="off") as store:
+        for session, count in (("warm", 500), ("short", 500), ("long", 3_000)):
+            scope = store.scope(session)
+            for number in range(count):
+                scope.save(number, metadata={"text": f"{number}" * 100})
+            tracemalloc.start()
+            walks: tuple[Iterable[object], ...] = (
+                scope.history(), scope.ids(), scope.load_many(scope.ids())
+            )  # fmt: skip
+            assert [sum(1 for _ in walk) for walk in walks] == [count] * 3
+            assert store.delete_session(session) == count
+            peaks.append(tracemalloc.get_traced_memory()[1])
+            tracemalloc.stop()
+    assert peaks[2] < peaks[1] + 500_000
 
 
 def test_a_range_of_names_ends_where_it_ends(conn: sqlite3.Connection) -> None:

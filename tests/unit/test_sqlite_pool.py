@@ -1,10 +1,12 @@
 """The connections of one SQLite store: how they are set up, how many there are, how they end."""
 
 import os
+import sqlite3
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from limpet import Store
 from limpet.backends.sqlite.file import SqliteFile
 from limpet.backends.sqlite.in_place import Connection
 from limpet.backends.sqlite.transaction import READ, WRITE
+from limpet.engine import Engine
 from tests.cases import for_each
 
 
@@ -110,3 +113,38 @@ def test_connections_are_as_many_as_calls_at_once(store: Store, path: Path) -> N
     assert descriptors(path) <= 3 * 33
     store.close()
     assert descriptors(path) == 0
+
+
+def test_close_does_not_end_a_call_that_waits(path: Path) -> None:
+    """A write that waits for another process when the store is closed is still done.
+
+    So is one that waits behind it in this process: both have begun.
+    """
+    store = limpet.open(f"sqlite:///{path}")
+    store.scope("s").save({"n": 0})
+    with (
+        closing(sqlite3.connect(path, isolation_level=None)) as other,
+        ThreadPoolExecutor(2) as pool,
+    ):
+        other.execute("BEGIN IMMEDIATE")
+        begun = [pool.submit(store.scope("s").append, "items", [number]) for number in range(2)]
+        wait_until_waiting(2)
+        store.close()
+        other.execute("ROLLBACK")
+        saved = {end.result().id for end in begun}
+    assert descriptors(path) == 0
+    with limpet.open(f"sqlite:///{path}") as again:
+        assert {info.id for info in again.scope("s").history(limit=2)} == saved
+
+
+def wait_until_waiting(count: int) -> None:
+    """Wait until that many threads are about to save."""
+    code = Engine.commit.__wrapped__.__code__  # type: ignore[attr-defined]
+    inside = 0
+    while inside < count:
+        inside = 0
+        for top in sys._current_frames().values():
+            frame = top
+            while frame is not None and frame.f_code is not code:
+                frame = frame.f_back  # type: ignore[assignment]
+            inside += frame is not None

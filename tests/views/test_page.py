@@ -223,6 +223,3 @@ def test_an_image_is_what_its_bytes_say() -> None:
     largest = PNG + bytes(256 * KIB - len(PNG) - 1)
     assert image_uri(base64.b64encode(largest).decode()) is not None
     assert image_uri(base64.b64encode(largest + b"\0").decode()) is None
-
-
-# Large and strange ones

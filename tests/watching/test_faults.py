@@ -3,15 +3,46 @@
 import sqlite3
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import limpet
 from limpet.api.watching import Dispatcher, Subscription
-from limpet.errors import Corrupt
+from limpet.errors import Corrupt, Unavailable
+from limpet.model import ScopeKey
 from limpet.protocol import Topic
 from tests.waiting import until
 from tests.watching.tools import Watching
+
+
+@pytest.mark.parametrize("engine", ["memory", "directory"])
+def test_a_change_whose_read_fails_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str
+) -> None:
+    with limpet.open("memory:" if engine == "memory" else str(tmp_path / "a")) as store:
+        store.scope("s").save({"n": 1})
+        watching = store.scope("s").watch(timeout_s=3)
+        next(watching)
+        failed = fail_once(monkeypatch, store)
+        changed = store.scope("s").save({"n": 2})
+        assert next(watching) == changed
+        assert failed.is_set()
+
+
+def fail_once(monkeypatch: pytest.MonkeyPatch, store: limpet.Store) -> threading.Event:
+    """Let the next `read_info` fail; return an event that is set once it has."""
+    backend, failed = store.driver.opened.backend, threading.Event()
+    real = backend.read_info
+
+    def read_info(scope: ScopeKey, snapshot_id: str | None) -> Any:
+        if not failed.is_set():
+            failed.set()
+            raise Unavailable("the storage did not answer")
+        return real(scope, snapshot_id)
+
+    monkeypatch.setattr(backend, "read_info", read_info)
+    return failed
 
 
 @pytest.mark.parametrize("session_id", ["s", None])
