@@ -1,6 +1,6 @@
 """`limpet ls`: the sessions of a store, or the scopes of one of them."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import cast, get_args
 
@@ -97,30 +97,36 @@ def ls(
     if session is not None and (sort is not None or prefix is not None):
         raise click.UsageError("--sort and --prefix are for the list of sessions")
     most = ((0 if as_json else _SHOWN) if limit is None else limit) or None
-    items: Iterator[SessionOverview | ScopeOverview]
-    if session is None:
-        order = cast(overview.Sort, sort or "age")
-        found = overview.sessions(store, prefix=prefix or "", sort=order, limit=most, counts=long)
-        items = found.shown
-        cells = _STORED_SESSIONS if long else _SESSIONS
-    else:
+    if session is not None:
         name = find_session(store, session)
-        items = islice(overview.scopes(store, name, counts=long), most)
+        scopes = islice(overview.scopes(store, name, counts=long), most)
         cells = _STORED_SCOPES if long else _SCOPES
+        _list(scopes, cells, name, most, lambda: sum(1 for _ in store.scopes(name)), as_json)
+        return
+    order = cast(overview.Sort, sort or "age")
+    found = overview.sessions(store, prefix=prefix or "", sort=order, limit=most, counts=long)
+    if as_json or found.total:
+        cells = _STORED_SESSIONS if long else _SESSIONS
+        _list(found.shown, cells, None, most, lambda: found.total or 0, as_json)
+    else:
+        click.echo("no session has this prefix" if prefix else "the store is empty", err=True)
 
-    def total() -> int:
-        return found.total or 0 if session is None else sum(1 for _ in store.scopes(name))
 
+def _list(
+    items: Iterator[SessionOverview] | Iterator[ScopeOverview],
+    cells: Cells,
+    title: str | None,
+    most: int | None,
+    total: Callable[[], int],
+    as_json: bool,
+) -> None:
     if as_json:
         for each in items:
             echo_json(_shape(each), indent=None)
         return
-    if session is None and not total():
-        click.echo("no session has this prefix" if prefix else "the store is empty", err=True)
-        return
     with output(wide=True) as console:
-        if session is not None:
-            print_line(console, Text(visible(name), "title"))
+        if title is not None:
+            print_line(console, Text(visible(title), "title"))
         print_table(console, cells, items)
         if most is not None and (left := total() - most) > 0:
             print_line(console, Text(f"… {left:,} more (-n 0 shows all)", "quiet"))

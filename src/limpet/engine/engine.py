@@ -185,14 +185,13 @@ class Engine:
                 return done
             except Taken as cause:
                 stamp = stamp._replace(bits=stamp.bits + 1)  # another seq
-                attempts.pop()
                 tries += 1
                 if tries > _TAKEN_MAX:
                     raise Corrupt("the index of a scope has what its table has not") from cause
             except LostAnswer as cause:
                 in_doubt = is_lost = True
                 if attempts and attempts[-1][0].before is None:
-                    # If it comes after a deletion, it must not begin the line that was deleted.
+                    # It may come after a deletion, and must not begin the line that was deleted.
                     stamp = stamp._replace(bits=stamp.bits + 1)
                 if not backoff.sleep():
                     raise in_doubt_of(key.session_id) from cause

@@ -121,39 +121,13 @@ def continued(commit: Commit, known: Known, *, wholes: bool = True) -> tuple[Cha
     version = bytes.fromhex(nonce)
     tail = (record.tail_count + 1, record.tail_bytes + len(entry.body))
     lease_and_notes: Any = record[_LEASE_AND_NOTES]
+    place = (record.key, record.pk, int.from_bytes(version, signed=True), seq, seq, seq, floor)
+    trail = (version + record.trail)[:TRAIL_BYTES_MAX]
     after = _new(
-        ScopeRecord,
-        (
-            record.key,
-            record.pk,
-            int.from_bytes(version, signed=True),
-            *(seq, seq, seq),
-            floor,
-            *lease_and_notes,
-            *tail,
-            dump_offsets(offsets),
-            (version + record.trail)[:TRAIL_BYTES_MAX],
-            record.epoch,
-        ),
+        ScopeRecord, (*place, *lease_and_notes, *tail, dump_offsets(offsets), trail, record.epoch)
     )
-    is_apart = parent_id != head.id
-    change = _new(
-        Change,
-        (
-            commit.scope,
-            record,
-            after,
-            (row,),
-            False,
-            (),
-            (entry,),
-            *_NOTHING,
-            is_apart,
-            (),
-            (),
-            False,
-        ),
-    )
+    written = (commit.scope, record, after, (row,), False, (), (entry,))
+    change = _new(Change, (*written, *_NOTHING, parent_id != head.id, (), (), False))
     return change, _new(Saved, (row, _new(Known, (after, row, base, steps, cost))))
 
 
