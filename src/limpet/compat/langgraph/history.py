@@ -11,14 +11,12 @@ from itertools import islice, takewhile
 from typing import Any, NamedTuple
 
 from limpet import Scope
+from limpet.api.integrations import limits
 from limpet.compat.langgraph import records
 from limpet.compat.langgraph.checkpoints import SaverContext, notes_on
 from limpet.compat.langgraph.records import Config
 from limpet.errors import NotFound
 from limpet.model import ScopeKey, SnapshotInfo
-
-_BATCH = 64  # ancestors whose writes are read at once
-
 
 class ChannelHistory(NamedTuple):
     """A seed, if there is one, and the writes since (task id and value), oldest first; as JSON."""
@@ -42,7 +40,10 @@ def delta_history(context: SaverContext, config: Config, channels: Sequence[str]
 def channel_histories(
     context: SaverContext, scope: ScopeKey, checkpoint_id: str | None, channels: Iterable[str]
 ) -> dict[str, ChannelHistory]:
-    """Walk from the newest ancestor to the oldest, until a state has a seed of each channel."""
+    """Walk from the newest ancestor to the oldest, until a state has a seed of each channel.
+
+    What is older is not parsed: it may be malformed.
+    """
     seeds: dict[str, tuple[Any, ...]] = dict.fromkeys(channels, ())
     writes: dict[str, list[tuple[str, Any]]] = {name: [] for name in seeds}
     left = {*seeds}
@@ -67,7 +68,9 @@ def channel_histories(
                 seeds[name] = found[name].seed
                 writes[name] += reversed(found[name].writes)
             left -= found.keys()
-        batch = list(islice(ancestors, _BATCH))
+            if not left:
+                break
+        batch = list(islice(ancestors, limits.PAGE_STATES_MAX))
     return {name: ChannelHistory(seed, writes[name][::-1]) for name, seed in seeds.items()}
 
 
