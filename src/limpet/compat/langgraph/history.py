@@ -102,13 +102,19 @@ def _histories_in(
 def stored_history(info: SnapshotInfo, tree: Mapping[str, Any]) -> dict[str, ChannelHistory]:
     """Return the histories that a state stores for removed ancestors, or raise Corrupt."""
     stored = tree.get(records.DELTA_HISTORY, {})
-    try:
-        return {
-            name: ChannelHistory(
-                (part["seed"],) if "seed" in part else (),
-                [(task_id, written) for task_id, written in part["writes"]],
-            )
-            for name, part in stored.items()
-        }
-    except (AttributeError, KeyError, TypeError, ValueError) as cause:
-        raise records.foreign(info, "the delta history of a checkpoint is malformed") from cause
+    if not isinstance(stored, dict) or not all(map(_is_history, stored.values())):
+        raise records.foreign(info, "the delta history of a checkpoint is malformed")
+    return {
+        name: ChannelHistory(
+            (part["seed"],) if "seed" in part else (),
+            [(task_id, written) for task_id, written in part["writes"]],
+        )
+        for name, part in stored.items()
+    }
+
+
+def _is_history(part: Any) -> bool:
+    writes = part.get("writes") if isinstance(part, dict) else None
+    return isinstance(writes, list) and all(
+        isinstance(each, list) and len(each) == 2 and isinstance(each[0], str) for each in writes
+    )
