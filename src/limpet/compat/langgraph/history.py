@@ -18,6 +18,7 @@ from limpet.compat.langgraph.records import Config
 from limpet.errors import NotFound
 from limpet.model import ScopeKey, SnapshotInfo
 
+
 class ChannelHistory(NamedTuple):
     """A seed, if there is one, and the writes since (task id and value), oldest first; as JSON."""
 
