@@ -213,7 +213,7 @@ class Local(BaseModel):
     __qualname__ = "function.<locals>.Local"
 
 
-LINE = f"list it in `allow`: `from {__name__} import Shop; LimpetSaver(store, allow=[Shop.Order])`"
+LINE = f"list it in `allow` as `Shop.Order`, after `from {__name__} import Shop`"
 TOP = (
     "it cannot be imported: define it once, at the top level of its module, and list it in `allow`"
 )

@@ -136,9 +136,9 @@ def test_a_script_that_runs_is_not_imported(
 @for_each(
     "stored, advice",
     [
-        ("worker:Item", "list it in `allow`: `LimpetSaver(store, allow=[Item])`"),
-        ("app.worker:Item", "list it in `allow`: `LimpetSaver(store, allow=[Item])`"),
-        ("__main__:Item", "list it in `allow`: `LimpetSaver(store, allow=[Item])`"),
+        ("worker:Item", "list it in `allow` as `Item`"),
+        ("app.worker:Item", "list it in `allow` as `Item`"),
+        ("__main__:Item", "list it in `allow` as `Item`"),
         ("nowhere:Item", "import it from the module that has it here, and list it in `allow`"),
         ("os:x; y", "import it from the module that has it here, and list it in `allow`"),
     ],

@@ -143,10 +143,10 @@ def may_import(module: str) -> bool:
 
 
 def _line(module: str, qualname: str) -> str:
-    """Return the line that allows a class. Classes of the script itself are not imported."""
+    """Return what allows a class. Classes of the script itself are not imported."""
     top = qualname.partition(".")[0]
-    source = "" if module in _MAINS else f"from {module} import {top}; "
-    return f"{_LIST_IT}: `{source}LimpetSaver(store, allow=[{qualname}])`"
+    source = "" if module in _MAINS else f", after `from {module} import {top}`"
+    return f"{_LIST_IT} as `{qualname}`{source}"
 
 
 # What objects consist of
