@@ -20,7 +20,7 @@ from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from psycopg.types.json import Jsonb
 
 from limpet import Corrupt, InvalidInput, Store, Unavailable, Unsupported
-from limpet.compat.langgraph import LimpetSaver, import_sqlite
+from limpet.compat.langgraph import LimpetSaver, import_postgres, import_sqlite
 from limpet.compat.langgraph.migrate.postgres import _translated as translated
 from tests.cases import for_each
 from tests.compat.langgraph.kit import Places, checkpoint, config, got, id_of
@@ -368,3 +368,11 @@ def test_deltas_are_not_read_without_what_they_rest_on(origin: Origin, target: S
     assert 5 < seeded < len(ids)
     graph = with_deltas(LimpetSaver(target))
     assert len(graph.get_state(on("bob/deltas")).values["log"]) == 12
+
+
+@for_each("given, words", [({"prefix": 5}, "prefix"), ({"allow": ["Address"]}, "allow takes")])
+def test_options_are_checked_before_the_source(target: Store, given: Any, words: str) -> None:
+    wrong: Any = 5
+    for bring in (import_sqlite, import_postgres):
+        with pytest.raises(InvalidInput, match=words):
+            bring(target, wrong, **given)
