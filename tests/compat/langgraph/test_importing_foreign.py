@@ -134,6 +134,18 @@ def test_the_place_of_a_write_must_be_a_number(places: Places, tmp_path: Path, i
     assert found.pending_writes == []
 
 
+@for_each("indexes", [(0, 5), (0, 70), (-9, 0)])
+def test_the_indexes_of_writes_may_have_gaps(
+    places: Places, tmp_path: Path, indexes: tuple[int, int]
+) -> None:
+    with places.open("memory") as store:
+        writes = [write(idx=idx, channel=f"c{idx}") for idx in reversed(indexes)]
+        done = imported(store, tmp_path / "a.db", [row()], writes)
+        found = got(LimpetSaver(store))
+    assert done.skipped == ()
+    assert [channel for _, channel, _ in found.pending_writes or []] == [f"c{i}" for i in indexes]
+
+
 @pytest.mark.slow
 def test_versions_that_are_no_object(
     request: pytest.FixtureRequest, places: Places, tmp_path: Path

@@ -3,7 +3,7 @@
 | in Python                               | stored                                               |
 |-----------------------------------------|------------------------------------------------------|
 | None, bool, int, finite float, text     | itself                                               |
-| int beyond 64 bits                      | `{"$int": "<digits>"}`; itself in older checkpoints  |
+| int beyond 64 bits                      | `{"$int": "<digits>"}`; itself from LangGraph.js     |
 | list, dict with text keys               | itself                                               |
 | a message                               | `{"$message": "AIMessage", "content": ..., ...}`     |
 | the same with values in it that are not | `{"$message+": "AIMessage", ...}`                    |
