@@ -243,9 +243,9 @@ def test_values_that_both_languages_have(staged: Path, shared: Served, store: St
         "nothing": None,
         "set": {1, "x"},
     }
-    ours = {"bytes": b"\0\xff", "map": {1: ["x"]}, "pair": (1, [2]), "set": {3}}
+    ours = {"big": 2**70, "bytes": b"\0\xff", "map": {1: ["x"]}, "pair": (1, [2]), "set": {3}}
     saver.put(config("from-python"), made(value=ours), {}, {})
-    shown_there = [[0, 255], [[1, ["x"]]], [1, [2]], [3], True, True, True]
+    shown_there = [2.0**70, [0, 255], [[1, ["x"]]], [1, [2]], [3], True, True, True]
     assert ask(staged, shared.url, "show", "from-python") == shown_there
     foreign = {"messages": [{"role": "user", "content": "hi", "id": "h-0"}]}
     store.scope("foreign", "main", "thread").save(foreign)

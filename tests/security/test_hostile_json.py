@@ -20,7 +20,6 @@ from tests.cli.conftest import Command, command  # noqa: F401
 from tests.server.asgi import ask
 
 DEEP = 100_000
-LOCAL = ["memory", "sqlite", "directory", "postgres", "s3"]
 HOSTILE = {
     "lists": b"[" * DEEP + b"]" * DEEP,
     "lists, wide": b" " + b"[" * DEEP + b"]" * DEEP,

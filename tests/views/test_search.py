@@ -1,6 +1,7 @@
 """Where a pattern stands in a state."""
 
 import re
+import tracemalloc
 from typing import Any
 
 from hypothesis import given
@@ -64,6 +65,17 @@ def test_depth_costs_no_frames() -> None:
         state = [{"x": state}]
     (match,) = found(state, "deep")
     assert match.pointer == "/0/x" * 5_000
+
+
+def test_a_container_of_many_members_takes_no_memory() -> None:
+    states = [["x"] * 100_000, [""] * 100_000, [{"x": []}] * 100_000]
+    tracemalloc.start()
+    try:
+        assert [found(state, "y") for state in states] == [[], [], []]
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 20_000_000
 
 
 texts = st.text(alphabet="ab/~\n", max_size=5)

@@ -468,6 +468,7 @@ function fromStored(tree, path) {
 }
 
 const READERS = {
+  $int: (inner) => Number(inner),
   $message: (name, fields) => messageOf(name, fields),
   $plain: (inner, _, path, members) => members(inner),
   $js: (inner, _, path, members) => members(inner),

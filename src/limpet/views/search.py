@@ -80,7 +80,7 @@ def matches(state: JSON, find: Find, *, keys: bool = False) -> Iterator[Match]:
     chars = 0
     for each in _texts(state, keys=keys):
         texts.append(each)
-        chars += len(each.text)
+        chars += len(each.text) + 1  # many may be empty
         if chars >= _BATCH_CHARS:
             yield from _in_texts(texts, find)
             texts, chars = [], 0
@@ -105,18 +105,23 @@ def _in_texts(texts: list[_Text], find: Find) -> Iterator[Match]:
 
 
 def _texts(state: JSON, *, keys: bool) -> Iterator[_Text]:
-    waiting: list[tuple[_Path, JSON]] = [((), state)]  # no recursion: a state may be deep
-    while waiting:
-        path, value = waiting.pop()
-        if keys and path and isinstance(path[-1], str):
-            yield _Text(path, path[-1], True)
-        if isinstance(value, str):
-            yield _Text(path, value, False)
-        elif isinstance(value, dict | list):
-            members = value.items() if isinstance(value, dict) else enumerate(value)
-            shown = (str, dict, list) if not keys else object
-            found = [((*path, key), each) for key, each in members if isinstance(each, shown)]
-            waiting += reversed(found)
+    # No recursion: a state may be deep. A path is made only for what is yielded.
+    path: list[str | int] = [0]
+    levels: list[Iterator[tuple[str | int, JSON]]] = [enumerate([state])]
+    while levels:
+        for key, value in levels[-1]:
+            path[-1] = key
+            if keys and isinstance(key, str):
+                yield _Text(tuple(path[1:]), key, True)
+            if isinstance(value, str):
+                yield _Text(tuple(path[1:]), value, False)
+            elif isinstance(value, dict | list):
+                levels.append(iter(value.items()) if isinstance(value, dict) else enumerate(value))
+                path.append(0)
+                break
+        else:
+            levels.pop()
+            path.pop()
 
 
 def _pointer(path: _Path) -> str:

@@ -30,7 +30,7 @@ class Places:
         self._folder = folder
 
     def url(self, engine: str) -> str:
-        folder = self._folder / str(next(_count))
+        folder = self._folder / f"store-{next(_count)}"
         folder.mkdir()
         if engine == "postgres":
             schemas = self._request.getfixturevalue("schemas")

@@ -4,6 +4,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
+from pathlib import Path
 from types import ModuleType
 from typing import (
     Annotated,
@@ -212,7 +213,7 @@ class Local(BaseModel):
     __qualname__ = "function.<locals>.Local"
 
 
-LINE = f"list it in `allow`: `from {__name__} import Shop; LimpetSaver(store, allow=[Shop.Order])`"
+LINE = f"list it in `allow` as `Shop.Order`, after `from {__name__} import Shop`"
 TOP = (
     "it cannot be imported: define it once, at the top level of its module, and list it in `allow`"
 )
@@ -251,6 +252,14 @@ def test_a_listed_name_is_no_other_class_of_that_name() -> None:
     assert listed.name_of(Shop.Shape) is None
     # Nor one of another module that is imported there.
     assert Allowed([(__name__, "MonkeyPatch")]).class_of(f"{__name__}:pytest.MonkeyPatch") is None
+
+
+def test_a_listed_name_in_a_module_that_is_not_imported_yet(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "new_shop.py").write_text("class Order: ...\nclass Legacy:\n    class Order: ...")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert Allowed([("new_shop", "Order")]).class_of("new_shop:Legacy.Order") is None
 
 
 @for_each("wrap", [lambda serde: serde, lambda serde: EncryptedSerializer(Cipher(), serde)])

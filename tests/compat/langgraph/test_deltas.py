@@ -179,6 +179,15 @@ def test_delta_history(saver: LimpetSaver) -> None:
     assert found == expected
 
 
+def test_what_is_behind_the_seed_is_not_parsed(memory: LimpetSaver) -> None:
+    chain(memory)
+    malformed = {"channel_values": {}, "delta_history": 1}
+    scope = memory._sync.scope(*scope_in(config()))
+    scope.save(malformed, id=id_of(1), overwrite=True, metadata={"langgraph": {}})
+    found = memory.get_delta_channel_history(config=config(), channels=["a"])
+    assert found["a"]["seed"] == _DeltaSnapshot(["seed"])
+
+
 def test_delta_history_ends_where_parents_go_round(memory: LimpetSaver) -> None:
     for number, parent in ((1, 2), (2, 1)):
         memory.put(config(number=parent), checkpoint(number), {}, {})

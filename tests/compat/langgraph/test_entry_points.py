@@ -84,6 +84,55 @@ def test_the_line_of_the_readme_with_a_pydantic_state(
     assert start(tmp_path, "later.py", url, **env) == "[1, 2]\n"
 
 
+SPAWNED = """
+import sys
+from multiprocessing import get_context
+import limpet
+from langgraph.checkpoint.base import empty_checkpoint
+from limpet.compat.langgraph import LimpetSaver
+from pydantic import BaseModel
+
+class Item(BaseModel):
+    number: int
+
+def save():
+    with limpet.open(sys.argv[1]) as store:
+        made = {**empty_checkpoint(), "channel_values": {"item": Item(number=1)}}
+        config = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
+        LimpetSaver(store, allow=Item).put(config, made, {}, {})
+
+if __name__ == "__main__":
+    child = get_context("spawn").Process(target=save)
+    child.start()
+    child.join()
+"""
+READER = """
+import sys, limpet
+from limpet.compat.langgraph import LimpetSaver
+with limpet.open(sys.argv[1]) as store:
+    config = {"configurable": {"thread_id": "t"}}
+    try:
+        LimpetSaver(store).get_tuple(config)
+    except limpet.InvalidInput as refused:
+        _, _, _, name, _, line, *_ = str(refused).split("`")
+    exec(line)
+    found = LimpetSaver(store, allow=[eval(name)]).get_tuple(config)
+    print(found.checkpoint["channel_values"])
+"""
+
+
+@pytest.mark.slow
+def test_a_spawned_process_stores_classes_under_the_name_of_the_script(
+    places: Places, tmp_path: Path
+) -> None:
+    """So another program reads them, with what the refusal says."""
+    (tmp_path / "shop.py").write_text(SPAWNED)
+    (tmp_path / "reader.py").write_text(READER)
+    url = places.url("sqlite")
+    start(tmp_path, "shop.py", url)
+    assert start(tmp_path, "reader.py", url) == "{'item': Item(number=1)}\n"
+
+
 # Without processes
 
 
@@ -136,9 +185,9 @@ def test_a_script_that_runs_is_not_imported(
 @for_each(
     "stored, advice",
     [
-        ("worker:Item", "list it in `allow`: `LimpetSaver(store, allow=[Item])`"),
-        ("app.worker:Item", "list it in `allow`: `LimpetSaver(store, allow=[Item])`"),
-        ("__main__:Item", "list it in `allow`: `LimpetSaver(store, allow=[Item])`"),
+        ("worker:Item", "list it in `allow` as `Item`"),
+        ("app.worker:Item", "list it in `allow` as `Item`"),
+        ("__main__:Item", "list it in `allow` as `Item`"),
         ("nowhere:Item", "import it from the module that has it here, and list it in `allow`"),
         ("os:x; y", "import it from the module that has it here, and list it in `allow`"),
     ],

@@ -170,6 +170,9 @@ def history(saver: LimpetSaver, number: int = 2) -> Any:
         {"a": {"seed": 1}},
         {"a": {"writes": [1]}},
         {"a": {"writes": [["task"]]}},
+        {"a": {"writes": [[1, "value"]]}},
+        {"a": {"writes": ["ab"]}},
+        {"a": {"writes": {"ab": 1}}},
     ],
 )
 def test_what_is_carried_must_make_sense(memory: LimpetSaver, carried: Any) -> None:

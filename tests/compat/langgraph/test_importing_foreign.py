@@ -20,7 +20,7 @@ from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from psycopg.types.json import Jsonb
 
 from limpet import Corrupt, InvalidInput, Store, Unavailable, Unsupported
-from limpet.compat.langgraph import LimpetSaver, import_sqlite
+from limpet.compat.langgraph import LimpetSaver, import_postgres, import_sqlite
 from limpet.compat.langgraph.migrate.postgres import _translated as translated
 from tests.cases import for_each
 from tests.compat.langgraph.kit import Places, checkpoint, config, got, id_of
@@ -132,6 +132,18 @@ def test_the_place_of_a_write_must_be_a_number(places: Places, tmp_path: Path, i
     assert done.skipped[0].message == "the index of a write is not an integer. task_id=`task`"
     assert found is not None
     assert found.pending_writes == []
+
+
+@for_each("indexes", [(0, 5), (0, 70), (-9, 0)])
+def test_the_indexes_of_writes_may_have_gaps(
+    places: Places, tmp_path: Path, indexes: tuple[int, int]
+) -> None:
+    with places.open("memory") as store:
+        writes = [write(idx=idx, channel=f"c{idx}") for idx in reversed(indexes)]
+        done = imported(store, tmp_path / "a.db", [row()], writes)
+        found = got(LimpetSaver(store))
+    assert done.skipped == ()
+    assert [channel for _, channel, _ in found.pending_writes or []] == [f"c{i}" for i in indexes]
 
 
 @pytest.mark.slow
@@ -368,3 +380,11 @@ def test_deltas_are_not_read_without_what_they_rest_on(origin: Origin, target: S
     assert 5 < seeded < len(ids)
     graph = with_deltas(LimpetSaver(target))
     assert len(graph.get_state(on("bob/deltas")).values["log"]) == 12
+
+
+@for_each("given, words", [({"prefix": 5}, "prefix"), ({"allow": ["Address"]}, "allow takes")])
+def test_options_are_checked_before_the_source(target: Store, given: Any, words: str) -> None:
+    wrong: Any = 5
+    for bring in (import_sqlite, import_postgres):
+        with pytest.raises(InvalidInput, match=words):
+            bring(target, wrong, **given)

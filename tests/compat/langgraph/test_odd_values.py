@@ -1,6 +1,8 @@
 """Values that are nearly something else: they come back as they were, or are refused at once."""
 
 import math
+from collections import deque
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -165,6 +167,12 @@ def message_twice() -> HumanMessage:
     return found
 
 
+@dataclass
+class Pair:
+    one: Any = None
+    other: Any = None
+
+
 LONG = "x" * 100_000
 SHARED: dict[str, Any] = {
     "lists": lambda: doubled([], lambda each: [each] * 10, 30),
@@ -179,6 +187,8 @@ SHARED: dict[str, Any] = {
     "messages": lambda: doubled(message(), lambda each: message(a=[each], b=(each,)), 40),
     "a message in itself": message_twice,
     "in an object of LangChain": lambda: AgentFinish({"a": doubled([])}, "log"),
+    "dataclasses in one": lambda: AgentFinish({"a": doubled(Pair(), lambda x: Pair(x, x))}, "log"),
+    "deques in one": lambda: AgentFinish({"a": doubled(0, lambda x: deque([x, x]))}, "log"),
     "one message": lambda: [HumanMessage(LONG, id="m")] * 100_000,
     "one message without an id": lambda: [HumanMessage(LONG)] * 1_000,
 }

@@ -47,6 +47,7 @@ def test_metadata_comes_back_exactly_and_is_found(saver: LimpetSaver) -> None:
     assert ids(saver.list(None, filter={"run_id": "r" * 300, "odd": (1, "a\0b")})) == [1]
     assert ids(saver.list(config(), filter={"odd": [1, "a\0b"]})) == []
     assert ids(saver.list(config(), filter={"absent": None})) == []
+    assert ids(saver.list(config(), filter={"odd": (np.arange(2), "x")})) == []
     saver.delete_for_runs(["r" * 300])
     assert saver.get_tuple(config()) is None
 
@@ -223,6 +224,10 @@ def test_messages_changed_between_saves_are_saved_changed(saver: LimpetSaver) ->
         lambda m: setattr(m[3], "artifact", np.array(["x"])),
         lambda m: setattr(m[3], "artifact", [b"x"]),
         lambda m: setattr(m[3], "artifact", [bytearray(b"x")]),
+        lambda m: setattr(m[3], "artifact", [1, 2]),
+        lambda m: setattr(m[3], "artifact", [np.arange(2), 2]),
+        lambda m: setattr(m[3], "artifact", None),
+        lambda m: setattr(m[3], "artifact", np.array([])),
         lambda m: m[1].additional_kwargs.update(a=[1]),
         lambda m: m[1].additional_kwargs["a"].append(2),
         lambda m: m.append(AIMessage("more", id="more")),

@@ -402,7 +402,10 @@ def test_what_becomes_plain(value: Any, plain: Any) -> None:
 @for_each(
     "value, words",
     [
-        ({"a": [Stranger(name="x")]}, "not allowed: list it in `allow`: `from tests."),
+        (
+            {"a": [Stranger(name="x")]},
+            "not allowed: list it in `allow` as `Stranger`, after `from tests.",
+        ),
         ({"a": [object()]}, "cannot be stored"),
         ({"a": [lambda: 1]}, "cannot be stored"),
         ({"a": [10**4300]}, "more than 4300 digits"),

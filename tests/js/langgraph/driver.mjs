@@ -119,8 +119,8 @@ verbs.race = async () => {
 };
 
 verbs.show = async () => {
-  const { bytes, map, pair, set } = (await checkpointer.getTuple(config)).checkpoint.channel_values.value;
-  say([[...bytes], [...map], pair, [...set], bytes instanceof Uint8Array, map instanceof Map, set instanceof Set]);
+  const { big, bytes, map, pair, set } = (await checkpointer.getTuple(config)).checkpoint.channel_values.value;
+  say([big, [...bytes], [...map], pair, [...set], bytes instanceof Uint8Array, map instanceof Map, set instanceof Set]);
 };
 
 try {

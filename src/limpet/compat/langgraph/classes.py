@@ -143,10 +143,10 @@ def may_import(module: str) -> bool:
 
 
 def _line(module: str, qualname: str) -> str:
-    """Return the line that allows a class. Classes of the script itself are not imported."""
+    """Return what allows a class. Classes of the script itself are not imported."""
     top = qualname.partition(".")[0]
-    source = "" if module in _MAINS else f"from {module} import {top}; "
-    return f"{_LIST_IT}: `{source}LimpetSaver(store, allow=[{qualname}])`"
+    source = "" if module in _MAINS else f", after `from {module} import {top}`"
+    return f"{_LIST_IT} as `{qualname}`{source}"
 
 
 # What objects consist of
@@ -381,8 +381,11 @@ class Allowed:
         # An allowed name may mean something else by now.
         if not isinstance(found, type) or issubclass(found, type):
             raise InvalidInput(f"a stored value names something that is not a class. name=`{name}`")
-        is_exact = (module, qualname) in self._names
-        return found if is_exact or name in (shown(found), class_name(found)) else None
+        if (module, qualname) in self._names:
+            return found
+        # Asked again: only now that the module is imported it shows its classes at the top.
+        is_inner = self._is_listed(module, qualname) and name in (shown(found), class_name(found))
+        return found if is_inner else None
 
     def _renamed(self, name: str) -> type | None:
         """Return the listed class that a program stored under another name, if it is only one."""

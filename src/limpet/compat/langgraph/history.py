@@ -11,13 +11,12 @@ from itertools import islice, takewhile
 from typing import Any, NamedTuple
 
 from limpet import Scope
+from limpet.api.integrations import limits
 from limpet.compat.langgraph import records
 from limpet.compat.langgraph.checkpoints import SaverContext, notes_on
 from limpet.compat.langgraph.records import Config
 from limpet.errors import NotFound
 from limpet.model import ScopeKey, SnapshotInfo
-
-_BATCH = 64  # ancestors whose writes are read at once
 
 
 class ChannelHistory(NamedTuple):
@@ -42,7 +41,10 @@ def delta_history(context: SaverContext, config: Config, channels: Sequence[str]
 def channel_histories(
     context: SaverContext, scope: ScopeKey, checkpoint_id: str | None, channels: Iterable[str]
 ) -> dict[str, ChannelHistory]:
-    """Walk from the newest ancestor to the oldest, until a state has a seed of each channel."""
+    """Walk from the newest ancestor to the oldest, until a state has a seed of each channel.
+
+    What is older is not parsed: it may be malformed.
+    """
     seeds: dict[str, tuple[Any, ...]] = dict.fromkeys(channels, ())
     writes: dict[str, list[tuple[str, Any]]] = {name: [] for name in seeds}
     left = {*seeds}
@@ -67,7 +69,9 @@ def channel_histories(
                 seeds[name] = found[name].seed
                 writes[name] += reversed(found[name].writes)
             left -= found.keys()
-        batch = list(islice(ancestors, _BATCH))
+            if not left:
+                break
+        batch = list(islice(ancestors, limits.PAGE_STATES_MAX))
     return {name: ChannelHistory(seed, writes[name][::-1]) for name, seed in seeds.items()}
 
 
@@ -99,13 +103,19 @@ def _histories_in(
 def stored_history(info: SnapshotInfo, tree: Mapping[str, Any]) -> dict[str, ChannelHistory]:
     """Return the histories that a state stores for removed ancestors, or raise Corrupt."""
     stored = tree.get(records.DELTA_HISTORY, {})
-    try:
-        return {
-            name: ChannelHistory(
-                (part["seed"],) if "seed" in part else (),
-                [(task_id, written) for task_id, written in part["writes"]],
-            )
-            for name, part in stored.items()
-        }
-    except (AttributeError, KeyError, TypeError, ValueError) as cause:
-        raise records.foreign(info, "the delta history of a checkpoint is malformed") from cause
+    if not isinstance(stored, dict) or not all(map(_is_history, stored.values())):
+        raise records.foreign(info, "the delta history of a checkpoint is malformed")
+    return {
+        name: ChannelHistory(
+            (part["seed"],) if "seed" in part else (),
+            [(task_id, written) for task_id, written in part["writes"]],
+        )
+        for name, part in stored.items()
+    }
+
+
+def _is_history(part: Any) -> bool:
+    writes = part.get("writes") if isinstance(part, dict) else None
+    return isinstance(writes, list) and all(
+        isinstance(each, list) and len(each) == 2 and isinstance(each[0], str) for each in writes
+    )

@@ -290,8 +290,15 @@ def _matching(
         if records.namespace_of(info.scope) is None:
             continue
         meta = records.read_metadata(context.codec, info) if wanted else {}
-        if all(key in meta and meta[key] == wanted[key] for key in wanted):
+        if all(key in meta and _is_equal(meta[key], wanted[key]) for key in wanted):
             yield SnapshotRef(info.scope, info.id)
+
+
+def _is_equal(value: Any, wanted: Any) -> bool:
+    try:
+        return bool(value == wanted)
+    except ValueError:
+        return False  # that of an array, which has no truth value
 
 
 def _read(

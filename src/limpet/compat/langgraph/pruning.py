@@ -140,11 +140,12 @@ def _reparent(
         nonlocal seen
         for info, body in backend.read_snapshots(scope, [id]):
             seen = info.revision
-            commit = _copied(context, info, _with_delta_history(context, info, body), scope)
-            # Its state has now what the metadata says that it lacks.
-            others = {name: each for name, each in info.metadata.items() if name != records.ABSENT}
-            commit = commit._replace(metadata=codec.encode(others), created_at=None)
-            backend.commit(commit._replace(parent=parent_id, replaces=seen))
+            whole = _with_delta_history(context, info, body)
+            commit = _copied(context, info, whole, scope)
+            if whole is not body:  # it has now what the metadata says that it lacks
+                others = {k: v for k, v in info.metadata.items() if k != records.ABSENT}
+                commit = commit._replace(metadata=codec.encode(others))
+            backend.commit(commit._replace(created_at=None, parent=parent_id, replaces=seen))
 
     def attempt() -> Steps[None]:
         yield replace

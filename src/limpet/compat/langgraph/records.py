@@ -227,8 +227,8 @@ def _encoded_metadata(
 ) -> bytes:
     encoder = ValueEncoder(codec_.rules, codec_.cache, ["metadata"], bytes_max=bytes_max)
     parts = [b'{"langgraph":', encoder.value(meta)]
-    if meta.get(_COUNTERS):  # there are delta channels
-        absent = checkpoint.get("channel_versions", {}).keys() - checkpoint[_VALUES].keys()
+    absent = checkpoint.get("channel_versions", {}).keys() - checkpoint[_VALUES].keys()
+    if absent and meta.get(_COUNTERS):  # there are delta channels
         parts += (b',"langgraph_absent":', orjson.dumps(sorted(absent)))
     parts.append(b"}")
     return joined(parts, "the metadata", bytes_max)

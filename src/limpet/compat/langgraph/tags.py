@@ -3,7 +3,7 @@
 | in Python                               | stored                                               |
 |-----------------------------------------|------------------------------------------------------|
 | None, bool, int, finite float, text     | itself                                               |
-| int beyond 64 bits                      | `{"$int": "<digits>"}`; itself in older checkpoints  |
+| int beyond 64 bits                      | `{"$int": "<digits>"}`; itself from LangGraph.js     |
 | list, dict with text keys               | itself                                               |
 | a message                               | `{"$message": "AIMessage", "content": ..., ...}`     |
 | the same with values in it that are not | `{"$message+": "AIMessage", ...}`                    |
@@ -31,6 +31,7 @@ With a serializer that is not LangGraph's own, such as one that encrypts, each v
 
 from base64 import b64decode
 from collections import deque
+from dataclasses import is_dataclass
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from functools import cache
@@ -206,9 +207,9 @@ def dump_langchain(value: Any) -> Any:
         each = waiting.pop()
         if isinstance(each, dict):
             waiting += each.values()
-        elif isinstance(each, list | tuple | set | frozenset):
+        elif isinstance(each, list | tuple | set | frozenset | deque):
             waiting += each
-        elif isinstance(each, BaseModel):
+        elif isinstance(each, BaseModel) or is_dataclass(type(each)):
             waiting += attributes(each).values()
     raise ValueError("too many parts")
 

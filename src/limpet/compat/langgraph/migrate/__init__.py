@@ -12,6 +12,7 @@ checkpoints, the oldest of a namespace first. One is in memory at a time.
 
 import json
 import os
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import partial
 from itertools import groupby
@@ -61,7 +62,7 @@ def import_sqlite(
         InvalidInput: the file is not a SQLite database.
         Unsupported: the tables have another layout.
     """
-    return _imported(store, tables.opened(folder_of(path)), prefix, allow, serde)
+    return _imported(store, lambda: tables.opened(folder_of(path)), prefix, allow, serde)
 
 
 def import_postgres(
@@ -83,16 +84,20 @@ def import_postgres(
         Unavailable: the server did not answer.
         Unsupported: the tables have another layout, or psycopg is not installed.
     """
-    try:
-        from limpet.compat.langgraph.migrate import postgres
-    except ImportError:
-        raise Unsupported("PostgreSQL needs an extra: pip install 'limpet[postgres]'") from None
-    return _imported(store, postgres.opened(url), prefix, allow, serde)
+
+    def opened() -> AbstractContextManager[SaverTables]:
+        try:
+            from limpet.compat.langgraph.migrate import postgres
+        except ImportError:
+            raise Unsupported("PostgreSQL needs an extra: pip install 'limpet[postgres]'") from None
+        return postgres.opened(url)
+
+    return _imported(store, opened, prefix, allow, serde)
 
 
 def _imported(
     store: Store | AsyncStore,
-    source: AbstractContextManager[SaverTables],
+    opened: Callable[[], AbstractContextManager[SaverTables]],
     prefix: str,
     allow: Allow,
     serde: SerializerProtocol | None,
@@ -100,7 +105,7 @@ def _imported(
     check_prefix(prefix)
     listed = items_of(allow)
     saver = LimpetSaver(store, serde=serde, allow=listed)
-    with source as found:
+    with opened() as found:
         return _Import(found, saver, checked(serde, listed)).run(prefix)
 
 
