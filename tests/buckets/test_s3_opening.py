@@ -86,7 +86,8 @@ def test_an_endpoint_may_come_from_the_environment() -> None:
     with Stub(ignores=()) as stub:
         for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"):
             keys = {"access_key_id": "a", "secret_access_key": "s"}
-            bucket = make(environ={"HOME": "/nonexistent", name: stub.service.url}, **keys)
+            environ = {"HOME": "/nonexistent", name: stub.service.url}
+            bucket = make(stub.service.name, environ=environ, **keys)
             bucket.put("k", name.encode(), expect=ANY)
             assert stub.objects["k"] == name.encode()
             bucket.close()
