@@ -13,9 +13,11 @@ from limpet import LimpetError, Unavailable, Unsupported
 from limpet.backends.buckets.directory.bucket import DirectoryBucket
 from limpet.backends.buckets.protocol import Moved
 from limpet.model import ANY, Expect
-from tests.buckets.test_directory import datas, files, make
+from tests.buckets.test_directory import datas, files, make, now_us
 from tests.cases import for_each
 from tests.effort import slowly
+
+HOUR_US = 3_600_000_000
 
 
 def handles() -> int:
@@ -135,6 +137,18 @@ def test_writes_may_be_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     bucket = make(tmp_path)
     bucket.put("a", b"0123456789" * 100, expect=None)
     assert datas(bucket.get(["a"])) == [b"0123456789" * 100]
+
+
+def test_a_temporary_that_cannot_be_removed_does_not_hide_a_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bucket = make(tmp_path)
+    with monkeypatch.context() as patched:
+        Faults(errno.EIO, 1, ("unlink",)).install(patched)
+        bucket.put("a", b"1", expect=None)
+    assert datas(bucket.get(["a"])) == [b"1"]
+    assert len(files(tmp_path)) == 2
+    assert make(tmp_path, now=lambda: now_us() + 2 * HOUR_US).sweep() == 1
 
 
 def test_what_a_file_system_cannot_do_is_refused(

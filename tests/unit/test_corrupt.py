@@ -1,6 +1,7 @@
 """Promise 10 on every engine: damage stays where it is, says where that is, and others go on.
 
-It may be of the facts of a snapshot, of its state, or of the row or head of the whole scope.
+It may be of the facts of a snapshot, of its state, of a segment, of a note, or of the row or head
+of the whole scope.
 """
 
 import asyncio
@@ -8,6 +9,7 @@ import sqlite3
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, suppress
 from functools import partial
+from itertools import product
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -50,6 +52,8 @@ ON_SQLITE = {
     ],
     "state": [f"body = {flipped('body')}", "encoding = 1 - encoding", "encoding = 77", "base = 1"],
     "scope": ["head = -1", "head = head - 1"],
+    "segment": [f"body = {flipped('body')}"],
+    "note": ["value = x'37'", "value = x''"],
 }
 ON_SQL = {
     "facts": ["checksum = checksum + 1"],
@@ -62,11 +66,15 @@ ON_SQL = {
         "head = 999999",
         f"head = (SELECT max(seq) FROM snapshots WHERE scope_pk <> {PK})",
     ],
+    "segment": ["checksum = checksum + 1"],
+    "note": ["checksum = checksum + 1", "updated_at = updated_at + 1"],
 }
 ROWS = {
     "facts": f"UPDATE snapshots SET {{}} WHERE seq = {SEQ}",
     "state": f"UPDATE tails SET {{}} WHERE seq = {SEQ}",
     "scope": f"UPDATE scopes SET {{}} WHERE pk = {PK}",
+    "segment": f"UPDATE segments SET {{}} WHERE scope_pk = {PK}",
+    "note": f"UPDATE notes SET {{}} WHERE scope_pk = {PK} AND name = 'a'",
 }
 
 
@@ -82,25 +90,28 @@ class Place:
                 for id in IDS:
                     scope.save(state_of(id), id=id, labels=LABELS, metadata={"m": 1}, status="good")
                     scope.set_note("on it", id, on=id)
+                for note in "ab":
+                    scope.set_note(note, f"the note {note}")
 
-    def ways(self, kind: str) -> list[Callable[[], None]]:
-        """Return the ways to damage the facts or the state of the head, or the whole scope."""
+    def ways(self, kind: str) -> list[Callable[[], object]]:
+        """Return the ways to damage something of `chat`; of a snapshot, of the head."""
         if self._run is None:
-            return [] if kind == "facts" else [partial(self._flip, kind)]
+            return [partial(self._flip, kind)]
         changes = ON_SQL[kind] + (ON_SQLITE[kind] if self.url.startswith("sqlite") else [])
         statements = [ROWS[kind].format(change) for change in changes]
         if kind == "state":
             statements.append(f"DELETE FROM tails WHERE seq = {SEQ}")
         return [partial(self.run, each) for each in statements]
 
-    def run(self, statement: str) -> None:
+    def run(self, statement: str) -> list[Any]:
         assert self._run is not None
-        self._run(statement)
+        return self._run(statement)
 
     def _flip(self, kind: str) -> None:
         path = next(self._root.rglob("chat/**/head"))
         data = path.read_bytes()
-        at = 60 if kind == "scope" else data.index(f'"{HEAD}","text"'.encode()) + 30
+        text = {"scope": '"', "state": f'"{HEAD}","text"', "note": "the note a"}[kind]
+        at = data.index(text.encode()) + (30 if kind == "state" else 0)
         path.write_bytes(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
 
     @property
@@ -200,21 +211,33 @@ def everything(store: Store, session: str) -> list[Any]:
     for id in IDS:
         with suppress(Corrupt):
             states.append(scope.load(id))
-    return [list(scope.history()), list(scope.ids()), states, *scope.notes(on=IDS)]
+    return [list(scope.history()), list(scope.ids()), states, *scope.notes(), *scope.notes(on=IDS)]
 
 
-@pytest.mark.parametrize("kind", ["facts", "state", "scope"])
-def test_others_go_on(place: Callable[[], Place], kind: str) -> None:
+def each_way(place: Callable[[], Place], kind: str) -> Iterator[tuple[Place, Callable[[], object]]]:
+    """Yield a place for each way to damage it."""
     there, way = place(), 0
+    assert there.ways(kind)
     while way < len(there.ways(kind)):
-        check_life(there, kind, way)
+        yield there, there.ways(kind)[way]
         there, way = place(), way + 1
 
 
-def check_life(there: Place, kind: str, way: int) -> None:
+# On files the facts of the newest snapshots are in the head, as what is known of the scope is.
+KINDS = [("folder", "state"), ("folder", "scope")]
+KINDS += product(("sqlite", "postgres"), ("facts", "state", "scope"))
+
+
+@pytest.mark.parametrize(("place", "kind"), KINDS, indirect=["place"])
+def test_others_go_on(place: Callable[[], Place], kind: str) -> None:
+    for there, damage in each_way(place, kind):
+        check_life(there, kind, damage)
+
+
+def check_life(there: Place, kind: str, damage: Callable[[], object]) -> None:
     with limpet.open(there.url) as store:
         before, other = everything(store, "chat"), everything(store, "other")
-    there.ways(kind)[way]()
+    damage()
     damaged = there.dump()
     with limpet.open(there.url) as store:
         chat = store.scope("chat")
@@ -234,6 +257,11 @@ def check_life(there: Place, kind: str, way: int) -> None:
             assert list(store.sessions()) == ["chat", "other"]
             found = store.find(GOOD[0], prefix="chat")
             assert found is not None
+        else:
+            check_refused([lambda: list(chat.history()), lambda: list(chat.ids())])
+            listed = ["chat"] * there.url.startswith("file") + ["other"]
+            assert list(store.sessions()) == listed
+            assert [info.key.session_id for info in store.scopes()] == listed
         assert there.dump() == damaged
         assert everything(store, "other") == other
 
@@ -250,6 +278,88 @@ def check_life(there: Place, kind: str, way: int) -> None:
             assert chat.save({"new": 1}, id=HEAD).parent_id == GOOD[-1]
         assert everything(store, "other") == other
         assert [each for each in store.check() if each.severity == "error"] == []
+
+
+def rolled(scope: Scope, prefix: str) -> list[str]:
+    """Save until the tail has moved into a segment; return the ids."""
+    return [scope.save(state_of(f"{prefix}{n}"), id=f"{prefix}{n}").id for n in range(70)]
+
+
+def test_saves_go_past_a_damaged_state(place: Callable[[], Place]) -> None:
+    """Also when the tail is rolled over it; others can be deleted, and it can be replaced."""
+    for there, damage in each_way(place, "state"):
+        damage()
+        with limpet.open(there.url) as store:
+            later = rolled(store.scope("chat"), "new-")
+        with limpet.open(there.url) as store:
+            chat = store.scope("chat")
+            check_refused([partial(chat.load, HEAD)], HEAD)
+            check_states(chat, [*GOOD, *later])
+            assert chat.delete_snapshot(GOOD[1]) == chat.delete_snapshot(later[5]) == 1
+            check_refused([partial(chat.load, HEAD)], HEAD)
+            check_states(chat, [GOOD[0], GOOD[2], *later[:5], *later[6:]])
+            chat.save(state_of(HEAD), id=HEAD, overwrite=True)
+            check_states(chat, [GOOD[0], GOOD[2], HEAD, *later[:5], *later[6:]])
+            assert chat.prune(keep_last=1).count == 3 + 68
+            check_states(chat, later[-1:])
+            assert [each for each in store.check() if each.severity == "error"] == []
+
+
+@pytest.mark.parametrize("place", ["sqlite", "postgres"], indirect=True)
+def test_a_damaged_segment(place: Callable[[], Place]) -> None:
+    """What is not in it goes on; what is can be replaced and deleted."""
+    for there, damage in each_way(place, "segment"):
+        with limpet.open(there.url) as store:
+            saved = rolled(store.scope("chat"), "old-")
+            facts = list(store.scope("chat").history())
+        assert there.run(f"SELECT 1 FROM segments WHERE scope_pk = {PK}")
+        damage()
+        with limpet.open(there.url) as store:
+            later = rolled(store.scope("chat"), "new-")
+        with limpet.open(there.url) as store:
+            chat = store.scope("chat")
+            for id in (IDS[0], HEAD):
+                check_refused([partial(chat.load, id)], id)
+            check_states(chat, later)
+            assert list(chat.history())[len(later) :] == facts
+            assert chat.delete_snapshot(IDS[0]) == chat.delete_snapshot(later[0]) == 1
+            chat.save(state_of("again"), id=HEAD, overwrite=True)
+            found = chat.load(HEAD)
+            assert found is not None
+            assert found.state == state_of("again")
+            check_states(chat, later[1:])
+            assert chat.prune(keep_last=1).count == len([*IDS, *saved, *later]) - 3
+            check_states(chat, later[-1:])
+            assert [each for each in store.check() if each.severity == "error"] == []
+
+
+def check_states(chat: Scope, ids: list[str]) -> None:
+    assert [found.state for found in chat.load_many(ids)] == [*map(state_of, ids)]
+
+
+def test_a_damaged_note(place: Callable[[], Place]) -> None:
+    """It is not listed and not overwritten, and can be deleted."""
+    for there, damage in each_way(place, "note"):
+        with limpet.open(there.url) as store:
+            other = everything(store, "other")
+        damage()
+        damaged = there.dump()
+        with limpet.open(there.url) as store:
+            chat = store.scope("chat")
+            check_refused(needs_note(chat))
+            assert [note.name for note in chat.notes()] == ["b"]
+            assert there.dump() == damaged
+            check_states(chat, IDS)
+            assert everything(store, "other") == other
+            assert chat.delete_note("a") == 1
+            assert chat.set_note("a", 5) is not None
+            assert [note.name for note in chat.notes()] == ["a", "b"]
+            assert list(store.check()) == []
+
+
+def needs_note(chat: Scope) -> list[Callable[[], object]]:
+    writes = [partial(chat.set_note, "a", value) for value in (5, lambda _: 5)]
+    return [lambda: chat.note("a"), *writes]
 
 
 @pytest.mark.parametrize("place", ["sqlite"], indirect=True)

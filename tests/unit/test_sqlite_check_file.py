@@ -3,6 +3,7 @@
 import os
 import shutil
 import sqlite3
+import threading
 from contextlib import closing, suppress
 from pathlib import Path
 from random import Random
@@ -191,4 +192,27 @@ def test_a_long_history_is_inspected_in_pages(path: Path) -> None:
         assert found == []
         # The file; scopes, segments, shared states; snapshots and labels; notes; the few in tails.
         assert 1 + 3 + 2 * (2000 // 100 + 1) + (400 // 100 + 1) < pages < 70
+    backend.close()
+
+
+def test_what_others_write_meanwhile_is_not_reported(path: Path) -> None:
+    """Every page sees whole commits only, with repair as well."""
+    fill(path, 30)
+    writer, backend = open_backend(url_of(path)), open_backend(url_of(path))
+    done = threading.Event()
+
+    def write() -> None:
+        for number in range(300):
+            key = ScopeKey(f"new-{number % 3}")
+            save = Commit(key, b"{}", "", b'{"k":"v"}', b"{}", draw(), keep=number % 2 == 0)
+            writer.commit(save)
+        done.set()
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    while not done.is_set():
+        for repair in (False, True):
+            assert inspect(backend, repair=repair, limit=3)[0] == []
+    thread.join()
+    writer.close()
     backend.close()

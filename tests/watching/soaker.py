@@ -52,8 +52,9 @@ def plus(token: str) -> Callable[[Snapshot], Snapshot]:
 class Soaker:
     """One life of one process."""
 
-    def __init__(self, store: Store, number: int, life: int, journal: int) -> None:
+    def __init__(self, store: Store, url: str, number: int, life: int, journal: int) -> None:
         self._store = store
+        self._is_sql = url.startswith(("sqlite", "postgres"))
         self._name = f"{number}.{life}"
         self._own = store.scope(SESSION, own_scope(number))
         self._journal = journal
@@ -194,9 +195,11 @@ class Soaker:
         assert is_whole(first.state)
         if not source.scope_id.startswith("own-"):
             assert first.state == {**found.state, **(patch or {})}
-        kept = [first.id]
+        kept, digests = [first.id], {first.id: digest(first.state)}
         for _ in range(self._chance.choice((1, 3, 20))):
-            kept.append(line.save(self._state("x"), id=self._token()).id)
+            state = self._state("x")
+            kept.append(line.save(state, id=self._token()).id)
+            digests[kept[-1]] = digest(state)
             line.save(self._state("x"), keep=False)
         throw = self._chance.random()
         if throw < 0.3:
@@ -206,9 +209,12 @@ class Soaker:
             assert line.delete_snapshot(kept.pop(0)) == 1
         assert [info.id for info in line.history()] == kept[::-1]
         assert all(is_whole(each.state) for each in line.load_many(kept))
+        self._say("forked", line.scope_id, {id: digests[id] for id in kept})
         self._forks.append(line)
         if len(self._forks) > FORKS_MAX:
-            assert self._forks.pop(0).delete() > 0
+            oldest = self._forks.pop(0)
+            self._say("forked", oldest.scope_id, None)
+            assert oldest.delete() > 0
 
     def run(self) -> None:
         """Some steps of a run that others begin and abort as well."""
@@ -285,8 +291,12 @@ class Soaker:
     def mend(self) -> None:
         """Nothing that others are about to write looks like damage, or is mended."""
         self._store.compact()
-        for found in (self._store.check(), self._store.repair()):
-            assert [each for each in found if each.severity == "error"] == []
+        for finding in (*self._store.check(), *self._store.repair()):
+            # In a folder or a bucket it sees what others have under way; in tables whole commits.
+            assert finding.severity == "info" or (
+                finding.severity == "warning" and not self._is_sql
+            ), finding
+            assert not (finding.repaired and self._is_sql), finding
 
 
 def main() -> None:
@@ -295,7 +305,7 @@ def main() -> None:
     journal = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     with limpet.open(url) as store:
         os.write(1, b'"ready"\n')
-        soaker = Soaker(store, int(number), int(life), journal)
+        soaker = Soaker(store, url, int(number), int(life), journal)
         soaker.go(lambda: select.select([sys.stdin], [], [], 0)[0])
 
 

@@ -11,7 +11,7 @@ import signal
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -111,17 +111,20 @@ class Soak:
             self._ready.add(number)
 
     def run(self, seconds: float) -> None:
-        """Let them work, and disturb one after another, or several at once."""
+        """Let them work, and disturb one after another, or several at once; kill all in the end."""
         ends = time.monotonic() + seconds
         while time.monotonic() < ends:
             time.sleep(self._chance.uniform(0.02, 0.4))
             what = self._chance.choice(("kill", "interrupt", "stop"))
-            for number in self._chance.sample(range(SIZE), self._chance.choice((1, 1, 3))):
-                self.done[what] += 1
-                if what == "stop":
+            chosen = self._chance.sample(range(SIZE), self._chance.choice((1, 1, 3)))
+            self.done[what] += len(chosen)
+            if what == "stop":
+                for number in chosen:
                     self._stop(self.workers[number])
-                else:
-                    self._end(number, signal.SIGKILL if what == "kill" else signal.SIGINT)
+            else:
+                self._end(chosen, signal.SIGKILL if what == "kill" else signal.SIGINT)
+        self.done["kill"] += SIZE
+        self._end(range(SIZE), signal.SIGKILL)
 
     def _stop(self, worker: Worker) -> None:
         """Let one sleep for longer than its lease lasts, or not quite."""
@@ -129,15 +132,19 @@ class Soak:
         time.sleep(self._chance.choice((0.05, 0.3, 0.9)))
         worker.process.send_signal(signal.SIGCONT)
 
-    def _end(self, number: int, how: signal.Signals) -> None:
-        worker = self.workers[number]
+    def _end(self, numbers: Sequence[int], how: signal.Signals) -> None:
+        """End some together: none outlives another, so as to finish what it had begun."""
         if how is signal.SIGINT:
-            self._wait_for(number)  # before that, it would end with the trace of an import
-        assert worker.process.poll() is None, "a process has failed"
-        worker.process.send_signal(how)
-        assert worker.process.wait(60) in (-how, 130)
-        worker.end()
-        self.workers[number] = self._worker(number)  # which starts while the others go on
+            for number in numbers:
+                self._wait_for(number)  # before that, it would end with the trace of an import
+        for number in numbers:
+            assert self.workers[number].process.poll() is None, "a process has failed"
+            self.workers[number].process.send_signal(how)
+        for number in numbers:
+            worker = self.workers[number]
+            assert worker.process.wait(60) in (-how, 130)
+            worker.end()
+            self.workers[number] = self._worker(number)  # which starts while the others go on
 
     def finish(self) -> None:
         """Tell all to end, and see that they end well."""
@@ -170,6 +177,7 @@ class Expected:
         self.refused: set[tuple[str, str]] = set()
         self.appended: list[tuple[str, str, str]] = []
         self.own: dict[int, dict[str, set[str | None]]] = {}
+        self.forks: dict[str, dict[str, str] | None] = {}  # None: it may be deleted
         self.runs: dict[str, set[tuple[str, int]]] = defaultdict(set)  # attempts, by the verb
         self.verbs: Counter[str] = Counter()
         for number, lines in journals(folder):
@@ -184,6 +192,8 @@ class Expected:
                     self.acknowledged.add((facts[0], facts[1]))
                 elif what == "refused":
                     self.refused.add((facts[0], facts[1]))
+                elif what == "forked":
+                    self.forks[facts[0]] = facts[1]
                 elif what in ("close", "closed", "aborted"):
                     self.runs[what].add((facts[0], facts[1]))
                 elif what == "appended":
@@ -222,6 +232,11 @@ class Expected:
             assert found.keys() <= ids.keys()
             for id, possible in ids.items():
                 assert found.get(id) in possible, f"{id} of {scope}"
+        for name, states in self.forks.items():
+            scope = store.scope(SESSION, name)
+            if states is not None:
+                found = {each.id: digest(each.state) for each in scope.load_many(scope.ids())}
+                assert found == states, name
         for info in store.scopes(SESSION):
             scope = store.scope(*info.key)
             for each in [scope.load(), *scope.load_many(scope.ids())]:
@@ -317,18 +332,24 @@ def test_soak(request: pytest.FixtureRequest, url: str, seconds: int, tmp_path: 
             store.scope(SESSION, TALLY).save({"ops": []}, id=TALLY)
             followers = [Follower(store, key, api) for key in [*keys(), None] for api in APIS]
             soak.start()
-            soak.run(seconds)
+            soak.run(0.8 * seconds)
+            soak.run(0.2 * seconds)  # on what all of them have left
             soak.finish()
             check_followers(store, followers)
             expected = Expected(tmp_path)
             expected.check(store, is_killed=url.startswith(("file", "s3")))
             if url.startswith("file"):
                 check_folder(tmp_path / "store", store, soak)
+            for session in list(store.sessions()):
+                store.delete_session(session)
+            if url.startswith(("file", "s3")):
+                list(store.repair())  # sweeps what killed writers have left
+            assert list(store.check()) == []
     finally:
         soak.kill()
     if url.startswith("postgres"):
         pg_tools.assert_none(request.getfixturevalue("postgres"), pg_tools._OPEN, named)
-    done = ("saved", "counted", "appended", "owned", "closed", "aborted")
+    done = ("saved", "counted", "appended", "owned", "forked", "closed", "aborted")
     assert {each for each in done if not expected.verbs[each]} == set()
 
 
@@ -339,7 +360,7 @@ def test_threads_share_a_store(url: str, store: Store, tmp_path: Path) -> None:
     def soak(number: int) -> None:
         steps = iter(range(times(30, full=200)))
         journal = os.open(tmp_path / f"journal-{number}", os.O_WRONLY | os.O_CREAT)
-        Soaker(store, number, 1, journal).go(lambda: next(steps, None) is None)
+        Soaker(store, url, number, 1, journal).go(lambda: next(steps, None) is None)
         os.close(journal)
 
     store.scope(SESSION, TALLY).save({"ops": []}, id=TALLY)

@@ -5,8 +5,12 @@ Some tasks say more than one line, and some listen to further ones.
 
 import json
 import os
+import random
+import select
 import sys
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import limpet
@@ -48,6 +52,23 @@ def hold(store: Store, name: str, ttl_s: float) -> str:
     return "released"
 
 
+def save_on(store: Store, name: str, asked: dict[str, Any]) -> Any:
+    """Save under a lease until that is Conflict, or until told; say what was acknowledged."""
+    scope = store.scope(asked["session"])
+    saved: list[str] = []
+    chance = random.Random(name)
+    with suppress(Conflict):
+        with scope.claim(owner=name, ttl_s=asked["ttl_s"], wait_s=WAIT_S_MAX) as lease:
+            while not select.select([sys.stdin], [], [], 0)[0]:
+                saved.append(lease.save({"n": len(saved), "text": "x" * 2000}).id)
+                if len(saved) == 1:
+                    say("begun")
+                time.sleep(chance.choice((0, 0.005)))  # or it would always be inside a save
+        hear()
+        return ["told", saved]
+    return ["Conflict", saved]
+
+
 # Watches
 
 
@@ -60,7 +81,9 @@ def burst(store: Store, name: str, asked: dict[str, Any]) -> str:
     return revision
 
 
-TASKS: dict[str, Callable[[Store, str, Any], Any]] = {task.__name__: task for task in (hold, burst)}
+TASKS: dict[str, Callable[[Store, str, Any], Any]] = {
+    task.__name__: task for task in (hold, save_on, burst)
+}
 
 
 def main() -> None:

@@ -116,6 +116,10 @@ class Segment:
         opened = list(self._opened.values())  # at once: threads may read it
         return sum(len(each.data) for each in self.frames) + sum(each.size for each in opened)
 
+    def holds(self, seq: int) -> bool:
+        here = [at for at, frame in enumerate(self.frames) if _held(frame, [seq])]
+        return any(seq in self._open(at).seqs for at in here)
+
     def newest(self) -> bytes:
         return self._open(0).payloads[0]
 

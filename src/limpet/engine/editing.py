@@ -57,9 +57,11 @@ def _edited(
     with ignoring_damage():
         ground = states.newest_segment_end()
     for old, seqs in _by_segment(states, touched - tail.keys()):
-        kept = {seq: replaced[seq].data for seq in seqs if seq in replaced}
         try:
-            made = segments.edit(states.segment(old.last), seqs & dropped, kept)
+            segment = states.segment(old.last)
+            # One that was lost before the tail was rolled over it is in no segment.
+            kept = {seq: replaced[seq].data for seq in seqs - dropped if segment.holds(seq)}
+            made = segments.edit(segment, seqs & dropped, kept)
         except WrongKeys:
             raise
         except Corrupt:
@@ -75,7 +77,7 @@ def _edited(
         if old.last == ground:
             ground = None if made is None else made.newest_seq
     bases = [seq for seq in sorted(tail) if seq not in dropped and seq not in drafts]
-    for seq in sorted(known):  # also those whose segment is damaged
+    for seq in sorted(known):  # also those whose segment is damaged, or does not hold them
         base_seq = max((each for each in bases if each < seq), default=ground)
         base = None
         if base_seq is not None and base_seq < seq:
