@@ -21,11 +21,13 @@ from limpet.compat.langgraph import LimpetSaver
 from tests.cases import for_each
 from tests.compat.langgraph.kit import (
     Cipher,
+    Places,
     checkpoint,
     config,
     got,
     id_of,
     ids,
+    opened,
     put,
 )
 
@@ -88,6 +90,24 @@ def test_the_latest_is_the_one_with_the_greatest_id(saver: LimpetSaver) -> None:
     assert ids(saver.list(config(number=4))) == [4]
     assert ids(saver.list(config(), limit=0)) == []
     assert ids(saver.list(config(), limit=-1)) == [7, 6, 5, 4, 3, 2, 1]
+
+
+def test_two_stores_take_turns_on_one_thread(places: Places) -> None:
+    """Each goes on where the other one was, and two checkpoints of one parent both stay."""
+    url = places.url("sqlite")
+    with opened(url, url) as stores:
+        savers = [LimpetSaver(store) for store in stores]
+        messages: list[Any] = []
+        for number in range(1, 7):
+            messages = [*messages, HumanMessage(str(number), id=str(number))]
+            put(savers[number % 2], number, number - 1 or None, messages=messages)
+            for saver in savers:
+                assert got(saver).checkpoint["channel_values"] == {"messages": messages}
+        for number, saver in enumerate(savers, 7):
+            put(saver, number, 6, messages=messages[:number])
+        for saver in savers:
+            assert ids(saver.list(config())) == [8, 7, 6, 5, 4, 3, 2, 1]
+            assert [got(saver, n).parent_config for n in (7, 8)] == [config(number=6)] * 2
 
 
 def test_many_threads_at_once(saver: LimpetSaver) -> None:
@@ -304,7 +324,10 @@ def test_classes_of_ones_own_are_allowed_by_being_listed(memory: LimpetSaver) ->
     assert memory.get_tuple(config()) is None
     listed = memory.with_allowlist([(Point.__module__, "Point"), (Colour.__module__, "Colour")])
     put(listed, 1, p=point, c=Colour.RED)
-    assert got(listed).checkpoint["channel_values"] == {"p": point, "c": Colour.RED}
+    listed.put_writes(config(number=1), [("p", point)], "task")
+    for saver in (listed, LimpetSaver(memory._sync, allow=(Point, Colour))):
+        assert got(saver).checkpoint["channel_values"] == {"p": point, "c": Colour.RED}
+        assert got(saver).pending_writes == [("task", "p", point)]
     # LangGraph's own would make whatever is named; here it is told not to.
     loose = LimpetSaver(memory._sync, serde=JsonPlusSerializer(allowed_msgpack_modules=True))
     for saver in (memory, loose):
