@@ -19,7 +19,7 @@ from agent_framework import Executor, Workflow, WorkflowBuilder, WorkflowContext
 import limpet
 from limpet.compat.agent_framework import LimpetCheckpointStorage
 
-TRIP, FORK, WORKFLOW = "trip-to-lisbon", "trip-without-a-plane", "planner"
+TRIP, FORK, WORKFLOW = "plan-for-lisbon", "plan-without-a-plane", "planner"
 KILLED_AT: set[str] = set()  # the questions that this process does not survive
 ANSWERS = {
     "Two days in Lisbon?": "Stay in Alfama, and take tram 28.",

@@ -21,7 +21,7 @@ from pydantic import BaseModel
 import limpet
 from limpet.compat.crewai import LimpetFlowPersistence
 
-TRIP = "trip-to-lisbon"
+TRIP = "weekend-in-lisbon"
 KILLED_AT: set[str] = set()  # the questions that this process does not survive
 ANSWERS = {
     "Two days in Lisbon?": "Stay in Alfama, and take tram 28.",
@@ -82,7 +82,7 @@ def begin(planner: type[Flow[Trip]]) -> None:
 
 
 def go_on(planner: type[Flow[Trip]], store: limpet.Store, url: str) -> None:
-    steps = list(store.scope(TRIP).history())[::-1]
+    steps = list(store.scope(TRIP, kind="flow").history())[::-1]
     print(f"Found {len(steps)} saved steps:", ", ".join(each.labels["method"] for each in steps))
 
     print("The last question has no answer yet")
@@ -93,7 +93,7 @@ def go_on(planner: type[Flow[Trip]], store: limpet.Store, url: str) -> None:
     ask(planner, fork, "And without a plane?")
 
     for name, id in (("the trip", TRIP), ("the fork", fork)):
-        found = store.scope(id).load()
+        found = store.scope(id, kind="flow").load()
         assert found is not None
         count = len(found.state["messages"])
         print(f"Now {name} has {count} messages: limpet show --url {url} {id}")

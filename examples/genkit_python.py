@@ -29,7 +29,7 @@ from genkit.exp.agent import Agent, AgentChat, AgentInterrupt
 import limpet
 from limpet.compat.genkit.python import LimpetGenkitStore
 
-SESSION = "trip-to-lisbon"
+SESSION = "may-in-lisbon"
 ai = Genkit()
 
 

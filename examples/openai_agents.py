@@ -102,13 +102,13 @@ async def second(store: limpet.AsyncStore, session: LimpetSession) -> None:
 async def main(url: str) -> None:
     set_tracing_disabled(True)
     async with limpet.open_async(url) as store:
-        session = LimpetSession("trip-to-lisbon", store)
+        session = LimpetSession("tour-of-lisbon", store)
         if not await session.get_items():
             await first(session)
         elif await session.load_run(AGENT) is not None:
             await second(store, session)
         else:
-            print(f"finished: look at it with limpet show trip-to-lisbon --url {url}")
+            print(f"finished: look at it with limpet show tour-of-lisbon --url {url}")
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 import limpet
 from limpet.compat.pydantic_ai import LimpetConversationStore
 
-CHAT, FORK = "trip-to-lisbon", "trip-by-train"
+CHAT, FORK = "way-to-lisbon", "way-by-train"
 DEADLY: set[str] = set()  # the bookings that kill this process
 
 

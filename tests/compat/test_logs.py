@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 
 import limpet
-from limpet import Corrupt
+from limpet import AlreadyExists, Corrupt
 from limpet.compat.logs import Log
 from limpet.compat.wire import ABSENT
 from tests.present import present
 
 
-def log_of(store: limpet.Store, **options: Any) -> Log:
-    return Log(store.aio.scope("chat", kind="conversation"), "items", **options)
+def log_of(store: limpet.Store, mark: str = "openai", **options: Any) -> Log:
+    return Log(store.aio.scope("chat", kind="conversation"), "items", mark, **options)
 
 
 def item(id: str | None, text: str = "") -> dict[str, Any]:
@@ -54,14 +54,14 @@ async def test_a_known_id_is_not_appended_again(store: limpet.Store) -> None:
 
 
 async def test_metadata_follows_the_head(store: limpet.Store) -> None:
-    def describe(head: Any, new: list[Any]) -> dict[str, Any]:
-        return {"count": len(new) + (0 if head is None else head.metadata["count"])}
+    def describe(head: Any, new: list[Any]) -> int:
+        return len(new) + (0 if head is None else int(head.metadata["openai"]))
 
     log, other = log_of(store), log_of(store)
     await log.append([1, 2], describe=describe)
     await other.append([3], describe=describe)
     last = present(await log.append([4, 5], describe=describe))
-    assert last.metadata == {"count": 5}
+    assert last.metadata == {"openai": 5}
 
 
 async def test_concurrent_appends_and_pops_lose_nothing(store: limpet.Store) -> None:
@@ -89,9 +89,28 @@ async def test_an_empty_log_has_nothing_to_pop(store: limpet.Store) -> None:
 
 
 async def test_what_another_program_saved_is_refused(store: limpet.Store) -> None:
-    log = log_of(store, id_of=id_of)
-    for state in (["no", "log"], {"items": "none"}):
+    log = log_of(store)
+    for state in (["no", "log"], {"items": "none"}, {}):
         await log.scope.save(state)
-        for call in (log.read(), log.pop(), log.append([1])):
-            with pytest.raises(Corrupt, match=r"not a log.*scope=`chat/main/conversation`"):
+        for call in (log.read(), log.pop(), log.append([1]), log.replace([1])):
+            with pytest.raises(Corrupt, match="no conversation of the OpenAI Agents SDK"):
                 await call
+    await log.scope.save({"items": [1]})  # by hand, and in the right form
+    await log.append([2])
+    assert await log.read() == [1, 2]
+
+
+async def test_what_another_framework_saved_is_refused_in_the_same_commit(
+    store: limpet.Store,
+) -> None:
+    ours, theirs = log_of(store), log_of(store, "pydantic_ai")
+    await ours.append([1])
+    for call in (theirs.read(), theirs.pop(), theirs.append([1]), theirs.replace([1])):
+        with pytest.raises(AlreadyExists, match=r"of the OpenAI Agents SDK, not of Pydantic AI"):
+            await call
+    # A log that knows its head does not read it again: the commit compares it.
+    await ours.scope.delete()
+    await theirs.append([2])
+    with pytest.raises(AlreadyExists, match="of Pydantic AI, not of the OpenAI Agents SDK"):
+        await ours.append([3])
+    assert await theirs.read() == [2]

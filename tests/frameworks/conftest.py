@@ -12,7 +12,7 @@ from tests.effort import slowly
 from tests.frameworks.catalogue import FRAMEWORKS
 from tests.frameworks.kit import ENGINES, FAST, FRAMEWORK, Places
 
-collect_ignore = [name for name in FRAMEWORKS if name != os.environ.get(FRAMEWORK)]
+collect_ignore = [name for name in (*FRAMEWORKS, "together") if name != os.environ.get(FRAMEWORK)]
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -9,10 +9,9 @@ from typing import NamedTuple
 
 import pytest
 
-from tests import effort
 from tests.environments import INSTALL_S_MAX
 from tests.frameworks.catalogue import FRAMEWORKS, python_with
-from tests.frameworks.kit import RUN_S_MAX, check_page, quiet, run_twice, shown
+from tests.frameworks.kit import RUN_S_MAX, Places, check_page, quiet, run_once, run_twice, shown
 
 pytestmark = pytest.mark.timeout(INSTALL_S_MAX + 4 * RUN_S_MAX)
 
@@ -38,8 +37,8 @@ STORIES = {
             r"turn 2 on the branch: Done: a boat trip is booked\.",
         ),
         {
-            "trip-to-lisbon": (r"What is Lisbon like\?", "│ a tram tour is booked"),
-            "trip-to-lisbon:by-boat": (r"What is Lisbon like\?", "│ a boat trip is booked"),
+            "tour-of-lisbon": (r"What is Lisbon like\?", "│ a tram tour is booked"),
+            "tour-of-lisbon:by-boat": (r"What is Lisbon like\?", "│ a boat trip is booked"),
         },
     ),
     "adk": Story(
@@ -60,10 +59,10 @@ STORIES = {
             "found 4 messages, 2 requests to the model",
             r"agent: Done: flight booked\.",
             r"agent: Done: train booked\.",
-            r"trip-by-train: 6 messages\n  trip-to-lisbon: 6 messages\n$",
+            r"way-by-train: 6 messages\n  way-to-lisbon: 6 messages\n$",
         ),
         {
-            "trip-by-train": (
+            "way-by-train": (
                 r"How to Lisbon\?",
                 r"Please book the train\.",
                 r'book\(way="train"\)',
@@ -76,7 +75,7 @@ STORIES = {
         ("killed before it has the answer",),
         ("Found 3 saved steps: hear, answer, hear", "(?s)assistant:.*assistant:"),
         {
-            "trip-to-lisbon": (r"(?s)How do I get there\?.*Fly to Lisbon", "!night train"),
+            "weekend-in-lisbon": (r"(?s)How do I get there\?.*Fly to Lisbon", "!night train"),
             "{fork}": ("night train",),
         },
     ),
@@ -88,7 +87,7 @@ STORIES = {
             r"agent: Done: the train is booked\.",
         ),
         {
-            "trip-to-lisbon": (
+            "may-in-lisbon": (
                 r"user 0\n  A short trip in May\?",
                 r'assistant 3\n  ▸ book\("train"\)\n  │ the train is booked',
                 "!flight",
@@ -99,8 +98,8 @@ STORIES = {
         ("killed before it has the answer",),
         ("the last question has no answer yet", "(?s)assistant:.*assistant:"),
         {
-            "trip-to-lisbon": (r"(?s)How do I get there\?.*Fly to Lisbon", "!night train"),
-            "trip-without-a-plane": ("night train",),
+            "plan-for-lisbon": (r"(?s)How do I get there\?.*Fly to Lisbon", "!night train"),
+            "plan-without-a-plane": ("night train",),
         },
     ),
 }
@@ -118,15 +117,29 @@ def check(text: str, patterns: tuple[str, ...]) -> None:
         assert bool(re.search(wanted, text)) == (wanted == pattern), (pattern, text)
 
 
-# Each process imports its framework, which takes seconds: one of them is enough in `make test`.
-@pytest.mark.parametrize("name", effort.slowly(STORIES, but={"openai"}))
-def test_the_example(name: str, tmp_path: Path) -> None:
-    story, url = STORIES[name], f"sqlite:///{tmp_path}/agents.db"
+def check_example(name: str, url: str) -> None:
+    story = STORIES[name]
     runs = run_twice(FRAMEWORKS[name].example, url, python_with(name))
     check(runs.killed, story.killed)
     check(runs.resumed, story.resumed)
     for reference, patterns in story.chats.items():
         check(shown(url, reference.format(fork=runs.resumed.split()[-1])), patterns)
+
+
+# Each process imports its framework, which takes seconds: one of them is enough in `make test`.
+def test_an_example(url: str) -> None:
+    check_example("openai", url)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(INSTALL_S_MAX + 2 * len(STORIES) * RUN_S_MAX)
+@pytest.mark.parametrize("engine", ["sqlite", "postgres"])
+def test_all_examples_after_each_other_on_one_store(engine: str, places: Places) -> None:
+    url = places.url(engine)
+    for name in STORIES:
+        check_example(name, url)
+    for name in ("langgraph_approval", "graph_runner", "workers"):
+        run_once(name, url)
 
 
 @pytest.mark.slow

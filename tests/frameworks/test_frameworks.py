@@ -65,6 +65,12 @@ def test_the_newest_version(name: str, postgres: Postgres, seaweedfs: Service) -
     pass_in(python_with(name), name, postgres, seaweedfs, fast=effort.only_fast_tests)
 
 
+@pytest.mark.timeout(2 * INSTALL_S_MAX + RUN_S_MAX)
+def test_together(postgres: Postgres, seaweedfs: Service) -> None:
+    python = python_with(TOGETHER[0])
+    pass_in(python, "together", postgres, seaweedfs, fast=effort.only_fast_tests)
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(INSTALL_S_MAX)
 def test_in_one_environment_no_framework_holds_another_back() -> None:

@@ -15,14 +15,15 @@ The SDK mirrors each transcript into it while the agent works, and resumes from 
 
 import json
 from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 from limpet import AsyncScope, AsyncStore, Store
 from limpet.api.integrations import Recent, codec, limits
 from limpet.compat import needs
-from limpet.compat.logs import KIND, MAIN, Log, conversations
+from limpet.compat.logs import KIND, MAIN, Log, check_own, conversations
 from limpet.compat.wire import check_store, escaped, shown, unescaped
-from limpet.errors import Conflict, InvalidInput
+from limpet.errors import Conflict, Corrupt, InvalidInput
 from limpet.model import JSON, ScopeKey, SnapshotInfo, SnapshotRef
 
 with needs("claude_agent_sdk", "the Claude Agent SDK", extra="claude"):
@@ -49,7 +50,7 @@ class LimpetClaudeStore(SessionStore):
 
     Each append is a snapshot: every earlier moment of a transcript can be loaded, compared and
     restored. Every method raises `InvalidInput` if the key has no project, session or subpath that
-    can be a name.
+    can be a name, and `AlreadyExists` if another framework's conversation is there.
     """
 
     def __init__(self, store: Store | AsyncStore) -> None:
@@ -97,6 +98,8 @@ class LimpetClaudeStore(SessionStore):
     async def delete(self, key: SessionKey) -> None:
         """Delete the transcript of a subagent; without `subpath` the session and all in it."""
         scope = self.scope(key)
+        with suppress(Corrupt):  # what is damaged can be deleted
+            check_own(await scope.info(), FACADE)
         if _is_main(key):
             await self._store.delete_session(scope.session_id)
         else:
@@ -104,8 +107,8 @@ class LimpetClaudeStore(SessionStore):
 
     async def list_subkeys(self, key: SessionListSubkeysKey) -> list[str]:
         """Return the subpaths of a session."""
-        scopes = self._store.scopes(_session(key), kind=KIND)
-        names = [each.key.scope_id async for each in scopes]
+        found = conversations(self._store, FACADE, _session(key))
+        names = [each.key.scope_id async for each in found]
         return [name.removeprefix(f"{MAIN}/") for name in names if name.startswith(f"{MAIN}/")]
 
     def scope(self, key: SessionKey) -> AsyncScope[Any]:
@@ -117,15 +120,15 @@ class LimpetClaudeStore(SessionStore):
         scope = self.scope(key)
         log = self._logs.get(scope.key)
         if log is None:
-            log = Log(scope, _ENTRIES, id_of=_uuid)
+            log = Log(scope, _ENTRIES, FACADE, id_of=_uuid)
             self._logs.put(scope.key, log)
         return log
 
     async def _sessions(self, project_key: str) -> AsyncIterator[tuple[str, SnapshotInfo]]:
         prefix = _project({"project_key": project_key})
-        async for each in conversations(self._store, prefix):
+        async for each in conversations(self._store, FACADE, prefix=prefix):
             session_id = unescaped(each.key.session_id.removeprefix(prefix))
-            if session_id is not None and each.head is not None:
+            if session_id is not None and each.head is not None and each.key.scope_id == MAIN:
                 yield session_id, each.head
 
     async def _append(self, log: Log, key: SessionKey, entries: list[SessionStoreEntry]) -> None:
@@ -148,7 +151,7 @@ class LimpetClaudeStore(SessionStore):
         try:
             await scope.save(
                 {_ENTRIES: entries},
-                metadata=_folded(key, None, entries),
+                metadata={FACADE: _folded(key, None, entries)},
                 forked_from=source,
                 expect=None,
             )
@@ -176,16 +179,14 @@ class LimpetClaudeStore(SessionStore):
         return SnapshotRef(scope.key, ids[first]) if first < len(ids) else None
 
 
-def _folded(
-    key: SessionKey, head: SnapshotInfo | None, new: list[SessionStoreEntry]
-) -> dict[str, JSON]:
+def _folded(key: SessionKey, head: SnapshotInfo | None, new: list[SessionStoreEntry]) -> JSON:
     before: SessionSummaryEntry | None = None
     if head is not None:
         data = head.metadata.get(FACADE)
         if not isinstance(data, dict):
-            return {}  # saved by another program: a summary of the new entries alone would be wrong
+            return True  # another program added: a summary of the new entries alone would be wrong
         before = {"session_id": key["session_id"], "mtime": 0, "data": data}
-    return {FACADE: fold_session_summary(before, key, new)["data"]}
+    return fold_session_summary(before, key, new)["data"]
 
 
 def _mtime(head: SnapshotInfo) -> int:

@@ -14,7 +14,7 @@ Each step of a flow is a snapshot, which can be loaded, compared and forked::
 
 `docs/guides/crewai.md` lists where each thing is stored, so that other programs see it.
 
-So `store.scope("chat-42")` is the flow: its history, diffs and forks.
+So `store.scope("chat-42", kind="flow")` is the flow: its history, diffs and forks.
 """
 
 import json
@@ -37,6 +37,7 @@ with needs("crewai", "CrewAI", extra="crewai"):
 
 __all__ = ["LimpetFlowPersistence"]
 
+KIND = "flow"
 WAITING = "waiting"
 ANSWERED = "answered"
 
@@ -124,7 +125,7 @@ class LimpetFlowPersistence(FlowPersistence):
         return forked
 
     def _scope(self, flow_uuid: str) -> Scope[Any]:
-        return self._store.scope(flow_uuid)
+        return self._store.scope(flow_uuid, kind=KIND)
 
     def _save(
         self,

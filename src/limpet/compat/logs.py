@@ -2,18 +2,22 @@
 
 The state is `{key: [item, ...]}` and perhaps other members. Each append is a snapshot, so that
 every earlier moment can be loaded, compared and forked; it costs what is appended.
+
+Conversations of all frameworks are in scopes of one kind, so that people and programs find them. A
+framework marks what it saves, by a member of the metadata that has its name, and neither reads nor
+changes what another one has marked.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 from limpet import AsyncScope, AsyncStore
 from limpet.compat.wire import ABSENT, Absent
 from limpet.compat.writes import contended
-from limpet.errors import Conflict, Corrupt
-from limpet.model import JSON, ScopeInfo, SnapshotInfo
+from limpet.errors import AlreadyExists, Conflict, Corrupt
+from limpet.model import JSON, ScopeInfo, Snapshot, SnapshotInfo
 
 KIND = "conversation"
 """The kind of the scopes that hold a conversation as a log."""
@@ -21,9 +25,17 @@ KIND = "conversation"
 MAIN = "main"
 """The scope of a conversation; branches, and transcripts of subagents, have others."""
 
+FRAMEWORKS: Final = {
+    "adk": "Google ADK",
+    "claude": "the Claude Agent SDK",
+    "openai": "the OpenAI Agents SDK",
+    "pydantic_ai": "Pydantic AI",
+}
+"""The marks, and how people call those who make them."""
+
 T = TypeVar("T")
 IdOf: TypeAlias = Callable[[Any], str | None]
-Describe: TypeAlias = Callable[[SnapshotInfo | None, list[Any]], Mapping[str, JSON]]
+Describe: TypeAlias = Callable[[SnapshotInfo | None, list[Any]], JSON]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,18 +46,39 @@ class _Known:
     ids: set[str]
 
 
-async def conversations(store: AsyncStore, prefix: str = "") -> AsyncIterator[ScopeInfo]:
-    """Yield the conversations in the sessions that begin with `prefix`, in text order."""
-    async for each in store.scopes(kind=KIND, prefix=prefix):
-        if each.key.scope_id == MAIN:
+async def conversations(
+    store: AsyncStore, mark: str, session_id: str | None = None, *, prefix: str = ""
+) -> AsyncIterator[ScopeInfo]:
+    """Yield the scopes of a framework, of one session or of those that begin with `prefix`.
+
+    Also those without a head: a framework may set a note before the first item.
+    """
+    async for each in store.scopes(session_id, kind=KIND, prefix=prefix):
+        if each.head is None or mark in each.head.metadata:
             yield each
 
 
-def foreign(found: SnapshotInfo, what: str) -> Corrupt:
-    """Return the error for a snapshot that is not `what` the adapter saves."""
+def check_own(head: SnapshotInfo | None, mark: str) -> None:
+    """Refuse a conversation that another framework has saved.
+
+    Raises:
+        AlreadyExists: it has another mark. The message names the framework.
+    """
+    if head is None or mark in head.metadata:
+        return
+    for other in FRAMEWORKS.keys() & head.metadata.keys():
+        raise AlreadyExists(
+            f"this is a conversation of {FRAMEWORKS[other]}, not of {FRAMEWORKS[mark]}: choose "
+            f"another id. scope=`{'/'.join(head.scope)}`",
+            scope=head.scope,
+        )
+
+
+def foreign(found: SnapshotInfo, mark: str) -> Corrupt:
+    """Return the error for a snapshot without the form in which a framework saves."""
     return Corrupt(
-        f"this is not {what} that this version can read: another program, or a newer version, "
-        f"saved it. session=`{found.session_id}` id=`{found.id}`",
+        f"this is no conversation of {FRAMEWORKS[mark]} that this version can read: another "
+        f"program, or a newer version, saved it. session=`{found.session_id}` id=`{found.id}`",
         scope=found.scope,
         id=found.id,
     )
@@ -54,42 +87,54 @@ def foreign(found: SnapshotInfo, what: str) -> Corrupt:
 class Log:
     """The list under one key of a scope's state. Safe for tasks, threads and processes.
 
-    With `id_of`, an item whose id is in the list already is not appended again; items without an
-    id always are. The ids are remembered, and read again after another writer was faster.
+    `mark` is the framework's, of `FRAMEWORKS`. With `id_of`, an item whose id is in the list
+    already is not appended again; items without an id always are. The head and the ids are
+    remembered, and read again after another writer was faster: so each change is compared with a
+    head that is the framework's own. What another one has saved raises AlreadyExists, and what is
+    no log Corrupt.
     """
 
-    def __init__(self, scope: AsyncScope[Any], key: str, *, id_of: IdOf | None = None) -> None:
+    def __init__(
+        self, scope: AsyncScope[Any], key: str, mark: str, *, id_of: IdOf | None = None
+    ) -> None:
         self.scope = scope
         self._key = key
+        self._mark = mark
         self._id_of = id_of
         self._known: _Known | None = None
 
     async def read(self) -> list[Any] | None:
-        """Return the items; None if nothing was ever written.
-
-        Raises:
-            Corrupt: the state is not a log. Another program saved it.
-        """
+        """Return the items; None if nothing was ever written."""
         found = await self.scope.load()
-        return None if found is None else self.items_of(found.state)
+        if found is None:
+            return None
+        items = self.items_of(found)
+        self._known = self._known_of(found, items)
+        return items
 
     async def append(
         self, items: list[Any], *, describe: Describe | None = None
     ) -> SnapshotInfo | None:
         """Append items, as one step; return the snapshot, None if nothing was new.
 
-        `describe` gets the head and the new items and returns the metadata of the snapshot. It
-        may be called again if another writer was faster.
+        `describe` gets the head and the new items and returns the value of the mark. It may be
+        called again if another writer was faster.
         """
         if not items:
             return None
-        if self._id_of is None and describe is None:
-            return await self.scope.append(self._key, items)
         return await self._contended(partial(self._append, items, describe))
 
     async def pop(self) -> Any | Absent:
         """Remove the last item and return it; ABSENT if there is none. History keeps it."""
         return await self._contended(self._pop)
+
+    async def replace(self, items: list[Any]) -> SnapshotInfo:
+        """Replace all items, as one step."""
+        return await self._contended(partial(self._replace, items))
+
+    async def own(self) -> SnapshotInfo | None:
+        """Return the head, None if nothing was ever written."""
+        return (await self._read_known()).head
 
     async def _contended(self, attempt: Callable[[], Awaitable[T]]) -> T:
         where = f"scope=`{'/'.join(self.scope.key)}`"
@@ -104,11 +149,9 @@ class Log:
                 raise Conflict("the log was deleted or changed meanwhile")
             self._known = known
             return None
+        value = True if describe is None else describe(known.head, new)
         head = await self.scope.append(
-            self._key,
-            new,
-            metadata=None if describe is None else describe(known.head, new),
-            expect=_revision(known.head),
+            self._key, new, metadata={self._mark: value}, expect=_revision(known.head)
         )
         known.ids.update(self._ids(new))
         self._known = _Known(head, known.ids)
@@ -116,24 +159,35 @@ class Log:
 
     async def _pop(self) -> Any | Absent:
         found = await self.scope.load()
-        items = [] if found is None else self.items_of(found.state)
+        items = [] if found is None else self.items_of(found)
         if found is None or not items:
             return ABSENT
         *kept, last = items
         await self.scope.save(
             {**found.state, self._key: kept},
             labels=found.labels,
-            metadata=found.metadata,
+            metadata={self._mark: True, **found.metadata},
             status=found.status,
             expect=found.revision,
         )
         return last
 
+    async def _replace(self, items: list[Any]) -> SnapshotInfo:
+        expect = _revision(await self.own())
+        return await self.scope.save({self._key: items}, metadata={self._mark: True}, expect=expect)
+
     async def _read_known(self) -> _Known:
+        if self._id_of is None:
+            head = await self.scope.info()
+            if head is None or self._mark in head.metadata:
+                return _Known(head, set())
         found = await self.scope.load()
         if found is None:
             return _Known(None, set())
-        return _Known(found.with_(state=None), set(self._ids(self.items_of(found.state))))
+        return self._known_of(found, self.items_of(found))
+
+    def _known_of(self, found: Snapshot[Any], items: list[Any]) -> _Known:
+        return _Known(found.with_(state=None), set(self._ids(items)))
 
     def _new(self, items: list[Any], known: set[str]) -> list[Any]:
         """Return the items that are not known, each id once."""
@@ -154,13 +208,13 @@ class Log:
         if self._id_of is not None:
             yield from (id for id in map(self._id_of, items) if id is not None)
 
-    def items_of(self, state: Any) -> list[Any]:
-        """Return the items in a state, or raise Corrupt if it is not a log."""
-        items = state.get(self._key, []) if isinstance(state, dict) else None
+    def items_of(self, found: Snapshot[Any]) -> list[Any]:
+        """Return the items of a snapshot of this scope."""
+        state = found.state
+        items = state.get(self._key) if isinstance(state, dict) else None
+        check_own(found, self._mark)
         if not isinstance(items, list):
-            where = f"scope=`{'/'.join(self.scope.key)}` key=`{self._key}`"
-            fact = "the state is not a log: another program saved it"
-            raise Corrupt(f"{fact}. {where}", scope=self.scope.key)
+            raise foreign(found, self._mark)
         return items
 
 

@@ -25,6 +25,7 @@ from limpet import AsyncScope, AsyncStore, Store
 from limpet.api.integrations import hold
 from limpet.compat import needs
 from limpet.compat.logs import KIND, MAIN, Log, conversations
+from limpet.compat.openai_sqlite import KEY, MARK
 from limpet.compat.wire import ABSENT, check_store
 from limpet.compat.writes import finished
 from limpet.errors import InvalidInput, LimpetError, NotFound
@@ -39,7 +40,6 @@ with needs("agents", "the OpenAI Agents SDK", extra="openai"):
 
 __all__ = ["LimpetSession", "SessionInfo", "list_sessions"]
 
-KEY = "items"
 METADATA = "metadata"
 WAITING = "interrupted"
 _OWNER = "resume_run"
@@ -60,7 +60,8 @@ class LimpetSession:
 
     What the SDK adds in one step is one snapshot, and costs what is added. Nothing is lost if
     several tasks or processes add at once. A task that is cancelled while it adds, pops or clears
-    ends only when that is done, as with the SDK's own sessions.
+    ends only when that is done, as with the SDK's own sessions. A conversation of another framework
+    is neither read nor changed: AlreadyExists.
 
     `scope` is where it is stored, with its history::
 
@@ -91,7 +92,7 @@ class LimpetSession:
             if isinstance(session_settings, SessionSettings)
             else SessionSettings(**session_settings or {})
         )
-        self._log = Log(self.scope, KEY)
+        self._log = Log(self.scope, KEY, MARK)
 
     def __repr__(self) -> str:
         return f"LimpetSession({self.session_id!r}, branch={self.scope.scope_id!r})"
@@ -154,11 +155,12 @@ class LimpetSession:
         if turn is not None and at is not None:
             raise InvalidInput("a branch begins at a turn or at a point, not both")
         if at is not None and not isinstance(at, int):
+            await self._log.own()
             return self._of(await self.scope.fork(at, scope_id=name))
         head = await self.scope.load()
         if head is None:
             raise NotFound(f"the session is empty. session_id=`{self.session_id}`")
-        items = self._log.items_of(head.state)
+        items = self._log.items_of(head)
         end = len(items) if at is None else at
         if turn is not None:
             end = _end_before(items, turn)
@@ -170,13 +172,12 @@ class LimpetSession:
 
     async def branches(self) -> list[str]:
         """Return the names of all branches of the session, `main` among them, in text order."""
-        found = self._store.scopes(self.session_id, kind=KIND)
+        found = conversations(self._store, MARK, self.session_id)
         return [each.key.scope_id async for each in found if each.head is not None]
 
     async def metadata(self) -> dict[str, JSON]:
         """Return what `set_metadata` stored; all branches of a session share it."""
-        note = await self._main().note(METADATA)
-        return _object_in(None if note is None else note.value)
+        return await _metadata_of(await self._main())
 
     async def set_metadata(self, **values: JSON) -> dict[str, JSON]:
         """Set some values and keep the others, as one step; None removes one. Return all.
@@ -189,7 +190,7 @@ class LimpetSession:
             merged = {**_object_in(before), **values}
             return {name: value for name, value in merged.items() if value is not None}
 
-        note = await self._main().set_note(METADATA, changed)
+        note = await (await self._main()).set_note(METADATA, changed)
         return _object_in(None if note is None else note.value)
 
     async def save_run(self, state: RunState[Any, Any], **options: Any) -> SnapshotInfo:
@@ -258,15 +259,15 @@ class LimpetSession:
             await lease.update(found, lambda run: _with(run, COMPLETED))
 
     async def _clear(self) -> None:
-        if await self.scope.info() is not None:
-            await self.scope.save({KEY: []})
+        if await self._log.own() is not None:
+            await self._log.replace([])
             await self.scope.prune(keep_last=1)
 
     async def _atomic_replace_items(self, items: list[TResponseInputItem]) -> bool:
         """Replace all items in one step, and say so; the SDK compacts a session by it."""
         if type(self) is not LimpetSession:
             return False  # a subclass may store items in another form
-        await self.scope.save({KEY: list(items)})
+        await self._log.replace(list(items))
         return True
 
     def _of(self, scope: AsyncScope[Any]) -> "LimpetSession":
@@ -282,8 +283,10 @@ class LimpetSession:
         branch = self.scope.scope_id
         return self._store.scope(self.session_id, "run" if branch == MAIN else f"run/{branch}", RUN)
 
-    def _main(self) -> AsyncScope[Any]:
-        return self._store.scope(self.session_id, MAIN, KIND)
+    async def _main(self) -> AsyncScope[Any]:
+        scope = self._store.scope(self.session_id, MAIN, KIND)
+        await Log(scope, KEY, MARK).own()
+        return scope
 
 
 async def list_sessions(
@@ -295,10 +298,16 @@ async def list_sessions(
         async for each in list_sessions(store, prefix="alice/"): print(each.metadata.get("title"))
     """
     aio = check_store(store).aio
-    async for each in conversations(aio, prefix):
-        metadata = await LimpetSession(each.key.session_id, aio).metadata()
-        updated_at = None if each.head is None else each.head.updated_at
-        yield SessionInfo(each.key.session_id, metadata, updated_at)
+    async for each in conversations(aio, MARK, prefix=prefix):
+        if each.key.scope_id == MAIN:
+            metadata = await _metadata_of(aio.scope(*each.key))
+            updated_at = None if each.head is None else each.head.updated_at
+            yield SessionInfo(each.key.session_id, metadata, updated_at)
+
+
+async def _metadata_of(main: AsyncScope[Any]) -> dict[str, JSON]:
+    note = await main.note(METADATA)
+    return _object_in(None if note is None else note.value)
 
 
 def _object_in(value: JSON) -> dict[str, JSON]:

@@ -14,14 +14,15 @@ from typing import Any, NamedTuple
 
 from limpet import AsyncStore, Store
 from limpet.api.integrations import check_prefix, codec, limits, prepare, times, verbs
-from limpet.compat.logs import KIND, MAIN
+from limpet.compat.logs import KIND, MAIN, check_own
 from limpet.compat.sqlite_files import SqliteFile, opened
 from limpet.compat.wire import Tally, Transfer, check_store, folder_of
-from limpet.errors import InvalidInput, LimpetError, NotFound
+from limpet.errors import AlreadyExists, InvalidInput, LimpetError, NotFound
 from limpet.model import JSON, Expect, ScopeKey, Snapshot, SnapshotInfo, SnapshotRef
 
 KEY = "items"
-MARK = "imported_items"  # in the metadata of what is imported: how many items it has
+MARK = "openai"
+_IMPORTED = "imported_items"  # in the metadata of what is imported: how many items it has
 _OTHER_LAYOUT = "the tables have another layout than those of the OpenAI Agents SDK"
 
 # {messages} is the quoted name of the table of messages.
@@ -149,7 +150,7 @@ class _Import:
 
     def _line(self, line: _Line, others: Sequence[_Line]) -> None:
         found = self._store.scope(*line.scope).load()
-        with self._tally.skipping("session_skipped", InvalidInput, scope=line.scope):
+        with self._tally.skipping("session_skipped", AlreadyExists, InvalidInput, scope=line.scope):
             head: SnapshotInfo | None
             if found is None:
                 head, done = self._begin(line, others)
@@ -165,8 +166,9 @@ class _Import:
 
         If it was changed there, that is what people work with: it must not be mixed with the file.
         """
+        check_own(found, MARK)
         have, wanted = _items_of(found.state), [row.item for row in line.rows]
-        is_as_imported = found.metadata.get(MARK) == len(have)
+        is_as_imported = found.metadata.get(_IMPORTED) == len(have)
         if have[: len(wanted)] == wanted or (is_as_imported and wanted[: len(have)] == have):
             return len(have)
         raise InvalidInput("the session in the store has other items than the file")
@@ -183,7 +185,7 @@ class _Import:
             return None, 0
         head = self._store.scope(*line.scope).save(
             {KEY: [row.item for row in line.rows[:count]]},
-            metadata={MARK: count},
+            metadata={MARK: True, _IMPORTED: count},
             created_at=None if line.begun_at is None else times.from_us(line.begun_at),
             forked_from=self._snapshot_with(source.scope, count),
             expect=None,
@@ -192,7 +194,7 @@ class _Import:
 
     def _snapshot_with(self, scope: ScopeKey, count: int) -> SnapshotRef | None:
         for info in self._store.scope(*scope).history():
-            if info.metadata.get(MARK) == count:
+            if info.metadata.get(_IMPORTED) == count:
                 return SnapshotRef(scope, info.id)
         return None
 
@@ -208,7 +210,7 @@ class _Import:
             keep=True,
             status=None,
             labels=None,
-            metadata={MARK: done},
+            metadata={MARK: True, _IMPORTED: done},
             expect=expect,
             fence=None,
             stamp=driver.tools.draw(),

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 from limpet import AsyncStore, Scope, Store
 from limpet.api.integrations import Recent, codec, limits
 from limpet.compat import needs
-from limpet.compat.logs import KIND, MAIN, foreign
+from limpet.compat.logs import KIND, MAIN, check_own, foreign
 from limpet.compat.wire import check_store
 from limpet.errors import AlreadyExists, Conflict, Corrupt, InvalidInput, NotFound
 from limpet.model import HEAD, JSON, Parent, SnapshotInfo
@@ -44,7 +44,6 @@ with needs("pydantic_ai", "Pydantic AI", extra="pydantic-ai"):
 __all__ = ["LimpetConversationStore"]
 
 _FACADE = "pydantic_ai"
-_WHAT = "a conversation of Pydantic AI"
 _KEY = "messages"
 _HEADS_MAX = 256
 _ENTRY = "entry"
@@ -97,6 +96,7 @@ class LimpetConversationStore(ConversationStore):
         """Return the record of a conversation, None if there is none.
 
         Raises:
+            AlreadyExists: it is a conversation of another framework.
             Corrupt: another program saved something else under this id.
         """
         head = await _scope(self._store, conversation_id).info()
@@ -141,6 +141,7 @@ class LimpetConversationStore(ConversationStore):
         Raises:
             ConversationConflict: the stored revision is not `expected_revision`, or the history
                 that the record continues is gone. Nothing was stored.
+            AlreadyExists: there is a conversation of another framework.
             InvalidInput: the new entries are not the end of the record's history.
         """
         _check_chain(record, new_entries)
@@ -149,7 +150,7 @@ class LimpetConversationStore(ConversationStore):
             await self._store.run(
                 lambda store: _write(store, record, new_entries, expected_revision, seen)
             )
-        except (AlreadyExists, Conflict, NotFound) as cause:
+        except (Conflict, NotFound) as cause:
             raise ConversationConflict(record.conversation_id) from cause
 
     async def delete_record(self, conversation_id: str, *, expected_revision: str) -> None:
@@ -239,14 +240,17 @@ def _write(
     state = {_KEY: [*_items_in(found), *items]}
     if head is None:
         # A copy of another conversation. The step fails if that is deleted meanwhile.
-        store.scope(*found.snapshot.scope).fork(
-            found.snapshot.id,
-            to=scope.session_id,
-            scope_id=MAIN,
-            patch=state,
-            labels=_labels([each["id"] for each in state[_KEY]]),
-            metadata=metadata,
-        )
+        try:
+            store.scope(*found.snapshot.scope).fork(
+                found.snapshot.id,
+                to=scope.session_id,
+                scope_id=MAIN,
+                patch=state,
+                labels=_labels([each["id"] for each in state[_KEY]]),
+                metadata=metadata,
+            )
+        except AlreadyExists as cause:
+            raise ConversationConflict(record.conversation_id) from cause
         return
     is_own = found.snapshot.scope == scope.key
     parent: Parent | SnapshotInfo = found.snapshot if is_own else HEAD
@@ -325,7 +329,8 @@ def _line_to(store: Store, info: SnapshotInfo, entry_id: str) -> _Line | None:
 def _record_of(head: SnapshotInfo) -> ConversationRecord:
     record = _try_record(head)
     if record is None:
-        raise foreign(head, _WHAT)
+        check_own(head, _FACADE)
+        raise foreign(head, _FACADE)
     return record
 
 
@@ -349,7 +354,7 @@ def _items_in(line: _Line) -> list[JSON]:
     state = codec.decode(line.body)
     items = state.get(_KEY) if isinstance(state, dict) else None
     if not isinstance(items, list) or not all(map(_is_item, items)):
-        raise foreign(line.snapshot, _WHAT)
+        raise foreign(line.snapshot, _FACADE)
     return items
 
 
@@ -365,7 +370,7 @@ def _entries_of(line: _Line, limit: int | None) -> list[ConversationEntry]:
         items = _STATE.validate_json(body)["messages"]
     except ValidationError:
         # Without the cause, whose text has parts of the conversation.
-        raise foreign(line.snapshot, _WHAT) from None
+        raise foreign(line.snapshot, _FACADE) from None
     parents = [None, *(each["id"] for each in items)]
     entries = [
         ConversationEntry(id=each["id"], parent_id=parent_id, message=each["message"])

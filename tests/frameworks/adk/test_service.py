@@ -206,7 +206,7 @@ async def test_what_other_programs_saved_is_left_alone(memory: limpet.Store) -> 
     memory.scope("app/alice/%41", kind="conversation").save({"state": {}, "events": []})
     memory.scope("app/alice", kind="conversation").save({"state": {}, "events": []})
     assert [each.id for each in await ours.listed()] == ["s"]
-    with pytest.raises(limpet.Corrupt, match="not a session of ADK"):
+    with pytest.raises(limpet.Corrupt, match="no conversation of Google ADK"):
         await ours.find("log")
 
 

@@ -41,7 +41,7 @@ def flow_of(persistence: LimpetFlowPersistence | None) -> Any:
 
 
 def methods(store: limpet.Store, id: str) -> list[str]:
-    return [info.labels["method"] for info in store.scope(id).history()][::-1]
+    return [info.labels["method"] for info in store.scope(id, kind="flow").history()][::-1]
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def test_a_decorated_flow_is_saved_and_restored(store: limpet.Store) -> None:
     again.kickoff(inputs={"id": "chat-42"})
     assert again.state.said == ["question", "answer"] * 2
 
-    hear = [*store.scope("chat-42").history()][-1]
+    hear = [*store.scope("chat-42", kind="flow").history()][-1]
     forked = LimpetFlowPersistence(store).fork("chat-42", hear)
     branch = chat(suppress_flow_events=True)
     branch.kickoff(inputs={"id": forked})
@@ -102,12 +102,14 @@ def test_a_flow_waits_for_a_person_and_goes_on(store: limpet.Store) -> None:
 
     paused = Article(suppress_flow_events=True).kickoff(inputs={"id": "article-7"})
     assert isinstance(paused, HumanFeedbackPending)
-    assert [(i.status, i.labels) for i in store.scope("article-7").history()] == [
+    assert [(i.status, i.labels) for i in store.scope("article-7", kind="flow").history()] == [
         ("waiting", {"method": "write"})
     ]
     resumed = Article.from_pending("article-7", persistence, suppress_flow_events=True)
     assert resumed.resume("yes") == "done"
-    saved = [(i.status, i.labels["method"]) for i in store.scope("article-7").history()][::-1]
+    saved = [
+        (i.status, i.labels["method"]) for i in store.scope("article-7", kind="flow").history()
+    ][::-1]
     assert saved == [("answered", "write"), ("", "write"), ("", "publish")]
     assert (persistence.load_state("article-7") or {})["published"] == "yes"
     with pytest.raises(ValueError, match="No pending feedback"):

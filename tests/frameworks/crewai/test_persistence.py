@@ -171,20 +171,20 @@ def test_every_step_is_kept_and_can_be_forked(store: limpet.Store) -> None:
     persistence = LimpetFlowPersistence(store.aio)
     for n in range(3):
         persistence.save_state("f", f"step_{n}", {"id": "f", "n": n})
-    last, middle, first = store.scope("f").history()
+    last, middle, first = store.scope("f", kind="flow").history()
     assert [info.labels["method"] for info in (first, middle, last)] == [
         "step_0",
         "step_1",
         "step_2",
     ]
     assert [info.parent_id for info in (first, middle, last)] == [None, first.id, middle.id]
-    assert [each.path for each in store.scope("f").diff(first, last).changes] == ["/n"]
+    assert [each.path for each in store.scope("f", kind="flow").diff(first, last).changes] == ["/n"]
 
     forked = persistence.fork("f", middle)
     assert persistence.load_state(forked) == {"id": forked, "n": 1}
     persistence.save_state(forked, "step_2", {"id": forked, "n": 20})
     assert persistence.load_state("f") == {"id": "f", "n": 2}
-    (_, root) = store.scope(forked).history()
+    (_, root) = store.scope(forked, kind="flow").history()
     assert root.forked_from == limpet.SnapshotRef(middle.scope, middle.id)
     with pytest.raises(limpet.NotFound):
         persistence.fork("f", "none")
@@ -194,7 +194,7 @@ def test_a_fork_that_limpet_made_is_a_flow_of_its_own(memory: limpet.Store) -> N
     """CrewAI goes on under the id in the state, which would be that of the source."""
     persistence = LimpetFlowPersistence(memory)
     persistence.save_pending_feedback("f", asking("f"), {"id": "f", "n": 1})
-    scope = memory.scope("f")
+    scope = memory.scope("f", kind="flow")
     scope.fork(next(scope.history()), to="forked")
     assert persistence.load_state("forked") == {"id": "forked", "n": 1}
     assert persistence.load_pending_feedback("forked") == (
@@ -214,6 +214,6 @@ def test_no_save_of_many_writers_is_lost(url: str) -> None:
 
         with ThreadPoolExecutor(4) as pool:
             list(pool.map(save, range(4)))
-        methods = [info.labels["method"] for info in one.scope("f").history()][::-1]
+        methods = [info.labels["method"] for info in one.scope("f", kind="flow").history()][::-1]
     mine_in_order = sorted(methods, key=lambda method: method[0])
     assert mine_in_order == [f"{number}-{n}" for number in range(4) for n in range(10)]

@@ -5,12 +5,12 @@ from typing import Any, NamedTuple
 
 from google.adk.sessions import State
 
-from limpet.compat.logs import KIND, MAIN, foreign
+from limpet.compat.logs import KIND, MAIN, check_own, foreign
 from limpet.compat.wire import escaped, unescaped
 from limpet.errors import NotFound
 from limpet.model import JSON, ScopeKey, Snapshot, SnapshotInfo
 
-WHAT = "a session of ADK"
+MARK = "adk"
 _EMPTY = "%"
 """An empty name: in an escaped one, something follows the `%`."""
 
@@ -89,13 +89,14 @@ class Document:
     """The state of a stored session: how it began, and its events."""
 
     def __init__(self, found: Snapshot[Any]) -> None:
-        """Raises Corrupt if another program saved something else there."""
+        """Raises AlreadyExists or Corrupt if another program saved something else there."""
+        check_own(found, MARK)
         state = found.state if isinstance(found.state, dict) else {}
         initial, events = state.get("state"), state.get("events")
         if not isinstance(initial, dict) or not isinstance(events, list):
-            raise foreign(found, WHAT)
+            raise foreign(found, MARK)
         if not all(map(_is_event, events)):
-            raise foreign(found, WHAT)
+            raise foreign(found, MARK)
         self.head = found
         self.initial: dict[str, JSON] = initial
         self.events: list[Any] = events

@@ -22,11 +22,11 @@ from limpet import AsyncScope, AsyncStore, Store
 from limpet.api.integrations import Recent, codec, limits, new_id
 from limpet.compat.adk import records
 from limpet.compat.adk.records import Address, Document, Tiers
-from limpet.compat.logs import conversations, foreign
+from limpet.compat.logs import check_own, conversations, foreign
 from limpet.compat.wire import check_store
 from limpet.compat.writes import contended
 from limpet.errors import AlreadyExists, Conflict, Corrupt
-from limpet.model import JSON, ScopeInfo, ScopeKey, SnapshotInfo
+from limpet.model import JSON, ScopeKey, SnapshotInfo
 from limpet.opening import open as open_store
 
 _LISTED_BYTES_MAX = 16 * limits.MIB  # states that the next listing need not read again
@@ -94,8 +94,9 @@ class LimpetSessionService(BaseSessionService):  # type: ignore[misc,unused-igno
         scope = self._scope(address.session)
         document = records.new_document(initial)
         try:
-            head = await scope.save(document, metadata=self._intent(change), expect=None)
+            head = await scope.save(document, metadata=self._metadata(change), expect=None)
         except Conflict as cause:
+            check_own(await scope.info(), records.MARK)
             raise _exists(session_id) from cause
         await self._share(address, head, change)
         merged = await self._merged(address, change.session)
@@ -112,8 +113,8 @@ class LimpetSessionService(BaseSessionService):  # type: ignore[misc,unused-igno
         """Return a session with its events in the order in which they were appended, or None.
 
         Raises:
-            Corrupt: another program, or a newer version of ADK, saved something else at this
-                address.
+            limpet.AlreadyExists: a conversation of another framework is at this address.
+            Corrupt: another program, or a newer version of ADK, saved something else there.
         """
         address = Address(app_name, user_id, session_id.strip())
         if not address.session_id:
@@ -129,7 +130,7 @@ class LimpetSessionService(BaseSessionService):  # type: ignore[misc,unused-igno
             events = [Event.model_validate(each) for each in wanted]
         except ValidationError:
             # Without the cause, whose text has parts of the session.
-            raise foreign(document.head, records.WHAT) from None
+            raise foreign(document.head, records.MARK) from None
         return _session(address, document.head.revision, state, events, document.updated)
 
     async def list_sessions(
@@ -140,9 +141,9 @@ class LimpetSessionService(BaseSessionService):  # type: ignore[misc,unused-igno
         A session that has changed since this service listed it last is read as a whole.
         """
         names = (app_name,) if user_id is None else (app_name, user_id)
-        found = conversations(self._store, records.prefix_of(*names))
+        found = conversations(self._store, records.MARK, prefix=records.prefix_of(*names))
         keys = [(address, each) async for each in found if (address := Address.of(each.key))]
-        listed = await _for_each(self._list, [info for _, info in keys])
+        listed = await _for_each(self._list, [each.head for _, each in keys])
         users = list(dict.fromkeys(address.user_id for address, _ in keys))
         keys_of_users = [records.user_key(app_name, user_id) for user_id in users]
         states = await _for_each(self._shared, keys_of_users)
@@ -160,7 +161,10 @@ class LimpetSessionService(BaseSessionService):  # type: ignore[misc,unused-igno
         """Delete a session with its history, if there is one. `user:` and `app:` state stays."""
         address = Address(app_name, user_id, session_id.strip())
         if address.session_id:
-            await self._store.delete_session(address.session.session_id)
+            scope = self._scope(address.session)
+            with suppress(Corrupt):  # what is damaged can be deleted
+                check_own(await scope.info(), records.MARK)
+            await scope.delete()
 
     async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:
         """Return the state that all sessions of a user share, without the prefix `user:`."""
@@ -193,11 +197,11 @@ class LimpetSessionService(BaseSessionService):  # type: ignore[misc,unused-igno
             address = Address(session.app_name, session.user_id, session.id)
             scope = self._scope(address.session)
             change = Tiers.of(records.delta_of(item))
-            intent = self._intent(change)
+            metadata = self._metadata(change)
             expect = session._storage_update_marker or await self._revision_of(session, scope)
             try:
                 # This is the commit: what follows can be repeated by anyone who loads the session.
-                head = await scope.append("events", [item], metadata=intent, expect=expect)
+                head = await scope.append("events", [item], metadata=metadata, expect=expect)
             except Conflict as cause:
                 if await scope.info() is None:
                     raise _not_found(session.id) from cause
@@ -280,19 +284,19 @@ class LimpetSessionService(BaseSessionService):  # type: ignore[misc,unused-igno
         app, user = await asyncio.gather(*map(self._shared, keys))
         return Tiers(app, user, own).merged()
 
-    async def _list(self, info: ScopeInfo) -> "_Listed | None":
-        known = self._listed.get(info.key)
-        if known is not None and info.head is not None and info.head.revision == known.revision:
+    async def _list(self, head: SnapshotInfo | None) -> "_Listed | None":
+        known = None if head is None else self._listed.get(head.scope)
+        if head is None or (known is not None and head.revision == known.revision):
             return known
         try:
-            document = await self._read(info.key)
+            document = await self._read(head.scope)
         except Corrupt:
-            return None  # also a conversation of another program
+            return None
         if document is None:
             return None
         state = codec.encode(document.session_state())
         listed = _Listed(document.head.revision, document.updated, state)
-        self._listed.put(info.key, listed)
+        self._listed.put(head.scope, listed)
         return listed
 
     async def _revision_of(self, session: Session, scope: AsyncScope[Any]) -> str:
@@ -319,9 +323,10 @@ class LimpetSessionService(BaseSessionService):  # type: ignore[misc,unused-igno
 
     # State that sessions share
 
-    def _intent(self, change: Tiers) -> dict[str, JSON] | None:
-        """Return the metadata of a commit after which shared state must change: an id of it."""
-        return {_SHARED: self._store.driver.tools.draw().nonce} if change.is_shared else None
+    def _metadata(self, change: Tiers) -> dict[str, JSON]:
+        """Return the metadata of a commit: an id of it, if shared state must change after it."""
+        shared = {_SHARED: self._store.driver.tools.draw().nonce} if change.is_shared else {}
+        return {records.MARK: True, **shared}
 
     async def _finish(self, address: Address, document: Document) -> None:
         """Make the changes of the last event, if its process died before it had made them.
