@@ -121,8 +121,8 @@ def test_what_default_returns_is_checked() -> None:
     assert "never makes JSON" in str(refused(lambda value: value))
     assert "levels deep" in str(refused(lambda value: [object()]))
     assert "cycle" in str(refused(lambda value: [value]))
-    assert "does not convert. type=`object`" in str(refused(limpet.jsonable))
-    assert "does not convert" in str(refused(limpet.jsonable, Point))
+    assert "have the store's `default` do it. type=`object`" in str(refused(limpet.jsonable))
+    assert "have the store's `default` do it" in str(refused(limpet.jsonable, Point))
 
     def broken(value: Any) -> Any:
         raise KeyError("mine")

@@ -1,13 +1,14 @@
 """Typed state: `store.scope(..., model=…)` saves and loads objects of a class."""
 
 import asyncio
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from enum import Enum, StrEnum
 from pathlib import Path
-from types import SimpleNamespace
+from types import FrameType, SimpleNamespace
 from typing import Any, Literal, NewType, NotRequired, Self, TypedDict
 from uuid import UUID
 
@@ -15,7 +16,7 @@ import pytest
 from pydantic import BaseModel, ConfigDict, Field, computed_field, field_validator, model_validator
 
 import limpet
-from limpet import InvalidInput, Snapshot, Store
+from limpet import JSON, InvalidInput, Snapshot, Store
 from limpet.testing.kit import APIS, close_loop, through
 from tests.cases import for_each
 
@@ -407,6 +408,11 @@ def test_errors_of_the_models_own_code_are_explained() -> None:
             store.scope("s", model=Guarded).load()
 
 
+@dataclass
+class Loose:
+    anything: Any
+
+
 class Own:
     """Not Pydantic: any class with the two methods."""
 
@@ -428,6 +434,55 @@ def test_any_class_with_the_two_methods(store: Store) -> None:
     store.scope("s").save({})
     with pytest.raises(InvalidInput, match="problem=`KeyError"):
         scope.load()
+
+
+class OwnDict(dict[str, JSON]):
+    """A class with the two methods that is JSON by itself."""
+
+    def model_dump(self, **options: Any) -> dict[str, Any]:
+        return {"version": 2, "members": dict(self)}
+
+    @classmethod
+    def model_validate(cls, value: Any) -> Self:
+        return cls(value["members"])
+
+
+def test_a_dict_with_the_two_methods_is_asked_for_its_json(store: Store) -> None:
+    scope = store.scope("s", model=OwnDict)
+    scope.save(OwnDict(a=1))
+    assert loaded(store.scope("s").load()) == {"version": 2, "members": {"a": 1}}
+    assert loaded(scope.load()) == OwnDict(a=1)
+
+
+class Listed(BaseModel):
+    items: list[dict[str, int]]
+
+
+def test_what_pydantic_makes_is_not_walked_part_by_part() -> None:
+    """It takes a call of Python code for each part, several times as long as Pydantic itself."""
+    calls = 0
+
+    def count(frame: FrameType, event: str, arg: object) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    with limpet.open("memory:") as store:
+        scope = store.scope("s", model=Listed)
+        state = Listed(items=[{"n": number} for number in range(1_000)])
+        scope.save(state)
+        sys.setprofile(count)
+        try:
+            scope.save(state)
+        finally:
+            sys.setprofile(None)
+    assert calls < len(state.items)
+
+
+def test_a_value_that_nothing_converts_is_called_not_json(store: Store) -> None:
+    """Also without a `default`, which the caller cannot have got wrong then."""
+    with pytest.raises(InvalidInput, match=r"is not JSON: convert it.* type=`object`") as caught:
+        store.scope("s", model=Loose).save(Loose([object()]))
+    assert caught.value.path == "/anything/0"
 
 
 @for_each("model", [dict, int, "Chat", Chat("t"), list[Chat]])

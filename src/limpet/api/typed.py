@@ -133,7 +133,10 @@ class TypedModel(JsonModel):
             raise self._refused(f"{refused} or the model", misfit) from misfit.__cause__
 
     def _json_of(self, value: Any) -> JSON:
-        return codec.decode(codec.encode(value, bytes_max=self._bytes_max, default=self._part))
+        # Before the codec sees it: that would walk all parts of what the model makes, one by one,
+        # and would not ask a model that is a dict.
+        made = self._part(value) if _is_model(type(value)) else value
+        return codec.decode(codec.encode(made, bytes_max=self._bytes_max, default=self._part))
 
     def _part(self, value: Any) -> JSON:
         """Return a part of a state that is not JSON as what the model, or else the store makes."""

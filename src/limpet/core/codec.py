@@ -424,7 +424,8 @@ class _Walk:
             try:
                 value = self._default(value)
             except TypeError as cause:  # as functions for `json.dumps` refuse a value
-                why = f"holds a value that `default` does not convert. type=`{name}`"
+                advice = "convert it, or have the store's `default` do it"
+                why = f"holds a value that is not JSON: {advice}. type=`{name}`"
                 raise self._refuse(why) from cause
             if isinstance(value, _JSON_TYPES):
                 return value
