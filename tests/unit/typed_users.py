@@ -3,6 +3,7 @@
 An error that must be found has a comment that ignores it: both report comments that are not needed.
 """
 
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from typing import Any, TypedDict, assert_type
 
@@ -20,7 +21,9 @@ from limpet import (
     jsonable,
     open,
     open_async,
+    runs,
 )
+from limpet.runs import AsyncRun, Run, RunInfo
 
 
 @dataclass
@@ -83,6 +86,27 @@ async def with_a_model_async(store: AsyncStore) -> None:
     assert_type(await scope.fork(found.id), AsyncScope[Chat])
     async with scope.claim(owner="w") as lease:
         assert_type(lease, AsyncLease[Chat])
+
+
+def supervised(store: Store) -> None:
+    """The store may be given by its name, as every other argument."""
+    with runs.start(store=store, run_id="r", initial={}) as run:
+        assert_type(run, Run)
+    with runs.adopt(store=store, run_id="r") as run:
+        assert_type(run, Run)
+    assert_type(runs.get(store=store, run_id="r"), RunInfo | None)
+    assert_type(runs.abort(store=store, run_id="r"), RunInfo)
+    assert_type(runs.list(store=store, status="failed"), Iterator[RunInfo])
+
+
+async def supervised_async(store: AsyncStore) -> None:
+    async with runs.start(store=store, run_id="r", initial={}) as run:
+        assert_type(run, AsyncRun)
+    async with runs.adopt(store=store, run_id="r") as run:
+        assert_type(run, AsyncRun)
+    assert_type(await runs.get(store=store, run_id="r"), RunInfo | None)
+    assert_type(await runs.abort(store=store, run_id="r"), RunInfo)
+    assert_type(runs.list(store=store, status="failed"), AsyncIterator[RunInfo])
 
 
 def without_a_model(store: Store, scope: Scope, snapshot: Snapshot) -> Snapshot:

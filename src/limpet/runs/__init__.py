@@ -15,11 +15,10 @@ status of the run.
 
 import builtins
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, cast, overload
+from typing import Any, Literal, overload
 
-from limpet.api.driver import Driver
 from limpet.api.opened import Tools
 from limpet.api.store import AsyncStore, Store
 from limpet.core import codec, limits, prepare
@@ -44,43 +43,46 @@ __all__ = [
 ]
 
 OnSuccess = Literal["delete", "keep"]
-P = ParamSpec("P")
-T = TypeVar("T")
-S_co = TypeVar("S_co", covariant=True)
-A_co = TypeVar("A_co", covariant=True)
-
-
-class _OfEitherStore(Protocol[P, S_co, A_co]):
-    """A function of a store: with a `Store` it returns one type, with an `AsyncStore` another."""
-
-    @overload
-    def __call__(self, store: Store, /, *args: P.args, **options: P.kwargs) -> S_co: ...
-
-    @overload
-    def __call__(self, store: AsyncStore, /, *args: P.args, **options: P.kwargs) -> A_co: ...
-
-
-def _entered(
-    function: Callable[Concatenate[Store, P], AbstractContextManager[Run]],
-) -> _OfEitherStore[P, AbstractContextManager[Run], AbstractAsyncContextManager[AsyncRun]]:
-    return cast("Any", function)  # type: ignore[no-any-return]
-
-
-def _awaited(function: Callable[Concatenate[Store, P], T]) -> _OfEitherStore[P, T, Awaitable[T]]:
-    return cast("Any", function)  # type: ignore[no-any-return]
-
-
-def _iterated(
-    function: Callable[Concatenate[Store, P], Iterator[T]],
-) -> _OfEitherStore[P, Iterator[T], AsyncIterator[T]]:
-    return cast("Any", function)  # type: ignore[no-any-return]
 
 
 def __dir__() -> builtins.list[str]:
     return sorted(__all__)
 
 
-@_entered
+@overload
+def start(
+    store: Store,
+    run_id: str,
+    *,
+    task: str | None = None,
+    owner: str | None = None,
+    ttl_s: float = 30.0,
+    wait_s: float = 0.0,
+    on_success: OnSuccess = "keep",
+    initial: JSON = None,
+    again: bool = False,
+    labels: Mapping[str, str] | None = None,
+    metadata: Mapping[str, JSON] | None = None,
+) -> AbstractContextManager[Run]: ...
+
+
+@overload
+def start(
+    store: AsyncStore,
+    run_id: str,
+    *,
+    task: str | None = None,
+    owner: str | None = None,
+    ttl_s: float = 30.0,
+    wait_s: float = 0.0,
+    on_success: OnSuccess = "keep",
+    initial: JSON = None,
+    again: bool = False,
+    labels: Mapping[str, str] | None = None,
+    metadata: Mapping[str, JSON] | None = None,
+) -> AbstractAsyncContextManager[AsyncRun]: ...
+
+
 def start(
     store: Store | AsyncStore,
     run_id: str,
@@ -94,7 +96,7 @@ def start(
     again: bool = False,
     labels: Mapping[str, str] | None = None,
     metadata: Mapping[str, JSON] | None = None,
-) -> AbstractContextManager[Run]:
+) -> Any:
     """Begin a run, or resume it; with an `AsyncStore`: `async with`, and `await run.step(…)`::
 
         with runs.start(store, "nightly-report", initial={"pages": []}) as run:
@@ -126,7 +128,9 @@ def start(
         Aborted: it was aborted at this moment; or, at the end of the block, meanwhile.
         InvalidInput: an argument is not acceptable.
     """
-    tools, task = _driver_of(store).tools, verbs.check_task(task)
+    _check_store(store)
+    task = verbs.check_task(task)
+    tools = store.driver.tools
     plan = Plan(
         verbs.scope_of(run_id),
         _owner(owner),
@@ -138,11 +142,33 @@ def start(
         initial=_encoded(tools, initial),
         again=limits.check_flag("again", again),
     )
-    held: AbstractContextManager[Run] = hold(store, plan, ttl_s, wait_s)
-    return held
+    return hold(store, plan, ttl_s, wait_s)
 
 
-@_entered
+@overload
+def adopt(
+    store: Store,
+    run_id: str,
+    *,
+    owner: str | None = None,
+    ttl_s: float = 30.0,
+    wait_s: float = 0.0,
+    on_success: OnSuccess = "keep",
+) -> AbstractContextManager[Run]: ...
+
+
+@overload
+def adopt(
+    store: AsyncStore,
+    run_id: str,
+    *,
+    owner: str | None = None,
+    ttl_s: float = 30.0,
+    wait_s: float = 0.0,
+    on_success: OnSuccess = "keep",
+) -> AbstractAsyncContextManager[AsyncRun]: ...
+
+
 def adopt(
     store: Store | AsyncStore,
     run_id: str,
@@ -151,7 +177,7 @@ def adopt(
     ttl_s: float = 30.0,
     wait_s: float = 0.0,
     on_success: OnSuccess = "keep",
-) -> AbstractContextManager[Run]:
+) -> Any:
     """Take over the run of a worker that died::
 
         for dead in runs.list(store, status="expired"):
@@ -172,14 +198,20 @@ def adopt(
         NotFound: there is no such run.
         Conflict: a worker that is alive holds it, also after `wait_s`; or the run is not running.
     """
-    _driver_of(store)
+    _check_store(store)
     plan = Plan(verbs.scope_of(run_id), _owner(owner), deletes=_deletes(on_success), adopts=True)
-    held: AbstractContextManager[Run] = hold(store, plan, ttl_s, wait_s)
-    return held
+    return hold(store, plan, ttl_s, wait_s)
 
 
-@_awaited
-def abort(store: Store | AsyncStore, run_id: str) -> RunInfo:
+@overload
+def abort(store: Store, run_id: str) -> RunInfo: ...
+
+
+@overload
+def abort(store: AsyncStore, run_id: str) -> Awaitable[RunInfo]: ...
+
+
+def abort(store: Store | AsyncStore, run_id: str) -> Any:
     """Abort a run, from any process; return its new status and facts::
 
         runs.abort(store, "nightly-report")
@@ -194,12 +226,19 @@ def abort(store: Store | AsyncStore, run_id: str) -> RunInfo:
     Raises:
         NotFound: there is no such run.
     """
-    driver = _driver_of(store)
-    return driver.drive(verbs.abort(driver.tools, run_id))
+    _check_store(store)
+    return store.driver.drive(verbs.abort(store.driver.tools, run_id))
 
 
-@_awaited
-def get(store: Store | AsyncStore, run_id: str) -> RunInfo | None:
+@overload
+def get(store: Store, run_id: str) -> RunInfo | None: ...
+
+
+@overload
+def get(store: AsyncStore, run_id: str) -> Awaitable[RunInfo | None]: ...
+
+
+def get(store: Store | AsyncStore, run_id: str) -> Any:
     """Return the status and facts of a run, or None if there is none::
 
         found = runs.get(store, "nightly-report")
@@ -209,18 +248,29 @@ def get(store: Store | AsyncStore, run_id: str) -> RunInfo | None:
         store: where the run is. With an `AsyncStore`, await the result.
         run_id: the name of the run.
     """
-    driver = _driver_of(store)
-    return driver.run(verbs.get(driver.tools, run_id))
+    _check_store(store)
+    return store.driver.run(verbs.get(store.driver.tools, run_id))
 
 
-@_iterated
+@overload
+def list(
+    store: Store, *, status: str | None = None, task: str | None = None, prefix: str = ""
+) -> Iterator[RunInfo]: ...
+
+
+@overload
+def list(
+    store: AsyncStore, *, status: str | None = None, task: str | None = None, prefix: str = ""
+) -> AsyncIterator[RunInfo]: ...
+
+
 def list(
     store: Store | AsyncStore,
     *,
     status: str | None = None,
     task: str | None = None,
     prefix: str = "",
-) -> Iterator[RunInfo]:
+) -> Any:
     """Yield runs in the order of their names::
 
         for each in runs.list(store, status="failed", prefix="nightly-"):
@@ -235,15 +285,14 @@ def list(
         task: only runs of this task.
         prefix: only runs whose name begins with this.
     """
-    driver = _driver_of(store)
-    return driver.stream(verbs.listed(driver.tools, status=status, task=task, prefix=prefix))
+    _check_store(store)
+    walk = verbs.listed(store.driver.tools, status=status, task=task, prefix=prefix)
+    return store.driver.stream(walk)
 
 
-def _driver_of(store: Store | AsyncStore) -> Driver:
-    """Return the driver of a store. That of an `AsyncStore` returns what its callers await."""
+def _check_store(store: object) -> None:
     if not isinstance(store, Store | AsyncStore):
         raise InvalidInput(f"expected a store. type=`{type(store).__name__}`")
-    return cast("Driver", store.driver)
 
 
 def _deletes(on_success: object) -> bool:
