@@ -35,6 +35,7 @@ def test_by_the_form_and_out_again(browser: Browser, writable: Ui) -> None:
         assert all("status of 401" in each for each in window.take_faults())
 
 
+@pytest.mark.slow
 def test_a_link_of_another_port_does_not_log_in(browser: Browser, shown: Ui, writable: Ui) -> None:
     with open_window(browser, shown.url) as window:
         page = window.page

@@ -22,12 +22,12 @@ GARDEN = urlencode({"session_id": garden.SESSION})
 PAGES = {
     "list": "/ui",
     "chat": f"/ui/session?{GARDEN}",
+}
+MORE_PAGES = {
     "state": f"/ui/session?{GARDEN}&view=state",
     "changes": f"/ui/session?{GARDEN}&view=changes",
     "found": "/ui/search?q=basil",
     "fork": f"/ui/fork?{GARDEN}",
-}
-MORE_PAGES = {
     "attention": "/ui?attention=true",
     "search": "/ui/search",
     "found in a history": f"/ui/search?q=basil&{GARDEN}",
@@ -59,8 +59,7 @@ def check_at(page: Page, address: str, within: str = "html") -> None:
 
 @pytest.mark.parametrize("name", PAGES)
 def test_a_page_is_accessible_and_fits_a_phone(page: Page, name: str) -> None:
-    # What is around a view is the same as around the chat.
-    check_at(page, PAGES[name], within="#detail" if name in ("state", "changes") else "html")
+    check_at(page, PAGES[name])
     if name == "list":
         page.keyboard.press("?")
         expect(page.get_by_role("dialog", name="Keyboard")).to_be_visible()
@@ -70,7 +69,8 @@ def test_a_page_is_accessible_and_fits_a_phone(page: Page, name: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", MORE_PAGES)
 def test_each_other_page_is_accessible_and_fits_a_phone(page: Page, name: str) -> None:
-    check_at(page, MORE_PAGES[name])
+    # What is around a view is the same as around the chat.
+    check_at(page, MORE_PAGES[name], within="#detail" if name in ("state", "changes") else "html")
 
 
 def test_each_other_page_fits_a_phone(page: Page) -> None:

@@ -27,6 +27,7 @@ def clipboard(page: Page) -> str:
 # The frame.
 
 
+@pytest.mark.slow
 def test_colours_follow_the_system_until_the_reader_chooses(visit: Visit) -> None:
     page = visit("/ui", color_scheme="dark")
     assert ground(page) < 60
@@ -136,6 +137,7 @@ def test_a_history_is_walked_by_keyboard(visit: Visit, garden_url: str) -> None:
     expect(page).to_have_url(re.compile(head.id))
 
 
+@pytest.mark.slow
 def test_changes_are_shown_to_the_parent_and_to_a_marked_snapshot(visit: Visit) -> None:
     page = visit(SESSION)
     changes = page.get_by_role("link", name="Changes")
@@ -166,6 +168,7 @@ def test_a_snapshot_has_three_views(visit: Visit) -> None:
         expect(detail).to_contain_text(text)
 
 
+@pytest.mark.slow
 def test_a_branch_of_the_state_opens_and_its_path_is_copied(visit: Visit) -> None:
     page = visit(f"{SESSION}&scope_id=main&view=state", permissions=CLIPBOARD)
     page.locator(".tree summary", has_text="plants").click()
