@@ -167,8 +167,10 @@ def test_the_files_of_other_tools_show_their_conversations(
 ) -> None:
     """What the tool's files hold as messages is what `show` draws after an import."""
     url = f"sqlite:///{tmp_path}/x.db"
-    told = json.loads(command("import", form, str(folder), "--url", url, "--json").stdout)
-    assert (told["format"], told["snapshots"] > 0) == (form, True)
+    for written in (True, False):
+        told = json.loads(command("import", form, str(folder), "--url", url, "--json").stdout)
+        assert (told["format"], told["snapshots"] > 0) == (form, True)
+        assert told["written"] == (told["snapshots"] if written else 0)
     shown = command("show", session, "--url", url, "--full")
     assert (shown.returncode, said in shown.stdout) == (0, True)
 

@@ -42,10 +42,13 @@ def test_from_a_file(command: Command, any_url: str, tmp_path: Path) -> None:
     assert json.loads(done.stdout) == {
         "format": "langgraph-sqlite",
         "snapshots": 3,
-        "written": None,
+        "written": 3,
         "skipped": [],
     }
-    assert command(*words).stdout.startswith("✓ 6 snapshots in ")
+    for new in ("3 written", "nothing new"):
+        done = command(*words)
+        assert (done.returncode, done.stdout.count("✓ 6 snapshots in ")) == (0, 1)
+        assert done.stdout.endswith(f", {new}\n")
     with limpet.open(any_url) as store:
         assert list(store.sessions()) == ["alice/1", "bob/1"]
     with closing(sqlite3.connect(tmp_path / "old.db")) as conn:
@@ -181,8 +184,10 @@ def test_from_the_openai_sdk(command: Command, any_url: str, tmp_path: Path) -> 
     words = ("import", "openai-sqlite", "old.db", "--url", any_url)
     done = command(*words, "--prefix", "bob/", "--json")
     assert (done.returncode, json.loads(done.stdout)["snapshots"]) == (0, 1)
-    for _ in range(2):
-        assert command(*words).stdout.startswith("✓ 3 snapshots in ")
+    for new in ("2 written", "nothing new"):
+        done = command(*words)
+        assert done.stdout.startswith("✓ 3 snapshots in ")
+        assert done.stdout.endswith(f", {new}\n")
     shown = command("show", "alice/1", "--url", any_url).stdout
     assert [word in shown for word in ("shell", "look_up", "found: ROCK")] == [True] * 3
     with closing(sqlite3.connect(tmp_path / "old.db")) as conn:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict
 from types import ModuleType
-from typing import IO, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import click
 from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeRemainingColumn
@@ -33,6 +33,9 @@ from limpet.portable import Progress
 from limpet.views.format import address_text, count_text, masked_url, size_text, visible
 from limpet.views.refs import find_session
 from limpet.views.session_document import SessionDocument
+
+if TYPE_CHECKING:
+    from limpet.compat.wire import Transfer
 
 _UNLISTED = {"head_missing", "link_skipped"}  # not damage of what listings show
 _COUNTED_FAST = frozenset({"memory", "sqlite", "postgresql"})
@@ -325,7 +328,7 @@ def import_(source: tuple[str, ...], url: str, as_json: bool, **options: Any) ->
     export is incomplete.
 
     \b
-    --json: {"format": text, "snapshots": n, "written": n or null,
+    --json: {"format": text, "snapshots": n, "written": n,
              "skipped": findings as in `check --json`}
 
     \b
@@ -345,19 +348,18 @@ def import_(source: tuple[str, ...], url: str, as_json: bool, **options: Any) ->
     _check_source(form, paths[0])
     if "allow" in given:
         given["allow"] = [class_named(each) for each in given["allow"]]
-    written: int | None = None  # where it is not counted
-    skipped: Sequence[limpet.Finding]
     if form == "jsonl":
         carried = _from_export(url, paths[0])
-        snapshots, skipped, written = carried.snapshots, carried.skipped, carried.written
+        snapshots, written, skipped = carried.snapshots, carried.written, carried.skipped
     else:
-        snapshots, skipped = _from_others(form, url, paths[0], given)
+        done = _from_others(form, url, paths[0], given)
+        snapshots, written, skipped = done.count + done.unchanged, done.count, done.skipped
     if as_json:
         facts = {"format": form, "snapshots": snapshots, "written": written}
         echo_json({**facts, "skipped": [finding_json(each) for each in skipped]})
     else:
         draw_skipped(skipped)
-        new = "" if written is None else f", {written:,} written" if written else ", nothing new"
+        new = f", {written:,} written" if written else ", nothing new"
         say(f"✓ {count_text(snapshots, 'snapshot')} in {visible(masked_url(url))}{new}")
     return _exits.FOUND if skipped or (form != "jsonl" and not snapshots) else _exits.FINE
 
@@ -385,13 +387,10 @@ def _langgraph() -> ModuleType:
         raise limpet.Unsupported(fact) from cause
 
 
-def _from_others(
-    form: str, url: str, path: str, options: dict[str, Any]
-) -> tuple[int, Sequence[limpet.Finding]]:
-    """Return how many snapshots were imported, and what was skipped."""
+def _from_others(form: str, url: str, path: str, options: dict[str, Any]) -> "Transfer":
     from limpet.compat import genkit, openai_sqlite, runs, strands
 
-    importers: dict[str, Callable[..., Any]] = {
+    importers: dict[str, Callable[..., Transfer]] = {
         "genkit": genkit.import_sessions,
         "go-runs": runs.import_runs,
         "openai-sqlite": openai_sqlite.import_sqlite,
@@ -402,8 +401,7 @@ def _from_others(
     if form == "strands" and "layout" not in options:
         options = {"layout": strands.find_layout(path), **options}
     with limpet.open(url) as store:
-        done = importers[form](store, path, **options)
-    return done.count, done.skipped
+        return importers[form](store, path, **options)
 
 
 @contextmanager

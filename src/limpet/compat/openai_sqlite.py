@@ -75,7 +75,7 @@ def import_sqlite(
     prefix: str = "",
     table: str = "agent_messages",
 ) -> Transfer:
-    """Bring the sessions whose ids begin with `prefix` into a store; count the snapshots.
+    """Bring the sessions whose ids begin with `prefix` into a store; count the new snapshots.
 
     Each question begins a snapshot, and so does each moment at which the SDK stored something; it
     keeps that time. The branches of an `AdvancedSQLiteSession` become branches, which say where
@@ -151,15 +151,14 @@ class _Import:
     def _line(self, line: _Line, others: Sequence[_Line]) -> None:
         found = self._store.scope(*line.scope).load()
         with self._tally.skipping("session_skipped", AlreadyExists, InvalidInput, scope=line.scope):
-            head: SnapshotInfo | None
-            if found is None:
-                head, done = self._begin(line, others)
-            else:
-                head, done = found, self._checked(line, found)
+            present = 0 if found is None else self._checked(line, found)
+            head, done = self._begin(line, others) if found is None else (found, present)
             for group in _groups(line.rows[done:]):
                 done += len(group)
                 head = self._append(line.scope, group, done, head)
-            self._tally.count += sum(1 for _ in _groups(line.rows))
+            new = sum(1 for _ in _groups(line.rows[present:]))
+            self._tally.count += new
+            self._tally.unchanged += sum(1 for _ in _groups(line.rows)) - new
 
     def _checked(self, line: _Line, found: Snapshot) -> int:
         """Return how many items of a line are in the store.

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 from limpet import AsyncStore, Store
 from limpet.api.integrations import finding, times
 from limpet.errors import InvalidInput, LimpetError, NotFound
-from limpet.model import JSON, Finding, ScopeKey
+from limpet.model import JSON, Finding, ScopeKey, SnapshotInfo
 
 if TYPE_CHECKING:
     from dataclasses import Field
@@ -182,10 +182,14 @@ def unescaped(part: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """The result of an import or export: how many were carried over, and why others were not."""
+    """The result of an import or export: how many were carried over, and why others were not.
+
+    An import counts what is new or has changed, and in `unchanged` what the store had already.
+    """
 
     count: int
     skipped: tuple[Finding, ...] = ()
+    unchanged: int = 0
 
 
 class Tally:
@@ -193,7 +197,15 @@ class Tally:
 
     def __init__(self) -> None:
         self.count = 0
+        self.unchanged = 0
         self.skipped: list[Finding] = []
+
+    def add(self, before: SnapshotInfo | None, after: SnapshotInfo | None) -> None:
+        """Count a snapshot that was imported; `before` is what the store had in its place."""
+        if before is not None and after is not None and before.revision == after.revision:
+            self.unchanged += 1
+        else:
+            self.count += 1
 
     def skip(
         self,
@@ -217,4 +229,4 @@ class Tally:
             self.skip(code, cause, **where)
 
     def result(self) -> Transfer:
-        return Transfer(self.count, tuple(self.skipped))
+        return Transfer(self.count, tuple(self.skipped), self.unchanged)

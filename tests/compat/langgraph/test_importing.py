@@ -91,22 +91,28 @@ def test_a_graph_goes_on_where_it_was_left(origin: Origin, target: Store) -> Non
 
 def test_it_may_be_repeated_and_taken_up_again(origin: Origin, target: Store) -> None:
     """What came over stays as it is; what was done on either side meanwhile is kept."""
+
+    def theirs() -> list[Any]:
+        return list(origin.saver.list(None))
+
     assert origin.import_into(target, prefix="bob/").count > 0
     assert threads_of(target) == THREADS[2:]
     first = [info.revision for info in target.history()]
-    count = origin.import_into(target).count
+    done = origin.import_into(target)
+    assert (done.count + done.unchanged, done.unchanged) == (len(theirs()), len(first))
     assert first == [info.revision for info in target.history(prefix="bob/")]
     before = [info.revision for info in target.history()]
     approving(LimpetSaver(target)).invoke(Command(resume="ours"), on("alice/asks"))
     ours = everything(LimpetSaver(target), "alice/asks")
     nested(origin.saver).invoke(Command(resume="theirs"), on("bob/nested"))
     done = origin.import_into(target)
-    assert done.count > count
     after = {info.revision for info in target.history()}
     assert after > set(before)
+    assert (done.count + done.unchanged, done.unchanged) == (len(theirs()), len(before))
+    assert origin.import_into(target).count == 0
     assert everything(LimpetSaver(target), "alice/asks") == ours
-    theirs = everything(origin.saver, "bob/nested")
-    assert everything(LimpetSaver(target), "bob/nested") == theirs
+    nested_there = everything(origin.saver, "bob/nested")
+    assert everything(LimpetSaver(target), "bob/nested") == nested_there
 
 
 @pytest.mark.parametrize("engine", ["memory", "directory"])

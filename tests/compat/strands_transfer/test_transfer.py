@@ -34,9 +34,11 @@ def files_below(folder: Path) -> dict[str, bytes]:
 def test_files_of_the_sdks_come_out_exactly(store: Store, name: str, tmp_path: Path) -> None:
     written = files_below(FIXTURES / name)
     snapshots = [key for key in written if not key.endswith("manifest.json")]
-    for _ in range(2):  # to repeat it is harmless
+    for new in (True, False):
         came = import_sessions(store, FIXTURES / name, layout=LAYOUTS[name])
-        assert (came.count, came.skipped) == (len(snapshots), ())
+        counts = (came.count, came.unchanged)
+        assert counts == ((len(snapshots), 0) if new else (0, len(snapshots)))
+        assert came.skipped == ()
     went = export_sessions(store, tmp_path / "out", layout=LAYOUTS[name])
     assert (went.count, went.skipped) == (len(snapshots), ())
     assert files_below(tmp_path / "out") == written
@@ -125,9 +127,9 @@ def test_names_of_the_python_sdk_are_taken_as_they_are(memory: Store, tmp_path: 
         tmp_path / "out/session/S 1.X/scopes/agent/Bot A/snapshots/snapshot_latest.json"
     ).exists()
     with limpet.open("memory:") as other:
-        for _ in range(2):
+        for count in (9, 0):
             came = import_sessions(other, tmp_path / "out", layout="unified")
-            assert (came.count, came.skipped) == (9, ())
+            assert (came.count, came.skipped) == (count, ())
         assert set(other.sessions()) == {"S 1.X", "é", "plain"}
         scope = other.scope("S 1.X", "Bot A")
         newest = max(scope.ids())
@@ -256,7 +258,7 @@ def test_files_are_bounded_and_links_are_named(memory: Store, tmp_path: Path) ->
     sparse.touch()
     os.truncate(sparse, 20 * 1024**3)
     done = import_sessions(memory, folder, layout="messages")
-    assert done.count == good
+    assert (done.count, done.unchanged) == (0, good)
     assert [each.code for each in done.skipped] == ["link_skipped", "corrupt"]
     large = folder / "s/scopes/agent/a/snapshots/snapshot_latest.json"
     large.parent.mkdir(parents=True)

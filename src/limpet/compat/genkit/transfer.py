@@ -65,7 +65,7 @@ _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)  # a row without a time is older th
 def import_sessions(
     store: Store | AsyncStore, dir: str | os.PathLike[str], *, prefix: str = ""
 ) -> Transfer:
-    """Import the sessions whose stored names begin with `prefix`; count the snapshots.
+    """Import the sessions whose stored names begin with `prefix`; count the new snapshots.
 
     `alice/` imports one tenant. Every row keeps its id, parent, status and time, and its other
     fields in `metadata["genkit"]`; history is in the order of creation, and the latest of a session
@@ -273,11 +273,12 @@ class _FolderImport:
                 if found is None:
                     continue
                 target = self._target.scope(*scope)
-                target.save(id=id, overwrite=True, **_save_options(found[0]))
+                before = target.info(id)
+                saved = target.save(id=id, overwrite=True, **_save_options(found[0]))
             except (InvalidInput, Unsupported, Corrupt) as refusal:
                 self._skip(folder, id, refusal, scope)
             else:
-                self._tally.count += 1
+                self._tally.add(before, saved)
 
     def _skip(
         self, folder: TenantFolder, id: str, cause: LimpetError, scope: ScopeKey | None = None

@@ -381,8 +381,8 @@ def _read_all(handle: int) -> bytes:
 def import_runs(store: StoreAddress, dir: str | os.PathLike[str]) -> Transfer:
     """Import every checkpoint of a Go store's folder, each under the name of its file.
 
-    It replaces the checkpoint of the run in the store. May be repeated. A file that cannot be read,
-    or that the store refuses, is skipped and reported, and so is a link.
+    It replaces the checkpoint of the run in the store. May be repeated; counts what is new. A file
+    that cannot be read, or that the store refuses, is skipped and reported, and so is a link.
 
     Raises:
         NotFound: there is no such folder.
@@ -414,7 +414,13 @@ def _carried_over(
         # NotFound: it has no head, or was deleted meanwhile.
         with tally.skipping("run_skipped", *unreadable, scope=scope), suppress(NotFound):
             found = source.load(run_id)
-        if found is not None:
+        present = None
+        if isinstance(target, RunStore):  # every save there is a new one
+            with suppress(NotFound, Corrupt):
+                present = target.load(run_id)
+        if found is not None and found == present:
+            tally.unchanged += 1
+        elif found is not None:
             with tally.skipping("run_skipped", InvalidInput, scope=scope):
                 target.save(found)
                 tally.count += 1

@@ -54,7 +54,8 @@ def import_sessions(
     prefix: str = "",
     **options: Any,
 ) -> Transfer:
-    """Import the sessions whose names begin with `prefix` into a store; count the snapshots.
+    """Import the sessions whose names begin with `prefix` into a store; count the new
+    snapshots.
 
     `source` is a folder, or the URL of a bucket with its options. With `payload="python"` snapshots
     of the SDK for TypeScript are translated to those of the SDK for Python; otherwise they are kept
@@ -211,19 +212,21 @@ class _SessionImport:
                 self._target.scope(*scope).set_note(MANIFEST, value)
             else:
                 self._save_snapshot(self._target.scope(*scope), id, value, parent)
-                self.tally.count += 1
 
     def _save_snapshot(self, scope: Scope, id: str | None, wire: Wire, parent: str | None) -> None:
         envelope = to_python(wire) if self._as_python else wire
         state = envelope.pop("data")
         options = {**save_options(envelope), "parent": parent}
         if id is not None:
-            scope.save(state, id=id, head=False, overwrite=True, **options)
+            before = scope.info(id)
+            saved = scope.save(state, id=id, head=False, overwrite=True, **options)
+            self.tally.add(before, saved)
             return
-        present = scope.load()
+        present = saved = scope.load()
         # A repeated import must not move the head.
         if not present or (present.state, present.metadata) != (state, options["metadata"]):
-            scope.save(state, keep=False, **options)
+            saved = scope.save(state, keep=False, **options)
+        self.tally.add(present, saved)
 
 
 def _scope_of_log(match: re.Match[str]) -> ScopeKey:

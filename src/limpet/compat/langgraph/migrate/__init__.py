@@ -47,7 +47,7 @@ def import_sqlite(
     allow: Allow = (),
     serde: SerializerProtocol | None = None,
 ) -> Transfer:
-    """Bring the threads whose ids begin with `prefix` into a store; count the checkpoints.
+    """Bring the threads whose ids begin with `prefix` into a store; count the new checkpoints.
 
     `path` is the file of a `SqliteSaver` or an `AsyncSqliteSaver`, of any version that has a table
     of writes. As with `LimpetSaver`, your own classes must be listed in `allow`: no other class
@@ -163,11 +163,13 @@ class _Import:
             if needs_parent and (row.namespace, row.parent_id or "") in self._incomplete:
                 fact = "its delta channels need a parent that was skipped"
                 raise InvalidInput(f"{fact}. parent=`{row.parent_id}`")
+            scope = records.scope_of(thread_id, row.namespace)
+            before = self._context.backend.read_info(scope, row.id)
             self._saver.put(config, checkpoint, cast("Any", metadata), versions)
         except (InvalidInput, Unsupported, Corrupt) as refusal:
             self._skip("snapshot_skipped", thread_id, (row.namespace, row.id), refusal)
         else:
-            self._tally.count += 1
+            self._tally.add(before, before and self._context.backend.read_info(scope, row.id))
 
     def _whole(self, thread_id: str, row: CheckpointRow) -> Any:
         found = loaded(lambda: row.load(self._serde))
