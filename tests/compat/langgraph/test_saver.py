@@ -379,7 +379,7 @@ def test_versions_grow_whatever_they_were(memory: LimpetSaver) -> None:
         lambda saver: LimpetSaver(saver._sync, allow=cast(Any, ["Point"])),
         lambda saver: saver.get_tuple({}),
         lambda saver: saver.get_tuple({"configurable": {}}),
-        lambda saver: saver.get_tuple(config("")),
+        lambda saver: saver.get_tuple(config("!" * 512)),
         lambda saver: saver.get_tuple(config("a\0b")),
         lambda saver: saver.put_writes(config(), [("a", 1)], "task"),
         lambda saver: saver.prune(["t"], strategy="some"),

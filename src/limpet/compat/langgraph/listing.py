@@ -224,7 +224,8 @@ def list_threads(
 ) -> Walk[str]:
     prefix = check_prefix(prefix)
     count = limits.check_count("limit", limit)
-    start = ScopeKey(check_prefix(after, "after"), "\U0010ffff", "\U0010ffff") if after else None
+    last_id = None if after is None else records.session_of(check_prefix(after, "after"))
+    start = None if last_id is None else ScopeKey(last_id, "\U0010ffff", "\U0010ffff")
 
     def fetch(backend: Backend, last: ScopeInfo | None, size: int) -> list[ScopeInfo]:
         key = start if last is None else last.key
@@ -235,7 +236,8 @@ def list_threads(
     def find(backend: Backend) -> Iterator[str]:
         keys = (each.key for each in verbs.each(backend, verbs.pages(fetch, limit=None)))
         ours = (key.session_id for key in keys if records.namespace_of(key) is not None)
-        return islice((thread_id for thread_id, _ in groupby(ours)), count)
+        found = (records.thread_of(session_id) for session_id, _ in groupby(ours))
+        return islice((each for each in found if each.startswith(prefix)), count)
 
     return _paged(find, limits.PAGE_ITEMS_MAX)
 

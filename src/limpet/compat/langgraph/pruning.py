@@ -31,16 +31,16 @@ from limpet.model import ScopeKey, SnapshotInfo
 T = TypeVar("T")
 
 
-def _scopes_of(context: SaverContext, thread_id: str) -> list[Scope]:
+def _scopes_of(context: SaverContext, session_id: str) -> list[Scope]:
     """Return the scopes of a thread, without those of other applications."""
-    listed = context.store.scopes(limits.check_id("thread_id", str(thread_id)), kind=records.KIND)
+    listed = context.store.scopes(limits.check_id("thread_id", session_id), kind=records.KIND)
     ours = [each.key for each in listed if records.namespace_of(each.key) is not None]
     return [context.store.scope(*key) for key in ours]
 
 
 def delete_thread(context: SaverContext, thread_id: str) -> None:
     """Remove a thread. Scopes of its session that are not LangGraph's stay."""
-    session_id = limits.check_id("thread_id", str(thread_id))
+    session_id = limits.check_id("thread_id", records.session_of(thread_id))
     listed = [each.key for each in context.store.scopes(session_id)]
     ours = [key for key in listed if records.namespace_of(key) is not None]
     for key in ours:
@@ -87,7 +87,7 @@ def prune(
     kept = max(limits.check_count("keep_last", keep_last) or 1, 1)  # the latest always stays
     policy = check_retention(kept, older_than, now_us=context.tools.draw().now)
     for thread_id in thread_ids:
-        for scope in _scopes_of(context, thread_id):
+        for scope in _scopes_of(context, records.session_of(thread_id)):
             _prune_scope(context, scope, policy)
 
 
@@ -193,8 +193,8 @@ def _with_delta_history(context: SaverContext, info: SnapshotInfo, body: bytes) 
 
 
 def copy_thread(context: SaverContext, source: str, target: str) -> None:
-    source_id = limits.check_id("source_thread_id", str(source))
-    target_id = limits.check_id("target_thread_id", str(target))
+    source_id = limits.check_id("source_thread_id", records.session_of(source))
+    target_id = limits.check_id("target_thread_id", records.session_of(target))
     if source_id == target_id:
         return
     backend = context.backend
@@ -225,8 +225,9 @@ def expire(
         # The heads rule out most threads that are in use; the others are checked one by one.
         if any(each.head is not None and _saved_at(each.head) >= cutoff for each in some):
             continue
-        if _remove_if_old(context, session_id, cutoff):
-            removed.append(session_id)
+        thread_id = records.thread_of(session_id)
+        if thread_id.startswith(prefix) and _remove_if_old(context, session_id, cutoff):
+            removed.append(thread_id)
     return removed
 
 

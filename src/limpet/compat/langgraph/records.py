@@ -86,12 +86,25 @@ def scope_of(thread_id: object, namespace: object) -> ScopeKey:
     if not isinstance(namespace, str):
         kind = type(namespace).__name__
         raise InvalidInput(f"checkpoint_ns must be a str. type=`{kind}`")
-    return _scope(str(thread_id), namespace)
+    return _scope(session_of(thread_id), namespace)
 
 
 @lru_cache(1024)  # a turn asks for its scope a dozen times
-def _scope(thread_id: str, namespace: str) -> ScopeKey:
-    return limits.check_scope(thread_id, f":{namespace}" if namespace else "main", KIND)
+def _scope(session_id: str, namespace: str) -> ScopeKey:
+    return limits.check_scope(session_id, f":{namespace}" if namespace else "main", KIND)
+
+
+def session_of(thread_id: object) -> str:
+    """Return the session of a thread: its id, but `!` if that is empty, which no session may be.
+
+    So that no two threads share one, an id of nothing but `!` has one more there.
+    """
+    id = str(thread_id)
+    return id if id.strip("!") else f"{id}!"
+
+
+def thread_of(session_id: str) -> str:
+    return session_id if session_id.strip("!") else session_id[1:]
 
 
 def scope_in(config: Config) -> ScopeKey:
@@ -126,7 +139,7 @@ def config_of(scope: ScopeKey, checkpoint_id: str) -> Config:
     namespace = namespace_of(scope)
     return {
         "configurable": {
-            "thread_id": scope.session_id,
+            "thread_id": thread_of(scope.session_id),
             "checkpoint_ns": scope.scope_id if namespace is None else namespace,
             "checkpoint_id": checkpoint_id,
         }

@@ -22,7 +22,7 @@ from langgraph.checkpoint.serde.base import SerializerProtocol, maybe_add_typed_
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from limpet import AsyncStore, Store
-from limpet.compat.langgraph import checkpoints, history, listing, pruning, upstream
+from limpet.compat.langgraph import checkpoints, history, listing, pruning, records, upstream
 from limpet.compat.langgraph.checkpoints import SaverContext
 from limpet.compat.langgraph.classes import (
     Allow,
@@ -32,6 +32,7 @@ from limpet.compat.langgraph.classes import (
 from limpet.compat.langgraph.concurrent import Concurrent, RunGuard
 from limpet.compat.langgraph.decode import ValueDecoder
 from limpet.compat.langgraph.messages import MessageCache
+from limpet.compat.langgraph.openable import Openable
 from limpet.compat.langgraph.records import ValueCodec
 from limpet.compat.langgraph.serde import ValueRules, safe_serde
 from limpet.compat.wire import check_store
@@ -55,7 +56,7 @@ def _twin(method: Callable[Concatenate[Any, P], Any]) -> Callable[Concatenate[An
     return twin
 
 
-class LimpetSaver(BaseCheckpointSaver[str]):
+class LimpetSaver(Openable, BaseCheckpointSaver[str]):
     """A checkpointer over an opened store, which the caller closes.
 
     It takes a `Store` or an `AsyncStore` and has sync and async methods in either case. It may be
@@ -215,7 +216,7 @@ class LimpetSaver(BaseCheckpointSaver[str]):
 
     def sizes(self, thread_id: str) -> Stats:
         """Return how many checkpoints and bytes a thread has, and its largest parts."""
-        return self._call(self._context.store.stats, str(thread_id))
+        return self._call(self._context.store.stats, records.session_of(thread_id))
 
     asizes = _twin(sizes)
 

@@ -37,6 +37,7 @@ from limpet.api.integrations import (
     start_thread,
     verbs,
 )
+from limpet.compat.langgraph.openable import Openable
 from limpet.compat.langgraph.store import records
 from limpet.compat.langgraph.store.records import KIND, SCOPE_ID, Stored
 from limpet.compat.langgraph.store.semantic import Index, packed, ranked
@@ -72,7 +73,7 @@ class Search(NamedTuple):
     vector: Sequence[float] | None
 
 
-class LimpetStore(BaseStore):
+class LimpetStore(Openable, BaseStore):
     """LangGraph's long-term memory over an opened store, which the caller closes.
 
     ::
