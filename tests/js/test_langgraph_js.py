@@ -188,14 +188,17 @@ def shown(message: Any) -> dict[str, Any]:
     }
 
 
+@pytest.mark.parametrize(
+    ("thread_id", "session_id"), [("both", "both"), pytest.param("", "!", marks=pytest.mark.slow)]
+)
 def test_each_language_continues_the_conversation_of_the_other(
-    staged: Path, shared: Served, store: Store
+    thread_id: str, session_id: str, staged: Path, shared: Served, store: Store
 ) -> None:
     graph = chat(store)
-    first = graph.invoke({"messages": [HumanMessage("one", id="h-1")]}, config("both"))
-    second = ask(staged, shared.url, "turn", "both", "two")
+    first = graph.invoke({"messages": [HumanMessage("one", id="h-1")]}, config(thread_id))
+    second = ask(staged, shared.url, "turn", thread_id, "two")
     assert second[:4] == [shown(each) for each in first["messages"]]
-    third = graph.invoke({"messages": [HumanMessage("three", id="h-3")]}, config("both"))
+    third = graph.invoke({"messages": [HumanMessage("three", id="h-3")]}, config(thread_id))
     assert [shown(each) for each in third["messages"][:8]] == second
     assert [type(each).__name__ for each in third["messages"][4:8]] == [
         "HumanMessage",
@@ -204,11 +207,11 @@ def test_each_language_continues_the_conversation_of_the_other(
         "AIMessage",
     ]
     lengths = [
-        len(each.values.get("messages", ())) for each in graph.get_state_history(config("both"))
+        len(each.values.get("messages", ())) for each in graph.get_state_history(config(thread_id))
     ]
     assert lengths == [12, 9, 8, 8, 5, 4, 4, 1, 0]
-    assert ask(staged, shared.url, "history", "both") == lengths
-    saved = present(store.scope("both", "main", "thread").load())
+    assert ask(staged, shared.url, "history", thread_id) == lengths
+    saved = present(store.scope(session_id, "main", "thread").load())
     messages = saved.state["channel_values"]["messages"]
     assert {next(iter(each)) for each in messages} == {"$message"}
 

@@ -102,7 +102,7 @@ export class LimpetSaver extends BaseCheckpointSaver {
   }
 
   async deleteThread(threadId) {
-    const sessionId = String(threadId);
+    const sessionId = sessionOf(threadId);
     const scopes = (await gathered(this.#store.scopes(sessionId))).map((each) => each.key);
     const ours = scopes.filter((key) => namespaceOf(key) !== undefined);
     for (const key of ours) this.#heads.delete(nameOf(key));
@@ -121,7 +121,7 @@ export class LimpetSaver extends BaseCheckpointSaver {
   #scope(config) {
     const { thread_id: threadId, checkpoint_ns: namespace } = config.configurable ?? {};
     if (threadId === undefined || threadId === null) throw new InvalidInput("the config has no thread_id");
-    return this.#store.scope(String(threadId), namespace ? `:${namespace}` : "main", KIND);
+    return this.#store.scope(sessionOf(threadId), namespace ? `:${namespace}` : "main", KIND);
   }
 
   // Saving
@@ -318,6 +318,16 @@ function compare(a, b) {
 
 // Addresses
 
+/** Return the session of a thread: its id; with one more `!` if it is nothing but those, since none is empty. */
+function sessionOf(threadId) {
+  const id = String(threadId);
+  return /^!*$/.test(id) ? `${id}!` : id;
+}
+
+function threadOf(sessionId) {
+  return /^!+$/.test(sessionId) ? sessionId.slice(1) : sessionId;
+}
+
 function nameOf({ sessionId, scopeId }) {
   return JSON.stringify([sessionId, scopeId]);
 }
@@ -331,7 +341,7 @@ function namespaceOf({ scopeId, kind }) {
 
 function configOf({ sessionId, scopeId }, id) {
   const namespace = scopeId === "main" ? "" : scopeId.replace(/^:/, "");
-  return { configurable: { thread_id: sessionId, checkpoint_ns: namespace, checkpoint_id: id } };
+  return { configurable: { thread_id: threadOf(sessionId), checkpoint_ns: namespace, checkpoint_id: id } };
 }
 
 function labelsOf(metadata) {

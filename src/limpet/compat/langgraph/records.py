@@ -95,9 +95,9 @@ def _scope(session_id: str, namespace: str) -> ScopeKey:
 
 
 def session_of(thread_id: object) -> str:
-    """Return the session of a thread: its id, but `!` if that is empty, which no session may be.
+    """Return the session of a thread: its id; with one more `!` if it is nothing but those.
 
-    So that no two threads share one, an id of nothing but `!` has one more there.
+    For no session has an empty id, and no two threads may share one.
     """
     id = str(thread_id)
     return id if id.strip("!") else f"{id}!"
