@@ -1,11 +1,13 @@
 """Runs the snippets of documents as a reader would: from top to bottom, in one folder.
 
-- A Python block whose first line is `# name.py` is saved under that name. Others run at once.
-- The `sh` blocks run in one shell, so that an `export` holds for all that follow.
+- A Python block whose first line is `# name.py` is saved under that name. All others run in one
+  interpreter and one namespace.
+- An `export` holds for all `sh` blocks that follow.
 - A `text` block shows what the block before it printed; `...` in it stands for any text.
 - `console` blocks, and blocks without a language, are not run.
 """
 
+import json
 import os
 import re
 import subprocess
@@ -16,10 +18,24 @@ from pathlib import Path
 from typing import NamedTuple
 
 _MARK = "\x1e"  # between the outputs of two blocks
-_END = "END_OF_THE_SNIPPET"
 # `limpet diff` exits with 1 if there are differences, as diff does; any other failure ends the run.
 _BEGIN = """set -eu
 limpet() { command limpet "$@" || { code=$?; [ "$1" = diff ] && [ $code = 1 ]; }; }
+"""
+_READER = """
+import json, re, subprocess, sys
+from pathlib import Path
+page, mark, begin, steps = json.loads(sys.argv[1])
+space = {"__name__": "__main__"}
+for language, line, text in steps:
+    print(f"{mark}{line}", flush=True)
+    if language == "sh":
+        subprocess.run(["bash", "-c", begin + text], check=True)
+        begin += "".join(re.findall(r"^export .*\\n", text, re.M))
+    elif named := re.match(r"# (\\w+\\.py)\\n", text):
+        Path(named[1]).write_text(text, "utf-8")
+    else:
+        exec(compile("\\n" * (line - 1) + text, page, "exec"), space)
 """
 
 
@@ -48,15 +64,6 @@ def blocks(page: Path) -> list[Block]:
     return found
 
 
-def command_of(block: Block) -> str:
-    """Return the shell command that does what a reader would do with a block."""
-    if block.language == "sh":
-        return block.text
-    named = re.match(r"# (\w+\.py)\n", block.text)
-    here = f"<<'{_END}'\n{block.text}{_END}\n"
-    return f"cat > {named[1]} {here}" if named else f'python -c "$(cat {here})"\n'
-
-
 def run(
     page: Path,
     folder: Path,
@@ -75,11 +82,8 @@ def run(
         if block.language in {"python", "sh", "text"}
     ]
     steps = [block for block in chosen if block.language != "text"]
-    script = _BEGIN + "".join(
-        f"printf '{_MARK}%s\\n' {block.line}\n{command_of(block)}" for block in steps
-    )
     done = subprocess.run(
-        ["bash", "-c", script],
+        [programs / "python", "-u", "-c", _READER, json.dumps([page.name, _MARK, _BEGIN, steps])],
         cwd=folder,
         env=_environment(programs, warnings),
         capture_output=True,

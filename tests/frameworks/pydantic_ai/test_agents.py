@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from pydantic_ai import Agent, Conversation, DeferredToolRequests, ModelRetry, ToolDenied
 from pydantic_ai.conversation_store import ConversationConflict
+from pydantic_ai.exceptions import UsageLimitExceeded
 from pydantic_ai.messages import (
     ModelMessage,
     ModelResponse,
@@ -63,8 +64,22 @@ async def test_turns_with_tools(store: limpet.Store) -> None:
         chat = await loaded(LimpetConversationStore(store), "chat")
         assert chat.messages == result.all_messages()
         assert chat.usage == result.conversation.usage
-    result = await agent.run("more", conversation=chat, usage_limits=UsageLimits(request_limit=99))
-    assert result.conversation.usage.requests > chat.usage.requests
+
+
+async def test_a_conversation_stops_at_fifty_requests(memory: limpet.Store) -> None:
+    """As the guide says: its usage is stored, and counts against the limit of each run."""
+    conversations, agent = LimpetConversationStore(memory), Agent(TestModel())
+    chat = Conversation(conversation_id="chat")
+    for _ in range(50):
+        await conversations.save(await agent.run("more", conversation=chat))
+        chat = await loaded(conversations, "chat")
+    with pytest.raises(UsageLimitExceeded, match="50"):
+        await agent.run("more", conversation=chat)
+    for limit in (None, chat.usage.requests + 50):
+        limits = UsageLimits(request_limit=limit)
+        result = await agent.run("more", conversation=chat, usage_limits=limits)
+        assert result.conversation.usage.requests == 51
+    assert (await conversations.fork("chat", at=2, new_conversation_id="other")).usage.requests == 0
 
 
 async def test_a_question_waits_in_the_store(memory: limpet.Store) -> None:
