@@ -1,6 +1,6 @@
 """What LangGraph's own savers and stores have besides: `from_conn_string` and `setup`."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from inspect import signature
 from typing import Any, Generic, Self, TypeVar
 
@@ -18,9 +18,10 @@ class Openable:
 
         It takes what `limpet.open` takes, and the options of this class.
         """
+        make: Callable[..., Self] = cls
         own = {name: options.pop(name) for name in signature(cls).parameters if name in options}
         store = open_async(conn_string, **options)
-        return Opening(cls(store, **own), store)
+        return Opening(make(store, **own), store)
 
     def setup(self) -> "Nothing":
         """Do nothing: there is nothing to create. May be awaited, as in the async classes."""

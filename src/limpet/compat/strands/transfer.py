@@ -222,11 +222,12 @@ class _SessionImport:
             saved = scope.save(state, id=id, head=False, overwrite=True, **options)
             self.tally.add(before, saved)
             return
-        present = saved = scope.load()
+        present = scope.load()
         # A repeated import must not move the head.
-        if not present or (present.state, present.metadata) != (state, options["metadata"]):
-            saved = scope.save(state, keep=False, **options)
-        self.tally.add(present, saved)
+        if present and (present.state, present.metadata) == (state, options["metadata"]):
+            self.tally.add(present, present)
+        else:
+            self.tally.add(present, scope.save(state, keep=False, **options))
 
 
 def _scope_of_log(match: re.Match[str]) -> ScopeKey:
