@@ -2,7 +2,7 @@
 
 - A Python block whose first line is `# name.py` is saved under that name. All others run in one
   interpreter and one namespace.
-- An `export` holds for all `sh` blocks that follow.
+- An `export` or a `cd` of an `sh` block holds for all blocks that follow.
 - A `text` block shows what the block before it printed; `...` in it stands for any text.
 - `console` blocks, and blocks without a language, are not run.
 """
@@ -23,15 +23,18 @@ _BEGIN = """set -eu
 limpet() { command limpet "$@" || { code=$?; [ "$1" = diff ] && [ $code = 1 ]; }; }
 """
 _READER = """
-import json, re, subprocess, sys
+import json, os, re, subprocess, sys, tempfile
 from pathlib import Path
+left = tempfile.NamedTemporaryFile("r")  # the environment that a shell leaves
 page, mark, begin, steps = json.loads(sys.argv[1])
 space = {"__name__": "__main__"}
 for language, line, text in steps:
     print(f"{mark}{line}", flush=True)
     if language == "sh":
-        subprocess.run(["bash", "-c", begin + text], check=True)
-        begin += "".join(re.findall(r"^export .*\\n", text, re.M))
+        subprocess.run(["bash", "-c", f"{begin}{text}\\nenv -0 > {left.name}"], check=True)
+        left.seek(0)
+        os.environ.update(each.split("=", 1) for each in left.read().split("\\0") if each)
+        os.chdir(os.environ["PWD"])
     elif named := re.match(r"# (\\w+\\.py)\\n", text):
         Path(named[1]).write_text(text, "utf-8")
     else:
