@@ -89,7 +89,7 @@ def diff(
     if patch:
         echo_json(found.to_json_patch())
     elif as_json:
-        echo_json(_shape(old, new, found, by_key if stat else None))
+        echo_json(_diff_json(old, new, found, by_key if stat else None))
     else:
         with output() as console:
             _draw_heads(console, old, new)
@@ -117,7 +117,7 @@ def _read(
         return None, new, type(after)() if isinstance(after, dict | list) else None, after
 
 
-def _shape(
+def _diff_json(
     old: limpet.SnapshotInfo | None,
     new: limpet.SnapshotInfo,
     found: limpet.Diff,

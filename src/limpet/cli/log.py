@@ -16,10 +16,10 @@ from limpet.cli._chat import message_text
 from limpet.cli._shared import Count, complete_session, echo_json, with_store
 from limpet.cli._terminal import (
     Column,
-    make_console,
     now,
     output,
     print_line,
+    say,
     source_text,
     status_text,
     table,
@@ -215,7 +215,7 @@ def _draw_lines(
         for text in chain([Text("no history", "quiet") if first is None else first], lines):
             print_line(console, text)
     if is_first:
-        make_console(stderr=True).print(Text("no snapshot matches", "quiet"))
+        say(("no snapshot matches", "quiet"), stderr=True)
 
 
 def _title(key: ScopeKey) -> Text:
@@ -229,7 +229,8 @@ def _title(key: ScopeKey) -> Text:
 
 def _draw_damage(console: Console, store: limpet.Store, each: ScopeInfo) -> None:
     """Report a damaged head, which the listing of scopes leaves out."""
-    if with_head(store, each)[1]:
+    _, is_damaged = with_head(store, each)
+    if is_damaged:
         name = visible(each.key.scope_id)
         print_line(console, Text(f"the head of {name} is damaged: run `limpet check`", "bad"))
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 from itertools import groupby
 from math import inf
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, get_args
@@ -122,9 +122,9 @@ _Group: TypeAlias = list[ScopeInfo]
 
 @dataclass
 class Sessions:
-    """Sessions in an order, read as `shown` yields them.
+    """Sessions in an order: a page of them, or all.
 
-    After that, `next` is where the next page begins, None at the end. `is_cut` says that a search
+    After `read`, `next` is where the next page begins, None at the end. `is_cut` says that a search
     for a text stopped before its page was full, after `SEARCHED_MAX` sessions.
     """
 
@@ -139,19 +139,18 @@ class Sessions:
     next: str | None = None
     is_cut: bool = False
     _counting_s: float = 0.0
+    _total: int | None = None
 
-    @cached_property
     def total(self) -> int | None:
-        """How many there are on all pages; None with a text, for which all had to be read."""
-        if self.where.text:
-            return None
-        if self.where.is_about_heads:
-            return sum(1 for _ in self._matching(None))
-        return sum(1 for _ in self.store.sessions(prefix=self.prefix))
+        """Return how many there are on all pages; None with a text: all would have to be read."""
+        if self._total is None and not self.where.text:
+            heads, prefix = self.where.is_about_heads, self.prefix
+            listed = self._matching(None) if heads else self.store.sessions(prefix=prefix)
+            self._total = sum(1 for _ in listed)
+        return self._total
 
-    @property
-    def shown(self) -> Iterator[SessionOverview]:
-        """Yield the sessions of the page."""
+    def read(self) -> Iterator[SessionOverview]:
+        """Yield the sessions of the page, each when it is read."""
         count = searched = 0
         last: SessionAge | None = None
         for age, group in self._ordered():
@@ -195,7 +194,7 @@ class Sessions:
                 size = None if stats is None else stats.stored_bytes
                 yield session_id, size if sort == "size" or stats is None else stats.snapshots
         if not self.where.text:
-            self.total = total  # need not be counted again
+            self._total = total  # need not be counted again
 
     def _matching(self, after: str | None) -> Iterator[tuple[str, _Group]]:
         where = self.where
@@ -214,11 +213,10 @@ class Sessions:
     def _session(self, session_id: str, group: _Group) -> SessionOverview | None:
         """Return a session unless it was deleted meanwhile, or is not about the text asked for."""
         store, found = self.store, list(_scope_heads(group, self.store))
-        heads = [each.head for each in found if each.head is not None]
-        head = max(heads, key=lambda info: info.created_at, default=None)
+        head = _newest(found)
         # A fork has no notes of its own, so the title is that of the main scope.
-        told = about(store, head, ScopeKey(session_id))
-        if not found or not _has_text(told, self.where.text):
+        topic = read_about(store, head, ScopeKey(session_id))
+        if not found or not _has_text(topic, self.where.text):
             return None
         return SessionOverview(
             session_id,
@@ -226,8 +224,8 @@ class Sessions:
             scopes=len(found),
             damaged=sum(each.damaged for each in found),
             head=head,
-            head_bytes=sum(each.size for each in heads),
-            about=told,
+            head_bytes=sum(each.head.size for each in found if each.head is not None),
+            about=topic,
             counts=self._counts(session_id, found),
             attention=tuple(reasons(store, found)) if self.attention else (),
         )
@@ -305,22 +303,22 @@ def _scopes_page(
     return backend.list_scopes(session_id=None, kind=None, prefix=prefix, after=after, limit=limit)
 
 
-def _newest(group: Iterable[ScopeInfo]) -> SnapshotInfo | None:
+def _newest(group: "Iterable[ScopeInfo | _ScopeHead]") -> SnapshotInfo | None:
     heads = (each.head for each in group if each.head is not None)
     return max(heads, key=lambda info: info.created_at, default=None)
 
 
-def _has_text(told: About, text: str) -> bool:
-    return not text or text.casefold() in f"{told.title or ''}\n{told.said or ''}".casefold()
+def _has_text(about: About, text: str) -> bool:
+    return not text or text.casefold() in f"{about.title or ''}\n{about.said or ''}".casefold()
 
 
 def _session_counts(store: Store, session_id: str, found: "list[_ScopeHead]") -> Counts:
-    stats = _stats(store, session_id)
-    branches = [_branches(store, each) for each in found]
-    total = None if None in branches else sum(filter(None, branches))
+    stats, branches = _stats(store, session_id), None
+    with suppress(Corrupt):
+        branches = sum(_branches(store.scope(*each.key).leaves(), each) for each in found)
     if stats is None:
-        return Counts(branches=total)
-    return Counts(stats.snapshots, total, stats.logical_bytes, stats.stored_bytes)
+        return Counts(branches=branches)
+    return Counts(stats.snapshots, branches, stats.logical_bytes, stats.stored_bytes)
 
 
 def scopes(store: Store, session_id: str, *, counts: bool = False) -> Iterator[ScopeOverview]:
@@ -330,10 +328,10 @@ def scopes(store: Store, session_id: str, *, counts: bool = False) -> Iterator[S
     """
     for scope in _scope_heads(store.scopes(session_id), store):
         found = _scope_counts(store, scope) if counts else (None, None)
-        yield ScopeOverview(*scope, about(store, scope.head), *found)
+        yield ScopeOverview(*scope, read_about(store, scope.head), *found)
 
 
-def about(store: Store, head: SnapshotInfo | None, main: ScopeKey | None = None) -> About:
+def read_about(store: Store, head: SnapshotInfo | None, main: ScopeKey | None = None) -> About:
     """Return what a head is about; its title may be the note of the `main` scope."""
     if head is None:
         return About()
@@ -349,7 +347,7 @@ def session_title(
 ) -> str | None:
     """Return the title of a session: that of its newest head."""
     listed = store.scopes(session_id) if scopes is None else scopes
-    title = about(store, _newest(listed), ScopeKey(session_id)).title
+    title = read_about(store, _newest(listed), ScopeKey(session_id)).title
     return None if title is None else clipped(title, _HEADING_CHARS_MAX)
 
 
@@ -416,32 +414,38 @@ def _stats(store: Store, session_id: str) -> Stats | None:
     return None
 
 
-def _branches(store: Store, scope: _ScopeHead) -> int | None:
+def _branches(leaves: Iterable[SnapshotInfo], scope: _ScopeHead) -> int:
     """Count leaves, all without a parent as one, and at least one if there is a head.
 
     Other tools save histories in which nothing has a parent: they are one branch.
     """
-    with suppress(Corrupt):
-        leaves = store.scope(*scope.key).leaves()
-        lone = [leaf.parent_id is None and leaf.forked_from is None for leaf in leaves]
-        branches = len(lone) - max(0, sum(lone) - 1)
-        return branches or int(scope.head is not None or scope.damaged)
-    return None
+    lone = [leaf.parent_id is None and leaf.forked_from is None for leaf in leaves]
+    branches = len(lone) - max(0, sum(lone) - 1)
+    return branches or int(scope.head is not None or scope.damaged)
 
 
 def _scope_counts(store: Store, scope: _ScopeHead) -> tuple[Counts, SnapshotRef | None]:
+    """Read the history once: it has the sizes, the leaves and the origin."""
     size = count = 0
     first: SnapshotInfo | None = None
+    leaves: dict[str | None, SnapshotInfo] = {}
+    parents: set[str | None] = set()  # those not met yet, so that few are held
     try:
         for first in store.scope(*scope.key).history():
             count, size = count + 1, size + first.size
+            if first.id in parents:
+                parents.remove(first.id)
+            else:
+                leaves[first.id] = first
+            if leaves.pop(first.parent_id, None) is None:  # else it was saved after its child
+                parents.add(first.parent_id)
     except Corrupt:
         return Counts(), None
     if scope.head is not None and not scope.head.kept:
         count, size = count + 1, size + scope.head.size
         first = first or scope.head
     source = None if first is None else first.forked_from
-    return Counts(count, _branches(store, scope), size), source
+    return Counts(count, _branches(leaves.values(), scope), size), source
 
 
 # Which heads need a person: work that stopped before its end, and damage

@@ -101,7 +101,7 @@ async def list_sessions(call: Call) -> Response:
     found = await call.store.run(asked.read)
     if is_slow:
         return stream(_parts(call, asked, found))
-    rows, total = await call.store.run(lambda _: (list(found.shown), found.total))
+    rows, total = await call.store.run(lambda _: (list(found.read()), found.total()))
     before, between, after = _frame(call, asked)
     return html(
         before
@@ -116,7 +116,7 @@ async def _parts(call: Call, asked: _Asked, found: overview.Sessions) -> AsyncGe
     """Yield the page as it is read: first its frame, then row by row."""
     before, between, after = _frame(call, asked)
     yield before
-    rows, group, is_empty = found.shown, None, True
+    rows, group, is_empty = found.read(), None, True
     try:
         while (row := await call.store.run(lambda _: next(rows, None))) is not None:
             yield _table(call, asked, [row], group)
