@@ -21,6 +21,7 @@ from limpet.cli._terminal import now, output, status_text
 from limpet.core.wire import info_json
 from limpet.model import JSON, Snapshot
 from limpet.views.chat import Chat, other_values, read_chat, value_text
+from limpet.views.diff import parts
 from limpet.views.format import (
     address_text,
     age_text,
@@ -95,10 +96,9 @@ def value_at(state: JSON, path: str) -> JSON:
     Keys may contain dots. `.` and the empty path are the whole state. NotFound if it has no value.
     """
     at = state
+    waiting = path.split(".") if path.strip(".") else []
     if path.startswith("/"):
-        waiting = [key.replace("~1", "/").replace("~0", "~") for key in path[1:].split("/")]
-    else:
-        waiting = path.split(".") if path.strip(".") else []
+        waiting = parts(path)
     while waiting:
         if isinstance(at, dict):
             names = (".".join(waiting[:count]) for count in range(1, len(waiting) + 1))

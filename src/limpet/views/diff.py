@@ -12,8 +12,7 @@ from typing import NamedTuple
 
 from limpet.model import JSON, Change, Diff
 from limpet.views.chat import Answer, Call, ChatTurn, Part, read_chat, turn_text
-from limpet.views.document import json_start
-from limpet.views.format import clipped, visible
+from limpet.views.format import clipped, json_start, visible
 
 MARKS = {"added": "+", "removed": "-", "changed": "~", "moved": ">"}
 KINDS = ("added", "changed", "removed", "moved")  # in the order of a summary

@@ -64,7 +64,7 @@ class Timeline(NamedTuple):
     @property
     def main_head(self) -> SnapshotInfo | None:
         """The head of the scope `main`, or else the newest head."""
-        heads = (each.head for each in self.scopes if each.key[1:] == ScopeKey("")[1:])
+        heads = (each.head for each in self.scopes if each.key == ScopeKey(each.key.session_id))
         return next(heads, None) or self.newest_head
 
     @property

@@ -251,7 +251,7 @@ async def _sent(call: Call, asked: _Asked, find: Find) -> AsyncGenerator[str, No
 def _begun(store: Store, asked: _Asked, find: Find, monotonic: Callable[[], float]) -> _Search:
     damaged: list[Corrupt] = []
     parted = PartedSearch(
-        store, find, keys=asked.keys, skipped=lambda *about: damaged.append(about[-1])
+        store, find, keys=asked.keys, skipped=lambda _scope, _id, error: damaged.append(error)
     )
     total = None  # sessions, where counting them does not take as long as the search
     if asked.session_id is not None:

@@ -1,4 +1,4 @@
-"""One session: its history as a graph, with one snapshot beside it."""
+"""One session: its history as a graph, and one of its snapshots next to it."""
 
 import math
 from collections.abc import Sequence

@@ -24,7 +24,7 @@ from limpet.server.call import Call, Response, Stream
 from limpet.views import overview
 from limpet.views.overview import SessionFilter, SessionOverview
 
-_SHOWN = 50
+_PAGE_SESSIONS = 50
 _COUNTS_S_MAX = 0.5  # a session with 100,000 snapshots takes about as long as a page without it
 _ROWS, _END = "<!-- rows -->", "<!-- end -->"  # where the parts of a page that is sent go
 _SORTS = {"age": "newest", "name": "name", "size": "stored size", "snapshots": "snapshots"}
@@ -78,7 +78,7 @@ class _Asked(NamedTuple):
             store,
             prefix=self.prefix,
             sort=self.sort,
-            limit=_SHOWN,
+            limit=_PAGE_SESSIONS,
             after=self.params.get("after"),
             where=self.where,
             # They are read from the whole history of a session.

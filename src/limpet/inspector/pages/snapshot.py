@@ -18,8 +18,7 @@ from limpet.model import JSON, ScopeKey, Snapshot, SnapshotInfo, SnapshotRef
 from limpet.server.access import Grant
 from limpet.server.call import Call, Response
 from limpet.views.chat import Chat, read_chat
-from limpet.views.document import json_start
-from limpet.views.format import address_text
+from limpet.views.format import address_text, json_start
 from limpet.views.page.changes import changes_html
 from limpet.views.page.chat import NewMessages, Window, chat_window, folded_code, new_messages
 from limpet.views.page.values import Level, crumbs, read_level, value_at
@@ -49,7 +48,7 @@ _COMPARED_BYTES_MAX = 8 * limits.MIB  # above, the chat does not say what is new
 _SCOPES_MAX = 12  # offered to compare with
 _NOTES_MAX = 50
 _NOTE_CHARS_MAX = 20_000
-_SHOWN = (Corrupt, InvalidInput, NotFound, Unsupported)
+_SHOWN_ERRORS = (Corrupt, InvalidInput, NotFound, Unsupported)
 
 
 class Detail(NamedTuple):
@@ -121,7 +120,7 @@ def read_detail(
             detail = _state(store, info, state, params)
         else:
             detail = _changes(store, info, state, params, grant)
-    except _SHOWN as error:
+    except _SHOWN_ERRORS as error:
         names = error.addresses if isinstance(error, SeveralMatch) else ()
         detail = Detail(_command("show", info), grant.told(error), names)
     if info.parent_id is not None:
@@ -194,7 +193,7 @@ def _changes(
         if base is None:
             return detail._replace(changes={"base": None, "html": ""})
         before = _load(store, base.scope, base.id).state
-    except _SHOWN as error:
+    except _SHOWN_ERRORS as error:
         names = error.addresses if isinstance(error, SeveralMatch) else ()
         return detail._replace(problem=grant.told(error), names=names)
     html = _trusted("".join(changes_html(before, state)))

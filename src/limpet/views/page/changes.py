@@ -9,8 +9,7 @@ from limpet.core.diff import diff
 from limpet.model import JSON, Change
 from limpet.views import chat
 from limpet.views.diff import MARKS, Group, Messages, brief, dotted, groups, text_lines
-from limpet.views.document import readable
-from limpet.views.format import clipped, count_text
+from limpet.views.format import clipped, count_text, readable
 from limpet.views.page.chat import Budget, ChatWriter, escaped, folded_code, started_code
 
 CHANGES_MAX: Final = 100
