@@ -15,10 +15,11 @@ from limpet.views.chat.blocks import (
     read_typed,
     refused,
 )
-from limpet.views.chat.locate import find_agent_results, find_messages
 from limpet.views.chat.media import base64_bytes, text_or_media
 from limpet.views.chat.messages import (
     PydanticReader,
+    find_agent_results,
+    find_messages,
     is_silent,
     read_adk,
     read_claude,
