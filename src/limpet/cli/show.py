@@ -35,6 +35,9 @@ from limpet.views.refs import find_snapshot
 
 _STATE_ROWS_MAX = 60
 _KEY_CELLS = 9
+_NAME_CELLS_MAX = 24
+_VALUE_CELLS_MIN = 10
+_METADATA_CELLS_MIN = 20
 
 
 @click.command()
@@ -159,7 +162,7 @@ def _header(snapshot: Snapshot, width: int) -> Iterator[Text]:
         pairs = (f"{visible(name)}={visible(each)}" for name, each in labels.items())
         yield _fact("labels", "  ".join(pairs))
     if snapshot.metadata:
-        room = max(20, width - _KEY_CELLS)
+        room = max(_METADATA_CELLS_MIN, width - _KEY_CELLS)
         yield _fact("metadata", clipped(value_text(snapshot.metadata), room))
     draft = "" if snapshot.kept else "  a draft: lost when the head moves"
     yield _fact("size", Text.assemble((size_text(snapshot.size), "size"), (draft, "quiet")))
@@ -173,7 +176,7 @@ def _draw_others(console: Console, state: JSON, chat: Chat, *, full: bool) -> No
     others = [(visible(name), value) for name, value in other_values(state, chat)]
     if not others:
         return
-    cells = min(24, max(cell_len(name) for name, _ in others))
+    cells = min(_NAME_CELLS_MAX, max(cell_len(name) for name, _ in others))
     console.print()
     console.print(Text("other values", "quiet"))
     for name, value in others:
@@ -187,6 +190,6 @@ def _draw_others(console: Console, state: JSON, chat: Chat, *, full: bool) -> No
         is_long = cell_len(text) > console.width - cells - 2
         room = console.width - cells - 4 - len(size)
         line = Text.assemble((set_cell_size(name, cells), "accent"), "  ")
-        line.append(clipped(text, max(10, room)) if is_long else text)
+        line.append(clipped(text, max(_VALUE_CELLS_MIN, room)) if is_long else text)
         line.append(f"  {size}" if is_long else "", "size")
         console.print(line, no_wrap=True, overflow="ellipsis")

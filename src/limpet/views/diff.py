@@ -30,6 +30,11 @@ class Group(NamedTuple):
         found: Counter[str] = Counter(change.kind for change in self.changes)
         return {kind: found[kind] for kind in KINDS if found[kind]}
 
+    @property
+    def is_one_value(self) -> bool:
+        """Whether it is a change of the key itself, whose name says it all."""
+        return self.key is not None and not any(map(self.below, self.changes))
+
     def below(self, change: Change) -> str:
         """Return the path of a change below the key of the group; empty if it is the key itself."""
         pointer = change.path
@@ -46,6 +51,11 @@ def groups(diff: Diff, *, is_object: bool) -> list[Group]:
         key = parts(change.path)[0] if is_object and change.path else None
         found.setdefault(key, Group(key, [])).changes.append(change)
     return list(found.values())
+
+
+def only_value(change: Change) -> JSON:
+    """Return what was added or removed."""
+    return change.after if change.kind == "added" else change.before
 
 
 def parts(pointer: str) -> list[str]:

@@ -11,7 +11,7 @@ from limpet.api.store import Store
 from limpet.core import limits
 from limpet.core.operations import ONE, SCOPE_PARAMS, SNAPSHOT, Param
 from limpet.core.schema import COUNT, ID, KIND, TEXT
-from limpet.errors import Corrupt, InvalidInput, NotFound, Unsupported
+from limpet.errors import Corrupt, InvalidInput, LimpetError, NotFound, Unsupported
 from limpet.inspector import links
 from limpet.inspector.page import existing, page, render
 from limpet.model import JSON, ScopeKey, Snapshot, SnapshotInfo, SnapshotRef
@@ -121,11 +121,15 @@ def read_detail(
         else:
             detail = _changes(store, info, state, params, grant)
     except _SHOWN_ERRORS as error:
-        names = error.addresses if isinstance(error, SeveralMatch) else ()
-        detail = Detail(_command("show", info), grant.told(error), names)
+        detail = _problem(Detail(_command("show", info)), error, grant)
     if info.parent_id is not None:
         detail = detail._replace(parent=SnapshotRef(info.scope, info.parent_id))
     return {"info": info, "view": view, "detail": detail}
+
+
+def _problem(detail: Detail, error: LimpetError, grant: Grant) -> Detail:
+    names = error.addresses if isinstance(error, SeveralMatch) else ()
+    return detail._replace(problem=grant.told(error), names=names)
 
 
 def _load(store: Store, key: ScopeKey, id: str) -> Snapshot:
@@ -194,8 +198,7 @@ def _changes(
             return detail._replace(changes={"base": None, "html": ""})
         before = _load(store, base.scope, base.id).state
     except _SHOWN_ERRORS as error:
-        names = error.addresses if isinstance(error, SeveralMatch) else ()
-        return detail._replace(problem=grant.told(error), names=names)
+        return _problem(detail, error, grant)
     html = _trusted("".join(changes_html(before, state)))
     if is_named:
         detail = detail._replace(command=_command("diff", base, info))
