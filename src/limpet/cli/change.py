@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from itertools import chain
 from typing import Any
 
 import click
@@ -27,6 +26,7 @@ from limpet.cli._terminal import make_console, say
 from limpet.core.wire import info_json
 from limpet.opening import CLOCK
 from limpet.views.format import address_text, count_text, short_id, size_text, visible
+from limpet.views.overview import ScopeHead, scope_counts
 from limpet.views.preview import pruned_sum, scopes_to_prune
 from limpet.views.refs import find_snapshot, is_exact
 
@@ -269,17 +269,10 @@ def _one_scope(store: limpet.Store, address: dict[str, str | None]) -> _Deletion
             f"several scopes have this name: give --kind. {where} found=`{kinds}`"
         )
     key, head = found[0].key, found[0].head
-    scope = store.scope(*key)
     # A save after this listing was not confirmed for deletion: it makes this a Conflict.
-    delete = partial(scope.delete, expect=limpet.ANY if head is None else head.revision)
-    draft = [head] if head is not None and not head.kept else []
-    count = size = 0
-    try:
-        for info in chain(draft, scope.history()):
-            count, size = count + 1, size + info.size
-    except limpet.Corrupt:
-        return _Deletion(delete, *key)
-    return _Deletion(delete, *key, snapshots=count, bytes=size)
+    delete = partial(store.scope(*key).delete, expect=limpet.ANY if head is None else head.revision)
+    counts, _ = scope_counts(store, ScopeHead(key, head))
+    return _Deletion(delete, *key, snapshots=counts.snapshots, bytes=counts.logical_bytes)
 
 
 def _one_snapshot(store: limpet.Store, ref: str, address: dict[str, str | None]) -> _Deletion:

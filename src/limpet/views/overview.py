@@ -97,6 +97,12 @@ class ScopeOverview(NamedTuple):
     forked_from: SnapshotRef | None
 
 
+class ScopeHead(NamedTuple):
+    key: ScopeKey
+    head: SnapshotInfo | None
+    damaged: bool = False
+
+
 class SessionFilter(NamedTuple):
     """Which sessions are listed: all that is given must hold.
 
@@ -230,7 +236,7 @@ class Sessions:
             attention=tuple(reasons(store, found)) if self.attention else (),
         )
 
-    def _counts(self, session_id: str, found: "list[_ScopeHead]") -> Counts | None:
+    def _counts(self, session_id: str, found: list[ScopeHead]) -> Counts | None:
         if self._counting_s >= self.counts_s_max:
             return None
         clock = self.store.driver.tools.clock.monotonic
@@ -303,7 +309,7 @@ def _scopes_page(
     return backend.list_scopes(session_id=None, kind=None, prefix=prefix, after=after, limit=limit)
 
 
-def _newest(group: "Iterable[ScopeInfo | _ScopeHead]") -> SnapshotInfo | None:
+def _newest(group: Iterable[ScopeInfo | ScopeHead]) -> SnapshotInfo | None:
     heads = (each.head for each in group if each.head is not None)
     return max(heads, key=lambda info: info.created_at, default=None)
 
@@ -312,7 +318,7 @@ def _has_text(about: About, text: str) -> bool:
     return not text or text.casefold() in f"{about.title or ''}\n{about.said or ''}".casefold()
 
 
-def _session_counts(store: Store, session_id: str, found: "list[_ScopeHead]") -> Counts:
+def _session_counts(store: Store, session_id: str, found: list[ScopeHead]) -> Counts:
     stats, branches = _stats(store, session_id), None
     with suppress(Corrupt):
         branches = sum(_branches(store.scope(*each.key).leaves(), each) for each in found)
@@ -327,7 +333,7 @@ def scopes(store: Store, session_id: str, *, counts: bool = False) -> Iterator[S
     Reads the state of each head, and with `counts` the history of each scope.
     """
     for scope in _scope_heads(store.scopes(session_id), store):
-        found = _scope_counts(store, scope) if counts else (None, None)
+        found = scope_counts(store, scope) if counts else (None, None)
         yield ScopeOverview(*scope, read_about(store, scope.head), *found)
 
 
@@ -373,16 +379,10 @@ def _about_of(snapshot: Snapshot, title: str | None = None) -> About:
     return About(title or next(filter(None, asked), None), chat.turns[-1])
 
 
-class _ScopeHead(NamedTuple):
-    key: ScopeKey
-    head: SnapshotInfo | None
-    damaged: bool
-
-
-def _scope_heads(listed: Iterable[ScopeInfo], store: Store) -> Iterator[_ScopeHead]:
+def _scope_heads(listed: Iterable[ScopeInfo], store: Store) -> Iterator[ScopeHead]:
     for each in listed:
         found, damaged = with_head(store, each)
-        yield _ScopeHead(found.key, found.head, damaged)
+        yield ScopeHead(found.key, found.head, damaged)
 
 
 def with_head(store: Store, each: ScopeInfo) -> tuple[ScopeInfo, bool]:
@@ -414,7 +414,7 @@ def _stats(store: Store, session_id: str) -> Stats | None:
     return None
 
 
-def _branches(leaves: Iterable[SnapshotInfo], scope: _ScopeHead) -> int:
+def _branches(leaves: Iterable[SnapshotInfo], scope: ScopeHead) -> int:
     """Count leaves, all without a parent as one, and at least one if there is a head.
 
     Other tools save histories in which nothing has a parent: they are one branch.
@@ -424,7 +424,7 @@ def _branches(leaves: Iterable[SnapshotInfo], scope: _ScopeHead) -> int:
     return branches or int(scope.head is not None or scope.damaged)
 
 
-def _scope_counts(store: Store, scope: _ScopeHead) -> tuple[Counts, SnapshotRef | None]:
+def scope_counts(store: Store, scope: ScopeHead) -> tuple[Counts, SnapshotRef | None]:
     """Read the history once: it has the sizes, the leaves and the origin."""
     size = count = 0
     first: SnapshotInfo | None = None
@@ -461,11 +461,11 @@ NO_WORKER = "running, but no worker holds it"
 _ERROR_CHARS_MAX = 120
 
 
-def reasons(store: Store, heads: Iterable[tuple[ScopeKey, SnapshotInfo | None, bool]]) -> list[str]:
+def reasons(store: Store, heads: Iterable[ScopeHead]) -> list[str]:
     """Return why these scopes need attention, each reason once; nothing if they do not.
 
-    A scope comes with its head, and whether that is damaged. Of each that is running the lease is
-    read: whether its worker is alive is a hint, as in `runs.list`.
+    Of each that is running the lease is read: whether its worker is alive is a hint, as in
+    `runs.list`.
     """
     found = (
         DAMAGED if damaged else None if head is None else _reason(store, head)
