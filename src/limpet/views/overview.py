@@ -321,7 +321,9 @@ def _has_text(about: About, text: str) -> bool:
 def _session_counts(store: Store, session_id: str, found: list[ScopeHead]) -> Counts:
     stats, branches = _stats(store, session_id), None
     with suppress(Corrupt):
-        branches = sum(_branches(store.scope(*each.key).leaves(), each) for each in found)
+        branches = sum(
+            _branches(map(_is_root, store.scope(*each.key).leaves()), each) for each in found
+        )
     if stats is None:
         return Counts(branches=branches)
     return Counts(stats.snapshots, branches, stats.logical_bytes, stats.stored_bytes)
@@ -414,13 +416,17 @@ def _stats(store: Store, session_id: str) -> Stats | None:
     return None
 
 
-def _branches(leaves: Iterable[SnapshotInfo], scope: ScopeHead) -> int:
-    """Count leaves, all without a parent as one, and at least one if there is a head.
+def _is_root(info: SnapshotInfo) -> bool:
+    return info.parent_id is None and info.forked_from is None
+
+
+def _branches(leaves: Iterable[bool], scope: ScopeHead) -> int:
+    """Count leaves, all that are roots too as one, and at least one if there is a head.
 
     Other tools save histories in which nothing has a parent: they are one branch.
     """
-    lone = [leaf.parent_id is None and leaf.forked_from is None for leaf in leaves]
-    branches = len(lone) - max(0, sum(lone) - 1)
+    are_roots = list(leaves)
+    branches = len(are_roots) - max(0, sum(are_roots) - 1)
     return branches or int(scope.head is not None or scope.damaged)
 
 
@@ -428,7 +434,7 @@ def scope_counts(store: Store, scope: ScopeHead) -> tuple[Counts, SnapshotRef | 
     """Read the history once: it has the sizes, the leaves and the origin."""
     size = count = 0
     first: SnapshotInfo | None = None
-    leaves: dict[str | None, SnapshotInfo] = {}
+    leaves: dict[str | None, bool] = {}
     parents: set[str | None] = set()  # those not met yet, so that few are held
     try:
         for first in store.scope(*scope.key).history():
@@ -436,7 +442,7 @@ def scope_counts(store: Store, scope: ScopeHead) -> tuple[Counts, SnapshotRef | 
             if first.id in parents:
                 parents.remove(first.id)
             else:
-                leaves[first.id] = first
+                leaves[first.id] = _is_root(first)
             if leaves.pop(first.parent_id, None) is None:  # else it was saved after its child
                 parents.add(first.parent_id)
     except Corrupt:
