@@ -171,7 +171,7 @@ def _terminal(path: Path, sizes: Sizes) -> Iterator[Result]:
         times = []
         for _ in range(sizes.repetitions):
             begun = Times.now()
-            list(overview.sessions(store, limit=50).shown)
+            list(overview.sessions(store, limit=50).read())
             times.append(begun.passed())
         yield _row("what `limpet ls` reads", times, has_goal=False, judged=False)
 

@@ -52,10 +52,8 @@ def test_chats_of_all_shapes_are_read(store: limpet.Store) -> None:
         "openai": store.scope("support/8841", "support"),
         "langgraph": store.scope(sessions.INVOICE, kind="thread"),
     }
-    for shape, scope in scopes.items():
-        chat = chat_of(scope)
-        assert chat.shape == shape
-        parts = parts_of(chat)
+    for scope in scopes.values():
+        parts = parts_of(chat_of(scope))
         calls = [part for part in parts if isinstance(part, Call)]
         assert calls
         assert all(call.result is not None for call in calls)

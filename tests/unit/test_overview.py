@@ -50,12 +50,12 @@ def fill(store: Store) -> None:
 
 
 def names(found: overview.Sessions) -> list[str]:
-    return [each.session_id for each in found.shown]
+    return [each.session_id for each in found.read()]
 
 
 def only(store: Store, session_id: str) -> SessionOverview:
     found = overview.sessions(store, prefix=session_id, counts=True)
-    return next(each for each in found.shown if each.session_id == session_id)
+    return next(each for each in found.read() if each.session_id == session_id)
 
 
 def scope_of(store: Store, session_id: str, scope_id: str = "main") -> ScopeOverview:
@@ -88,7 +88,7 @@ def test_a_limit_gives_the_first_of_all_and_the_total() -> None:
             every = names(overview.sessions(store, sort=sort))
             for limit in (0, 1, 2, 3, 4, None):
                 found = overview.sessions(store, sort=sort, limit=limit)
-                assert found.total == 3, (limit, sort)
+                assert found.total() == 3, (limit, sort)
                 assert names(found) == every[:limit], (limit, sort)
 
 
@@ -101,7 +101,7 @@ def test_a_session_has_its_counts_and_its_newest_head(store: Store) -> None:
     stats = store.stats("c")
     assert found.counts == (3, 2, stats.logical_bytes, stats.stored_bytes)
     assert found.head_bytes == len("[9]") + len("{}")
-    assert next(overview.sessions(store, prefix="c").shown).counts is None
+    assert next(overview.sessions(store, prefix="c").read()).counts is None
 
 
 def test_a_conversation_has_a_title_and_a_last_turn(store: Store) -> None:
@@ -210,9 +210,9 @@ def test_a_session_that_goes_meanwhile_is_left_out(store: Store) -> None:
 
 def test_counting_ends_when_it_has_taken_too_long(store: Store) -> None:
     fill(store)
-    found = list(overview.sessions(store, counts=True, counts_s_max=1e-9).shown)
+    found = list(overview.sessions(store, counts=True, counts_s_max=1e-9).read())
     assert [each.counts is None for each in found] == [False, True, True]
-    assert all(each.counts for each in overview.sessions(store, counts=True).shown)
+    assert all(each.counts for each in overview.sessions(store, counts=True).read())
 
 
 def test_pages_of_one_are_the_whole_list(store: Store) -> None:
@@ -227,7 +227,7 @@ def test_pages_of_one_are_the_whole_list(store: Store) -> None:
         while True:
             page = overview.sessions(store, sort=sort, where=where, limit=1, after=after)
             paged += names(page)
-            assert page.total == len(every) == 4, (sort, where)
+            assert page.total() == len(every) == 4, (sort, where)
             after = page.next
             if after is None:
                 break
@@ -248,7 +248,7 @@ def test_sessions_are_filtered_by_their_heads_and_by_what_is_said(store: Store) 
     assert found(text="STRASSE") == ["d"]
     assert found(text="strasse", status="completed") == []
     told = {
-        each.session_id: each.attention for each in overview.sessions(store, attention=True).shown
+        each.session_id: each.attention for each in overview.sessions(store, attention=True).read()
     }
     assert told == {
         "a": (),
@@ -266,6 +266,6 @@ def test_a_search_for_a_text_goes_on_where_it_stopped(
     fill(store)
     store.scope("b").set_note("title", "wanted")
     first = overview.sessions(store, where=SessionFilter(text="wanted"), limit=5)
-    assert (names(first), first.is_cut, first.total) == (["b"], True, None)
+    assert (names(first), first.is_cut, first.total()) == (["b"], True, None)
     rest = overview.sessions(store, where=SessionFilter(text="wanted"), limit=5, after=first.next)
     assert (names(rest), rest.is_cut, rest.next) == ([], False, None)

@@ -122,7 +122,6 @@ def test_where_the_messages_are() -> None:
 def test_plain_messages() -> None:
     said = [{"role": "user", "content": "hi"}, {"role": "pirate", "content": "ahoy"}, "hm", 7]
     assert read_chat({"messages": said}) == Chat(
-        "plain",
         "/messages",
         (
             ChatTurn("user", None, (Text("hi"),), 0),

@@ -28,9 +28,10 @@ class RowLimits(NamedTuple):
     prompt: int | None = 8
     thought: int | None = 6
     output: int | None = 12
+    call: int | None = 4
 
 
-FULL = RowLimits(None, None, None, None)
+FULL = RowLimits(None, None, None, None, None)
 
 
 def lines_of(text: str, style: str = "") -> Iterator[Text]:
@@ -192,7 +193,7 @@ def _call(console: Console, call: chat.Call, rows: RowLimits) -> Iterator[Text]:
             text = chat.call_text(_shortened(call))
     name = visible(call.name)
     head = Text.assemble(("▸ ", "tool"), (name, "tool"), text[len(name) :])
-    yield from fold(console, [head], margin, None if rows.output is None else 4, hanging=2)
+    yield from fold(console, [head], margin, rows.call, hanging=2)
     yield from fold(console, below, Text(" " * (_INDENT + 2)), None)
     if call.result is not None:
         yield from _result(console, call.result, rows)

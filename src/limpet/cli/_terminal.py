@@ -4,6 +4,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
+from functools import lru_cache
 from itertools import islice
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
@@ -14,7 +15,7 @@ from rich.theme import Theme
 from limpet.core.times import from_us
 from limpet.model import ScopeKey, SnapshotRef
 from limpet.opening import draw, environment
-from limpet.views.format import short_id, status_or_dash, visible
+from limpet.views.format import age_text, short_id, status_or_dash, visible
 
 if TYPE_CHECKING:
     import subprocess
@@ -146,8 +147,8 @@ class Column(NamedTuple):
     rank: int = 0
 
 
-Cells: TypeAlias = Mapping[Column, Callable[[Any], Text]]
-"""The columns of a table, each with what makes its cell of an item."""
+Cells: TypeAlias = Mapping[Column, Callable[[Any], Text | datetime]]
+"""The columns of a table, each with what makes its cell of an item. A time is shown as an age."""
 
 
 def table(
@@ -235,14 +236,24 @@ def print_line(console: Console, line: Text) -> None:
 
 
 def print_table(console: Console, cells: Cells, items: Iterable[Any]) -> None:
-    rows = ([cell(item) for cell in cells.values()] for item in items)
+    moment = now()  # the same for all rows
+
+    def shown(cell: Text | datetime) -> Text:
+        return cell if isinstance(cell, Text) else Text(age_text(cell, moment), "quiet")
+
+    rows = ([shown(cell(item)) for cell in cells.values()] for item in items)
     for line in table([*cells], rows, console.width):
         print_line(console, line)
 
 
 def say(*parts: str | Text | tuple[str, str], stderr: bool = False) -> None:
     """Print a line of styled parts, which is never cut."""
-    make_console(stderr=stderr).print(Text.assemble(*parts), soft_wrap=True)
+    _console_of(sys.stderr if stderr else sys.stdout).print(Text.assemble(*parts), soft_wrap=True)
+
+
+@lru_cache(maxsize=2)
+def _console_of(stream: IO[str]) -> Console:
+    return _Console(file=stream)
 
 
 def source_text(source: SnapshotRef, key: ScopeKey) -> str:

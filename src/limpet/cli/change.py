@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from itertools import chain
 from typing import Any
 
 import click
@@ -27,8 +26,9 @@ from limpet.cli._terminal import make_console, say
 from limpet.core.wire import info_json
 from limpet.opening import CLOCK
 from limpet.views.format import address_text, count_text, short_id, size_text, visible
+from limpet.views.overview import ScopeHead, scope_counts
 from limpet.views.preview import pruned_sum, scopes_to_prune
-from limpet.views.refs import find_snapshot
+from limpet.views.refs import find_snapshot, is_exact
 
 
 @click.command()
@@ -165,8 +165,6 @@ def _draw_restored(
     say(place, "  ", ("◆ ", "good"), new, *state, (fate, "quiet"))
 
 
-_STEPS_BACK = re.compile(r"~\d{1,7}$")
-_GAP = re.compile(r"…|\.{2,3}")
 _SHOWN_MAX = 20
 
 
@@ -271,47 +269,20 @@ def _one_scope(store: limpet.Store, address: dict[str, str | None]) -> _Deletion
             f"several scopes have this name: give --kind. {where} found=`{kinds}`"
         )
     key, head = found[0].key, found[0].head
-    scope = store.scope(*key)
     # A save after this listing was not confirmed for deletion: it makes this a Conflict.
-    delete = partial(scope.delete, expect=limpet.ANY if head is None else head.revision)
-    draft = [head] if head is not None and not head.kept else []
-    count = size = 0
-    try:
-        for info in chain(draft, scope.history()):
-            count, size = count + 1, size + info.size
-    except limpet.Corrupt:
-        return _Deletion(delete, *key)
-    return _Deletion(delete, *key, snapshots=count, bytes=size)
+    delete = partial(store.scope(*key).delete, expect=limpet.ANY if head is None else head.revision)
+    counts, _ = scope_counts(store, ScopeHead(key, head))
+    return _Deletion(delete, *key, snapshots=counts.snapshots, bytes=counts.logical_bytes)
 
 
 def _one_snapshot(store: limpet.Store, ref: str, address: dict[str, str | None]) -> _Deletion:
     info = find_snapshot(store, ref, **address)
-    if not _is_exact(store, ref, info, address):
+    if not is_exact(store, ref, info, **address):
         raise limpet.InvalidInput(
             f"write the snapshot, its session and its scope in full. ref=`{ref}`"
         )
     delete = partial(store.scope(*info.scope).delete_snapshot, info.id)
     return _Deletion(delete, *info.scope, info.id, 1, info.size)
-
-
-def _is_exact(
-    store: limpet.Store, ref: str, info: limpet.SnapshotInfo, address: dict[str, str | None]
-) -> bool:
-    """Tell whether a REF names its session and scope in full, as far as it names them.
-
-    A snapshot id may be shortened: the question shows the whole id.
-    """
-    session_id, scope_id, _ = info.scope
-    named = (address["session"] or session_id, address["scope"] or scope_id)
-    if named != (session_id, scope_id):
-        return False
-    place, at, _ = ref.rpartition("@")
-    if ref == info.id or (at and place in ("", session_id, f"{session_id}:{scope_id}")):
-        return True
-    start = _STEPS_BACK.sub("", ref)
-    if start != ref:
-        return _is_exact(store, start, find_snapshot(store, start, **address), address)
-    return not at and info.id.startswith(_GAP.split(ref)[0])  # else it is a shortened session
 
 
 def _draw_deletions(deletions: list[_Deletion]) -> None:

@@ -317,11 +317,11 @@ class _Play:
             self._say((f"process {run.process} begins at step {step}", "quiet"))
         else:
             run.saved[step] = event["id"]
-            who, content, *_ = plan[step - 1]
+            taken = plan[step - 1]
             self._say(
                 (f"{step:>2}  ", "quiet"),
-                (f"{who:<8} ", _ROLE_STYLES.get(who, "odd")),
-                f"{content:<56}",
+                (f"{taken.who:<8} ", _ROLE_STYLES.get(taken.who, "odd")),
+                f"{taken.content:<56}",
                 (f"{event['took_ms']:>5.1f} ms", "quiet"),
             )
         following = step + (event["event"] == "saved")

@@ -19,7 +19,18 @@ from limpet.cli._shared import (
 from limpet.cli._terminal import now, output
 from limpet.core.diff import diff as compare
 from limpet.core.wire import info_json
-from limpet.views.diff import MARKS, Group, Messages, brief, dotted, groups, text_lines, value_lines
+from limpet.views.diff import (
+    KINDS,
+    MARKS,
+    Group,
+    Messages,
+    brief,
+    dotted,
+    groups,
+    only_value,
+    text_lines,
+    value_lines,
+)
 from limpet.views.format import (
     address_text,
     age_text,
@@ -35,6 +46,7 @@ _STYLES = {"+": "more", "-": "less", "~": "odd", ">": "accent", "…": "quiet"}
 _CHANGES_MAX = 20  # shown of one top-level key
 _LINES_MAX = 12  # of one change
 _PATH_CELLS_MAX = 40
+_TEXT_CELLS_MIN = 20
 _BAR_CHARS_MAX = 40
 
 
@@ -89,7 +101,7 @@ def diff(
     if patch:
         echo_json(found.to_json_patch())
     elif as_json:
-        echo_json(_shape(old, new, found, by_key if stat else None))
+        echo_json(_diff_json(old, new, found, by_key if stat else None))
     else:
         with output() as console:
             _draw_heads(console, old, new)
@@ -117,7 +129,7 @@ def _read(
         return None, new, type(after)() if isinstance(after, dict | list) else None, after
 
 
-def _shape(
+def _diff_json(
     old: limpet.SnapshotInfo | None,
     new: limpet.SnapshotInfo,
     found: limpet.Diff,
@@ -125,7 +137,7 @@ def _shape(
 ) -> dict[str, object]:
     heads = {"a": None if old is None else info_json(old), "b": info_json(new)}
     if by_key is not None:
-        none = dict.fromkeys(("added", "changed", "removed", "moved"), 0)
+        none = dict.fromkeys(KINDS, 0)
         return {**heads, "stat": [{"key": each.key, **none, **each.counts} for each in by_key]}
     changes = [
         {"path": each.path, "kind": each.kind, "before": each.before, "after": each.after}
@@ -189,7 +201,7 @@ class ChangePrinter:
     def draw(self, by_key: list[Group]) -> None:
         apart = False  # whether the previous group has a title
         for at, group in enumerate(by_key):
-            own = group.key is not None and all(not group.below(each) for each in group.changes)
+            own = group.is_one_value
             if at and (apart or not own):
                 self._console.print()
             if not own:
@@ -215,11 +227,10 @@ class ChangePrinter:
         elif change.kind == "changed":
             self._changed(change, line, inner)
         else:
-            value = change.after if change.kind == "added" else change.before
-            self._value(change, value, line, inner)
+            self._value(change, line, inner)
 
-    def _value(self, change: limpet.Change, value: limpet.JSON, line: Text, inner: str) -> None:
-        mark = MARKS[change.kind]
+    def _value(self, change: limpet.Change, line: Text, inner: str) -> None:
+        mark, value = MARKS[change.kind], only_value(change)
         message = self._messages[change.kind].said(change.path, value)
         if message is not None and not self._full:
             line.append(f"{message.speaker}  ", role_style(message.role))
@@ -275,7 +286,7 @@ class ChangePrinter:
             self._print(Text(f"{inner}… {more}; --full shows all", "quiet"))
 
     def _fitting(self, line: Text, text: str) -> str:
-        room = max(20, self._console.width - line.cell_len)
+        room = max(_TEXT_CELLS_MIN, self._console.width - line.cell_len)
         return text if self._full else clipped(text, room)
 
     def _print(self, line: Text) -> None:

@@ -1,10 +1,9 @@
 """`limpet log`: the history of a session, as lines or as a graph."""
 
-import heapq
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from datetime import datetime
-from itertools import chain, islice
+from itertools import chain
 from typing import NamedTuple
 
 import click
@@ -16,10 +15,10 @@ from limpet.cli._chat import message_text
 from limpet.cli._shared import Count, complete_session, echo_json, with_store
 from limpet.cli._terminal import (
     Column,
-    make_console,
     now,
     output,
     print_line,
+    say,
     source_text,
     status_text,
     table,
@@ -30,7 +29,7 @@ from limpet.views.chat import turn_text
 from limpet.views.format import age_text, moment_text, short_id, shown_labels, size_text, visible
 from limpet.views.overview import last_turn, with_head
 from limpet.views.refs import find_scope, find_session
-from limpet.views.tree import GraphRow, build_forest, graph_rows
+from limpet.views.tree import GraphRow, graph_rows, newest_of, session_forest
 
 _DEFAULT_KIND = ScopeKey("").kind
 _GRAPH_SNAPSHOTS = 1000  # a graph is held in memory as a whole
@@ -215,7 +214,7 @@ def _draw_lines(
         for text in chain([Text("no history", "quiet") if first is None else first], lines):
             print_line(console, text)
     if is_first:
-        make_console(stderr=True).print(Text("no snapshot matches", "quiet"))
+        say(("no snapshot matches", "quiet"), stderr=True)
 
 
 def _title(key: ScopeKey) -> Text:
@@ -229,7 +228,8 @@ def _title(key: ScopeKey) -> Text:
 
 def _draw_damage(console: Console, store: limpet.Store, each: ScopeInfo) -> None:
     """Report a damaged head, which the listing of scopes leaves out."""
-    if with_head(store, each)[1]:
+    _, is_damaged = with_head(store, each)
+    if is_damaged:
         name = visible(each.key.scope_id)
         print_line(console, Text(f"the head of {name} is damaged: run `limpet check`", "bad"))
 
@@ -270,10 +270,7 @@ def _with_growth(
 def draw_graph(
     console: Console, store: limpet.Store, found: list[ScopeInfo], limit: int | None, style: Style
 ) -> None:
-    histories = [store.scope(*each.key).history() for each in found]
-    newest = heapq.merge(*histories, key=lambda info: info.created_at, reverse=True)
-    infos = list(islice(newest, limit))
-    is_cut = next(newest, None) is not None
+    infos, is_cut = newest_of((store.scope(*each.key).history() for each in found), limit)
     print_line(console, Text(visible(found[0].key.session_id), "title"))
     for each in found:
         _draw_damage(console, store, each)
@@ -287,9 +284,7 @@ def draw_graph(
 def _graph(
     store: limpet.Store, found: list[ScopeInfo], infos: list[SnapshotInfo], style: Style
 ) -> Iterator[list[Text]]:
-    shown = [each.head for each in found if each.head is not None]
-    heads = {SnapshotRef(head.scope, head.id) for head in shown}
-    forest = build_forest([*infos[::-1], *(head for head in shown if not head.kept)], heads)
+    forest = session_forest(infos, found)
     roots = {id(root) for root in forest}
     sizes = {SnapshotRef(info.scope, info.id): info.size for info in infos}
     named: set[ScopeKey] = set()

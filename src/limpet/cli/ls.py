@@ -1,6 +1,7 @@
 """`limpet ls`: the sessions of a store, or the scopes of one of them."""
 
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from itertools import islice
 from typing import cast, get_args
 
@@ -12,7 +13,6 @@ from limpet.cli._shared import Count, complete_session, echo_json, with_store
 from limpet.cli._terminal import (
     Cells,
     Column,
-    now,
     output,
     print_line,
     print_table,
@@ -22,11 +22,11 @@ from limpet.cli._terminal import (
 from limpet.core.wire import info_json, ref_json, time_json
 from limpet.model import ScopeKey
 from limpet.views import overview
-from limpet.views.format import age_text, bar, ratio, short_id, size_text, visible
+from limpet.views.format import bar, ratio, short_id, size_text, visible
 from limpet.views.overview import About, Counts, ScopeOverview, SessionOverview
 from limpet.views.refs import find_session
 
-_SHOWN = 50
+_LIMIT = 50
 _BAR_CELLS = 6
 _SHARE_MIN = 0.005  # below it would be shown as 0%
 _TIMES_MIN = 9.995  # from here on it is shown as a multiple: a small state in a large document
@@ -45,7 +45,7 @@ _TIMES_MIN = 9.995  # from here on it is shown as a multiple: a small state in a
     "--limit",
     type=Count(0),
     metavar="N",
-    help=f"Show at most N; 0 is all. Default: {_SHOWN}, with --json all.",
+    help=f"Show at most N; 0 is all. Default: {_LIMIT}, with --json all.",
 )
 @click.option(
     "-l",
@@ -96,7 +96,7 @@ def ls(
     """
     if session is not None and (sort is not None or prefix is not None):
         raise click.UsageError("--sort and --prefix are for the list of sessions")
-    most = ((0 if as_json else _SHOWN) if limit is None else limit) or None
+    most = ((0 if as_json else _LIMIT) if limit is None else limit) or None
     if session is not None:
         name = find_session(store, session)
         scopes = islice(overview.scopes(store, name, counts=long), most)
@@ -105,9 +105,9 @@ def ls(
         return
     order = cast(overview.Sort, sort or "age")
     found = overview.sessions(store, prefix=prefix or "", sort=order, limit=most, counts=long)
-    if as_json or found.total:
+    if as_json or found.total():
         cells = _STORED_SESSIONS if long else _SESSIONS
-        _list(found.shown, cells, None, most, lambda: found.total or 0, as_json)
+        _list(found.read(), cells, None, most, lambda: found.total() or 0, as_json)
     else:
         click.echo("no session has this prefix" if prefix else "the store is empty", err=True)
 
@@ -122,7 +122,7 @@ def _list(
 ) -> None:
     if as_json:
         for each in items:
-            echo_json(_shape(each), indent=None)
+            echo_json(_overview_json(each), indent=None)
         return
     with output(wide=True) as console:
         if title is not None:
@@ -152,8 +152,8 @@ def _status(each: SessionOverview | ScopeOverview) -> Text:
     return Text("-", "quiet") if each.head is None else status_text(each.head.status)
 
 
-def _age(each: SessionOverview | ScopeOverview) -> Text:
-    return Text("-" if each.head is None else age_text(each.head.created_at, now()), "quiet")
+def _saved(each: SessionOverview | ScopeOverview) -> Text | datetime:
+    return Text("-", "quiet") if each.head is None else each.head.created_at
 
 
 def _count(count: int | None, *, usual: int | None = None) -> Text:
@@ -196,7 +196,7 @@ _ABOUT: Cells = {
     Column("title", cells_min=12, rank=1): lambda each: Text(each.about.title or ""),
     Column("last message", cells_min=16, rank=4): lambda each: _message(each.about),
     Column("status", cells_min=9, rank=3): _status,
-    Column("age", right=True, rank=2): _age,
+    Column("age", right=True, rank=2): _saved,
 }
 _SIZE = Column("size", right=True, rank=5)
 _SESSION: Cells = {Column("session"): lambda each: Text(visible(each.session_id), "title")}
@@ -211,7 +211,7 @@ _SCOPES: Cells = {
 }
 _STORED_SESSIONS: Cells = {
     **_SESSION,
-    Column("age", right=True): _age,
+    Column("age", right=True): _saved,
     Column("status", cells_min=9, rank=1): _status,
     Column("scopes", right=True, rank=5): lambda each: _count(each.scopes, usual=1),
     Column("snapshots", right=True, rank=3): lambda each: _count(_counts(each).snapshots),
@@ -226,7 +226,7 @@ _STORED_SCOPES: Cells = {
         visible(each.key.scope_id), "fork" if each.forked_from else "title"
     ),
     Column("kind", rank=6): lambda each: Text(visible(each.key.kind), "quiet"),
-    Column("age", right=True): _age,
+    Column("age", right=True): _saved,
     Column("status", cells_min=9, rank=1): _status,
     Column("snapshots", right=True, rank=4): lambda each: _count(_counts(each).snapshots),
     Column("branches", right=True, rank=7): lambda each: _count(_counts(each).branches, usual=1),
@@ -236,7 +236,7 @@ _STORED_SCOPES: Cells = {
 }
 
 
-def _shape(each: SessionOverview | ScopeOverview) -> dict[str, object]:
+def _overview_json(each: SessionOverview | ScopeOverview) -> dict[str, object]:
     return _session_json(each) if isinstance(each, SessionOverview) else _scope_json(each)
 
 

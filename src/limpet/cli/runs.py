@@ -29,14 +29,14 @@ from limpet.cli._shared import (
     url_here,
     with_store,
 )
-from limpet.cli._terminal import Cells, Column, now, output, print_table, say, status_text
+from limpet.cli._terminal import Cells, Column, output, print_table, say, status_text
 from limpet.core.wire import time_json
 from limpet.opening import environment
 from limpet.runs import RunInfo, abort, get
 from limpet.runs import list as list_runs
 from limpet.runs.handles import prepare_claim
 from limpet.runs.model import ABORTED, KIND, RUNNING, SCOPE_ID, STATUSES, read_record
-from limpet.views.format import age_text, count_text, visible
+from limpet.views.format import count_text, visible
 
 _POLL_S = 0.2  # how often it is checked whether the run was aborted
 _STOP_S = 10.0  # how long a command may take to end after SIGTERM
@@ -51,7 +51,7 @@ _RUNS: Cells = {
     Column("owner", cells_min=8, rank=5): lambda run: Text(visible(run.owner or ""), "quiet"),
     Column("attempt", right=True, rank=3): lambda run: Text(f"{run.attempt:,}"),
     Column("steps", right=True, rank=2): lambda run: Text(f"{run.steps:,}"),
-    Column("age", right=True): lambda run: Text(age_text(run.updated_at, now())),
+    Column("age", right=True): lambda run: run.updated_at,
     Column("error", cells_min=12, rank=1): lambda run: Text(_error_text(run.error), "bad"),
 }
 
@@ -95,7 +95,7 @@ def runs(
         found = list_runs(store, status=status, task=task, prefix=prefix)
         if as_json:
             for each in found:
-                echo_json(_shape(each), indent=None)
+                echo_json(_run_json(each), indent=None)
             return _exits.FINE
         first = next(found, None)
         if first is None:
@@ -128,7 +128,7 @@ def runs_abort(store: limpet.Store, run_ids: tuple[str, ...], as_json: bool) -> 
     for run_id in run_ids:
         run = abort(store, run_id)
         if as_json:
-            echo_json(_shape(run), indent=None)
+            echo_json(_run_json(run), indent=None)
         else:
             hint = "" if run.status == ABORTED else "  it was not running, and was not changed"
             say((visible(run_id), "title"), "  ", status_text(run.status), (hint, "quiet"))
@@ -183,7 +183,7 @@ def runs_adopt(
     with existing_store(url) as store:
         if not command:
             found, state = _claim_briefly(store, run_id, **who)
-            echo_json({**_shape(found), "state": state} if as_json else state)
+            echo_json({**_run_json(found), "state": state} if as_json else state)
             if not as_json:
                 _report(found, "not changed: a worker that starts it continues from this state")
             return _exits.FINE
@@ -191,7 +191,7 @@ def runs_adopt(
         ended = get(store, run_id)
         if ended is not None and as_json:
             head = store.scope(*ended.info.scope).load(ended.info.id)
-            echo_json({**_shape(ended), "state": None if head is None else head.state})
+            echo_json({**_run_json(ended), "state": None if head is None else head.state})
         elif ended is not None:
             _report(ended, count_text(ended.steps, "step"))
         return code
@@ -203,7 +203,7 @@ def _is_json_above() -> bool:
     return context is not None and bool(context.params["as_json"])
 
 
-def _shape(run: RunInfo) -> dict[str, Any]:
+def _run_json(run: RunInfo) -> dict[str, Any]:
     names = ("run_id", "task", "status", "owner", "attempt", "steps")
     return {
         **{name: getattr(run, name) for name in names},

@@ -21,6 +21,7 @@ from limpet.cli._terminal import now, output, status_text
 from limpet.core.wire import info_json
 from limpet.model import JSON, Snapshot
 from limpet.views.chat import Chat, other_values, read_chat, value_text
+from limpet.views.diff import parts
 from limpet.views.format import (
     address_text,
     age_text,
@@ -34,6 +35,9 @@ from limpet.views.refs import find_snapshot
 
 _STATE_ROWS_MAX = 60
 _KEY_CELLS = 9
+_NAME_CELLS_MAX = 24
+_VALUE_CELLS_MIN = 10
+_METADATA_CELLS_MIN = 20
 
 
 @click.command()
@@ -95,10 +99,9 @@ def value_at(state: JSON, path: str) -> JSON:
     Keys may contain dots. `.` and the empty path are the whole state. NotFound if it has no value.
     """
     at = state
+    waiting = path.split(".") if path.strip(".") else []
     if path.startswith("/"):
-        waiting = [key.replace("~1", "/").replace("~0", "~") for key in path[1:].split("/")]
-    else:
-        waiting = path.split(".") if path.strip(".") else []
+        waiting = parts(path)
     while waiting:
         if isinstance(at, dict):
             names = (".".join(waiting[:count]) for count in range(1, len(waiting) + 1))
@@ -159,7 +162,7 @@ def _header(snapshot: Snapshot, width: int) -> Iterator[Text]:
         pairs = (f"{visible(name)}={visible(each)}" for name, each in labels.items())
         yield _fact("labels", "  ".join(pairs))
     if snapshot.metadata:
-        room = max(20, width - _KEY_CELLS)
+        room = max(_METADATA_CELLS_MIN, width - _KEY_CELLS)
         yield _fact("metadata", clipped(value_text(snapshot.metadata), room))
     draft = "" if snapshot.kept else "  a draft: lost when the head moves"
     yield _fact("size", Text.assemble((size_text(snapshot.size), "size"), (draft, "quiet")))
@@ -173,7 +176,7 @@ def _draw_others(console: Console, state: JSON, chat: Chat, *, full: bool) -> No
     others = [(visible(name), value) for name, value in other_values(state, chat)]
     if not others:
         return
-    cells = min(24, max(cell_len(name) for name, _ in others))
+    cells = min(_NAME_CELLS_MAX, max(cell_len(name) for name, _ in others))
     console.print()
     console.print(Text("other values", "quiet"))
     for name, value in others:
@@ -187,6 +190,6 @@ def _draw_others(console: Console, state: JSON, chat: Chat, *, full: bool) -> No
         is_long = cell_len(text) > console.width - cells - 2
         room = console.width - cells - 4 - len(size)
         line = Text.assemble((set_cell_size(name, cells), "accent"), "  ")
-        line.append(clipped(text, max(10, room)) if is_long else text)
+        line.append(clipped(text, max(_VALUE_CELLS_MIN, room)) if is_long else text)
         line.append(f"  {size}" if is_long else "", "size")
         console.print(line, no_wrap=True, overflow="ellipsis")

@@ -41,12 +41,12 @@ def stats(store: limpet.Store, session: str | None, as_json: bool) -> None:
     session = None if session is None else find_session(store, session)
     found = store.stats(session)
     if as_json:
-        echo_json(_shape(session, found))
+        echo_json(_stats_json(session, found))
     else:
         _draw(make_console(), session, found)
 
 
-def _shape(session: str | None, found: limpet.Stats) -> dict[str, object]:
+def _stats_json(session: str | None, found: limpet.Stats) -> dict[str, object]:
     share = ratio(found.stored_bytes, found.logical_bytes)
     return {
         "session": session,

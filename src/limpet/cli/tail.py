@@ -14,10 +14,10 @@ from limpet.cli._terminal import make_console, status_text
 from limpet.core.wire import info_json
 from limpet.model import ScopeKey, Snapshot, SnapshotInfo
 from limpet.views.chat import ChatTurn, News, chat_news, read_chat, turn_text
-from limpet.views.format import address_text, moment_text, short_id, size_text, visible
+from limpet.views.format import address_text, short_id, size_text, visible
 from limpet.views.refs import find_scope
 
-_SHOWN = 10
+_MESSAGES_SHOWN = 10
 _COLUMNS_WIDE = 80  # times and ids need this much room
 
 
@@ -29,7 +29,7 @@ _COLUMNS_WIDE = 80  # times and ids need this much room
     "count",
     type=Count(0),
     metavar="N",
-    default=_SHOWN,
+    default=_MESSAGES_SHOWN,
     help="How many at first.",
 )
 @click.option("-f", "--follow", is_flag=True, help="Show new messages, until Ctrl-C.")
@@ -118,7 +118,7 @@ class _LineOutput:
         name = key.session_id if key.scope_id == "main" else address_text(key)
         line = Text.assemble((visible(name), "title"), "  ", status_text(info.status))
         if self._console.width >= _COLUMNS_WIDE:
-            time = Text(f"{moment_text(info.updated_at)[-8:]}  ", "quiet")
+            time = Text(f"{info.updated_at:%H:%M:%S}  ", "quiet")
             line = Text.assemble(time, line, _id(info))
         line.append("  ")
         if last is None:

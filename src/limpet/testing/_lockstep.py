@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import fields
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from limpet import (
@@ -23,11 +24,13 @@ from limpet import (
 from limpet.api.driver import Driver
 from limpet.api.opened import Opened, Tools
 from limpet.core import limits
+from limpet.core.times import to_us
 from limpet.protocol import Backend, Commit, Stamp
 from limpet.testing.kit import APIS, Layer, close_loop, outcome, through
-from limpet.testing.model import Model
+from limpet.testing.model import Model, listing_order
 
-START_US: Final = 1_700_000_000_000_000
+DAY: Final = timedelta(days=1)
+START: Final = datetime.fromtimestamp(1_700_000_000, UTC)
 _STEP_US: Final = 300  # several steps in a millisecond: ids must grow on a clock that does not move
 
 ABSENT: Final = "not-there"
@@ -102,7 +105,7 @@ class Twins:
         self._plain = Pair(Plain(), Plain())
         self._outdated: list[Store] = []
         self._ids = {ABSENT, *ids}
-        self._now_us = START_US
+        self._now_us = to_us("start", START)
         self._step = self._drawn = 0
         self.snapshots = 0
         self._open()
@@ -256,9 +259,7 @@ def _in_text_order(view: View) -> View:
     ordered.pop("found", None)
     if "history" in view:
         ordered["history"] = sorted(view["history"], key=lambda info: info.scope)
-    ordered["scopes"] = sorted(
-        view["scopes"], key=lambda info: (info.key[0], info.key[2], info.key)
-    )
+    ordered["scopes"] = sorted(view["scopes"], key=lambda info: listing_order(info.key))
     for name, shown in view.items():
         if isinstance(shown, dict):
             ordered[name] = {

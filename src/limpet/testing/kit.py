@@ -275,6 +275,25 @@ def together(functions: Iterable[Callable[[], T]]) -> list[T]:
     return [answers[at] for at in range(len(waiting))]
 
 
+def read_during(write: Callable[[], None], read: Callable[[], None]) -> None:
+    """Write in one thread, and read again and again in two others; once more at the end."""
+    done = threading.Event()
+
+    def write_all() -> None:
+        try:
+            write()
+        finally:
+            done.set()
+
+    def read_on() -> None:
+        is_last = False
+        while not is_last:
+            is_last = done.is_set()
+            read()
+
+    together([write_all, read_on, read_on])
+
+
 def outcome(attempt: Callable[[], T]) -> T | LimpetError:
     """Return the answer, or the error of the tree that was raised instead."""
     try:
@@ -387,7 +406,7 @@ async def _ended(closing: Awaitable[None]) -> None:
     await closing
 
 
-# Engines wrapped so that a test can set the clock, watch the calls, or get in between
+# Engines wrapped so that a test can watch the calls, or get in between
 
 
 class Layer:
@@ -402,18 +421,6 @@ class Layer:
     @property
     def backend(self) -> Backend:
         return cast(Backend, self)
-
-
-class Clocked(Layer):
-    """Gives each commit the next of the times it was made with."""
-
-    def __init__(self, below: Backend, times: Iterable[int]) -> None:
-        super().__init__(below)
-        self._times = iter(times)
-
-    def commit(self, commit: Commit) -> SnapshotInfo:
-        stamp = commit.stamp._replace(now=next(self._times))
-        return self._below.commit(commit._replace(stamp=stamp))
 
 
 class Watched(Layer):

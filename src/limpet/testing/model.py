@@ -44,7 +44,7 @@ _SUFFIX: Final = re.compile(
 )  # of a fork whose name was generated
 
 
-class Line:
+class Contents:
     """One scope: snapshots by id, notes by owner and name, and the id of the head."""
 
     def __init__(self) -> None:
@@ -64,7 +64,7 @@ class Line:
 
     def remove(self, id: str) -> None:
         """Remove a snapshot and the notes on its id; the newest kept one becomes the head."""
-        self.notes = {at: note for at, note in self.notes.items() if at[0] != id}
+        self.notes = {at: note for at, note in self.notes.items() if note.snapshot_id != id}
         if self.snapshots.pop(id, None) is not None and id == self.head:
             self.head = next((each.id for each in self.kept()), None)
 
@@ -73,7 +73,7 @@ class Model:
     """A store that is called as `Store` is. Each call happens at `now_us`."""
 
     def __init__(self) -> None:
-        self.lines: dict[ScopeKey, Line] = {}
+        self.contents: dict[ScopeKey, Contents] = {}
         self.now_us = 0
         self.stored: list[SnapshotInfo] = []
         """What the engine under test stored in this step: the place and id of what is new."""
@@ -89,14 +89,14 @@ class Model:
     def scope(self, session_id: str, scope_id: str = "main", kind: str = "agent") -> "ModelScope":
         return ModelScope(self, ScopeKey(session_id, scope_id, kind))
 
-    def filled(self, prefix: str = "") -> list[tuple[ScopeKey, Line]]:
+    def filled(self, prefix: str = "") -> list[tuple[ScopeKey, Contents]]:
         """Return the scopes that hold something, in the order of listings."""
         found = (
-            (key, line)
-            for key, line in self.lines.items()
-            if line.holds_anything() and key.session_id.startswith(prefix)
+            (key, held)
+            for key, held in self.contents.items()
+            if held.holds_anything() and key.session_id.startswith(prefix)
         )
-        return sorted(found, key=lambda each: (each[0][0], each[0][2], each[0][1]))
+        return sorted(found, key=lambda each: listing_order(each[0]))
 
     def sessions(
         self, *, limit: int | None = None, after: str | None = None, prefix: str = ""
@@ -117,7 +117,7 @@ class Model:
         self, *, limit: int | None = None, after: SnapshotInfo | None = None, **wanted: Any
     ) -> list[SnapshotInfo]:
         prefix = wanted.pop("prefix", "")
-        found = [each for _, line in self.filled(prefix) for each in line.kept()]
+        found = [each for _, held in self.filled(prefix) for each in held.kept()]
         found.sort(key=place, reverse=True)
         return _page(found, limit, None if after is None else place(after), **wanted)
 
@@ -125,13 +125,13 @@ class Model:
         return next((each for each in self.history(prefix=prefix) if each.id == id), None)
 
     def stats(self, session_id: str | None = None) -> Stats:
-        found = [(key, line) for key, line in self.filled() if session_id in (None, key.session_id)]
-        sizes = [each.size for _, line in found for each in line.snapshots.values()]
+        found = [(key, held) for key, held in self.filled() if session_id in (None, key.session_id)]
+        sizes = [each.size for _, held in found for each in held.snapshots.values()]
         sessions = {key.session_id for key, _ in found}
         return Stats(len(sessions), len(found), len(sizes), sum(sizes), sum(sizes), ())
 
     def delete_session(self, session_id: str) -> int:
-        keys = [key for key in self.lines if key.session_id == session_id]
+        keys = [key for key in self.contents if key.session_id == session_id]
         return sum(self.scope(*key).delete() for key in keys)
 
     def compact(self) -> int:
@@ -151,11 +151,11 @@ class ModelScope:
         self.key = key
 
     @property
-    def _line(self) -> Line:
-        return self._model.lines.setdefault(self.key, Line())
+    def _contents(self) -> Contents:
+        return self._model.contents.setdefault(self.key, Contents())
 
     def _found(self, id: str) -> Snapshot:
-        found = self._line.snapshots.get(id)
+        found = self._contents.snapshots.get(id)
         if found is None:
             raise NotFound("no such snapshot")
         return found
@@ -186,7 +186,7 @@ class ModelScope:
         if (not keep and not head) or (id is not None and parent == id):
             raise InvalidInput("neither kept nor the head, or its own parent")
         facts = _facts(state, status, labels, metadata)
-        existing = None if id is None else self._line.snapshots.get(id)
+        existing = None if id is None else self._contents.snapshots.get(id)
         if existing is not None:
             same = text(facts) == text(_facts_of(existing)) and parent in (HEAD, existing.parent_id)
             if same and (existing.kept or not keep):
@@ -208,13 +208,13 @@ class ModelScope:
 
     def _default_parent(self, own_id: str | None) -> str | None:
         """The head if kept; else the parent of the draft; else the newest kept; never itself."""
-        line = self._line
-        head = line.snapshots[line.head] if line.head else None
+        held = self._contents
+        head = held.snapshots[held.head] if held.head else None
         choices = [] if head is None else [head.id if head.kept else head.parent_id]
         named = next((each for each in choices if each not in (None, own_id)), None)
         if named is not None:
             return named
-        newest = next((each.id for each in line.kept()), None)
+        newest = next((each.id for each in held.kept()), None)
         return None if newest == own_id else newest
 
     def _insert(
@@ -228,19 +228,19 @@ class ModelScope:
         keep: bool,
         head: bool,
     ) -> SnapshotInfo:
-        line, told = self._line, self._model.stored[-1:]
-        at = place(told[0]) if told else line.last_place + 1
-        assert at > line.last_place, "a place in history that is not the last"
-        line.last_place = at
+        held, stored = self._contents, self._model.stored[-1:]
+        at = place(stored[0]) if stored else held.last_place + 1
+        assert at > held.last_place, "a place in history that is not the last"
+        held.last_place = at
         if id is None:
-            id = told[0].id if told else "minted"
-            assert id > line.last_minted, "a minted id that does not grow"
-            line.last_minted = id
-        covered = line.snapshots.get(line.head or "")
+            id = stored[0].id if stored else "minted"
+            assert id > held.last_minted, "a minted id that does not grow"
+            held.last_minted = id
+        covered = held.snapshots.get(held.head or "")
         if head:
             if covered is not None and not covered.kept:
-                del line.snapshots[covered.id]  # a draft goes when the head moves; its notes stay
-            line.head = id
+                del held.snapshots[covered.id]  # a draft goes when the head moves; its notes stay
+            held.head = id
         made = Snapshot(
             scope=self.key,
             id=id,
@@ -253,7 +253,7 @@ class ModelScope:
             size=size_of(facts["state"]),
             **facts,
         )
-        line.snapshots[id] = made
+        held.snapshots[id] = made
         return info_of(made)
 
     def _rewrite(self, existing: Snapshot, **changes: Any) -> SnapshotInfo:
@@ -264,7 +264,7 @@ class ModelScope:
             revision=self._model.revision(place(existing)),
         )
         made = replace(made, size=size_of(made.state))
-        self._line.snapshots[made.id] = made
+        self._contents.snapshots[made.id] = made
         return info_of(made)
 
     def append(
@@ -292,7 +292,7 @@ class ModelScope:
         changed = fn(copied(self._found(id)))
         if changed is None:
             return None
-        return self._rewrite(self._line.snapshots[id], **_facts_of(changed))
+        return self._rewrite(self._contents.snapshots[id], **_facts_of(changed))
 
     def restore(self, id: str, **options: Any) -> SnapshotInfo:
         origin = self._found(id)
@@ -319,11 +319,11 @@ class ModelScope:
         session = self.key.session_id if to is None else to
         name = scope_id or self.key.scope_id
         if scope_id is None and session == self.key.session_id:
-            told = self._model.stored[-1:]
-            name = told[0].scope.scope_id if told else "generated"
+            stored = self._model.stored[-1:]
+            name = stored[0].scope.scope_id if stored else "generated"
             assert _SUFFIX.sub("", name) == _SUFFIX.sub("", self.key.scope_id)[:503] != name
         fork = self._model.scope(session, name, self.key.kind)
-        if fork._line.holds_anything():
+        if fork._contents.holds_anything():
             raise AlreadyExists("the scope exists already")
         fork.save(
             state,
@@ -338,13 +338,13 @@ class ModelScope:
     # Deleting and redacting
 
     def delete_snapshot(self, id: str) -> int:
-        count = int(id in self._line.snapshots)
-        self._line.remove(id)
+        count = int(id in self._contents.snapshots)
+        self._contents.remove(id)
         return count
 
     def delete(self, *, expect: Any = ANY) -> int:
         self._expected(expect)
-        return len(self._model.lines.pop(self.key).snapshots)
+        return len(self._model.contents.pop(self.key).snapshots)
 
     def prune(
         self,
@@ -357,13 +357,13 @@ class ModelScope:
             raise InvalidInput("no limit")
         doomed = [
             each
-            for each in self._line.kept()[keep_last or 0 :]
+            for each in self._contents.kept()[keep_last or 0 :]
             if (older_than is None or self._model.now() - each.created_at > older_than)
-            and each.id != self._line.head
+            and each.id != self._contents.head
         ]
         if not dry_run:
             for each in doomed:
-                self._line.remove(each.id)
+                self._contents.remove(each.id)
         return Pruned(len(doomed), sum(each.size for each in doomed))
 
     def redact(
@@ -387,7 +387,7 @@ class ModelScope:
 
         snapshots = notes = 0
         for scope in self._fork_group():
-            for one in list(scope._line.snapshots.values()):
+            for one in list(scope._contents.snapshots.values()):
                 metadata = redacted("metadata", one.metadata)
                 changed = _facts(
                     redacted("", one.state),
@@ -398,7 +398,7 @@ class ModelScope:
                 if text(changed) != text(_facts_of(one)):
                     scope._rewrite(one, **changed)
                     snapshots += 1
-            for note in list(scope._line.notes.values()):
+            for note in list(scope._contents.notes.values()):
                 value = redacted(f"notes/{_escaped(note.name)}", note.value)
                 if text(value) != text(note.value):
                     scope.set_note(note.name, value, on=note.snapshot_id)
@@ -408,10 +408,11 @@ class ModelScope:
     def _fork_group(self) -> "list[ModelScope]":
         """Return the scope and all of its session that are forks of each other."""
         near: defaultdict[ScopeKey, set[ScopeKey]] = defaultdict(set)
-        lines = {key: line for key, line in self._model.filled() if key[0] == self.key.session_id}
-        for key, line in lines.items():
+        session_id, filled = self.key.session_id, self._model.filled()
+        scopes = {key: held for key, held in filled if key.session_id == session_id}
+        for key, held in scopes.items():
             origins = {key._replace(scope_id=_SUFFIX.sub("", key.scope_id))}
-            origins |= {one.forked_from[0] for one in line.snapshots.values() if one.forked_from}
+            origins |= {one.forked_from.scope for one in held.snapshots.values() if one.forked_from}
             for origin in origins:
                 near[key].add(origin)
                 near[origin].add(key)
@@ -420,20 +421,20 @@ class ModelScope:
             fresh = near[waiting.pop()] - group
             group |= fresh
             waiting += fresh
-        return [self._model.scope(*key) for key in group & lines.keys()]
+        return [self._model.scope(*key) for key in group & scopes.keys()]
 
     # Notes
 
     def note(self, name: str, *, on: str | None = None) -> Note | None:
-        return self._line.notes.get((on, name))
+        return self._contents.notes.get((on, name))
 
     def notes(self, *, on: str | Iterable[str] | None = None) -> list[Note]:
         owners = [on] if on is None or isinstance(on, str) else dict.fromkeys(on)
-        found = sorted(self._line.notes.items(), key=lambda each: each[0][1])
-        return [note for owner in owners for at, note in found if at[0] == owner]
+        found = sorted(self._contents.notes.values(), key=lambda note: note.name)
+        return [note for owner in owners for note in found if note.snapshot_id == owner]
 
     def noted_ids(self, *, after: str | None = None, limit: int | None = None) -> list[str]:
-        owners = sorted({owner for owner, _ in self._line.notes if owner is not None})
+        owners = sorted({owner for owner, _ in self._contents.notes if owner is not None})
         return [each for each in owners if after is None or each > after][:limit]
 
     def set_note(
@@ -449,20 +450,20 @@ class ModelScope:
                 return None
         revision = self._model.revision(0)
         note = Note(name, copied_json(value), revision, self._model.now(), on)
-        self._line.notes[on, name] = note
+        self._contents.notes[on, name] = note
         return note
 
     def delete_note(self, name: str, *, on: str | None = None) -> int:
-        return int(self._line.notes.pop((on, name), None) is not None)
+        return int(self._contents.notes.pop((on, name), None) is not None)
 
     # Reading
 
     def load(self, id: str | None = None) -> Snapshot | None:
-        found = self._line.snapshots.get((self._line.head or "") if id is None else id)
+        found = self._contents.snapshots.get((self._contents.head or "") if id is None else id)
         return None if found is None else copied(found)
 
     def info(self, id: str | None = None) -> SnapshotInfo | None:
-        found = self._line.snapshots.get((self._line.head or "") if id is None else id)
+        found = self._contents.snapshots.get((self._contents.head or "") if id is None else id)
         return None if found is None else info_of(found)
 
     def load_many(self, ids: Iterable[str]) -> list[Snapshot]:
@@ -476,26 +477,30 @@ class ModelScope:
         if isinstance(after, str):
             after = self._found(after)
         seq = None if after is None else place(after)
-        return _page(self._line.kept(), limit, seq, **wanted)
+        return _page(self._contents.kept(), limit, seq, **wanted)
 
     def ids(self, *, after: str | None = None, limit: int | None = None) -> list[str]:
-        kept = sorted(each.id for each in self._line.kept())
+        kept = sorted(each.id for each in self._contents.kept())
         return [each for each in kept if after is None or each > after][:limit]
 
     def ancestors(self, id: str) -> list[SnapshotInfo]:
         found, seen = self._found(id), dict[str, SnapshotInfo]()
         while found is not None and found.id not in seen:
             seen[found.id] = info_of(found)
-            found = self._line.snapshots.get(found.parent_id or "")  # type: ignore[assignment]
+            found = self._contents.snapshots.get(found.parent_id or "")  # type: ignore[assignment]
         return list(seen.values())
 
     def leaves(self) -> list[SnapshotInfo]:
-        kept = self._line.kept()
+        kept = self._contents.kept()
         parents = {each.parent_id for each in kept}
         return [info_of(each) for each in kept if each.id not in parents]
 
     def diff(self, a: str, b: str) -> Diff:
         return compare(self._found(a).state, self._found(b).state)
+
+
+def listing_order(key: ScopeKey) -> tuple[str, str, str]:
+    return key.session_id, key.kind, key.scope_id
 
 
 def place(info: SnapshotInfo) -> int:

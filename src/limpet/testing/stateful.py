@@ -19,7 +19,7 @@ re-opened, and both APIs are used. To test an engine of your own::
 the same for both and come from the program alone, so that a failure replays exactly as printed.
 """
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
@@ -40,15 +40,13 @@ from hypothesis.stateful import (
 from limpet import ANY, HEAD, LimpetError, Scope, ScopeKey, Snapshot, SnapshotInfo, SnapshotRef
 from limpet.core import limits
 from limpet.protocol import Backend
-from limpet.testing._lockstep import ABSENT, START_US, Its, Pair, Twins, revision_of
+from limpet.testing._lockstep import ABSENT, DAY, START, Its, Pair, Twins, revision_of
 
 # Few of everything, so that steps of a program use the same scopes and ids.
 _KEYS: Final = (ScopeKey("s"), ScopeKey("s", "main", "graph"), ScopeKey("s/1"))
 _NAMES: Final = ("a", "b", "c", "\U0001f980/é")
 _ENOUGH: Final = 12  # snapshots, before whole scopes and sessions are deleted
-_DAY: Final = timedelta(days=1)
-_START: Final = datetime.fromtimestamp(START_US // 1_000_000, UTC)
-_OLD: Final = _START - 9 * _DAY
+_OLD: Final = START - 9 * DAY
 _FIRST: Final[tuple[tuple[ScopeKey, dict[str, Any]], ...]] = (
     (_KEYS[0], {"id": "a", "created_at": _OLD, "labels": {"l": "1"}}),
     (_KEYS[0], {"id": "b", "status": "running"}),
@@ -180,7 +178,7 @@ class Lockstep(RuleBasedStateMachine):
         parent=st.sampled_from([HEAD, HEAD, None, ABSENT]) | which,
         mode=modes,
         facts=facts,
-        age=st.sampled_from([None, None, -_DAY, _DAY, 9 * _DAY]),
+        age=st.sampled_from([None, None, -DAY, DAY, 9 * DAY]),
         forked_from=st.sampled_from([None, None, SnapshotRef(ScopeKey("x"), "y")]),
         expect=expected,
     )
@@ -192,7 +190,7 @@ class Lockstep(RuleBasedStateMachine):
             **how.pop("facts"),
             **how,
             "parent": self._twins.id_of(key, parent) if isinstance(parent, int) else parent,
-            "created_at": None if age is None else _START - age,
+            "created_at": None if age is None else START - age,
         }
 
         def call(scope: Scope, its: Its) -> SnapshotInfo:
@@ -280,7 +278,7 @@ class Lockstep(RuleBasedStateMachine):
     @rule(
         key=some_scope,
         keep_last=st.none() | st.integers(0, 4),
-        older_than=st.sampled_from([None, timedelta(0), timedelta(milliseconds=1), 2 * _DAY]),
+        older_than=st.sampled_from([None, timedelta(0), timedelta(milliseconds=1), 2 * DAY]),
         dry_run=st.sampled_from([False, False, True]),
     )
     def prune(self, key: ScopeKey, **policy: Any) -> None:

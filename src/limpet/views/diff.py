@@ -12,8 +12,7 @@ from typing import NamedTuple
 
 from limpet.model import JSON, Change, Diff
 from limpet.views.chat import Answer, Call, ChatTurn, Part, read_chat, turn_text
-from limpet.views.document import json_start
-from limpet.views.format import clipped, visible
+from limpet.views.format import clipped, json_start, visible
 
 MARKS = {"added": "+", "removed": "-", "changed": "~", "moved": ">"}
 KINDS = ("added", "changed", "removed", "moved")  # in the order of a summary
@@ -31,6 +30,11 @@ class Group(NamedTuple):
         found: Counter[str] = Counter(change.kind for change in self.changes)
         return {kind: found[kind] for kind in KINDS if found[kind]}
 
+    @property
+    def is_one_value(self) -> bool:
+        """Whether it is a change of the key itself, whose name says it all."""
+        return self.key is not None and not any(map(self.below, self.changes))
+
     def below(self, change: Change) -> str:
         """Return the path of a change below the key of the group; empty if it is the key itself."""
         pointer = change.path
@@ -47,6 +51,11 @@ def groups(diff: Diff, *, is_object: bool) -> list[Group]:
         key = parts(change.path)[0] if is_object and change.path else None
         found.setdefault(key, Group(key, [])).changes.append(change)
     return list(found.values())
+
+
+def only_value(change: Change) -> JSON:
+    """Return what was added or removed."""
+    return change.after if change.kind == "added" else change.before
 
 
 def parts(pointer: str) -> list[str]:

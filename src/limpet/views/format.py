@@ -1,10 +1,11 @@
-"""Sizes, counts, times, ids and URLs as short texts."""
+"""Sizes, counts, times, ids, URLs and values as short texts, and what of a text is visible."""
 
+import json
 import re
 from datetime import datetime
 from unicodedata import category
 
-from limpet.model import ScopeKey, SnapshotInfo
+from limpet.model import JSON, ScopeKey, SnapshotInfo
 
 _UNITS = ("KiB", "MiB", "GiB", "TiB")
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
@@ -142,8 +143,31 @@ def _escaped(run: re.Match[str], kept: str) -> str:
     return "".join(shown)
 
 
+_SPACES = (
+    "\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"
+)
+# Joiners and selectors belong to letters and emoji, direction marks to a line.
+_INVISIBLE_KEPT = f"\n\t{_SPACES}\u200c\u200d\u200e\u200f\ufe0e\ufe0f"
+
+
+def readable(text: str) -> str:
+    """Return text with escaped control characters, except what belongs to prose."""
+    return visible(text.replace("\r\n", "\n"), kept=_INVISIBLE_KEPT)
+
+
 def clipped(text: str, chars_max: int) -> str:
     return text if len(text) <= chars_max else text[: max(0, chars_max - 1)].rstrip() + "…"
+
+
+def json_start(value: JSON, chars_max: int, *, indent: int | None = 2) -> str:
+    """Return a value as JSON, of which at most `chars_max` characters are made: it may be large."""
+    text, length = [], 0
+    for chunk in json.JSONEncoder(ensure_ascii=False, indent=indent).iterencode(value):
+        text.append(chunk[: chars_max - length])
+        length += len(text[-1])
+        if length >= chars_max:
+            break
+    return "\n".join(map(visible, "".join(text).split("\n")))
 
 
 def masked_url(url: str) -> str:

@@ -11,21 +11,20 @@ from html import escape
 from limpet.model import JSON, ScopeInfo, SnapshotInfo
 from limpet.views import chat
 from limpet.views.document import (
-    CODE_SPAN,
-    HEADING,
     ScopePage,
-    blocks,
     content_of,
     labels_text,
     note_name,
-    readable,
     scope_facts,
     scope_name,
     session_facts,
 )
-from limpet.views.format import address_text, moment_text, status_or_dash, visible
+from limpet.views.format import address_text, moment_text, readable, status_or_dash, visible
 
-_SPAN = re.compile(CODE_SPAN)
+_HEADING = re.compile(r" {0,3}#{1,6}[ \t]+(?=\S)(.*?)[ \t#]*")  # in a message; its text
+# Inline code: its backticks and its text. Bounded, so that no line is slow.
+_CODE_SPAN = re.compile(r"(?<!`)(`+)(?!`)(.{1,300}?)(?<!`)\1(?!`)")
+_FENCE = re.compile(r"[ \t]*(`{3,}(?=[^`]*$)|~{3,})[ \t]*(.*)")
 _ACTIVE = re.compile(r"[\\`\[\]]|~(?=~~)")
 _CONTAINERS = r"(?:[ \t>]|[-*+](?=[ \t])|[0-9]{1,9}[.)](?=[ \t]))*"
 _BEGINS_BLOCK = re.compile(rf"\A({_CONTAINERS})(#|=+[ \t]*$|-+[ \t]*$)")
@@ -150,16 +149,38 @@ def _folded(title: str, inside: Iterable[str]) -> Iterator[str]:
 
 
 def _text(text: str) -> Iterator[str]:
-    for block in blocks(text):
-        if block.is_code:
-            found = _LANGUAGE.match(block.language)
-            yield fenced(block.text, found[0] if found else "")
+    """Split a message into prose and fenced code, and write both."""
+    lines: list[str] = []
+    fence, language, indent = "", "", 0
+    for line in readable(text).split("\n"):
+        found = _FENCE.fullmatch(line)
+        if not fence and found is not None:
+            yield _prose_block(lines)
+            fence, language, lines = found[1], found[2].strip(), []
+            indent = len(line) - len(line.lstrip())
+        elif fence and found is not None and found[1].startswith(fence) and not found[2]:
+            yield _code_block(lines, language)
+            fence, lines = "", []
+        elif fence:
+            margin = line[:indent]
+            lines.append(line[indent:] if not margin.strip() else line)
         else:
-            yield "\n".join(map(_line, block.text.split("\n"))) + "\n\n"
+            lines.append(line)
+    yield _code_block(lines, language) if fence else _prose_block(lines)
+
+
+def _code_block(lines: list[str], language: str) -> str:
+    found = _LANGUAGE.match(language)
+    return fenced("\n".join(lines), found[0] if found else "")
+
+
+def _prose_block(lines: list[str]) -> str:
+    text = "\n".join(lines).strip("\n")
+    return "\n".join(map(_line, text.split("\n"))) + "\n\n" if text.strip() else ""
 
 
 def _line(line: str) -> str:
-    found = HEADING.fullmatch(line)
+    found = _HEADING.fullmatch(line)
     if found is None:
         return prose(line)
     return prose(found[1]) if "*" in found[1] else f"**{prose(found[1])}**"
@@ -169,7 +190,7 @@ def prose(line: str) -> str:
     """Return a line with its emphasis, lists and code; all other Markdown and HTML is escaped."""
     shown: list[str] = []
     at = 0
-    for span in _SPAN.finditer(line):
+    for span in _CODE_SPAN.finditer(line):
         if "|" in span[2] and _IN_CELL.search(span[2]):
             continue  # in a table the bar would end it
         shown += _escaped(line[at : span.start()]), span[0]

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 from itertools import groupby
 from math import inf
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, get_args
@@ -97,6 +97,12 @@ class ScopeOverview(NamedTuple):
     forked_from: SnapshotRef | None
 
 
+class ScopeHead(NamedTuple):
+    key: ScopeKey
+    head: SnapshotInfo | None
+    damaged: bool = False
+
+
 class SessionFilter(NamedTuple):
     """Which sessions are listed: all that is given must hold.
 
@@ -122,9 +128,9 @@ _Group: TypeAlias = list[ScopeInfo]
 
 @dataclass
 class Sessions:
-    """Sessions in an order, read as `shown` yields them.
+    """Sessions in an order: a page of them, or all.
 
-    After that, `next` is where the next page begins, None at the end. `is_cut` says that a search
+    After `read`, `next` is where the next page begins, None at the end. `is_cut` says that a search
     for a text stopped before its page was full, after `SEARCHED_MAX` sessions.
     """
 
@@ -139,19 +145,18 @@ class Sessions:
     next: str | None = None
     is_cut: bool = False
     _counting_s: float = 0.0
+    _total: int | None = None
 
-    @cached_property
     def total(self) -> int | None:
-        """How many there are on all pages; None with a text, for which all had to be read."""
-        if self.where.text:
-            return None
-        if self.where.is_about_heads:
-            return sum(1 for _ in self._matching(None))
-        return sum(1 for _ in self.store.sessions(prefix=self.prefix))
+        """Return how many there are on all pages; None with a text: all would have to be read."""
+        if self._total is None and not self.where.text:
+            heads, prefix = self.where.is_about_heads, self.prefix
+            listed = self._matching(None) if heads else self.store.sessions(prefix=prefix)
+            self._total = sum(1 for _ in listed)
+        return self._total
 
-    @property
-    def shown(self) -> Iterator[SessionOverview]:
-        """Yield the sessions of the page."""
+    def read(self) -> Iterator[SessionOverview]:
+        """Yield the sessions of the page, each when it is read."""
         count = searched = 0
         last: SessionAge | None = None
         for age, group in self._ordered():
@@ -195,7 +200,7 @@ class Sessions:
                 size = None if stats is None else stats.stored_bytes
                 yield session_id, size if sort == "size" or stats is None else stats.snapshots
         if not self.where.text:
-            self.total = total  # need not be counted again
+            self._total = total  # need not be counted again
 
     def _matching(self, after: str | None) -> Iterator[tuple[str, _Group]]:
         where = self.where
@@ -214,11 +219,10 @@ class Sessions:
     def _session(self, session_id: str, group: _Group) -> SessionOverview | None:
         """Return a session unless it was deleted meanwhile, or is not about the text asked for."""
         store, found = self.store, list(_scope_heads(group, self.store))
-        heads = [each.head for each in found if each.head is not None]
-        head = max(heads, key=lambda info: info.created_at, default=None)
+        head = _newest(found)
         # A fork has no notes of its own, so the title is that of the main scope.
-        told = about(store, head, ScopeKey(session_id))
-        if not found or not _has_text(told, self.where.text):
+        topic = read_about(store, head, ScopeKey(session_id))
+        if not found or not _has_text(topic, self.where.text):
             return None
         return SessionOverview(
             session_id,
@@ -226,13 +230,13 @@ class Sessions:
             scopes=len(found),
             damaged=sum(each.damaged for each in found),
             head=head,
-            head_bytes=sum(each.size for each in heads),
-            about=told,
+            head_bytes=sum(each.head.size for each in found if each.head is not None),
+            about=topic,
             counts=self._counts(session_id, found),
             attention=tuple(reasons(store, found)) if self.attention else (),
         )
 
-    def _counts(self, session_id: str, found: "list[_ScopeHead]") -> Counts | None:
+    def _counts(self, session_id: str, found: list[ScopeHead]) -> Counts | None:
         if self._counting_s >= self.counts_s_max:
             return None
         clock = self.store.driver.tools.clock.monotonic
@@ -305,22 +309,24 @@ def _scopes_page(
     return backend.list_scopes(session_id=None, kind=None, prefix=prefix, after=after, limit=limit)
 
 
-def _newest(group: Iterable[ScopeInfo]) -> SnapshotInfo | None:
+def _newest(group: Iterable[ScopeInfo | ScopeHead]) -> SnapshotInfo | None:
     heads = (each.head for each in group if each.head is not None)
     return max(heads, key=lambda info: info.created_at, default=None)
 
 
-def _has_text(told: About, text: str) -> bool:
-    return not text or text.casefold() in f"{told.title or ''}\n{told.said or ''}".casefold()
+def _has_text(about: About, text: str) -> bool:
+    return not text or text.casefold() in f"{about.title or ''}\n{about.said or ''}".casefold()
 
 
-def _session_counts(store: Store, session_id: str, found: "list[_ScopeHead]") -> Counts:
-    stats = _stats(store, session_id)
-    branches = [_branches(store, each) for each in found]
-    total = None if None in branches else sum(filter(None, branches))
+def _session_counts(store: Store, session_id: str, found: list[ScopeHead]) -> Counts:
+    stats, branches = _stats(store, session_id), None
+    with suppress(Corrupt):
+        branches = sum(
+            _branches(map(_is_root, store.scope(*each.key).leaves()), each) for each in found
+        )
     if stats is None:
-        return Counts(branches=total)
-    return Counts(stats.snapshots, total, stats.logical_bytes, stats.stored_bytes)
+        return Counts(branches=branches)
+    return Counts(stats.snapshots, branches, stats.logical_bytes, stats.stored_bytes)
 
 
 def scopes(store: Store, session_id: str, *, counts: bool = False) -> Iterator[ScopeOverview]:
@@ -329,11 +335,11 @@ def scopes(store: Store, session_id: str, *, counts: bool = False) -> Iterator[S
     Reads the state of each head, and with `counts` the history of each scope.
     """
     for scope in _scope_heads(store.scopes(session_id), store):
-        found = _scope_counts(store, scope) if counts else (None, None)
-        yield ScopeOverview(*scope, about(store, scope.head), *found)
+        found = scope_counts(store, scope) if counts else (None, None)
+        yield ScopeOverview(*scope, read_about(store, scope.head), *found)
 
 
-def about(store: Store, head: SnapshotInfo | None, main: ScopeKey | None = None) -> About:
+def read_about(store: Store, head: SnapshotInfo | None, main: ScopeKey | None = None) -> About:
     """Return what a head is about; its title may be the note of the `main` scope."""
     if head is None:
         return About()
@@ -349,7 +355,7 @@ def session_title(
 ) -> str | None:
     """Return the title of a session: that of its newest head."""
     listed = store.scopes(session_id) if scopes is None else scopes
-    title = about(store, _newest(listed), ScopeKey(session_id)).title
+    title = read_about(store, _newest(listed), ScopeKey(session_id)).title
     return None if title is None else clipped(title, _HEADING_CHARS_MAX)
 
 
@@ -375,16 +381,10 @@ def _about_of(snapshot: Snapshot, title: str | None = None) -> About:
     return About(title or next(filter(None, asked), None), chat.turns[-1])
 
 
-class _ScopeHead(NamedTuple):
-    key: ScopeKey
-    head: SnapshotInfo | None
-    damaged: bool
-
-
-def _scope_heads(listed: Iterable[ScopeInfo], store: Store) -> Iterator[_ScopeHead]:
+def _scope_heads(listed: Iterable[ScopeInfo], store: Store) -> Iterator[ScopeHead]:
     for each in listed:
         found, damaged = with_head(store, each)
-        yield _ScopeHead(found.key, found.head, damaged)
+        yield ScopeHead(found.key, found.head, damaged)
 
 
 def with_head(store: Store, each: ScopeInfo) -> tuple[ScopeInfo, bool]:
@@ -416,32 +416,42 @@ def _stats(store: Store, session_id: str) -> Stats | None:
     return None
 
 
-def _branches(store: Store, scope: _ScopeHead) -> int | None:
-    """Count leaves, all without a parent as one, and at least one if there is a head.
+def _is_root(info: SnapshotInfo) -> bool:
+    return info.parent_id is None and info.forked_from is None
+
+
+def _branches(leaves: Iterable[bool], scope: ScopeHead) -> int:
+    """Count leaves, all that are roots too as one, and at least one if there is a head.
 
     Other tools save histories in which nothing has a parent: they are one branch.
     """
-    with suppress(Corrupt):
-        leaves = store.scope(*scope.key).leaves()
-        lone = [leaf.parent_id is None and leaf.forked_from is None for leaf in leaves]
-        branches = len(lone) - max(0, sum(lone) - 1)
-        return branches or int(scope.head is not None or scope.damaged)
-    return None
+    are_roots = list(leaves)
+    branches = len(are_roots) - max(0, sum(are_roots) - 1)
+    return branches or int(scope.head is not None or scope.damaged)
 
 
-def _scope_counts(store: Store, scope: _ScopeHead) -> tuple[Counts, SnapshotRef | None]:
+def scope_counts(store: Store, scope: ScopeHead) -> tuple[Counts, SnapshotRef | None]:
+    """Read the history once: it has the sizes, the leaves and the origin."""
     size = count = 0
     first: SnapshotInfo | None = None
+    leaves: dict[str | None, bool] = {}
+    parents: set[str | None] = set()  # those not met yet, so that few are held
     try:
         for first in store.scope(*scope.key).history():
             count, size = count + 1, size + first.size
+            if first.id in parents:
+                parents.remove(first.id)
+            else:
+                leaves[first.id] = _is_root(first)
+            if leaves.pop(first.parent_id, None) is None:  # else it was saved after its child
+                parents.add(first.parent_id)
     except Corrupt:
         return Counts(), None
     if scope.head is not None and not scope.head.kept:
         count, size = count + 1, size + scope.head.size
         first = first or scope.head
     source = None if first is None else first.forked_from
-    return Counts(count, _branches(store, scope), size), source
+    return Counts(count, _branches(leaves.values(), scope), size), source
 
 
 # Which heads need a person: work that stopped before its end, and damage
@@ -457,11 +467,11 @@ NO_WORKER = "running, but no worker holds it"
 _ERROR_CHARS_MAX = 120
 
 
-def reasons(store: Store, heads: Iterable[tuple[ScopeKey, SnapshotInfo | None, bool]]) -> list[str]:
+def reasons(store: Store, heads: Iterable[ScopeHead]) -> list[str]:
     """Return why these scopes need attention, each reason once; nothing if they do not.
 
-    A scope comes with its head, and whether that is damaged. Of each that is running the lease is
-    read: whether its worker is alive is a hint, as in `runs.list`.
+    Of each that is running the lease is read: whether its worker is alive is a hint, as in
+    `runs.list`.
     """
     found = (
         DAMAGED if damaged else None if head is None else _reason(store, head)

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import chain, islice
 from operator import add
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from limpet.api.store import Store
 from limpet.core import limits
@@ -28,12 +28,11 @@ from limpet.model import ScopeInfo, ScopeKey, SnapshotInfo, SnapshotRef
 from limpet.protocol import Query
 from limpet.views.format import address_text, visible
 
-_STEPS_BACK = re.compile(
-    r"(.*)~([0-9]{1,7})", re.DOTALL
-)  # the id of a fork ends in `~` and eight characters
+# The id of a fork ends in `~` and eight characters.
+_STEPS_BACK = re.compile(r"(.*)~([0-9]{1,7})", re.DOTALL)
 _GAP = re.compile(r"…|\.{2,3}")
 _PLAIN = re.compile(r"[\w@%+=:,./-][\w@%+=:,./~-]*", re.ASCII)
-_SHOWN = 6  # candidates in an error message
+_CANDIDATES_SHOWN = 6  # in an error message
 _LISTS = {
     "session": "limpet ls",
     "scope": "limpet ls SESSION",
@@ -43,6 +42,14 @@ _LISTS = {
 _CANDIDATES_MAX = 1000
 
 T = TypeVar("T")
+
+
+class _Address(NamedTuple):
+    """Where a snapshot is searched, as far as it is said."""
+
+    session: str | None
+    scope: str | None
+    kind: str | None
 
 
 def find_session(store: Store, text: str) -> str:
@@ -56,7 +63,7 @@ def find_session(store: Store, text: str) -> str:
         raise InvalidInput("the session id is empty")
     if _is_session(store, text):
         return text
-    found = list(store.sessions(prefix=text, limit=_SHOWN + 1))
+    found = list(store.sessions(prefix=text, limit=_CANDIDATES_SHOWN + 1))
     return _only(found, "session", text, _session_address)
 
 
@@ -76,8 +83,10 @@ def find_scope(
     if scope is not None:
         here = [each for each in listed() if each.key.scope_id == scope]
         begins = (each for each in listed() if each.key.scope_id.startswith(scope))
-        return _only(here or list(islice(begins, _SHOWN + 1)), "scope", scope, _scope_address)
-    few, usual = list(islice(listed(), _SHOWN + 1)), ScopeKey(session_id)
+        return _only(
+            here or list(islice(begins, _CANDIDATES_SHOWN + 1)), "scope", scope, _scope_address
+        )
+    few, usual = list(islice(listed(), _CANDIDATES_SHOWN + 1)), ScopeKey(session_id)
     if len(few) > 1:
         mains = [each for each in listed() if each.key.scope_id == usual.scope_id]
         if len(mains) > 1:
@@ -101,7 +110,7 @@ def find_snapshot(
         NotFound: there is none.
         InvalidInput: several match.
     """
-    address = (session, scope, kind)
+    address = _Address(session, scope, kind)
     if not text:
         raise InvalidInput("the snapshot reference is empty")
     found = _exactly(store, text, address)
@@ -112,7 +121,7 @@ def find_snapshot(
     back = _STEPS_BACK.fullmatch(text)
     if back is not None:
         name = back[1] or "@"
-        start = find_snapshot(store, name, session=session, scope=scope, kind=kind)
+        start = find_snapshot(store, name, **address._asdict())
         return _before(store, start, int(back[2]), text)
     if text == "@":
         return _head(store, *address)
@@ -125,17 +134,42 @@ def find_snapshot(
     if not at_end or not name:
         return _by_prefix(store, text, address)
     session_id, colon, scope_id = name.rpartition(":")
-    shortened = (session_id, scope_id, kind) if colon and session_id else (name, scope, kind)
-    return _inside(store, shortened, id)
+    if colon and session_id:
+        return _inside(store, _Address(session_id, scope_id, kind), id)
+    return _inside(store, _Address(name, scope, kind), id)
 
 
-def _inside(store: Store, address: "_Address", id: str) -> SnapshotInfo:
+def _inside(store: Store, address: _Address, id: str) -> SnapshotInfo:
     if not id:
         return _head(store, *address)
     inside = find_scope(store, *address).key
     return find_snapshot(
         store, id, session=inside.session_id, scope=inside.scope_id, kind=inside.kind
     )
+
+
+def is_exact(
+    store: Store,
+    text: str,
+    info: SnapshotInfo,
+    *,
+    session: str | None = None,
+    scope: str | None = None,
+    kind: str | None = None,
+) -> bool:
+    """Return whether a text that found `info` names no session or scope by its beginning alone."""
+    session_id, scope_id, _ = info.scope
+    if session not in (None, session_id) or scope not in (None, scope_id):
+        return False
+    place, at_end, _ = text.rpartition("@")
+    if text == info.id or (at_end and place in ("", session_id, f"{session_id}:{scope_id}")):
+        return True
+    back = _STEPS_BACK.fullmatch(text)
+    if back is not None:
+        address = {"session": session, "scope": scope, "kind": kind}
+        start = find_snapshot(store, back[1], **address)
+        return is_exact(store, back[1], start, **address)
+    return not at_end and info.id.startswith(_GAP.split(text)[0])  # else it is a shortened session
 
 
 def find_base(store: Store, info: SnapshotInfo) -> SnapshotInfo | None:
@@ -160,24 +194,20 @@ def find_base(store: Store, info: SnapshotInfo) -> SnapshotInfo | None:
     return found
 
 
-_Address = tuple[str | None, str | None, str | None]
-
-
 def _exactly(store: Store, text: str, address: _Address) -> SnapshotInfo | None:
     """Return the snapshot with this id; InvalidInput if several scopes have one."""
-    session, scope, kind = address
-    if session is None and scope is None:
+    if address.session is None and address.scope is None:
         query = Query(id=limits.check_id("id", text))
         try:
             found = store.driver.run(
-                lambda backend: backend.list_snapshots(query, limit=_SHOWN + 1)
+                lambda backend: backend.list_snapshots(query, limit=_CANDIDATES_SHOWN + 1)
             )
         except Unsupported:
             return None  # there is no index: a session is needed
-        found = [info for info in found if kind in (None, info.scope.kind)]
+        found = [info for info in found if address.kind in (None, info.scope.kind)]
     else:
         here = (store.scope(*key).info(text) for key in _scopes(store, address))
-        found = list(islice((info for info in here if info is not None), _SHOWN + 1))
+        found = list(islice((info for info in here if info is not None), _CANDIDATES_SHOWN + 1))
     return _only(found, "snapshot", text, _ref_address) if found else None
 
 
@@ -187,15 +217,15 @@ def _by_prefix(store: Store, text: str, address: _Address) -> SnapshotInfo:
     if not start and not end:
         raise InvalidInput(f"this is not a snapshot reference. name=`{text}`")
     here = chain(_kept(store, start, address), _drafts(store, start, address))
-    refs = islice((ref for ref in here if ref.id.endswith(end)), _SHOWN + 1)
+    refs = islice((ref for ref in here if ref.id.endswith(end)), _CANDIDATES_SHOWN + 1)
     candidates = list(dict.fromkeys(refs))
-    if not candidates and address[0] is None and not rest:
+    if not candidates and address.session is None and not rest:
         session_id, colon, scope_id = text.rpartition(":")
-        if colon and address[1] is None and _is_session(store, session_id):
-            return _head(store, session_id, scope_id, address[2])
-        session_ids = list(store.sessions(prefix=text, limit=_SHOWN + 1))
+        if colon and address.scope is None and _is_session(store, session_id):
+            return _head(store, session_id, scope_id, address.kind)
+        session_ids = list(store.sessions(prefix=text, limit=_CANDIDATES_SHOWN + 1))
         found = _only(session_ids, "snapshot or session", text, _session_address)
-        return _head(store, found, *address[1:])
+        return _head(store, found, address.scope, address.kind)
     ref = _only(candidates, "snapshot", text, _ref_address)
     info = store.scope(*ref.scope).info(ref.id)
     if info is None:
@@ -204,7 +234,7 @@ def _by_prefix(store: Store, text: str, address: _Address) -> SnapshotInfo:
 
 
 def _kept(store: Store, start: str, address: _Address) -> Iterator[SnapshotRef]:
-    anywhere = address == (None, None, None)
+    anywhere = address == _Address(None, None, None)
     found: list[SnapshotRef] | None = None
     try:
         found = store.driver.run(lambda backend: backend.find_refs(start, limit=_CANDIDATES_MAX))
@@ -226,8 +256,8 @@ def _kept(store: Store, start: str, address: _Address) -> Iterator[SnapshotRef]:
 
 
 def _drafts(store: Store, start: str, address: _Address) -> Iterator[SnapshotRef]:
-    session = None if address[0] is None else find_session(store, address[0])
-    for each in store.scopes(session, kind=address[2]):
+    session = None if address.session is None else find_session(store, address.session)
+    for each in store.scopes(session, kind=address.kind):
         head = each.head
         if head is not None and not head.kept and head.id.startswith(start):
             yield SnapshotRef(each.key, head.id)
@@ -247,11 +277,11 @@ def _exact_scope(store: Store, name: str, address: _Address) -> _Address | None:
     """Return the session and scope that `SESSION` or `SESSION:SCOPE` names in full."""
     _, scope, kind = address
     if _is_session(store, name):
-        return name, scope, kind
+        return _Address(name, scope, kind)
     session_id, colon, scope_id = name.rpartition(":")
     found = store.scopes(session_id, kind=kind) if colon and session_id else iter(())
     is_there = any(each.key.scope_id == scope_id for each in found)
-    return (session_id, scope_id, kind) if is_there else None
+    return _Address(session_id, scope_id, kind) if is_there else None
 
 
 def _head(store: Store, session: str | None, scope: str | None, kind: str | None) -> SnapshotInfo:
@@ -318,11 +348,11 @@ def _only(found: list[T], what: str, text: str, address: Callable[[T], tuple[str
     if not found:
         raise NotFound(f"there is no such {what}: `{_LISTS[what]}` lists them. name=`{text}`")
     if len(found) > 1:
-        named = sorted(map(address, found))[:_SHOWN]
+        named = sorted(map(address, found))[:_CANDIDATES_SHOWN]
         addresses = [_typed(visible(name)) for name, _ in named]
         if len(set(addresses)) < len(addresses):  # they differ in their kind
             kinds = (f" --kind {kind}" for _, kind in named)
             addresses = list(map(add, addresses, kinds))
-        addresses += ["…"] if len(found) > _SHOWN else []
+        addresses += ["…"] if len(found) > _CANDIDATES_SHOWN else []
         raise SeveralMatch(f"several {what}s match: name one in full. name=`{text}`", addresses)
     return found[0]

@@ -12,6 +12,7 @@ from limpet.api.scope import Scope
 from limpet.api.store import Store
 from limpet.backends.support.recent import Recent
 from limpet.core import ids
+from limpet.core.codec import escaped
 from limpet.core.limits import PAGE_ITEMS_MAX, PAGE_STATES_MAX
 from limpet.errors import Corrupt, InvalidInput
 from limpet.model import JSON, ScopeKey, Snapshot, SnapshotInfo, SnapshotRef
@@ -125,10 +126,7 @@ def _texts(state: JSON, *, keys: bool) -> Iterator[_Text]:
 
 
 def _pointer(path: _Path) -> str:
-    return "".join(
-        f"/{part.replace('~', '~0').replace('/', '~1') if isinstance(part, str) else part}"
-        for part in path
-    )
+    return "".join(f"/{escaped(str(part))}" for part in path)
 
 
 _BEFORE_SHARE = 3  # a third of the context is before the match

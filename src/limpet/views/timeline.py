@@ -1,11 +1,9 @@
 """The history of all scopes of a session as the rows of a graph."""
 
 import hashlib
-import heapq
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from itertools import islice
 from typing import NamedTuple
 
 from limpet.api.store import Store
@@ -15,7 +13,7 @@ from limpet.model import ScopeInfo, ScopeKey, SnapshotInfo, SnapshotRef
 from limpet.views.chat import turn_text
 from limpet.views.format import clipped, visible
 from limpet.views.overview import last_turn, with_head
-from limpet.views.tree import GraphRow, build_forest, graph_rows, join_lone
+from limpet.views.tree import GraphRow, graph_rows, join_lone, newest_of, session_forest
 
 SNAPSHOTS_MAX = 20_000
 """How many of the newest snapshots a timeline has: about 40 MB."""
@@ -64,7 +62,7 @@ class Timeline(NamedTuple):
     @property
     def main_head(self) -> SnapshotInfo | None:
         """The head of the scope `main`, or else the newest head."""
-        heads = (each.head for each in self.scopes if each.key[1:] == ScopeKey("")[1:])
+        heads = (each.head for each in self.scopes if each.key == ScopeKey(each.key.session_id))
         return next(heads, None) or self.newest_head
 
     @property
@@ -116,14 +114,8 @@ def read_timeline(store: Store, session_id: str, *, limit: int = SNAPSHOTS_MAX) 
     # The merge below holds a page of every scope.
     page = max(_PAGE_MIN, min(limits.PAGE_ITEMS_MAX, limit // len(scopes)))
     histories = [_history(store, each.key, damaged, page) for each in scopes]
-    newest = heapq.merge(*histories, key=lambda info: info.created_at, reverse=True)
-    infos = list(islice(newest, limit))
-    is_cut = next(newest, None) is not None
-    heads = [each.head for each in scopes if each.head is not None]
-    drafts = [head for head in heads if not head.kept]
-    shown = {SnapshotRef(head.scope, head.id) for head in heads}
-    forest = join_lone(build_forest([*infos[::-1], *drafts], shown))
-    rows = _numbered(graph_rows(forest))
+    infos, is_cut = newest_of(histories, limit)
+    rows = _numbered(graph_rows(join_lone(session_forest(infos, scopes))))
     known = dict.fromkeys(damaged)
     return Timeline(scopes, rows, list(known), is_cut, _version(rows, known, is_cut=is_cut))
 

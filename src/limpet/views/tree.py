@@ -1,10 +1,12 @@
 """The tree of a session's snapshots across its scopes, and how it is drawn."""
 
+import heapq
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import NamedTuple
 
-from limpet.model import ScopeKey, SnapshotInfo, SnapshotRef
+from limpet.model import ScopeInfo, ScopeKey, SnapshotInfo, SnapshotRef
 
 _OWN_LANES_MAX = 4  # children of a snapshot with a lane of their own; the rest share the last
 _NEWEST_FIRST_LANES = 8  # to the right of them the longest branch comes first: fewer lanes
@@ -22,6 +24,22 @@ class Node:
     is_fork: bool = False
     is_lone: bool = False
     children: list["Node"] = field(default_factory=list)
+
+
+def newest_of(
+    histories: Iterable[Iterator[SnapshotInfo]], limit: int | None
+) -> tuple[list[SnapshotInfo], bool]:
+    """Return the newest snapshots of several histories, and whether there are older ones."""
+    newest = heapq.merge(*histories, key=lambda info: info.created_at, reverse=True)
+    return list(islice(newest, limit)), next(newest, None) is not None
+
+
+def session_forest(newest_first: Sequence[SnapshotInfo], scopes: Iterable[ScopeInfo]) -> list[Node]:
+    """Return the roots of the snapshots of some scopes, with the heads that are drafts."""
+    heads = [each.head for each in scopes if each.head is not None]
+    drafts = [head for head in heads if not head.kept]
+    refs = {SnapshotRef(head.scope, head.id) for head in heads}
+    return build_forest([*newest_first[::-1], *drafts], refs)
 
 
 def build_forest(

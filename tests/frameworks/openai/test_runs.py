@@ -23,7 +23,7 @@ async def paused(session: LimpetSession, done: list[str]) -> None:
 
 def needs(store: limpet.Store) -> list[str]:
     """Return what the lists and the inspector say about the sessions of a store."""
-    heads = [(each.key, each.head, False) for each in store.scopes()]
+    heads = [overview.ScopeHead(each.key, each.head) for each in store.scopes()]
     return overview.reasons(store, heads)
 
 

@@ -1,8 +1,5 @@
 """Search in a session, or in the whole store: results are sent as they are found."""
 
-import base64
-import binascii
-import json
 import re
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import contextmanager
@@ -17,6 +14,7 @@ from limpet.api.store import Store
 from limpet.core import limits
 from limpet.core.operations import AFTER, ANY_SESSION, Param
 from limpet.core.schema import BOOLEAN, TEXT
+from limpet.core.wire import cursor_parts, cursor_text
 from limpet.errors import Corrupt, InvalidInput, LimpetError
 from limpet.inspector import links
 from limpet.inspector.page import page, render, rendered, stream
@@ -42,6 +40,7 @@ _PART_S_MAX = 0.2  # between two parts of the page
 _COUNTED_MAX = 100_000  # sessions, for "of so many"
 _SEARCHES_MAX = 3  # at once: each holds a thread that the API needs too
 _QUERY_CHARS_MAX = 500
+_COUNT = re.compile(r"[0-9]{1,9}")
 _RESULTS = "<!-- results -->"  # where they are sent; escaped text cannot contain it
 
 _QUERY = Param("q", {**TEXT, "maxLength": _QUERY_CHARS_MAX}, "what to search for")
@@ -120,23 +119,14 @@ class _Asked(NamedTuple):
 
 
 def _cursor(position: Position, sessions: int) -> str:
-    text = json.dumps([*position.scope, position.revision, position.seen, sessions])
-    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+    return cursor_text(*position.scope, position.revision, str(position.seen), str(sessions))
 
 
 def _position_of(cursor: str) -> tuple[Position, int]:
-    try:
-        padded = cursor.encode() + b"=" * (-len(cursor) % 4)
-        *key, revision, seen, sessions = json.loads(base64.urlsafe_b64decode(padded))
-        position = Position(
-            limits.check_scope(*key), revision, limits.check_count("seen", seen) or 0
-        )
-        sessions = limits.check_count("sessions", sessions) or 0
-        if not isinstance(revision, str):
-            raise TypeError
-    except (ValueError, TypeError, RecursionError, binascii.Error):
-        raise InvalidInput("`after` is not from a page of this search") from None
-    return position, sessions
+    *key, revision, seen, sessions = cursor_parts(cursor, 6)
+    if not (_COUNT.fullmatch(seen) and _COUNT.fullmatch(sessions)):
+        raise InvalidInput("`after` is not from a page of this search")
+    return Position(limits.check_scope(*key), revision, int(seen)), int(sessions)
 
 
 @dataclass
@@ -251,7 +241,7 @@ async def _sent(call: Call, asked: _Asked, find: Find) -> AsyncGenerator[str, No
 def _begun(store: Store, asked: _Asked, find: Find, monotonic: Callable[[], float]) -> _Search:
     damaged: list[Corrupt] = []
     parted = PartedSearch(
-        store, find, keys=asked.keys, skipped=lambda *about: damaged.append(about[-1])
+        store, find, keys=asked.keys, skipped=lambda _scope, _id, error: damaged.append(error)
     )
     total = None  # sessions, where counting them does not take as long as the search
     if asked.session_id is not None:

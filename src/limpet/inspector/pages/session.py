@@ -1,4 +1,4 @@
-"""One session: its history as a graph, with one snapshot beside it."""
+"""One session: its history as a graph, and one of its snapshots next to it."""
 
 import math
 from collections.abc import Sequence
@@ -43,6 +43,7 @@ _AT = Param("at", COUNT, "the row to begin with; the first one is 0")
 _VERSION = Param("version", TEXT, "the version of the graph that the other rows have")
 _ROWS = Param("rows", COUNT, "how many rows")
 _ROWS_MAX = 3 * SNAPSHOTS_MAX  # of timelines that are kept
+_ROWS_MIN = 100  # that each counts for
 _MESSAGES_MAX = 20_000  # messages that are kept
 
 
@@ -51,7 +52,7 @@ class Timelines:
 
     def __init__(self, opened: Opened) -> None:
         self._kept: Recent[tuple[str, str], Timeline] = Recent(
-            _ROWS_MAX, lambda timeline: 100 + len(timeline.rows) + len(timeline.scopes)
+            _ROWS_MAX, lambda timeline: _ROWS_MIN + len(timeline.rows) + len(timeline.scopes)
         )
         self._last_messages: Recent[tuple[SnapshotRef, str], tuple[LastMessage | None]] = Recent(
             _MESSAGES_MAX

@@ -24,7 +24,7 @@ from limpet.server.call import Call, Response, Stream
 from limpet.views import overview
 from limpet.views.overview import SessionFilter, SessionOverview
 
-_SHOWN = 50
+_PAGE_SESSIONS = 50
 _COUNTS_S_MAX = 0.5  # a session with 100,000 snapshots takes about as long as a page without it
 _ROWS, _END = "<!-- rows -->", "<!-- end -->"  # where the parts of a page that is sent go
 _SORTS = {"age": "newest", "name": "name", "size": "stored size", "snapshots": "snapshots"}
@@ -78,7 +78,7 @@ class _Asked(NamedTuple):
             store,
             prefix=self.prefix,
             sort=self.sort,
-            limit=_SHOWN,
+            limit=_PAGE_SESSIONS,
             after=self.params.get("after"),
             where=self.where,
             # They are read from the whole history of a session.
@@ -101,7 +101,7 @@ async def list_sessions(call: Call) -> Response:
     found = await call.store.run(asked.read)
     if is_slow:
         return stream(_parts(call, asked, found))
-    rows, total = await call.store.run(lambda _: (list(found.shown), found.total))
+    rows, total = await call.store.run(lambda _: (list(found.read()), found.total()))
     before, between, after = _frame(call, asked)
     return html(
         before
@@ -116,7 +116,7 @@ async def _parts(call: Call, asked: _Asked, found: overview.Sessions) -> AsyncGe
     """Yield the page as it is read: first its frame, then row by row."""
     before, between, after = _frame(call, asked)
     yield before
-    rows, group, is_empty = found.shown, None, True
+    rows, group, is_empty = found.read(), None, True
     try:
         while (row := await call.store.run(lambda _: next(rows, None))) is not None:
             yield _table(call, asked, [row], group)

@@ -11,15 +11,14 @@ from limpet.api.store import Store
 from limpet.core import limits
 from limpet.core.operations import ONE, SCOPE_PARAMS, SNAPSHOT, Param
 from limpet.core.schema import COUNT, ID, KIND, TEXT
-from limpet.errors import Corrupt, InvalidInput, NotFound, Unsupported
+from limpet.errors import Corrupt, InvalidInput, LimpetError, NotFound, Unsupported
 from limpet.inspector import links
 from limpet.inspector.page import existing, page, render
 from limpet.model import JSON, ScopeKey, Snapshot, SnapshotInfo, SnapshotRef
 from limpet.server.access import Grant
 from limpet.server.call import Call, Response
 from limpet.views.chat import Chat, read_chat
-from limpet.views.document import json_start
-from limpet.views.format import address_text
+from limpet.views.format import address_text, json_start
 from limpet.views.page.changes import changes_html
 from limpet.views.page.chat import NewMessages, Window, chat_window, folded_code, new_messages
 from limpet.views.page.values import Level, crumbs, read_level, value_at
@@ -49,7 +48,7 @@ _COMPARED_BYTES_MAX = 8 * limits.MIB  # above, the chat does not say what is new
 _SCOPES_MAX = 12  # offered to compare with
 _NOTES_MAX = 50
 _NOTE_CHARS_MAX = 20_000
-_SHOWN = (Corrupt, InvalidInput, NotFound, Unsupported)
+_SHOWN_ERRORS = (Corrupt, InvalidInput, NotFound, Unsupported)
 
 
 class Detail(NamedTuple):
@@ -121,12 +120,16 @@ def read_detail(
             detail = _state(store, info, state, params)
         else:
             detail = _changes(store, info, state, params, grant)
-    except _SHOWN as error:
-        names = error.addresses if isinstance(error, SeveralMatch) else ()
-        detail = Detail(_command("show", info), grant.told(error), names)
+    except _SHOWN_ERRORS as error:
+        detail = _problem(Detail(_command("show", info)), error, grant)
     if info.parent_id is not None:
         detail = detail._replace(parent=SnapshotRef(info.scope, info.parent_id))
     return {"info": info, "view": view, "detail": detail}
+
+
+def _problem(detail: Detail, error: LimpetError, grant: Grant) -> Detail:
+    names = error.addresses if isinstance(error, SeveralMatch) else ()
+    return detail._replace(problem=grant.told(error), names=names)
 
 
 def _load(store: Store, key: ScopeKey, id: str) -> Snapshot:
@@ -194,9 +197,8 @@ def _changes(
         if base is None:
             return detail._replace(changes={"base": None, "html": ""})
         before = _load(store, base.scope, base.id).state
-    except _SHOWN as error:
-        names = error.addresses if isinstance(error, SeveralMatch) else ()
-        return detail._replace(problem=grant.told(error), names=names)
+    except _SHOWN_ERRORS as error:
+        return _problem(detail, error, grant)
     html = _trusted("".join(changes_html(before, state)))
     if is_named:
         detail = detail._replace(command=_command("diff", base, info))

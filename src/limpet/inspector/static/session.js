@@ -69,7 +69,7 @@ function fill(number, given) {
   chunk.style.height = "";
   dress(chunk);
   if (focused) [...chunk.querySelectorAll("a")].find((row) => isSame(placeOf(row.href), focused))?.focus({ preventScroll: true });
-  soon();
+  readMessagesSoon();
 }
 
 /** Show in rows which one is selected, and which is marked. */
@@ -149,12 +149,12 @@ function intoView(row) {
 // What was said: it costs a state for each row, so it is read for those in view
 
 let timer = 0;
-function soon() {
+function readMessagesSoon() {
   clearTimeout(timer);
-  timer = setTimeout(() => quietly(hear()), 180);
+  timer = setTimeout(() => quietly(readMessages()), 180);
 }
 
-async function hear() {
+async function readMessages() {
   const frame = pane.getBoundingClientRect();
   const unread = [...list.querySelectorAll(".said:not([data-read])")].filter((said) => {
     const box = said.getBoundingClientRect();
@@ -172,10 +172,10 @@ async function hear() {
     said.dataset.read = each.textContent ? "text" : "";
     if (each.textContent) said.replaceChildren(...each.childNodes);
   }
-  soon(); // the answer is shorter than asked for if states are large
+  readMessagesSoon(); // the answer is shorter than asked for if states are large
 }
 
-// The snapshot beside the rows
+// The snapshot next to the rows
 
 let current = null;
 let currentRow = null; // its number; the row itself may be far away and not loaded
@@ -373,12 +373,12 @@ function start() {
     pane.scrollTop = row.offsetTop - pane.clientHeight / 3;
   }
   chunks.forEach(watch);
-  pane.addEventListener("scroll", soon, { passive: true });
+  pane.addEventListener("scroll", readMessagesSoon, { passive: true });
   live.addEventListener("click", () => { showLive(!isLive()); if (isLive()) showNewest(); });
   live.hidden = false;
   showLive(!placeOf(location.href).id);
   showMark();
-  soon();
+  readMessagesSoon();
   listen();
 }
 

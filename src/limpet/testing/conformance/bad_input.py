@@ -16,14 +16,13 @@ from limpet import (
     NotFound,
     Scope,
     ScopeKey,
-    Snapshot,
-    SnapshotInfo,
     SnapshotRef,
     Store,
 )
 from limpet.testing.conformance._values import NOT_JSON
 from limpet.testing.conformance.comfort import ONLY_IN_ITS_SCOPE
 from limpet.testing.kit import Kit, Stores, case, nested, present, refused, unchanged
+from limpet.testing.model import info_of
 
 # Under their names facades keep what others wrote, unchanged.
 FACADES = ("agentos", "claude", "crewai", "genkit", "langgraph", "pydantic_ai", "runs", "strands")
@@ -33,10 +32,6 @@ def _circular() -> dict[str, Any]:
     state: dict[str, Any] = {"list": []}
     state["list"].append(state)
     return state
-
-
-def _info_of(snapshot: Snapshot) -> SnapshotInfo:
-    return SnapshotInfo(*(getattr(snapshot, name) for name in SnapshotInfo.__slots__))
 
 
 def _of_a_scope(call: Callable[[Any, Any], object]) -> Callable[[Any, Any, Any], object]:
@@ -150,7 +145,7 @@ _BAD_OPTIONS: Final[dict[str, tuple[Callable[[Any, Any, Any], object], list[dict
             {"fn": {"n": 1}},
             {"fn": lambda s: s.state},
             {"fn": lambda s: True},
-            {"fn": _info_of},
+            {"fn": info_of},
             {"fn": lambda s: replace(s, id="other")},
             {"fn": lambda s: replace(s, parent_id="p")},
             {"fn": lambda s: replace(s, scope=ScopeKey("other"))},

@@ -5,7 +5,7 @@ thought of; the directed ones make sure that what is easily got wrong is met in 
 """
 
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -16,12 +16,10 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from limpet import JSON, ScopeKey, SnapshotRef
 from limpet.protocol import Backend
-from limpet.testing._lockstep import START_US, Pair, Twins, revision_of
+from limpet.testing._lockstep import DAY, START, Pair, Twins, revision_of
 from limpet.testing.kit import Kit, case
 from limpet.testing.stateful import Lockstep
 
-_DAY = timedelta(days=1)
-_START = datetime.fromtimestamp(START_US // 1_000_000, UTC)
 _READS = ("ancestors", "history", "ids", "load", "load_many", "noted_ids", "notes")
 _LONG = [f"turn {n} " * 12 for n in range(60)]  # beyond what is always stored whole
 
@@ -166,7 +164,7 @@ class Verbs(Paired):
         both.save(2, id="y")
         again: list[dict[str, Any]] = [
             {}, {"expect": None}, {"head": False}, {"keep": False}, {"overwrite": True},
-            {"parent": "root"}, {"created_at": _START},
+            {"parent": "root"}, {"created_at": START},
         ]  # fmt: skip
         for options in again:
             both.save(1, id="x", **facts, **options)
@@ -180,7 +178,7 @@ class Verbs(Paired):
         both.save({"a": 1, "b": -0.0}, id="z")
         both.save({"b": -0.0, "a": 1}, id="z")
         both.save({"a": 1, "b": 0.0}, id="z")
-        both.save("new", id="x", overwrite=True, status="edited", created_at=_START - 9 * _DAY)
+        both.save("new", id="x", overwrite=True, status="edited", created_at=START - 9 * DAY)
         both.save("newer", id="x", overwrite=True, parent="other", labels={"k": ""})
         both.save("root", id="x", overwrite=True, parent=None, head=False)
         both.save("first", id="new", overwrite=True)
@@ -435,23 +433,23 @@ class Verbs(Paired):
         """What is outside `keep_last` and also older than `older_than` goes; never the head."""
         policies: list[dict[str, Any]] = [
             *({"keep_last": n} for n in (0, 1, 4, 5, 99)),
-            *({"older_than": age} for age in (timedelta(0), 5 * _DAY, 9 * _DAY, timedelta.max)),
-            {"keep_last": 2, "older_than": 5 * _DAY},
+            *({"older_than": age} for age in (timedelta(0), 5 * DAY, 9 * DAY, timedelta.max)),
+            {"keep_last": 2, "older_than": 5 * DAY},
             {"keep_last": 9, "older_than": timedelta(0)},
-            {"keep_last": 0, "older_than": 999 * _DAY},
+            {"keep_last": 0, "older_than": 999 * DAY},
         ]
         for n, policy in enumerate(policies):
             with case(f"{policy}"):
                 scope = Both(twins, ScopeKey("s", f"{n}"))
                 for at, age in enumerate((1, 9, 0, 4000, 9, 5, 1)):
-                    options = {"id": f"{at}", "created_at": _START - age * _DAY, "head": at != 6}
+                    options = {"id": f"{at}", "created_at": START - age * DAY, "head": at != 6}
                     twins.save(scope.key, "x" * at, **options)
                     twins.set_note(scope.key, "n", at, on=f"{at}")
-                edited = {"id": "4", "overwrite": True, "created_at": _START}
+                edited = {"id": "4", "overwrite": True, "created_at": START}
                 twins.save(scope.key, "its age stays", **edited)
                 scope.update("1", lambda s: s.with_(state="and this one's"))
                 if n % 2:
-                    draft = {"id": "draft", "keep": False, "created_at": _START - 99 * _DAY}
+                    draft = {"id": "draft", "keep": False, "created_at": START - 99 * DAY}
                     twins.save(scope.key, "draft", **draft)
                 scope.prune(**policy, dry_run=True)
                 scope.prune(**policy)

@@ -29,6 +29,7 @@ from limpet.testing.kit import (
     names,
     outcome,
     present,
+    read_during,
     refused,
     spelled,
     together,
@@ -82,34 +83,27 @@ class Promises(Paired):
     def test_promise_02_whole_or_absent(self, scope: Scope) -> None:
         """A reader sees one whole version or another; a kept head is in history."""
         scope.save({"n": 0, "items": [0] * 50, "again": 0}, metadata={"n": 0})
-        done: list[bool] = []
 
         def write() -> None:
-            try:
-                for n in range(1, 16):
-                    state = {"n": n, "items": [n] * 50, "again": n}
-                    info = scope.save(state, metadata={"n": n}, keep=n % 3 != 0)
-                    state = {"n": -n, "items": [-n] * 50, "again": -n}
-                    scope.update(
-                        info.id,
-                        lambda s, state=state: s.with_(  # type: ignore[misc]
-                            state=state, metadata={"n": state["n"]}
-                        ),
-                    )
-            finally:
-                done.append(True)
+            for n in range(1, 16):
+                state = {"n": n, "items": [n] * 50, "again": n}
+                info = scope.save(state, metadata={"n": n}, keep=n % 3 != 0)
+                state = {"n": -n, "items": [-n] * 50, "again": -n}
+                scope.update(
+                    info.id,
+                    lambda s, state=state: s.with_(  # type: ignore[misc]
+                        state=state, metadata={"n": state["n"]}
+                    ),
+                )
 
         def read() -> None:
-            last = False
-            while not last:
-                last = bool(done)
-                seen = present(scope.load())
-                n = seen.state["n"]
-                assert seen.state == {"n": n, "items": [n] * 50, "again": n}
-                assert seen.metadata == {"n": n}
-                assert not seen.kept or seen.id in names(scope.history())
+            seen = present(scope.load())
+            n = seen.state["n"]
+            assert seen.state == {"n": n, "items": [n] * 50, "again": n}
+            assert seen.metadata == {"n": n}
+            assert not seen.kept or seen.id in names(scope.history())
 
-        together([write, read, read])
+        read_during(write, read)
 
     def test_promise_03_the_loser_leaves_nothing(
         self, backend: Backend, store: Store, scope: Scope, reopen: Callable[[], Store]

@@ -1,11 +1,11 @@
-"""The messages of each framework in one shape: a role, a name, and the content or parts.
+"""The messages of each framework in one shape, and where a state holds them.
 
-Each function returns None for what its framework did not write. The messages of Pydantic AI have
-several roles: they become turns at once.
+A message has a role, a name, and the content or parts. Each function returns None for what its
+framework did not write. The messages of Pydantic AI have several roles: they become turns at once.
 """
 
 from collections.abc import Iterator
-from typing import Any, TypeGuard
+from typing import Any, NamedTuple, TypeGuard
 
 from limpet.model import JSON
 from limpet.views.chat.blocks import parsed
@@ -24,10 +24,123 @@ from limpet.views.chat.model import (
     text_of,
 )
 
+# Where a state holds its messages
+
+# Paths to the object that holds the list: the state itself, LangGraph's checkpoint and the result
+# of its `get_state`, the files of Strands, and those of Genkit.
+_HOLDER_PATHS: tuple[tuple[str, ...], ...] = (
+    (),
+    ("channel_values",),
+    ("values",),
+    ("checkpoint", "channel_values"),
+    ("data",),
+    ("state",),
+)
+_LIST_NAMES = ("history", "chat_history", "conversation", "items", "input", "transcript")
+_PROMPT_NAMES = ("systemPrompt", "system_prompt", "system")
+_ITEM_TYPES = ("message", "reasoning")
+
+
+class MessageList(NamedTuple):
+    """A list of messages, its JSON Pointer, and the system prompt next to it."""
+
+    path: str
+    messages: list[JSON]
+    prompt: JSON = None
+    prompt_key: str | None = None
+    is_transcript: bool = False
+
+
+class AgentResults(NamedTuple):
+    """The results of several agents by agent name, their JSON Pointer, and the task."""
+
+    path: str
+    task: JSON
+    results: list[tuple[str, Fields]]
+
+
+def find_messages(state: JSON) -> MessageList | None:
+    """Return the first list of messages that is not empty or has a system prompt next to it."""
+    if isinstance(state, list):
+        return MessageList("", state) if _are_messages(state) else None
+    for path, holder in _holders(state):
+        prompt_key = next((key for key in _PROMPT_NAMES if _is_prompt(holder.get(key))), None)
+        prompt = None if prompt_key is None else holder[prompt_key]
+        messages = holder.get("messages")
+        # The name is enough, whatever the messages look like.
+        if isinstance(messages, list) and (messages or prompt):
+            return MessageList(_pointer(*path, "messages"), messages, prompt, prompt_key)
+        for name in _LIST_NAMES:
+            found = holder.get(name)
+            if isinstance(found, list) and _are_messages(found):
+                if prompt is None and isinstance(holder.get("instructions"), str):
+                    prompt_key, prompt = "instructions", holder["instructions"]
+                return MessageList(_pointer(*path, name), found, prompt, prompt_key)
+        entries = holder.get("entries")
+        if is_transcript(entries):
+            return MessageList(_pointer(*path, "entries"), entries, is_transcript=True)
+        events = holder.get("events")
+        if isinstance(events, list) and events and read_adk(events[0]) is not None:
+            return MessageList(_pointer(*path, "events"), events)
+    return _find_agent_session(state)
+
+
+def find_agent_results(state: JSON) -> AgentResults | None:
+    """Return the results of a Strands multi-agent state, from TypeScript or Python."""
+    for path, holder in _holders(state):
+        inner = holder.get("state")
+        if not isinstance(inner, dict) or not ({"orchestratorId", "orchestrator_id"} & {*holder}):
+            continue
+        task = inner.get("current_task") or inner.get("_pendingInput")
+        listed, named = inner.get("results"), inner.get("node_results")
+        results: list[tuple[str, Fields]] = []
+        if isinstance(listed, list):
+            results = [(str(each.get("nodeId")), each) for each in listed if isinstance(each, dict)]
+        elif isinstance(named, dict):
+            results = [(name, each) for name, each in named.items() if isinstance(each, dict)]
+        if results or task:
+            key = "results" if isinstance(listed, list) else "node_results"
+            return AgentResults(_pointer(*path, "state", key), task, results)
+    return None
+
+
+def _holders(state: JSON) -> Iterator[tuple[tuple[str, ...], Fields]]:
+    for path in _HOLDER_PATHS:
+        at = state
+        for key in path:
+            at = at.get(key) if isinstance(at, dict) else None
+        if isinstance(at, dict):
+            yield path, at
+
+
+def _pointer(*keys: str) -> str:
+    return "".join(f"/{key}" for key in keys)
+
+
+def _are_messages(found: list[JSON]) -> bool:
+    if not found:
+        return False
+    return _is_message(found[0]) or all(isinstance(each, str) for each in found)
+
+
+def _is_prompt(value: JSON) -> bool:
+    return isinstance(value, str | list) and bool(value)
+
+
+def _is_message(value: JSON) -> bool:
+    if not isinstance(value, dict):
+        return False
+    if isinstance(value.get("role"), str):
+        return not {"content", "parts", "tool_calls"}.isdisjoint(value)
+    type = value.get("type")
+    is_item = isinstance(type, str) and (type in _ITEM_TYPES or type.endswith(("_call", "_output")))
+    return is_item or is_pydantic(value) or read_langchain(value) is not None
+
+
 # Google's Agent Development Kit: the events that its sessions store
 
-_SHOWN = ("state_delta", "transfer_to_agent", "rewind_before_invocation_id", "escalate")
-_ERRORS = ("error_code", "error_message")
+_ADK_ACTIONS = ("state_delta", "transfer_to_agent", "rewind_before_invocation_id", "escalate")
+_ADK_ERRORS = ("error_code", "error_message")
 
 
 def read_adk(event: JSON) -> Fields | None:
@@ -41,8 +154,8 @@ def read_adk(event: JSON) -> Fields | None:
     if author != "user":
         message["name"] = author
     message["parts"] = content.get("parts") if isinstance(content, dict) else content
-    message.update({key: actions[key] for key in _SHOWN if actions.get(key)})
-    message.update({key: event[key] for key in _ERRORS if event.get(key)})
+    message.update({key: actions[key] for key in _ADK_ACTIONS if actions.get(key)})
+    message.update({key: event[key] for key in _ADK_ERRORS if event.get(key)})
     return message
 
 
@@ -79,7 +192,7 @@ def read_claude(entry: JSON) -> Fields | None:
 
 # LangChain, as LangGraph stores its messages
 
-_ROLES = {
+_LANGCHAIN_ROLES = {
     "human": "user",
     "ai": "assistant",
     "system": "system",
@@ -97,55 +210,62 @@ def read_langchain(message: Fields) -> tuple[str, Fields] | None:
     """
     fields: JSON = message
     if "lc" in message:
-        kind, fields = _class_of(message.get("id")), message.get("kwargs")
+        kind, fields = _langchain_class(message.get("id")), message.get("kwargs")
     else:
         kind = text_of(message, "type")
         if "role" in message:
             return None
         if "content" not in message:
             fields = message.get("data")
-    role = _ROLES.get((kind or "").removesuffix("Chunk").removesuffix("Message").lower())
+    role = _LANGCHAIN_ROLES.get((kind or "").removesuffix("Chunk").removesuffix("Message").lower())
     if role is None or not isinstance(fields, dict) or "content" not in fields:
         return None
     return (text_of(fields, "role") or role if role == "chat" else role), fields
 
 
-def _class_of(id: JSON) -> str | None:
+def _langchain_class(id: JSON) -> str | None:
     return id[-1] if isinstance(id, list) and id and isinstance(id[-1], str) else None
 
 
 # Microsoft Agent Framework: a checkpoint holds the sessions of its agents. Other messages in it are
 # pickles, which are never read here.
 
-_STATES = "_executor_state"
+_EXECUTORS = "_executor_state"
 
 
-def find_agent_session(state: JSON) -> tuple[str, list[JSON]] | None:
-    """Return the JSON Pointer and messages of the agent that has most; None if none has any."""
-    found = max(_sessions(state), key=lambda each: len(each[1]), default=None)
-    if found is None:
+def _find_agent_session(state: JSON) -> MessageList | None:
+    """Return the messages of the agent that has most; None if none has any."""
+    keys, messages = max(_agent_sessions(state), key=lambda each: len(each[1]), default=((), []))
+    if not messages:
         return None
-    keys, messages = found
     if any("/" in key or "~" in key for key in keys):
         keys = keys[:2]
-    return "".join(f"/{key}" for key in keys), [_plain(each) for each in messages]
+    return MessageList(_pointer(*keys), [_usual_message(each) for each in messages])
 
 
-def _sessions(state: JSON) -> Iterator[tuple[tuple[str, ...], list[JSON]]]:
-    for executor, held in _fields(_fields(_fields(state).get("state")).get(_STATES)).items():
-        session = _fields(_fields(held).get("agent_session"))
-        for provider, kept in _fields(session.get("state")).items():
-            messages = _fields(kept).get("messages")
+def _agent_sessions(state: JSON) -> Iterator[tuple[tuple[str, ...], list[JSON]]]:
+    for executor, held in _object(_object(_object(state).get("state")).get(_EXECUTORS)).items():
+        session = _object(_object(held).get("agent_session"))
+        for provider, kept in _object(session.get("state")).items():
+            messages = _object(kept).get("messages")
             if isinstance(messages, list) and messages:
-                path = ("state", _STATES, executor, "agent_session", "state", provider, "messages")
+                path = (
+                    "state",
+                    _EXECUTORS,
+                    executor,
+                    "agent_session",
+                    "state",
+                    provider,
+                    "messages",
+                )
                 yield path, messages
 
 
-def _fields(value: JSON) -> Fields:
+def _object(value: JSON) -> Fields:
     return value if isinstance(value, dict) else {}
 
 
-def _plain(message: JSON) -> JSON:
+def _usual_message(message: JSON) -> JSON:
     """Return a message with the names and blocks that others use."""
     if not isinstance(message, dict) or not isinstance(message.get("contents"), list):
         return message
@@ -153,11 +273,11 @@ def _plain(message: JSON) -> JSON:
     return {
         **{name: value for name, value in message.items() if name not in known},
         "name": message.get("author_name"),
-        "content": [_block(each) for each in message["contents"]],
+        "content": [_usual_block(each) for each in message["contents"]],
     }
 
 
-def _block(block: JSON) -> JSON:
+def _usual_block(block: JSON) -> JSON:
     if not isinstance(block, dict):
         return block
     type, id = text_of(block, "type"), block.get("call_id")
@@ -185,9 +305,9 @@ _PART_ROLES = {
     "retry-prompt": "tool",
     "retry-feedback": "user",
 }
-_RESULTS = ("tool-return", "builtin-tool-return", "retry-prompt")
-_CALLS = ("tool-call", "builtin-tool-call")
-_MEDIA = {
+_RESULT_PARTS = ("tool-return", "builtin-tool-return", "retry-prompt")
+_CALL_PARTS = ("tool-call", "builtin-tool-call")
+_FILE_KINDS = {
     "image-url": "image",
     "audio-url": "audio",
     "video-url": "video",
@@ -195,7 +315,7 @@ _MEDIA = {
     "uploaded-file": "file",
 }
 # What only programs read, next to what `model.TECHNICAL` names.
-_TECHNICAL = (
+_PYDANTIC_TECHNICAL = (
     *("kind", "part_kind", "tool_kind", "dynamic_ref", "run_id", "conversation_id"),
     *("model_name", "model_id", "provider_name", "provider_url", "provider_details"),
     *("provider_response_id", "canonical_system", "workspace_ref", "history_digest"),
@@ -203,7 +323,7 @@ _TECHNICAL = (
 )
 
 
-def is_message(value: JSON) -> bool:
+def is_pydantic(value: JSON) -> bool:
     """Return whether this is a message of Pydantic AI."""
     return (
         isinstance(value, dict)
@@ -222,8 +342,8 @@ class PydanticReader:
     def read(self, value: JSON, index: int) -> list[ChatTurn] | None:
         """Return the turns of a message, or of a stored entry; None if it is neither."""
         entry = value.get("message") if isinstance(value, dict) else None
-        message: Any = entry if is_message(entry) else value
-        if not is_message(message):
+        message: Any = entry if is_pydantic(entry) else value
+        if not is_pydantic(message):
             return None
         is_request = message["kind"] == "request"
         turns: list[tuple[str, list[Part]]] = []
@@ -231,15 +351,15 @@ class PydanticReader:
             self._instructions = message.get("instructions")
             turns += [("system", _content(self._instructions))] if self._instructions else []
         for part in message["parts"]:
-            role = _role(part) if is_request else "assistant"
+            role = _pydantic_role(part) if is_request else "assistant"
             if not turns or turns[-1][0] != role:
                 turns.append((role, []))
-            turns[-1][1].extend(_part(part))
+            turns[-1][1].extend(_pydantic_part(part))
         known = ("parts", "instructions") if is_request else ("parts",)
         if message.get("state") == "complete":
             known = (*known, "state")
         others = [
-            *rest(message, *known, *_TECHNICAL),
+            *rest(message, *known, *_PYDANTIC_TECHNICAL),
             *(rest(value, "message") if message is entry else []),
         ]
         if others or not turns:
@@ -248,7 +368,7 @@ class PydanticReader:
         return [ChatTurn(role, None, tuple(parts), index) for role, parts in turns]
 
 
-def _role(part: JSON) -> str:
+def _pydantic_role(part: JSON) -> str:
     if not isinstance(part, dict) or not isinstance(part.get("part_kind"), str):
         return "user"
     if part["part_kind"] == "retry-prompt" and part.get("tool_name") is None:
@@ -256,31 +376,31 @@ def _role(part: JSON) -> str:
     return _PART_ROLES.get(part["part_kind"], "system")
 
 
-def _part(part: JSON) -> list[Part]:
+def _pydantic_part(part: JSON) -> list[Part]:
     if not isinstance(part, dict):
         return [Value(part)]
     kind, content = part.get("part_kind"), part.get("content")
-    if kind in _CALLS and isinstance(part.get("tool_name"), str):
+    if kind in _CALL_PARTS and isinstance(part.get("tool_name"), str):
         called = Call(part["tool_name"], parsed(part.get("args")), text_of(part, "tool_call_id"))
-        return [called, *rest(part, "tool_name", "args", "tool_call_id", *_TECHNICAL)]
-    if kind in _RESULTS and isinstance(part.get("tool_name"), str):
+        return [called, *rest(part, "tool_name", "args", "tool_call_id", *_PYDANTIC_TECHNICAL)]
+    if kind in _RESULT_PARTS and isinstance(part.get("tool_name"), str):
         return [_answer(part)]
     if kind == "thinking" and isinstance(content, str):
-        return [Text(content, thinking=True), *rest(part, "content", *_TECHNICAL)]
+        return [Text(content, thinking=True), *rest(part, "content", *_PYDANTIC_TECHNICAL)]
     if kind == "speech":
         said, audio = text_of(part, "transcript"), part.get("audio")
         spoken: list[Part] = [] if said is None else [Text(said)]
         spoken += [] if audio is None else _item(audio)
-        return [*spoken, *rest(part, "transcript", "audio", "speaker", *_TECHNICAL)]
+        return [*spoken, *rest(part, "transcript", "audio", "speaker", *_PYDANTIC_TECHNICAL)]
     if content is None:
         return [Value(part)]
-    return [*_content(content), *rest(part, "content", *_TECHNICAL)]
+    return [*_content(content), *rest(part, "content", *_PYDANTIC_TECHNICAL)]
 
 
 def _answer(part: Fields) -> Answer:
     outcome = part.get("outcome", "success")
     is_error = part["part_kind"] == "retry-prompt" or outcome != "success"
-    known = ("tool_name", "content", "tool_call_id", *_TECHNICAL)
+    known = ("tool_name", "content", "tool_call_id", *_PYDANTIC_TECHNICAL)
     others = rest(part, *known, *(["outcome"] if outcome == "success" else []))
     within = (*_within(part.get("content")), *others)
     return Answer(part["tool_name"], text_of(part, "tool_call_id"), Result(within, is_error))
@@ -307,7 +427,7 @@ def _within(content: JSON) -> list[Inner]:
 def _is_file(value: JSON) -> bool:
     if not isinstance(value, dict) or not isinstance(value.get("kind"), str):
         return False
-    return value["kind"] == "binary" or value["kind"] in _MEDIA
+    return value["kind"] == "binary" or value["kind"] in _FILE_KINDS
 
 
 def _item(item: JSON) -> list[Inner]:
@@ -322,5 +442,5 @@ def _item(item: JSON) -> list[Inner]:
         return []
     media = None
     if _is_file(item):
-        media = read_media(item, _MEDIA.get(kind) or kind_of(mime_of(item)))
+        media = read_media(item, _FILE_KINDS.get(kind) or kind_of(mime_of(item)))
     return [Value(item) if media is None else media]

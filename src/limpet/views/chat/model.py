@@ -1,6 +1,6 @@
 """The model of a chat: turns and their parts, and what of a message is never shown."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
@@ -84,18 +84,14 @@ class ChatTurn:
 class Chat:
     """The messages of a state. A turn that held only results of earlier calls is left out.
 
-    `shape` is strands, genkit, adk, gemini, anthropic, openai, langgraph, pydantic_ai or plain.
     `path` is the JSON Pointer of the list of messages.
     """
 
-    shape: str
     path: str
     turns: tuple[ChatTurn, ...]
 
 
 Fields: TypeAlias = Mapping[str, Any]
-Within: TypeAlias = Callable[[JSON], tuple[Inner, ...]]
-"""Reads the content of a tool result."""
 
 
 def text_of(fields: Fields, *names: str) -> str | None:

@@ -7,31 +7,29 @@ from typing import Any, NamedTuple, TypeAlias
 
 from limpet.model import JSON
 from limpet.views.chat.blocks import (
-    RESULT_KEYS,
     parsed,
+    read_blocks,
     read_item,
-    read_keyed,
     read_tool_call,
-    read_typed,
+    read_within,
     refused,
 )
-from limpet.views.chat.locate import find_agent_results, find_messages
-from limpet.views.chat.media import base64_bytes, text_or_media
+from limpet.views.chat.media import base64_bytes
 from limpet.views.chat.messages import (
     PydanticReader,
+    find_agent_results,
+    find_messages,
     is_silent,
     read_adk,
     read_claude,
     read_langchain,
 )
 from limpet.views.chat.model import (
-    SEALS,
     Answer,
     Call,
     Chat,
     ChatTurn,
     Fields,
-    Inner,
     Media,
     Part,
     Result,
@@ -63,7 +61,6 @@ def read_chat(state: JSON, *, ends: bool = False) -> Chat | None:
     Takes any JSON, in time linear in its size. In the state of several agents, the result of each
     is a turn under its name. With `ends`, only a few messages at either end are read.
     """
-    reader = _MessageReader()
     found = find_messages(state)
     if found is not None:
         messages = list(enumerate(found.messages))
@@ -72,16 +69,19 @@ def read_chat(state: JSON, *, ends: bool = False) -> Chat | None:
         messages = [each for each in messages if not is_silent(each[1])]
         if ends:
             messages[_ENDS : max(_ENDS, len(messages) - _ENDS)] = []
-        turns = [turn for index, each in messages for turn in reader.turns(each, index)]
-        prompt = None if found.prompt is None else reader.read_prompt(found.prompt)
-        return Chat(reader.shape, found.path, pair([prompt, *turns] if prompt else turns))
+        pydantic = PydanticReader()
+        turns: list[ChatTurn] = []
+        for index, each in messages:
+            turns += pydantic.read(each, index) or [_read(each, index)]
+        prompt = None if found.prompt is None else _read_prompt(found.prompt)
+        return Chat(found.path, pair([prompt, *turns] if prompt else turns))
     agents = find_agent_results(state)
     if agents is None:
         return None
-    turns = [reader.read_result(*each, index) for index, each in enumerate(agents.results)]
+    turns = [_read_result(*each, index) for index, each in enumerate(agents.results)]
     if agents.task:
-        turns.insert(0, reader.read({"role": "user", "content": agents.task}, -1))
-    return Chat("strands", agents.path, pair(turns))
+        turns.insert(0, _read({"role": "user", "content": agents.task}, -1))
+    return Chat(agents.path, pair(turns))
 
 
 def other_values(state: JSON, chat: Chat) -> Iterator[tuple[str, JSON]]:
@@ -114,8 +114,8 @@ def _take_thoughts(*members: Unread) -> list[Part]:
     return [Text(said, thinking=True) for said in dict.fromkeys(found) if said is not None]
 
 
-def _take_calls(left: Unread, older: Unread, known: list[Part]) -> tuple[list[Part], list[str]]:
-    """Take the tool calls that are not in `known`; also return the frameworks that write them so.
+def _take_calls(left: Unread, older: Unread, known: list[Part]) -> list[Part]:
+    """Take the tool calls that are not in `known`.
 
     `older` is LangChain's `additional_kwargs`, which often repeats the calls.
     """
@@ -124,22 +124,20 @@ def _take_calls(left: Unread, older: Unread, known: list[Part]) -> tuple[list[Pa
     given = given or same
     ids = {part.id for part in known if isinstance(part, Call)} - {None}
     found: list[Part] = []
-    families: list[str] = []
     for each in given if isinstance(given, list) else [] if given is None else [given]:
-        part, family = read_tool_call(each)
-        families += [] if family is None else [family]
+        part = read_tool_call(each)
         if not isinstance(part, Call) or part.id not in ids:
             found.append(part)
     names = {part.name for part in [*known, *found] if isinstance(part, Call)}
     for members in (left, older):  # OpenAI's format before 2024
         only = members.pop("function_call", None)
-        part = read_tool_call({"function": only})[0]
+        part = read_tool_call({"function": only})
         is_known = members is older and isinstance(part, Call) and part.name in names
         if only is not None and not is_known:
             found.append(part)
     if isinstance(left.get("invalid_tool_calls"), list):
         found += map(Value, left.pop("invalid_tool_calls"))
-    return found, families
+    return found
 
 
 def _take_spoken(*members: Unread) -> list[Part]:
@@ -158,204 +156,98 @@ def _take_spoken(*members: Unread) -> list[Part]:
     return found
 
 
-class _MessageReader:
-    """Reads messages, and counts which framework's formats they have."""
-
-    def __init__(self) -> None:
-        self._sure: Counter[str] = Counter()
-        self._unsure: Counter[str] = Counter()
-        self._pydantic = PydanticReader()
-
-    @property
-    def shape(self) -> str:
-        """The framework that wrote most of the messages."""
-        # LangGraph's messages hold the blocks of other models, ADK's those of Gemini, which shares
-        # roles with Genkit.
-        for family in ("langgraph", "adk", "gemini"):
-            if self._sure[family]:
-                return family
-        votes = self._sure or self._unsure
-        return votes.most_common(1)[0][0] if votes else "plain"
-
-    def turns(self, message: JSON, index: int) -> list[ChatTurn]:
-        found = self._pydantic.read(message, index)
-        if found is None:
-            return [self.read(message, index)]
-        self._sure["pydantic_ai"] += 1
-        return found
-
-    def read(self, message: JSON, index: int) -> ChatTurn:
-        if isinstance(message, str):
-            return ChatTurn(_NO_ROLE, None, (Text(message),), index)
-        if not isinstance(message, dict):
-            return ChatTurn(_NO_ROLE, None, (Value(message),), index)
-        event = read_adk(message)
-        if event is not None:
-            self._sure["adk"] += 1
-        message = event or message
-        around: list[Value] = []
-        message = read_claude(message) or message
-        inner = message.get("message")
-        if "role" not in message and isinstance(inner, dict) and "role" in inner:
-            around = rest(message, "message")
-            message = inner  # an entry of a message log
-        found = read_langchain(message)
-        if found is not None:
-            self._sure["langgraph"] += 1
-            role, fields = found
-            if fields is not message:
-                around += rest(message, "lc", "kwargs", "data")
-            return self._turn(fields, role, index, around)
-        role = message.get("role")
-        if not isinstance(role, str):
-            return self._without_role(message, index)
-        if role == "model":
-            self._sure["genkit"] += 1
-        return self._turn(message, _ROLES.get(role, role), index, around)
-
-    def read_prompt(self, prompt: JSON) -> ChatTurn | None:
-        parts = self._blocks(prompt)
-        return ChatTurn("system", None, tuple(parts), -1) if parts and prompt else None
-
-    def read_result(self, name: str, result: Fields, index: int) -> ChatTurn:
-        """Return the result of one of several agents as a turn under its name."""
-        self._sure["strands"] += 1
-        inner = result.get("result")
-        held: Fields = inner if isinstance(inner, dict) else result
-        message = held.get("message")
-        if isinstance(message, dict) and "content" in message:
-            held = message
-        elif isinstance(message, str):
-            held = {"content": message}
-        parts = self._blocks(held["content"]) if "content" in held else [Value(result)]
-        if result.get("error") is not None:
-            parts.append(Value({"error": result["error"]}))
-        return ChatTurn("assistant", name, tuple(parts), index)
-
-    def _without_role(self, message: Fields, index: int) -> ChatTurn:
-        found = read_item(message, self._within)
-        if found is not None:
-            self._sure["openai"] += 1
-            return ChatTurn(found[0], None, tuple(found[1]), index)
-        return ChatTurn(_NO_ROLE, None, tuple(self._block(message)), index)
-
-    def _turn(self, message: Fields, role: str, index: int, around: list[Value]) -> ChatTurn:
-        """Read a message; `around` are the other members of the object that wraps it."""
-        left = dict(message)
-        name = _take_text(left, "name")
-        content = message["content"] if "content" in message else message.get("parts")
-        call_id = text_of(message, "tool_call_id")
-        if role == "tool" and (call_id is not None or isinstance(content, str)):
-            return ChatTurn(role, name, (self._answer(left, name, around),), index)
-        older = _take_fields(left, "additional_kwargs")
-        parts = [*_take_thoughts(left, older), *self._content(left)]
-        calls, families = _take_calls(left, older, parts)
-        self._sure.update(families)
-        parts += [*calls, *_take_spoken(left, older)]
-        if not parts and "content" not in message and "parts" not in message:
-            parts = [Value({key: value for key, value in message.items() if key != "role"})]
-        else:
-            parts += [*rest(left), *rest(older)]
-        return ChatTurn(role, name, (*parts, *around), index)
-
-    def _answer(self, left: Unread, name: str | None, around: list[Value]) -> Part:
-        id = _take_text(left, "tool_call_id")
-        if id is not None:
-            self._sure["openai"] += 1
-        content = left.pop("content" if "content" in left else "parts", None)
-        is_error = left.get("status") == "error"
-        if is_error:
-            del left["status"]
-        given = None
-        for field in ("args", "arguments"):  # a call and its result in one message
-            if id is None and name is not None and given is None and field in left:
-                given = [parsed(left.pop(field))]
-        # Other members move with the result into its call.
-        result = Result((*self._within(content), *rest(left), *around), is_error)
-        if given is not None and name is not None:
-            return Call(name, given[0], None, result)
-        return Answer(name, id, result)
-
-    def _content(self, left: Unread) -> list[Part]:
-        """Take the content; some frameworks write it both as a text and as parts."""
-        content, parts = left.pop("content", None), self._blocks(left.pop("parts", None))
-        said = "".join(p.text for p in parts if isinstance(p, Text) and not p.thinking)
-        return parts if parts and content == said else [*self._blocks(content), *parts]
-
-    def _blocks(self, content: JSON) -> list[Part]:
-        if content is None or content == "":
-            return []
-        blocks = content if isinstance(content, list) else [content]
-        return [part for block in blocks for part in self._block(block)]
-
-    def _within(self, content: JSON) -> tuple[Inner, ...]:
-        """Read the content of a tool result; messages inside it are JSON."""
-        if isinstance(content, list) and not any(map(_is_block, content)):
-            return (Value(content),)
-        if isinstance(content, dict) and not _is_block(content):
-            return (Value(content),)
-        blocks = content if isinstance(content, list) else [] if content is None else [content]
-        found: list[Inner] = []
-        for block in blocks:
-            parts = self._block(block)
-            if any(isinstance(part, Call | Answer) for part in parts):
-                found.append(Value(block))
-            else:
-                found += [part for part in parts if not isinstance(part, Call | Answer)]
-        return tuple(found)
-
-    def _block(self, block: JSON) -> list[Part]:
-        if isinstance(block, str):
-            return [text_or_media(block)]
-        if not isinstance(block, dict):
-            return [Value(block)]
-        if isinstance(block.get("type"), str):
-            read = read_typed(block, self._within)
-            if read is None:
-                return [Value(block)]
-            parts, family = read
-            votes = self._unsure if family is None else self._sure
-            votes[family or "anthropic"] += 1
-            return parts
-        return self._keyed(block)
-
-    def _keyed(self, block: Fields) -> list[Part]:
-        """Read a block that is named by its key; several keys are several parts."""
-        parts: list[Part] = []
-        left: dict[str, JSON] = {}
-        is_known = False
-        for key, value in block.items():
-            found = self._member(key, value)
-            if found is not None:
-                is_known = True
-                parts += found
-            elif key not in SEALS:
-                left[key] = value
-        if not is_known:
-            return [Value(left or block)]
-        if left.get("thought") is True and isinstance(block.get("text"), str):
-            parts = [Text(p.text, thinking=True) if isinstance(p, Text) else p for p in parts]
-            del left["thought"]
-        left = {key: value for key, value in left.items() if value is not None}
-        return [*parts, Value(left)] if left else parts
-
-    def _member(self, key: str, value: JSON) -> list[Part] | None:
-        if key == "text" and isinstance(value, str):
-            self._unsure["strands"] += 1
-            return [text_or_media(value)]
-        found = read_keyed(key, value, self._within)
-        if found is None:
-            return None
-        self._sure[found[1]] += 1
-        return found[0]
+def _read(message: JSON, index: int) -> ChatTurn:
+    if isinstance(message, str):
+        return ChatTurn(_NO_ROLE, None, (Text(message),), index)
+    if not isinstance(message, dict):
+        return ChatTurn(_NO_ROLE, None, (Value(message),), index)
+    message = read_adk(message) or message
+    message = read_claude(message) or message
+    around: list[Value] = []
+    inner = message.get("message")
+    if "role" not in message and isinstance(inner, dict) and "role" in inner:
+        around = rest(message, "message")
+        message = inner  # an entry of a message log
+    found = read_langchain(message)
+    if found is not None:
+        role, fields = found
+        if fields is not message:
+            around += rest(message, "lc", "kwargs", "data")
+        return _turn(fields, role, index, around)
+    role = message.get("role")
+    if not isinstance(role, str):
+        return _without_role(message, index)
+    return _turn(message, _ROLES.get(role, role), index, around)
 
 
-def _is_block(value: JSON) -> bool:
-    if not isinstance(value, dict):
-        return isinstance(value, str)
-    return isinstance(value.get("type"), str) or (
-        len(value) == 1 and not RESULT_KEYS.isdisjoint(value)
-    )
+def _read_prompt(prompt: JSON) -> ChatTurn | None:
+    parts = read_blocks(prompt)
+    return ChatTurn("system", None, tuple(parts), -1) if parts and prompt else None
+
+
+def _read_result(name: str, result: Fields, index: int) -> ChatTurn:
+    """Return the result of one of several agents as a turn under its name."""
+    inner = result.get("result")
+    held: Fields = inner if isinstance(inner, dict) else result
+    message = held.get("message")
+    if isinstance(message, dict) and "content" in message:
+        held = message
+    elif isinstance(message, str):
+        held = {"content": message}
+    parts = read_blocks(held["content"]) if "content" in held else [Value(result)]
+    if result.get("error") is not None:
+        parts.append(Value({"error": result["error"]}))
+    return ChatTurn("assistant", name, tuple(parts), index)
+
+
+def _without_role(message: Fields, index: int) -> ChatTurn:
+    found = read_item(message)
+    if found is not None:
+        return ChatTurn(found[0], None, tuple(found[1]), index)
+    return ChatTurn(_NO_ROLE, None, tuple(read_blocks(message)), index)
+
+
+def _turn(message: Fields, role: str, index: int, around: list[Value]) -> ChatTurn:
+    """Read a message; `around` are the other members of the object that wraps it."""
+    left = dict(message)
+    name = _take_text(left, "name")
+    content = message["content"] if "content" in message else message.get("parts")
+    call_id = text_of(message, "tool_call_id")
+    if role == "tool" and (call_id is not None or isinstance(content, str)):
+        return ChatTurn(role, name, (_answer(left, name, around),), index)
+    older = _take_fields(left, "additional_kwargs")
+    parts = [*_take_thoughts(left, older), *_content(left)]
+    parts += _take_calls(left, older, parts)
+    parts += _take_spoken(left, older)
+    if not parts and "content" not in message and "parts" not in message:
+        parts = [Value({key: value for key, value in message.items() if key != "role"})]
+    else:
+        parts += [*rest(left), *rest(older)]
+    return ChatTurn(role, name, (*parts, *around), index)
+
+
+def _answer(left: Unread, name: str | None, around: list[Value]) -> Part:
+    id = _take_text(left, "tool_call_id")
+    content = left.pop("content" if "content" in left else "parts", None)
+    is_error = left.get("status") == "error"
+    if is_error:
+        del left["status"]
+    given = None
+    for field in ("args", "arguments"):  # a call and its result in one message
+        if id is None and name is not None and given is None and field in left:
+            given = [parsed(left.pop(field))]
+    # Other members move with the result into its call.
+    result = Result((*read_within(content), *rest(left), *around), is_error)
+    if given is not None and name is not None:
+        return Call(name, given[0], None, result)
+    return Answer(name, id, result)
+
+
+def _content(left: Unread) -> list[Part]:
+    """Take the content; some frameworks write it both as a text and as parts."""
+    content, parts = left.pop("content", None), read_blocks(left.pop("parts", None))
+    said = "".join(p.text for p in parts if isinstance(p, Text) and not p.thinking)
+    return parts if parts and content == said else [*read_blocks(content), *parts]
 
 
 _Position = tuple[int, int]  # of a turn, and of a part in it

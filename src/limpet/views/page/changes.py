@@ -8,9 +8,8 @@ from typing import Final
 from limpet.core.diff import diff
 from limpet.model import JSON, Change
 from limpet.views import chat
-from limpet.views.diff import MARKS, Group, Messages, brief, dotted, groups, text_lines
-from limpet.views.document import readable
-from limpet.views.format import clipped, count_text
+from limpet.views.diff import MARKS, Group, Messages, brief, dotted, groups, only_value, text_lines
+from limpet.views.format import clipped, count_text, readable
 from limpet.views.page.chat import Budget, ChatWriter, escaped, folded_code, started_code
 
 CHANGES_MAX: Final = 100
@@ -52,8 +51,8 @@ class _Changes:
         self._left = _SHOWN_MAX
 
     def group(self, group: Group) -> Iterator[str]:
-        if group.key is not None and not any(map(group.below, group.changes)):
-            yield '<section class="group own">\n'  # the name of its only change says it all
+        if group.is_one_value:
+            yield '<section class="group own">\n'
         else:
             name = "The state" if group.key is None else f"<code>{_key(group)}</code>"
             yield f'<section class="group"><h3>{name} <small>{_counts(group)}</small></h3>\n'
@@ -78,7 +77,7 @@ class _Changes:
 
     def _is_message(self, change: Change) -> bool:
         messages = self._messages.get(change.kind)
-        return messages is not None and messages.turn(change.path, _only(change)) is not None
+        return messages is not None and messages.turn(change.path, only_value(change)) is not None
 
     def _bubbles(self, kind: str, said: Sequence[Change]) -> Iterator[str]:
         """Yield messages as a chat; a result is inside its call if that is among them."""
@@ -92,7 +91,7 @@ class _Changes:
         answered = {part.id for part in calls if isinstance(part, chat.Call) and part.result}
         yield f'<p class="label">{count_text(len(said), noun)}</p><div class="chat {word}">\n'
         for change in said:
-            alone = messages.turn(change.path, _only(change))
+            alone = messages.turn(change.path, only_value(change))
             at = messages.index(change.path)
             turn = alone if at is None else whole.get(at, alone)
             if turn is None or (turn is alone and _are_answers(turn, answered)):
@@ -115,7 +114,7 @@ class _Changes:
             yield from self._changed(change.before, change.after)
         else:
             tag = "ins" if change.kind == "added" else "del"
-            yield self._value(_only(change), tag)
+            yield self._value(only_value(change), tag)
 
     def _changed(self, before: JSON, after: JSON) -> Iterator[str]:
         if _is_short(before) and _is_short(after):
@@ -160,10 +159,6 @@ class _Changes:
 
 def _key(group: Group) -> str:
     return "." if group.key is None else escaped(clipped(group.key, _PATH_CHARS_MAX)) or _EMPTY
-
-
-def _only(change: Change) -> JSON:
-    return change.after if change.kind == "added" else change.before
 
 
 def _is_short(value: JSON) -> bool:

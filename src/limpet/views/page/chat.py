@@ -26,8 +26,7 @@ from limpet.views.chat import (
     value_text,
 )
 from limpet.views.chat.media import base64_bytes
-from limpet.views.document import json_start, readable
-from limpet.views.format import clipped, count_text, visible
+from limpet.views.format import clipped, count_text, json_start, readable, visible
 from limpet.views.page.prose import marks_in, plain_html, prose_html
 from limpet.views.page.values import value_at
 

@@ -14,7 +14,7 @@ from unicodedata import normalize
 from urllib.parse import urlsplit
 
 from limpet.errors import Unsupported
-from limpet.views.document import readable
+from limpet.views.format import readable
 
 try:
     import nh3

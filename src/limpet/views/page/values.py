@@ -5,11 +5,11 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from limpet.core import codec
+from limpet.core.codec import escaped
 from limpet.errors import NotFound
 from limpet.model import JSON
 from limpet.views.diff import brief, dotted, parts
-from limpet.views.document import readable
-from limpet.views.format import clipped, count_text, visible
+from limpet.views.format import clipped, count_text, readable, visible
 
 MEMBERS_MAX: Final = 100
 """Of one level; more are grouped in ranges."""
@@ -85,7 +85,7 @@ def read_level(value: JSON, pointer: str, start: int = 0, stop: int | None = Non
     sizes = [len(codec.encode(each)) for _, each in found]
     largest = max(sizes, default=1)
     members = [
-        _member(name, f"{pointer}/{_part(name)}", each, size, size / largest)
+        _member(name, f"{pointer}/{escaped(name)}", each, size, size / largest)
         for (name, each), size in zip(found, sizes, strict=True)
     ]
     return Level(pointer, about(value), members)
@@ -108,7 +108,7 @@ def crumbs(pointer: str) -> Iterator[tuple[str, str]]:
     """Yield the names on the way to a value, each with its JSON Pointer."""
     at = ""
     for part in parts(pointer):
-        at += f"/{_part(part)}"
+        at += f"/{escaped(part)}"
         yield clipped(visible(part), _NAME_CHARS_MAX) or '""', at
 
 
@@ -140,7 +140,3 @@ def _ranges(start: int, stop: int) -> list[tuple[int, int]]:
     while step * MEMBERS_MAX < stop - start:
         step *= MEMBERS_MAX
     return [(at, min(stop, at + step)) for at in range(start, stop, step)]
-
-
-def _part(name: str) -> str:
-    return name.replace("~", "~0").replace("/", "~1")
