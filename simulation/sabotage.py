@@ -222,8 +222,8 @@ def _roll_ignores_epoch(backend: Any) -> None:
         roll = backend.storage.read(key, partial(rolling.plan, limits=backend._tails))
 
         def at(reader: Any, stamp: Stamp) -> Any:
-            epoch = 0 if reader.record is None else reader.record.epoch
-            return roll._replace(epoch=epoch).at(reader, stamp)
+            here = roll.change._replace(before=reader.record)
+            return roll._replace(change=here).at(reader, stamp)
 
         if not isinstance(roll, int):
             backend._touch(key, backend._draw(), at)
@@ -286,7 +286,7 @@ SABOTAGES: Final = {
     "attempts share parts": Sabotage(_attempts_share_parts, "A", "delayed", 150),
     "taken back unread": Sabotage(_taken_back_unread, "A", "lost"),
     "sweep reads the head first": Sabotage(_sweep_reads_head_first, "A", "none"),
-    "sweep ignores after": Sabotage(_sweep_ignores_after, "A", "none"),
+    "sweep ignores after": Sabotage(_sweep_ignores_after, "G", "none"),
     "delete without sweep": Sabotage(_no_sweep, "C", "none"),
     "deleted without a head": Sabotage(_deleted_without_a_head, "D", "none"),
     "fork without check": Sabotage(_fork_without_check, "H", "none", 150),

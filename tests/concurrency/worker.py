@@ -84,9 +84,9 @@ def delete(store: Store, number: int, message: Any) -> list[str]:
 
 
 def forget(store: Store, number: int, message: Any) -> int:
-    """Delete the whole scope again and again; return how often there was something."""
+    """Delete the whole scope again and again; return how often there was something, at least 1."""
     scope, count = store.scope(*SCOPE), 0
-    while store.scope("control").note(DONE) is None:
+    while not count or store.scope("control").note(DONE) is None:
         look(scope)
         count += scope.delete() > 0
     return count
