@@ -42,8 +42,9 @@ def test_they_read_what_we_export(theirs: Theirs, ours: Ours, store: Store, fold
 def test_we_import_what_they_write(theirs: Theirs, ours: Ours, store: Store, folder: Path) -> None:
     for row in rows():
         theirs.save(row)
-    for _ in range(2):
-        assert import_sessions(store, folder) == Transfer(4)
+    for new in (4, 0):
+        done = import_sessions(store, folder)
+        assert (done.count, done.count + done.unchanged, done.skipped) == (new, 4, ())
     for row in rows():
         assert ours.get(row["snapshotId"]) == row
     assert [ours.latest("chat"), ours.latest("sólo 🎉")] == ["a3", "b1"]
