@@ -108,9 +108,10 @@ class SqliteSaverTables(SaverTables):
         "writes": (*_KEY, "task_id", "idx", "channel", "type"),
     }
     threads_sql = """
-SELECT thread_id FROM (SELECT thread_id FROM checkpoints UNION SELECT thread_id FROM writes)
- WHERE typeof(thread_id) = 'text'
-   AND substr(thread_id, 1, length(CAST(?1 AS TEXT))) = CAST(?1 AS TEXT)
+SELECT thread_id
+  FROM (SELECT CAST(? AS TEXT) AS prefix),
+       (SELECT thread_id FROM checkpoints UNION SELECT thread_id FROM writes)
+ WHERE typeof(thread_id) = 'text' AND substr(thread_id, 1, length(prefix)) = prefix
  ORDER BY thread_id
 """
     writes_sql = """
