@@ -14,9 +14,9 @@ the caller's thread and for the async API in a pool:
     found = store.driver.run(latest(scope.key))
 
 - To run calls: `Driver` and `AsyncDriver`. `Work` is one call, `Steps` are several, a `Walk` is a
-  listing; the module `verbs` has some. `Ask` calls a function of the caller, `contend` repeats what
-  another writer overtook, `Tools` has the clock, the randomness and the limit of a state.
-  `awaited` makes the async twin of a method.
+  listing; the module `verbs` has some. `Ask` calls a function of the caller, `Pause` waits,
+  `contend` repeats what another writer overtook, `Tools` has the clock, the randomness and the
+  limit of a state. `awaited` makes the async twin of a method.
 - What an engine takes and returns: `Backend`, `Commit`, `Found`, `FoundNote`, `NoteChange`,
   `NoteDelete`, `NoteQuery`, `NoteWrite`, `Query`, `Stamp`. The module `prepare` makes them of
   checked arguments.
@@ -35,7 +35,7 @@ from limpet.api import leases, verbs
 from limpet.api.aio_scope import hold
 from limpet.api.driver import AsyncDriver, Driver, awaited
 from limpet.api.opened import Opened, Tools, start_thread
-from limpet.api.verbs import Ask, Steps, Walk, Work, check_prefix, contend
+from limpet.api.verbs import Ask, Pause, Steps, Walk, Work, check_prefix, contend
 from limpet.backends.buckets import (
     NOTHING,
     TEMPORARY,
@@ -92,6 +92,7 @@ __all__ = [
     "NoteQuery",
     "NoteWrite",
     "Opened",
+    "Pause",
     "Query",
     "Recent",
     "Retention",

@@ -14,10 +14,11 @@ from functools import partial
 from typing import Any, Final, TypeAlias, TypeVar
 
 from limpet import AsyncScope, AsyncStore
+from limpet.api.integrations import Recent
 from limpet.compat.wire import ABSENT, Absent
 from limpet.compat.writes import contended
 from limpet.errors import AlreadyExists, Conflict, Corrupt
-from limpet.model import JSON, ScopeInfo, Snapshot, SnapshotInfo
+from limpet.model import JSON, ScopeInfo, ScopeKey, Snapshot, SnapshotInfo
 
 KIND = "conversation"
 """The kind of the scopes that hold a conversation as a log."""
@@ -27,11 +28,16 @@ MAIN = "main"
 
 FRAMEWORKS: Final = {
     "adk": "Google ADK",
+    "ag2": "AG2",
     "claude": "the Claude Agent SDK",
+    "langchain": "LangChain",
+    "llama_index": "LlamaIndex",
     "openai": "the OpenAI Agents SDK",
     "pydantic_ai": "Pydantic AI",
 }
 """The marks, and how people call those who make them."""
+
+_LOGS_MAX = 256
 
 T = TypeVar("T")
 IdOf: TypeAlias = Callable[[Any], str | None]
@@ -103,14 +109,22 @@ class Log:
         self._id_of = id_of
         self._known: _Known | None = None
 
-    async def read(self) -> list[Any] | None:
-        """Return the items; None if nothing was ever written."""
+    async def read(self, make: Callable[[Any], Any] | None = None) -> list[Any] | None:
+        """Return the items, or what `make` makes of each; None if nothing was ever written.
+
+        Raises:
+            Corrupt: `make` cannot read an item.
+        """
         found = await self.scope.load()
         if found is None:
             return None
         items = self.items_of(found)
         self._known = self._known_of(found, items)
-        return items
+        try:
+            return items if make is None else [make(each) for each in items]
+        except (AttributeError, LookupError, TypeError, ValueError):
+            # Without the cause, whose text may have parts of the conversation.
+            raise foreign(found, self._mark) from None
 
     async def append(
         self, items: list[Any], *, describe: Describe | None = None
@@ -126,7 +140,19 @@ class Log:
 
     async def pop(self) -> Any | Absent:
         """Remove the last item and return it; ABSENT if there is none. History keeps it."""
-        return await self._contended(self._pop)
+        return await self.change(lambda items: items.pop() if items else ABSENT)
+
+    async def change(self, fn: Callable[[list[Any]], T]) -> T | Absent:
+        """Let `fn` change the items in place, as one step; return what it returns.
+
+        If that is ABSENT nothing is stored, nor if there are no items: then it is not called.
+        `fn` may be called again if another writer was faster. History keeps the earlier items.
+        """
+        return await self._contended(partial(self._change, fn))
+
+    async def delete(self) -> list[Any] | None:
+        """Delete the list with its history; return the items, None if there was no list."""
+        return await self._contended(self._delete)
 
     async def replace(self, items: list[Any]) -> SnapshotInfo:
         """Replace all items, as one step."""
@@ -138,7 +164,7 @@ class Log:
 
     async def _contended(self, attempt: Callable[[], Awaitable[T]]) -> T:
         where = f"scope=`{'/'.join(self.scope.key)}`"
-        return await contended(self.scope.driver.tools, where, attempt)
+        return await contended(self.scope.driver, where, attempt)
 
     async def _append(self, items: list[Any], describe: Describe | None) -> SnapshotInfo | None:
         known = self._known or await self._read_known()  # another thread may set it meanwhile
@@ -157,20 +183,29 @@ class Log:
         self._known = _Known(head, known.ids)
         return head
 
-    async def _pop(self) -> Any | Absent:
+    async def _change(self, fn: Callable[[list[Any]], T]) -> T | Absent:
         found = await self.scope.load()
-        items = [] if found is None else self.items_of(found)
-        if found is None or not items:
+        if found is None:
             return ABSENT
-        *kept, last = items
-        await self.scope.save(
-            {**found.state, self._key: kept},
-            labels=found.labels,
-            metadata={self._mark: True, **found.metadata},
-            status=found.status,
-            expect=found.revision,
-        )
-        return last
+        items = self.items_of(found)
+        result = fn(items)
+        if result is not ABSENT:
+            await self.scope.save(
+                {**found.state, self._key: items},
+                labels=found.labels,
+                metadata={self._mark: True, **found.metadata},
+                status=found.status,
+                expect=found.revision,
+            )
+        return result
+
+    async def _delete(self) -> list[Any] | None:
+        found = await self.scope.load()
+        if found is None:
+            return None
+        items = self.items_of(found)
+        await self.scope.delete(expect=found.revision)
+        return items
 
     async def _replace(self, items: list[Any]) -> SnapshotInfo:
         expect = _revision(await self.own())
@@ -216,6 +251,32 @@ class Log:
         if not isinstance(items, list):
             raise foreign(found, self._mark)
         return items
+
+
+class Logs:
+    """The logs of many conversations. What is known of the last 256 is remembered."""
+
+    def __init__(
+        self, store: AsyncStore, key: str, mark: str, *, id_of: IdOf | None = None
+    ) -> None:
+        self._store = store
+        self._key = key
+        self._mark = mark
+        self._id_of = id_of
+        self._open: Recent[ScopeKey, Log] = Recent(_LOGS_MAX)
+
+    def of(self, session_id: str, scope_id: str = MAIN) -> Log:
+        """Return the log of a conversation. Reads nothing."""
+        scope = self._store.scope(session_id, scope_id, KIND)
+        log = self._open.get(scope.key)
+        if log is None:
+            log = Log(scope, self._key, self._mark, id_of=self._id_of)
+            self._open.put(scope.key, log)
+        return log
+
+    async def names(self) -> list[str]:
+        """Return the sessions with a conversation of the framework, in text order."""
+        return [head.session_id async for head in conversations(self._store, self._mark)]
 
 
 def _revision(info: SnapshotInfo | None) -> str | None:

@@ -4,14 +4,14 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Self, TypeVar
 
-from limpet.api.integrations import Backoff, Tools, limits
+from limpet.api.integrations import AsyncDriver, Backoff, Pause, Steps, limits
 from limpet.errors import Conflict, Unavailable
 
 T = TypeVar("T")
 
 
 async def contended(
-    tools: Tools,
+    driver: AsyncDriver,
     what: str,
     attempt: Callable[[], Awaitable[T]],
     *,
@@ -22,7 +22,7 @@ async def contended(
     `what` ends the message of the error: ``snapshot_id=`a```.
     """
     wait_s = limits.CONTENTION_WAIT_S_MAX
-    backoff = Backoff(tools.clock, first_s=0.001, longest_s=0.1, wait_s=wait_s)
+    backoff = Backoff(driver.tools.clock, first_s=0.001, longest_s=0.1, wait_s=wait_s)
     while True:
         try:
             return await attempt()
@@ -30,7 +30,11 @@ async def contended(
             pause_s = backoff.pause_s()
             if pause_s is None:
                 raise Unavailable(f"other writers were faster for {wait_s} s. {what}") from None
-        await asyncio.sleep(pause_s)
+        await driver.drive(_pause(pause_s))
+
+
+def _pause(seconds: float) -> Steps[None]:
+    yield Pause(seconds)
 
 
 class AsyncClosing:

@@ -366,7 +366,7 @@ class LimpetSessionService(BaseSessionService):  # type: ignore[misc,unused-igno
                 await scope.save(state, id=id, expect=None if found is None else found.revision)
 
         where = f"session=`{key.session_id}` kind=`{key.kind}`"
-        await contended(self._store.driver.tools, where, merge)
+        await contended(self._store.driver, where, merge)
 
 
 def _session(

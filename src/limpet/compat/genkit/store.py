@@ -263,8 +263,8 @@ class Sessions(Generic[S]):
                     where = tenant.scope(rules.session_of(after) or "")
             return await self._update(tenant, where, id, mutator)
 
-        tools, what = self._store.driver.tools, f"snapshot_id=`{id}`"
-        return await contended(tools, what, save, overtaken=_DeletedMeanwhile)
+        driver, what = self._store.driver, f"snapshot_id=`{id}`"
+        return await contended(driver, what, save, overtaken=_DeletedMeanwhile)
 
     async def _create(self, tenant: Tenant, mutator: Mutator[S]) -> SessionSnapshot[S] | None:
         after = await apply_mutator(mutator, None)
