@@ -358,6 +358,76 @@ def test_langchain_messages_in_their_three_forms() -> None:
             ], way
 
 
+# LlamaIndex and AG2, as their own classes write them
+
+
+def llama(role: str, *blocks: Any, **more: Any) -> Any:
+    return {"role": role, "additional_kwargs": more, "blocks": [*blocks]}
+
+
+def test_messages_of_llama_index() -> None:
+    said = {"block_type": "text", "text": "add"}
+    mime = {"image_mimetype": "image/png", "path": None, "url": None, "detail": None}
+    given = {"tool_call_id": "1", "tool_name": "add", "tool_kwargs": {"a": 2}}
+    state = {
+        "messages": [
+            llama("user", said, {"block_type": "image", "image": PIXEL, **mime}),
+            llama(
+                "assistant",
+                {"block_type": "thinking", "content": "hm", "num_tokens": None},
+                {"block_type": "tool_call", **given},
+                {"block_type": "cache", "cache_control": {"type": "ephemeral", "ttl": "5m"}},
+            ),
+            llama("tool", {"block_type": "text", "text": "5"}, tool_call_id="1", name="add"),
+            {**llama("assistant", {"block_type": "text", "text": "Five."}), "status": "archived"},
+            llama("user", {"block_type": "document", "data": PIXEL, "title": "a.pdf"}),
+            llama("user", {"block_type": "image", "image": None, "url": "https://a/b.png"}),
+            llama("user", {"block_type": "other", "field": 1}),
+        ]
+    }
+    assert told(state) == [
+        "0 user: add | <image image/png 8>",
+        '1 assistant: (hm) | add#1 {"a": 2} -> 5',
+        '3 assistant: Five. | ={"status": "archived"}',
+        "4 user: <document a.pdf 8>",
+        "5 user: <image https://a/b.png>",
+        '6 user: ={"field": 1, "type": "other"}',
+    ]
+
+
+def ag2(kind: str, /, **fields: Any) -> Any:
+    return {"__event__": f"ag2.events.types.{kind}", "created_at": 1.5, **fields}
+
+
+def test_events_of_ag2() -> None:
+    call = ag2("ToolCallEvent", id="1", name="add", arguments='{"a": 2}')
+    result = {"data": {"parts": [ag2("TextInput", content="5")], "final": False}}
+    answer = ag2("ToolResultEvent", parent_id="1", name="add", result=result)
+    calls = ag2("ToolCallsEvent", calls=[call])
+    failed = ag2(
+        "ToolErrorEvent", parent_id="2", name="add", result=result, error={"message": "no"}
+    )
+    message = ag2("ModelMessage", content="Five.", metadata={})
+    said = [ag2("TextInput", content="add"), ag2("DataInput", data={"b": 1})]
+    state = {
+        "events": [
+            ag2("UsageEvent", label="model_call"),
+            ag2("ModelRequest", parts=said),
+            ag2("ModelResponse", message=None, tool_calls=calls, usage={}),
+            *(calls, call, answer),
+            ag2("ToolResultsEvent", results=[answer]),
+            ag2("ModelResponse", message=message, tool_calls=ag2("ToolCallsEvent", calls=[])),
+            ag2("ToolResultsEvent", results=[failed]),
+        ]
+    }
+    assert told(state) == [
+        '1 user: add | ={"b": 1}',
+        '2 assistant: add#1 {"a": 2} -> 5',
+        "7 assistant: Five.",
+        "8 tool: None#2 ->! 5",
+    ]
+
+
 # Gemini, and Google's Agent Development Kit
 
 

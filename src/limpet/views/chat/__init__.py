@@ -1,8 +1,8 @@
 """A state as a chat: its messages in one model, whatever framework wrote them.
 
-Reads the messages of Strands, Genkit, Gemini, Anthropic, OpenAI, LangGraph and Pydantic AI, of
-supervised runs, and plain ones. An unknown part is kept as JSON: no message raises an error, and
-nothing in it is lost except what `model.TECHNICAL` names, and its like in Pydantic AI.
+Reads the messages of Strands, Genkit, Gemini, Anthropic, OpenAI, LangGraph, Pydantic AI, LlamaIndex
+and AG2, of supervised runs, and plain ones. An unknown part is kept as JSON: no message raises an
+error, and nothing in it is lost except what `model.TECHNICAL` names, and its like in Pydantic AI.
 """
 
 from limpet.views.chat.model import (

@@ -80,7 +80,7 @@ def find_messages(state: JSON) -> MessageList | None:
         if is_transcript(entries):
             return MessageList(_pointer(*path, "entries"), entries, is_transcript=True)
         events = holder.get("events")
-        if isinstance(events, list) and events and read_adk(events[0]) is not None:
+        if isinstance(events, list) and events and _are_events(events):
             return MessageList(_pointer(*path, "events"), events)
     return _find_agent_session(state)
 
@@ -123,6 +123,10 @@ def _are_messages(found: list[JSON]) -> bool:
     return _is_message(found[0]) or all(isinstance(each, str) for each in found)
 
 
+def _are_events(found: list[JSON]) -> bool:
+    return read_adk(found[0]) is not None or any(read_ag2(each) is not None for each in found)
+
+
 def _is_prompt(value: JSON) -> bool:
     return isinstance(value, str | list) and bool(value)
 
@@ -163,7 +167,7 @@ def is_silent(value: JSON) -> bool:
     """Return whether this is an event that says and changes nothing, like the end of an agent."""
     message = read_adk(value)
     if message is None:
-        return False
+        return "__event__" in _object(value) and read_ag2(value) is None
     return not any(each for key, each in message.items() if key not in ("role", "name"))
 
 
@@ -227,6 +231,72 @@ def _langchain_class(id: JSON) -> str | None:
     return id[-1] if isinstance(id, list) and id and isinstance(id[-1], str) else None
 
 
+# LlamaIndex: messages of blocks, which hold nothing that others have not
+
+
+def read_llama_index(message: Fields) -> Fields | None:
+    """Return a message with the names and blocks that others use."""
+    blocks = message.get("blocks")
+    if not isinstance(blocks, list) or "role" not in message:
+        return None
+    more = _object(message.get("additional_kwargs"))  # the call that a tool answers, among others
+    known = ("blocks", "additional_kwargs")
+    plain = {name: value for name, value in message.items() if name not in known}
+    return {**more, **plain, "content": [_llama_block(each) for each in blocks]}
+
+
+def _llama_block(block: JSON) -> JSON:
+    kind = _object(block).get("block_type")
+    if not isinstance(block, dict) or not isinstance(kind, str):
+        return block
+    if kind == "thinking":
+        return {"type": kind, "thinking": block.get("content")}
+    if kind == "tool_call":
+        id, name = block.get("tool_call_id"), block.get("tool_name")
+        return _call(id, name, block.get("tool_kwargs"))
+    if kind in ("image", "audio", "video", "document"):
+        data, mime = block.get(kind, block.get("data")), block.get(f"{kind}_mimetype")
+        return {**block, "type": kind, "data": data, "uri": block.get("path"), "media_type": mime}
+    if kind == "cache":
+        return {"cachePoint": {}}
+    return {**{name: value for name, value in block.items() if name != "block_type"}, "type": kind}
+
+
+# AG2: the events of a stream. Calls and results are also events of their own, which say the same.
+
+
+def read_ag2(event: JSON) -> Fields | None:
+    """Return an event as a message; None for those that are none, or part of another."""
+    said = _object(event)
+    kind = (text_of(said, "__event__") or "").rpartition(".")[2]
+    if kind == "ModelRequest":
+        return {"role": "user", "content": _ag2_parts(said.get("parts"))}
+    if kind == "ModelResponse":
+        text = _object(said.get("message")).get("content")
+        calls = [_object(each) for each in _list(_object(said.get("tool_calls")).get("calls"))]
+        blocks = [_call(each.get("id"), each.get("name"), each.get("arguments")) for each in calls]
+        return {"role": "assistant", "content": [*([text] if text else []), *blocks]}
+    if kind == "ToolResultsEvent":
+        results = [_object(each) for each in _list(said.get("results"))]
+        return {"role": "tool", "content": [_ag2_result(each) for each in results]}
+    return None
+
+
+def _ag2_parts(parts: JSON) -> list[JSON]:
+    """Return texts as they are, and other parts as JSON."""
+    return [each.get("content", each.get("data", each)) for each in map(_object, _list(parts))]
+
+
+def _ag2_result(result: Fields) -> JSON:
+    parts = _ag2_parts(_object(_object(result.get("result")).get("data")).get("parts"))
+    id, failed = result.get("parent_id"), "error" in result
+    return {"type": "tool_result", "tool_use_id": id, "content": parts, "is_error": failed}
+
+
+def _list(value: JSON) -> list[JSON]:
+    return value if isinstance(value, list) else []
+
+
 # Microsoft Agent Framework: a checkpoint holds the sessions of its agents. Other messages in it are
 # pickles, which are never read here.
 
@@ -277,6 +347,10 @@ def _usual_message(message: JSON) -> JSON:
     }
 
 
+def _call(id: JSON, name: JSON, given: JSON) -> JSON:
+    return {"type": "tool_use", "id": id, "name": name, "input": parsed(given)}
+
+
 def _usual_block(block: JSON) -> JSON:
     if not isinstance(block, dict):
         return block
@@ -284,8 +358,7 @@ def _usual_block(block: JSON) -> JSON:
     if type == "text_reasoning":
         return {"type": "thinking", "thinking": block.get("text")}
     if type == "function_call":
-        given = parsed(block.get("arguments"))
-        return {"type": "tool_use", "id": id, "name": block.get("name"), "input": given}
+        return _call(id, block.get("name"), block.get("arguments"))
     if type == "function_result":
         failed = bool(block.get("exception"))
         content = block.get("exception") if failed else block.get("result")

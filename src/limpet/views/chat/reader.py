@@ -21,8 +21,10 @@ from limpet.views.chat.messages import (
     find_messages,
     is_silent,
     read_adk,
+    read_ag2,
     read_claude,
     read_langchain,
+    read_llama_index,
 )
 from limpet.views.chat.model import (
     Answer,
@@ -161,7 +163,7 @@ def _read(message: JSON, index: int) -> ChatTurn:
         return ChatTurn(_NO_ROLE, None, (Text(message),), index)
     if not isinstance(message, dict):
         return ChatTurn(_NO_ROLE, None, (Value(message),), index)
-    message = read_adk(message) or message
+    message = read_adk(message) or read_ag2(message) or read_llama_index(message) or message
     message = read_claude(message) or message
     around: list[Value] = []
     inner = message.get("message")
