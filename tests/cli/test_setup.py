@@ -16,6 +16,7 @@ from limpet.cli import setup as doctor
 from limpet.cli._app import app, run
 from tests.cases import for_each
 from tests.cli.conftest import EXECUTABLE, Command
+from tests.frameworks.catalogue import FRAMEWORKS
 from tests.servers.postgres import Postgres, Schemas
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -40,7 +41,7 @@ def test_json(command: Command, url: str) -> None:
     libraries = ["limpet", "python", "sqlite", "orjson", "zstandard", "xxhash"]
     assert list(shape["versions"]) == libraries
     assert shape["extras"] == {
-        extra: extra not in {"adk", "agent-framework", "claude", "crewai", "openai", "pydantic-ai"}
+        extra: extra not in {each.extra for each in FRAMEWORKS.values()} - {"genkit", "langchain"}
         for extra in doctor.EXTRAS
     }
     assert shape["url"] == url

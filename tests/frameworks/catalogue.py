@@ -34,6 +34,9 @@ FRAMEWORKS = {
     "agent_framework": Framework(
         "agent-framework", "agent-framework-core", "agent_framework", "agent_framework_workflow"
     ),
+    "langchain": Framework("langchain", "langchain-core", "langchain", "langchain_history"),
+    "llama_index": Framework("llama-index", "llama-index-core", "llama_index", "llama_index_chat"),
+    "ag2": Framework("ag2", "ag2", "ag2", "ag2_agent"),
 }
 TOOLS = ("pytest>=9", "pytest-timeout>=2.3", "hypothesis>=6.100")
 

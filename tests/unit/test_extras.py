@@ -44,6 +44,7 @@ POSTGRES, BUCKET = "postgresql://me@localhost/agents", "s3://bucket/agents"
         ("obstore", "s3", OPEN.format(url="az://bucket/agents")),
         ("opentelemetry", "otel", OPEN.format(url="memory:?otel=true")),
         ("langgraph", "langgraph", "from limpet.compat.langgraph import LimpetSaver"),
+        ("langchain_core", "langchain", "import limpet.compat.langchain"),
         ("genkit", "genkit", "import limpet.compat.genkit.python"),
         ("pytest", "testing", "import limpet.testing"),
     ],
@@ -62,6 +63,8 @@ def test_the_last_line_names_the_extra(package: str, extra: str, program: str) -
         ("pydantic_ai", "pydantic-ai"),
         ("crewai", "crewai"),
         ("agent_framework", "agent-framework"),
+        ("llama_index", "llama-index"),
+        ("ag2", "ag2"),
     ],
 )
 def test_a_framework_that_is_missing_names_the_extra(module: str, extra: str) -> None:

@@ -41,6 +41,7 @@ from limpet.views.format import masked_url, visible, without_secrets
 
 EXTRAS = {
     "adk": ("google.adk",),
+    "ag2": ("ag2",),
     "agent-framework": ("agent_framework",),
     "claude": ("claude_agent_sdk",),
     "cli": ("click", "markdown_it", "nh3", "rich"),
@@ -49,7 +50,9 @@ EXTRAS = {
     "genkit": ("genkit",),
     "http": ("urllib3",),
     "inspector": ("jinja2", "markdown_it", "nh3", "uvicorn"),
+    "langchain": ("langchain_core",),
     "langgraph": ("langgraph",),
+    "llama-index": ("llama_index.core",),
     "openai": ("agents",),
     "otel": ("opentelemetry.trace",),
     "postgres": ("psycopg",),

@@ -19,12 +19,12 @@ from contextlib import suppress
 from typing import Any
 
 from limpet import AsyncScope, AsyncStore, Store
-from limpet.api.integrations import Recent, codec, limits
+from limpet.api.integrations import codec, limits
 from limpet.compat import needs
-from limpet.compat.logs import KIND, MAIN, Log, check_own, conversations
+from limpet.compat.logs import KIND, MAIN, Log, Logs, check_own, conversations
 from limpet.compat.wire import check_store, escaped, shown, unescaped
 from limpet.errors import Conflict, Corrupt, InvalidInput
-from limpet.model import JSON, ScopeKey, SnapshotInfo, SnapshotRef
+from limpet.model import JSON, SnapshotInfo, SnapshotRef
 
 with needs("claude_agent_sdk", "the Claude Agent SDK", extra="claude"):
     from claude_agent_sdk import (
@@ -42,7 +42,6 @@ __all__ = ["LimpetClaudeStore"]
 FACADE = "claude"
 _ENTRIES = "entries"
 _EXACT = "limpet:exact"  # the JSON text of an entry that could not be stored as it is
-_LOGS_MAX = 256  # transcripts whose entry ids are remembered: an agent has few open at a time
 
 
 class LimpetClaudeStore(SessionStore):
@@ -55,7 +54,7 @@ class LimpetClaudeStore(SessionStore):
 
     def __init__(self, store: Store | AsyncStore) -> None:
         self._store = check_store(store).aio
-        self._logs: Recent[ScopeKey, Log] = Recent(_LOGS_MAX)
+        self._logs = Logs(self._store, _ENTRIES, FACADE, id_of=_uuid)
 
     async def append(self, key: SessionKey, entries: list[SessionStoreEntry]) -> None:
         """Append entries and fold them into the summary, as one step.
@@ -117,12 +116,8 @@ class LimpetClaudeStore(SessionStore):
         return self._store.scope(_session(key), scope_id, KIND)
 
     def _log(self, key: SessionKey) -> Log:
-        scope = self.scope(key)
-        log = self._logs.get(scope.key)
-        if log is None:
-            log = Log(scope, _ENTRIES, FACADE, id_of=_uuid)
-            self._logs.put(scope.key, log)
-        return log
+        session_id, scope_id, _ = self.scope(key).key
+        return self._logs.of(session_id, scope_id)
 
     async def _sessions(self, project_key: str) -> AsyncIterator[tuple[str, SnapshotInfo]]:
         prefix = _project({"project_key": project_key})

@@ -37,7 +37,7 @@ FRAMEWORKS: Final = {
 }
 """The marks, and how people call those who make them."""
 
-_LOGS_MAX = 256
+_LOGS_MAX = 256  # an agent has few open at a time
 
 T = TypeVar("T")
 IdOf: TypeAlias = Callable[[Any], str | None]
@@ -254,7 +254,7 @@ class Log:
 
 
 class Logs:
-    """The logs of many conversations. What is known of the last 256 is remembered."""
+    """The logs of many conversations. What is known of those used last is remembered."""
 
     def __init__(
         self, store: AsyncStore, key: str, mark: str, *, id_of: IdOf | None = None
@@ -276,7 +276,9 @@ class Logs:
 
     async def names(self) -> list[str]:
         """Return the sessions with a conversation of the framework, in text order."""
-        return [head.session_id async for head in conversations(self._store, self._mark)]
+        found = conversations(self._store, self._mark)
+        mine = [each.key async for each in found if each.head is not None]
+        return [key.session_id for key in mine if key.scope_id == MAIN]
 
 
 def _revision(info: SnapshotInfo | None) -> str | None:
