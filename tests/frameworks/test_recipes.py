@@ -25,7 +25,8 @@ from tests.waiting import until
 
 FOLDER = ROOT / "examples" / "recipes"
 FRAMEWORKS = (
-    "ag2>=1.2.1",
+    "autogen-agentchat>=0.7.5",
+    "autogen-ext>=0.7.5",
     "haystack-ai>=3.4",
     "ipykernel>=7.4",
     "llama-index-workflows>=2.26.1",
@@ -83,7 +84,7 @@ KILLED = {
         "Did you know that limpets hold on to rocks?\nDid you know that they move?\n",
     ),
     "smolagents_memory": ("booking a flight\n", "booking a hotel\nDone.\nDone.\n"),
-    "ag2_history": ("looking at the sky\n", "A hat.\n"),
+    "autogen_state": ("looking at the sky\n", "A hat.\n"),
 }
 
 
@@ -153,12 +154,12 @@ def test_smolagents(python: Path, url: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_ag2(python: Path, url: str, tmp_path: Path) -> None:
-    run_killed(python, tmp_path, "ag2_history")
-    (state,) = states(url, "00000000-0000-0000-0000-00000000002a")
-    names = [name for name, _ in state["events"]]
-    called = ["ModelResponse", "ToolCallsEvent", "ToolCallEvent", "ToolResultEvent"]
-    assert names == ["ModelRequest", *called, "ToolResultsEvent", "ModelResponse"]
+def test_autogen(python: Path, url: str, tmp_path: Path) -> None:
+    run_killed(python, tmp_path, "autogen_state")
+    (state,) = states(url, "weather")
+    types = [each["type"] for each in state["llm_context"]["messages"]]
+    result = "FunctionExecutionResultMessage"
+    assert types == ["UserMessage", "AssistantMessage", result, "AssistantMessage"]
 
 
 @pytest.mark.slow

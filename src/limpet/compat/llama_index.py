@@ -40,8 +40,7 @@ class LimpetAsyncChatStore(AsyncDBChatStore):
     """The messages of `Memory` in an open store, sync or async. Safe for tasks and processes.
 
     Each call is one step and one snapshot; history keeps what is removed, except by
-    `delete_messages` without a status. All methods raise AlreadyExists if another framework has a
-    conversation with this id, and InvalidInput if a message is not JSON.
+    `delete_messages` without a status. A conversation of another framework is AlreadyExists.
     """
 
     _logs: Logs = PrivateAttr()
