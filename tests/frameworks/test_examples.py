@@ -6,6 +6,7 @@ The agent of Claude needs a fake model, so its example and its guide are tested 
 import re
 from pathlib import Path
 from typing import NamedTuple
+from uuid import UUID
 
 import pytest
 
@@ -100,6 +101,33 @@ STORIES = {
         {
             "plan-for-lisbon": (r"(?s)How do I get there\?.*Fly to Lisbon", "!night train"),
             "plan-without-a-plane": ("night train",),
+        },
+    ),
+    "langchain": Story(
+        ("killed before it has the answer",),
+        ("Found 2 messages", "(?s)assistant:.*assistant:"),
+        {
+            "trip-to-lisbon": (r"(?s)How do I get there\?.*Fly to Lisbon", "!night train"),
+            "trip-without-a-plane": ("!Fly", "night train"),
+        },
+    ),
+    "llama_index": Story(
+        ("killed before it has the answer",),
+        ("Found 3 messages", "(?s)assistant:.*assistant:"),
+        {
+            "trip-to-lisbon": (r"(?s)How do I get there\?.*Fly to Lisbon", "!night train"),
+            "trip-without-a-plane": ("!Fly", "night train"),
+        },
+    ),
+    "ag2": Story(
+        (r"booking a flight \.\.\. and the process is killed\n$",),
+        (
+            "Found a call without a result",
+            r"(?s)booking a flight\n.*agent: Done: flight\..*agent: Done: train\.",
+        ),
+        {
+            str(UUID(int=1)): (r"(?s)book\(.*interrupted.*book\(.*is booked.*flight", "!train"),
+            str(UUID(int=2)): (r"How to Lisbon\?", "the train is booked", "!flight"),
         },
     ),
 }

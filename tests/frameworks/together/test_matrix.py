@@ -1,19 +1,26 @@
 """Several frameworks on one store: none reads or writes what is another one's."""
 
 from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from ag2.events import HumanMessage as HumanMessageEvent
 from google.adk.events.event import Event
 from google.adk.sessions import Session
+from langchain_core.messages import HumanMessage
+from llama_index.core.llms import ChatMessage
 from pydantic_ai import Conversation
 from pydantic_ai.messages import ModelRequest
 
 import limpet
 from limpet import AlreadyExists
 from limpet.compat.adk import LimpetSessionService
+from limpet.compat.ag2 import LimpetStorage
 from limpet.compat.claude import LimpetClaudeStore
-from limpet.compat.logs import FRAMEWORKS
+from limpet.compat.langchain import LimpetChatMessageHistory
+from limpet.compat.llama_index import LimpetAsyncChatStore
+from limpet.compat.logs import FRAMEWORKS, Logs
 from limpet.compat.openai import LimpetSession, list_sessions
 from limpet.compat.pydantic_ai import LimpetConversationStore
 from tests.effort import slowly
@@ -123,9 +130,77 @@ class PydanticAI:
         return [each.conversation_id for each in await self.conversations.list_conversations()]
 
 
+class LangChain:
+    def __init__(self, store: limpet.Store, name: str) -> None:
+        self.store = store
+        self.history = LimpetChatMessageHistory(f"claude/{name}/s", store)
+
+    async def begin(self) -> None:
+        await self.history.aadd_messages([HumanMessage("hello")])
+
+    def verbs(self) -> Verbs:
+        return {
+            "messages": self.history.aget_messages,
+            "add_messages": self.begin,
+            "clear": self.history.aclear,
+        }
+
+    async def listed(self) -> list[str]:
+        """It has no list."""
+        return await Logs(self.store.aio, "messages", "langchain").names()
+
+
+class LlamaIndex:
+    def __init__(self, store: limpet.Store, name: str) -> None:
+        self.chats = LimpetAsyncChatStore(store)
+        self.key = f"claude/{name}/s"
+
+    async def begin(self) -> None:
+        await self.chats.add_message(self.key, ChatMessage("hello"))
+
+    def verbs(self) -> Verbs:
+        return {
+            "get_messages": lambda: self.chats.get_messages(self.key),
+            "add_message": self.begin,
+            "set_messages": lambda: self.chats.set_messages(self.key, []),
+            "delete_message": lambda: self.chats.delete_message(self.key, 0),
+            "delete_messages": lambda: self.chats.delete_messages(self.key),
+            "archive_oldest_messages": lambda: self.chats.archive_oldest_messages(self.key, 1),
+        }
+
+    async def listed(self) -> list[str]:
+        return await self.chats.get_keys()
+
+
+class Ag2:
+    def __init__(self, store: limpet.Store, name: str) -> None:
+        self.store = store
+        self.storage = LimpetStorage(store)
+        self.id: Any = f"claude/{name}/s"
+
+    async def begin(self) -> None:
+        context: Any = SimpleNamespace(stream=SimpleNamespace(id=self.id))
+        await self.storage.save_event(HumanMessageEvent("hello"), context)
+
+    def verbs(self) -> Verbs:
+        return {
+            "save_event": self.begin,
+            "get_history": lambda: self.storage.get_history(self.id),
+            "set_history": lambda: self.storage.set_history(self.id, []),
+            "drop_history": lambda: self.storage.drop_history(self.id),
+        }
+
+    async def listed(self) -> list[str]:
+        """It has no list."""
+        return await Logs(self.store.aio, "events", "ag2").names()
+
+
 SHARING: dict[str, Callable[[limpet.Store, str], Any]] = {
     "adk": Adk,
+    "ag2": Ag2,
     "claude": Claude,
+    "langchain": LangChain,
+    "llama_index": LlamaIndex,
     "openai": OpenAI,
     "pydantic_ai": PydanticAI,
 }
