@@ -21,7 +21,7 @@ from langchain_core.runnables.history import RunnableWithMessageHistory
 import limpet
 from limpet.compat.langchain import LimpetChatMessageHistory
 
-TRIP, FORK = "trip-to-lisbon", "trip-without-a-plane"
+TRIP, FORK = "chain-for-lisbon", "chain-without-a-plane"
 KILLED_AT: set[str] = set()  # the questions that this process does not survive
 ANSWERS = {
     "Two days in Lisbon?": "Stay in Alfama, and take tram 28.",

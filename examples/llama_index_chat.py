@@ -19,7 +19,7 @@ from llama_index.core.memory import Memory
 import limpet
 from limpet.compat.llama_index import LimpetAsyncChatStore
 
-TRIP, FORK = "trip-to-lisbon", "trip-without-a-plane"
+TRIP, FORK = "chat-about-lisbon", "chat-without-a-plane"
 KILLED_AT: set[str] = set()  # the questions that this process does not survive
 ANSWERS = {
     "Two days in Lisbon?": "Stay in Alfama, and take tram 28.",

@@ -107,16 +107,16 @@ STORIES = {
         ("killed before it has the answer",),
         ("Found 2 messages", "(?s)assistant:.*assistant:"),
         {
-            "trip-to-lisbon": (r"(?s)How do I get there\?.*Fly to Lisbon", "!night train"),
-            "trip-without-a-plane": ("!Fly", "night train"),
+            "chain-for-lisbon": (r"(?s)How do I get there\?.*Fly to Lisbon", "!night train"),
+            "chain-without-a-plane": ("!Fly", "night train"),
         },
     ),
     "llama_index": Story(
         ("killed before it has the answer",),
         ("Found 3 messages", "(?s)assistant:.*assistant:"),
         {
-            "trip-to-lisbon": (r"(?s)How do I get there\?.*Fly to Lisbon", "!night train"),
-            "trip-without-a-plane": ("!Fly", "night train"),
+            "chat-about-lisbon": (r"(?s)How do I get there\?.*Fly to Lisbon", "!night train"),
+            "chat-without-a-plane": ("!Fly", "night train"),
         },
     ),
     "ag2": Story(
