@@ -12,7 +12,7 @@
 Both have the same conversations. `docs/guides/llama_index.md` lists where each thing is stored.
 """
 
-from typing import Any
+from typing import Any, TypeAlias
 
 from limpet import AsyncStore, Store
 from limpet.compat import needs
@@ -31,8 +31,8 @@ __all__ = ["LimpetAsyncChatStore", "LimpetChatStore"]
 STATUS = "status"  # of an item that is archived; its other members are those of a `ChatMessage`
 ACTIVE, ARCHIVED = MessageStatus.ACTIVE, MessageStatus.ARCHIVED
 
-Messages = list[ChatMessage]
-Status = MessageStatus | None
+Messages: TypeAlias = list[ChatMessage]
+Status: TypeAlias = MessageStatus | None
 as_message = ChatMessage.model_validate
 
 

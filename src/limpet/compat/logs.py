@@ -142,7 +142,7 @@ class Log:
         """Remove the last item and return it; ABSENT if there is none. History keeps it."""
         return await self.change(lambda items: items.pop() if items else ABSENT)
 
-    async def change(self, fn: Callable[[list[Any]], T]) -> T | Absent:
+    async def change(self, fn: Callable[[list[Any]], Any]) -> Any:
         """Let `fn` change the items in place, as one step; return what it returns.
 
         If that is ABSENT nothing is stored, nor if there are no items: then it is not called.
@@ -183,7 +183,7 @@ class Log:
         self._known = _Known(head, known.ids)
         return head
 
-    async def _change(self, fn: Callable[[list[Any]], T]) -> T | Absent:
+    async def _change(self, fn: Callable[[list[Any]], Any]) -> Any:
         found = await self.scope.load()
         if found is None:
             return ABSENT

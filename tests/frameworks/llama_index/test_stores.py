@@ -148,7 +148,7 @@ async def test_what_is_refused(memory: limpet.Store) -> None:
     with pytest.raises(limpet.InvalidInput):
         chats.add_message("", ALL[0])
     with pytest.raises(limpet.InvalidInput, match="expected a store"):
-        LimpetAsyncChatStore("sqlite:///a.db")
+        LimpetAsyncChatStore("sqlite:///a.db")  # type: ignore[arg-type]
     for item in (5, {"role": "pirate", "blocks": []}):
         memory.scope("a", kind="conversation").save({"messages": [item]})
         with pytest.raises(limpet.Corrupt, match="of LlamaIndex"):
