@@ -29,8 +29,8 @@ ALL = [
     of.FunctionMessage(name="add", content="5"),
     of.ChatMessage(role="judge", content="fine", additional_kwargs={"score": 1.0}),
     of.RemoveMessage(id="a"),
-    of.AIMessageChunk("Fi", response_metadata={"model": "fake"}),
-    of.HumanMessageChunk("same"),
+    of.AIMessageChunk(content="Fi", response_metadata={"model": "fake"}),
+    of.HumanMessageChunk(content="same"),
     of.HumanMessage("same"),
     of.HumanMessage("same"),
 ]
