@@ -127,6 +127,13 @@ def test_savers_that_do_not_know_of_each_other(staged: Path, shared: Served) -> 
 
 
 @pytest.mark.slow
+def test_a_list_decodes_each_message_once(staged: Path, shared: Served) -> None:
+    """Else 600 checkpoints of a conversation take half a minute: the square of its length."""
+    found = ask(staged, shared.url, "list", "listed")
+    assert found == {"decoded": 40, "lengths": list(range(40, 0, -1)), "same": True}
+
+
+@pytest.mark.slow
 def test_lost_requests_and_answers(staged: Path, shared: Served) -> None:
     with Proxy(shared.port) as proxy:
         proxy.drop_replies(2, method="PUT")
