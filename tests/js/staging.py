@@ -8,7 +8,7 @@ from tests.interop import node
 from tests.interop.node import install
 from tests.js.serving import CLIENT, HERE
 
-COMPILE_S_MAX = 100
+COMPILE_S_MAX = 250
 
 
 def stage(name: str, folder: Path) -> Path:

@@ -30,6 +30,7 @@ FRAMEWORKS: Final = {
     "claude": "the Claude Agent SDK",
     "openai": "the OpenAI Agents SDK",
     "pydantic_ai": "Pydantic AI",
+    "vercel_ai": "the Vercel AI SDK",
 }
 """The marks, and how people call those who make them."""
 
