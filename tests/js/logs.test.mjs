@@ -62,7 +62,7 @@ test("what was deleted meanwhile is appended again", async () => {
   assert.deepEqual(await log.read(), [{ id: "a" }]);
 });
 
-const verbs = (log) => [log.read(), log.own(), log.append([{}]), log.write([{}]), log.pop()];
+const verbs = (log) => [() => log.read(), () => log.own(), () => log.append([{}]), () => log.write([{}]), () => log.pop()];
 
 test("what another framework has saved is neither read nor changed", async () => {
   const log = logOf("foreign");

@@ -16,6 +16,7 @@ from tests.interop import node
 from tests.js.serving import CLIENT, Served, run_tests
 from tests.js.staging import check_types, stage
 from tests.present import present
+from tests.waiting import until
 
 pytestmark = pytest.mark.timeout(400 + INSTALL_S_MAX)  # the first test may have to install packages
 
@@ -67,8 +68,9 @@ def state_of(store: Store, session_id: str) -> Any:
     return present(store.scope(session_id, kind=KIND).load()).state
 
 
-def test_what_the_adapters_share(served: Served) -> None:
-    run_tests("logs.test.mjs", served.url)
+@pytest.mark.parametrize("name", ["logs", "vercel"])
+def test_without_packages(name: str, served: Served) -> None:
+    run_tests(f"{name}.test.mjs", served.url)
 
 
 def test_both_languages_know_the_same_frameworks() -> None:
@@ -78,7 +80,7 @@ def test_both_languages_know_the_same_frameworks() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["openai"])
+@pytest.mark.parametrize("name", ["openai", "claude", "vercel"])
 def test_the_types_fit(name: str, project: Callable[[str], Project]) -> None:
     check_types(project(name).home)
 
@@ -160,3 +162,110 @@ def test_each_language_continues_a_session_of_openai(
     assert {*map(str, (i.metadata for i in store.scope("both", kind=KIND).history()))} == {
         "{'openai': True}"
     }
+
+
+# The Claude Agent SDK
+
+
+CLAUDE = """
+import asyncio, json, sys
+import limpet
+from claude_agent_sdk import list_sessions_from_store
+from limpet.compat.claude import LimpetClaudeStore
+
+async def main(url, project_key, session_id, entry):
+    async with limpet.open_async(url) as store:
+        sessions = LimpetClaudeStore(store)
+        key = {"project_key": project_key, "session_id": session_id}
+        await sessions.append(key, [json.loads(entry)])
+        summaries = await sessions.list_session_summaries(project_key)
+        print(json.dumps([await sessions.load(key), summaries]))
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+@pytest.mark.slow
+def test_a_store_for_claude_answers_as_the_sdks_own(
+    project: Callable[[str], Project], served: Served
+) -> None:
+    assert project("claude").ask(served.url, "contract", "-contract") == [[]]
+
+
+@pytest.mark.slow
+def test_the_functions_of_the_claude_sdk(project: Callable[[str], Project], served: Served) -> None:
+    session_id = "11111111-1111-4111-8111-111111111111"
+    assert project("claude").ask(served.url, "functions", "-functions", session_id) == [
+        {
+            "messages": ["hello", "hi", "how?", "so"],
+            "fork": ["hello", "hi"],
+            "titles": ["By train", "hello"],
+            "origin": True,
+            "left": ["By train"],
+        }
+    ]
+
+
+@pytest.mark.slow
+def test_each_language_continues_a_session_of_claude(
+    project: Callable[[str], Project], shared: Served, store: Store
+) -> None:
+    """The summary too, which has other names in Python."""
+    claude = project("claude")
+    claude.ask(shared.url, "add", "-both", "s", "1", "hello")
+    entry = {"type": "custom-title", "customTitle": "A trip", "uuid": "u-2"}
+    entries, (summary,) = in_python("claude", CLAUDE, shared.store, "-both", "s", json.dumps(entry))
+    assert [each["uuid"][-1] for each in entries] == ["1", "2"]
+    assert (summary["data"]["first_prompt"], summary["data"]["custom_title"]) == ("hello", "A trip")
+    claude.ask(shared.url, "add", "-both", "s", "3", "how?")
+    uuids, (summary,) = claude.ask(shared.url, "show", "-both", "s")
+    assert [each[-1] for each in uuids] == ["1", "2", "3"]
+    assert (summary["data"]["firstPrompt"], summary["data"]["customTitle"]) == ("hello", "A trip")
+
+
+@pytest.mark.slow
+def test_entries_of_a_killed_process(
+    project: Callable[[str], Project], shared: Served, store: Store
+) -> None:
+    claude = project("claude")
+    with claude.start(shared.url, "storm", "-killed", "s") as process:
+        assert process.stdout is not None
+        told = [json.loads(process.stdout.readline()) for _ in range(5)]
+        process.kill()
+    left = len(state_of(store, "claude/-killed/s")["entries"])
+    assert left >= told[-1]
+    for at in (left, left + 1):  # it is resumed: the last batch is sent again
+        claude.ask(shared.url, "add", "-killed", "s", str(at), f"{at}")
+    uuids, (summary,) = claude.ask(shared.url, "show", "-killed", "s")
+    assert [int(each[-12:]) for each in uuids] == [*range(1, left + 2)]
+    assert summary["data"]["firstPrompt"] == "1"
+
+
+# The Vercel AI SDK
+
+
+@pytest.mark.slow
+def test_a_chat_of_vercel_goes_on_after_a_kill(
+    project: Callable[[str], Project], shared: Served
+) -> None:
+    """What was streamed until then can be resumed, and the question was saved."""
+    vercel = project("vercel")
+    vercel.ask(shared.url, "turn", "killed", "hello")
+    with vercel.start(shared.url, "turn", "killed", "hang") as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        streamed = until(lambda: text_of(vercel.ask(shared.url, "resume", "killed")))
+        process.kill()
+    assert streamed == "3: hang"
+    assert vercel.ask(shared.url, "texts", "killed") == [["hello", "1: hello", "hang"]]
+    vercel.ask(shared.url, "turn", "killed", "again")
+    (texts,) = vercel.ask(shared.url, "texts", "killed")
+    assert texts == ["hello", "1: hello", "hang", "again", "4: again"]
+    assert vercel.ask(shared.url, "resume", "killed") == [None]
+
+
+def text_of(chunks: list[Any]) -> str:
+    """Return the text of server-sent events of the SDK."""
+    lines = "".join(each or "" for each in chunks).split("\n\n")
+    events = [json.loads(each.removeprefix("data: ")) for each in lines if each[6:7] == "{"]
+    return "".join(each.get("delta", "") for each in events)
