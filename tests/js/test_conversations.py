@@ -14,7 +14,7 @@ from tests.environments import INSTALL_S_MAX, ROOT
 from tests.frameworks.catalogue import python_with
 from tests.interop import node
 from tests.js.serving import CLIENT, Served, run_tests
-from tests.js.staging import check_types, stage
+from tests.js.staging import check_examples, check_types, stage
 from tests.present import present
 from tests.waiting import until
 
@@ -83,6 +83,16 @@ def test_both_languages_know_the_same_frameworks() -> None:
 @pytest.mark.parametrize("name", ["openai", "claude", "vercel"])
 def test_the_types_fit(name: str, project: Callable[[str], Project]) -> None:
     check_types(project(name).home)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["openai", "claude", "vercel"])
+def test_the_examples_of_the_guide(
+    name: str, project: Callable[[str], Project], served: Served
+) -> None:
+    page = CLIENT.parent.parent / "docs" / "guides" / f"javascript_{name}.md"
+    runtime = node.find_runtime(NODE_MAJOR_MIN)
+    assert check_examples(page, project(name).home, served.url, runtime) == 1
 
 
 # The OpenAI Agents SDK

@@ -6,7 +6,6 @@ import shlex
 import shutil
 import subprocess
 import tarfile
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from tests.interop.conftest import PROJECT as STRANDS
 from tests.interop.genkit.peer import PROJECT as GENKIT
 from tests.interop.node import install
 from tests.js.serving import CLIENT, HERE, Served
-from tests.snippets import blocks
+from tests.js.staging import check_examples
 
 ROOT = CLIENT.parent.parent
 CORE = ["client", "errors", "index", "json", "operations", "records", "transport"]
@@ -41,17 +40,7 @@ def project(tmp_path: Path) -> Path:
 @pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_the_examples_print_what_they_show(page: Path, project: Path, served: Served) -> None:
-    found = blocks(page)
-    for block, after in pairwise(found):
-        if (block.language, after.language) != ("js", "text"):
-            continue
-        (project / "example.mjs").write_text(
-            block.text.replace("http://127.0.0.1:7420", served.url)
-        )
-        command = [node.find_runtime().node, "example.mjs"]
-        done = subprocess.run(command, cwd=project, capture_output=True, text=True, timeout=100)
-        assert (done.stderr, done.stdout) == ("", after.text)
-    assert any(block.language == "text" for block in found)
+    assert check_examples(page, project, served.url, node.find_runtime()) == 1
 
 
 @pytest.mark.slow
