@@ -48,8 +48,9 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Project
     def find(name: str) -> Project:
         if name not in made:
             with pytest.MonkeyPatch.context() as patch:
-                if name == "claude":
-                    patch.setenv("npm_config_omit", "optional")  # the agent itself: 200 MB
+                if name == "claude":  # without the agent itself, 200 MB, and what only types need
+                    patch.setenv("npm_config_omit", "optional")
+                    patch.setenv("npm_config_legacy_peer_deps", "true")
                 made[name] = Project(stage(name, tmp_path_factory.mktemp(name)))
         return made[name]
 

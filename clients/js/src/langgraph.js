@@ -23,7 +23,7 @@ const RUN = "run_id";
 const LABEL_CHARS_MAX = 256;
 const PAGE_STATES = 16;
 const HEADS_MAX = 4096;
-const DECODED_MAX = 4096;
+const DECODED_MAX = 20_000;
 const FIRST_VERSION = `${"1".padStart(32, "0")}.${"0".repeat(16)}`;
 
 export class LimpetSaver extends BaseCheckpointSaver {
