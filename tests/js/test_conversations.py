@@ -1,6 +1,8 @@
 """Conversations in JavaScript: the real frameworks, a crash, and Python on the same."""
 
 import json
+import os
+import signal
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -32,7 +34,10 @@ class Project:
 
     def start(self, *given: str, program: str = "driver.mjs") -> "subprocess.Popen[str]":
         command = [node.find_runtime(NODE_MAJOR_MIN).node, str(self.home / program), *given]
-        return subprocess.Popen(command, stdout=subprocess.PIPE, encoding="utf-8")
+        # With what they start they are a group, which a test kills.
+        return subprocess.Popen(
+            command, stdout=subprocess.PIPE, encoding="utf-8", start_new_session=True
+        )
 
     def ask(self, *given: str) -> list[Any]:
         """Return what a program says."""
@@ -59,7 +64,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Project
 
 def in_python(framework: str, program: str, *given: str) -> Any:
     """Return what a program prints that uses a framework for Python."""
-    command = [python_with(framework), "-c", program, *given]
+    command = [str(python_with(framework)), "-c", program, *given]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=RUN_S_MAX)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
@@ -250,6 +255,38 @@ def test_entries_of_a_killed_process(
     uuids, (summary,) = claude.ask(shared.url, "show", "-killed", "s")
     assert [int(each[-12:]) for each in uuids] == [*range(1, left + 2)]
     assert summary["data"]["firstPrompt"] == "1"
+
+
+@pytest.mark.slow
+def test_an_agent_of_claude_that_is_killed_goes_on(
+    project: Callable[[str], Project], shared: Served, store: Store, tmp_path: Path
+) -> None:
+    """The real agent, which the SDK for Python brings along, and a fake model."""
+    claude = project("claude")
+    (agent,) = python_with("claude").parent.parent.glob("lib/*/site-packages/*/_bundled/claude")
+
+    def given(prompt: str, *resume: str) -> tuple[str, ...]:
+        return (shared.url, "agent", str(agent), str(tmp_path / prompt), prompt, *resume)
+
+    ((session_id, said),) = claude.ask(*given("hello"))
+    assert said == "I have read 1"
+    (name,) = [each for each in store.sessions() if each.endswith(session_id)]
+    with claude.start(*given("hang", session_id)) as process:
+        until(lambda: "hang" in prompts(store, name))
+        os.killpg(process.pid, signal.SIGKILL)
+    ((resumed, said),) = claude.ask(*given("again", session_id))
+    assert (resumed, said[:11]) == (session_id, "I have read")
+    assert prompts(store, name) == ["hello", "hang", "again"]
+
+
+def prompts(store: Store, session_id: str) -> list[str]:
+    entries = state_of(store, session_id)["entries"]
+    return [text_in(each["message"]) for each in entries if each["type"] == "user"]
+
+
+def text_in(message: Any) -> str:
+    content = message["content"]
+    return content if isinstance(content, str) else content[0].get("text", "")
 
 
 # The Vercel AI SDK

@@ -1,5 +1,7 @@
 // The Claude Agent SDK over a Limpet store: `node driver.mjs URL VERB ...` prints lines of JSON.
 
+import { once } from "node:events";
+import { createServer } from "node:http";
 import { isDeepStrictEqual } from "node:util";
 import * as sdk from "@anthropic-ai/claude-agent-sdk";
 import { open } from "limpet";
@@ -89,6 +91,45 @@ const verbs = {
     say((await sessionStore.load({ projectKey, sessionId })).map((each) => each.uuid));
     say(await sessionStore.listSessionSummaries(projectKey));
   },
+};
+
+// The API of Claude: it says how many questions it has read, and never answers "hang".
+const model = createServer(async (request, response) => {
+  const body = [];
+  for await (const each of request) body.push(each);
+  const { messages = [] } = JSON.parse(Buffer.concat(body).toString() || "{}");
+  const asked = messages.filter((each) => each.role === "user");
+  if (given[2] === "hang") return;
+  const event = (type, fields) => response.write(`event: ${type}\ndata: ${JSON.stringify({ type, ...fields })}\n\n`);
+  const usage = { input_tokens: 1, output_tokens: 1 };
+  response.writeHead(200, { "content-type": "text/event-stream" });
+  event("message_start", { message: { id: "msg", type: "message", role: "assistant", content: [], model: "fake", usage } });
+  event("content_block_start", { index: 0, content_block: { type: "text", text: "" } });
+  event("content_block_delta", { index: 0, delta: { type: "text_delta", text: `I have read ${asked.length}` } });
+  event("content_block_stop", { index: 0 });
+  event("message_delta", { delta: { stop_reason: "end_turn" }, usage });
+  event("message_stop");
+  response.end();
+});
+
+// The real agent.
+verbs.agent = async (executable, folder, prompt, resume) => {
+  model.listen(0, "127.0.0.1");
+  await once(model, "listening");
+  const env = {
+    ...process.env,
+    ANTHROPIC_BASE_URL: `http://127.0.0.1:${model.address().port}`,
+    ANTHROPIC_API_KEY: "fake",
+    CLAUDE_CONFIG_DIR: folder,
+    CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC: "1",
+  };
+  const options = { sessionStore, sessionStoreFlush: "eager", pathToClaudeCodeExecutable: executable, env };
+  const more = { model: "fake", tools: [], settingSources: [], ...(resume && { resume }) };
+  for await (const message of sdk.query({ prompt, options: { ...options, ...more } })) {
+    if (message.type === "system" && message.subtype === "mirror_error") say(message);
+    if (message.type === "result") say([message.session_id, message.result]);
+  }
+  process.exit();
 };
 
 /** The key under which the SDK's functions look: they ask for it. */
