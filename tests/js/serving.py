@@ -31,9 +31,10 @@ class Served(NamedTuple):
 
 
 @contextmanager
-def serve(store: str, *, port: int = 0) -> Iterator[Served]:
+def serve(store: str, *options: str, port: int = 0) -> Iterator[Served]:
     """Serve a store until the block ends."""
-    command = [sys.executable, "-m", "limpet", "serve", "--create", store, "--port", str(port)]
+    limpet = [sys.executable, "-m", "limpet", "serve", "--create", store]
+    command = [*limpet, "--port", str(port), *options]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None

@@ -2,13 +2,16 @@
 
 import shutil
 import subprocess
+from itertools import pairwise
 from pathlib import Path
 
 from tests.interop import node
 from tests.interop.node import install
 from tests.js.serving import CLIENT, HERE
+from tests.snippets import blocks
 
-COMPILE_S_MAX = 100
+COMPILE_S_MAX = 250
+EXAMPLE_S_MAX = 100
 
 
 def stage(name: str, folder: Path) -> Path:
@@ -36,3 +39,20 @@ def check_types(staged: Path) -> None:
         timeout=COMPILE_S_MAX,
     )
     assert done.returncode == 0, done.stdout
+
+
+def check_examples(page: Path, folder: Path, url: str, runtime: node.Runtime) -> int:
+    """Run the examples of a page that show what they print, and return how many there are."""
+    shown = [
+        (block.text, after.text)
+        for block, after in pairwise(blocks(page))
+        if (block.language, after.language) == ("js", "text")
+    ]
+    for program, printed in shown:
+        (folder / "example.mjs").write_text(program.replace("http://127.0.0.1:7420", url))
+        command = [runtime.node, "example.mjs"]
+        done = subprocess.run(
+            command, cwd=folder, capture_output=True, text=True, timeout=EXAMPLE_S_MAX
+        )
+        assert (done.stderr, done.stdout) == ("", printed)
+    return len(shown)

@@ -4,7 +4,6 @@ import json
 import operator
 import subprocess
 from decimal import Decimal
-from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
@@ -17,10 +16,9 @@ from limpet import InvalidInput, Store
 from limpet.compat.langgraph import LimpetSaver
 from tests.interop import node
 from tests.js.serving import CLIENT, Served, serve
-from tests.js.staging import check_types, stage
+from tests.js.staging import check_examples, check_types, stage
 from tests.present import present
 from tests.servers.proxy import Proxy
-from tests.snippets import blocks
 from tests.waiting import until
 
 pytestmark = pytest.mark.timeout(400)  # the first test may have to install LangGraph.js
@@ -86,17 +84,7 @@ def test_the_types_fit(staged: Path) -> None:
 @pytest.mark.slow
 def test_the_examples_of_the_guide(staged: Path, served: Served) -> None:
     """Also those of AgentOS, which need no packages."""
-    found = blocks(GUIDE)
-    for block, after in pairwise(found):
-        if (block.language, after.language) != ("js", "text"):
-            continue
-        example = staged / "example.mjs"
-        example.write_text(block.text.replace("http://127.0.0.1:7420", served.url))
-        done = subprocess.run(
-            [node.find_runtime().node, str(example)], capture_output=True, text=True, timeout=60
-        )
-        assert (done.stderr, done.stdout) == ("", after.text)
-    assert [block.language for block in found] == ["js", "text"] * 2
+    assert check_examples(GUIDE, staged, served.url, node.find_runtime()) == 2
 
 
 # Crashes
@@ -124,6 +112,13 @@ def test_savers_that_do_not_know_of_each_other(staged: Path, shared: Served) -> 
     found = ask(staged, shared.url, "race", "raced")
     ids = [f"{number:02}" for number in range(20)]
     assert found == {"latest": ids[-1], "ids": ids[::-1], "writes": [*range(8)], "error": "second"}
+
+
+@pytest.mark.slow
+def test_a_list_decodes_each_message_once(staged: Path, shared: Served) -> None:
+    """Else 600 checkpoints of a conversation take half a minute: the square of its length."""
+    found = ask(staged, shared.url, "list", "listed")
+    assert found == {"decoded": 40, "lengths": list(range(40, 0, -1)), "same": True}
 
 
 @pytest.mark.slow

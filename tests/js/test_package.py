@@ -2,9 +2,10 @@
 
 import json
 import re
+import shlex
+import shutil
 import subprocess
 import tarfile
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from tests.interop.conftest import PROJECT as STRANDS
 from tests.interop.genkit.peer import PROJECT as GENKIT
 from tests.interop.node import install
 from tests.js.serving import CLIENT, HERE, Served
-from tests.snippets import blocks
+from tests.js.staging import check_examples
 
 ROOT = CLIENT.parent.parent
 CORE = ["client", "errors", "index", "json", "operations", "records", "transport"]
@@ -39,17 +40,27 @@ def project(tmp_path: Path) -> Path:
 @pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_the_examples_print_what_they_show(page: Path, project: Path, served: Served) -> None:
-    found = blocks(page)
-    for block, after in pairwise(found):
-        if (block.language, after.language) != ("js", "text"):
-            continue
-        (project / "example.mjs").write_text(
-            block.text.replace("http://127.0.0.1:7420", served.url)
-        )
-        command = [node.find_runtime().node, "example.mjs"]
-        done = subprocess.run(command, cwd=project, capture_output=True, text=True, timeout=100)
-        assert (done.stderr, done.stdout) == ("", after.text)
-    assert any(block.language == "text" for block in found)
+    assert check_examples(page, project, served.url, node.find_runtime()) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)  # it may have to install LangGraph.js
+def test_the_folder_is_installed_outside_the_clone(tmp_path: Path, served: Served) -> None:
+    """By the commands of both pages: an adapter finds the packages of the project."""
+    home = tmp_path / "project"
+    shutil.copytree(install("langgraph", HERE / "langgraph"), home, symlinks=True)
+    commands, same = [
+        re.findall(r"^npm ([^#\n]+)", page.read_text(), flags=re.MULTILINE) for page in PAGES
+    ]
+    assert commands == same
+    for command in commands:
+        given = command.replace("../limpet/clients/js", shlex.quote(str(CLIENT)))
+        npm = [*node.find_runtime().npm, *shlex.split(given), "--no-audit", "--no-fund"]
+        subprocess.run(npm, cwd=home, check=True, capture_output=True, timeout=200)
+    shutil.copy(HERE / "langgraph" / "driver.mjs", home)
+    program = [node.find_runtime().node, "driver.mjs", served.url, "run", "installed"]
+    done = subprocess.run(program, cwd=home, capture_output=True, text=True, timeout=100)
+    assert json.loads(done.stdout.splitlines()[-1]) == ["first", "left", "right", "last"]
 
 
 @pytest.mark.slow

@@ -27,7 +27,8 @@ export class LimpetSaver extends BaseCheckpointSaver<any> {
 
   /**
    * Yield the checkpoints of a thread or of one namespace, the greatest id first; without a `thread_id` of all threads,
-   * the last saved first. `filter` has values that the metadata must have.
+   * the last saved first. `filter` has values that the metadata must have. Equal messages of several checkpoints, and
+   * equal items of other lists, are one object: do not change them in place.
    */
   list(config: RunnableConfig, options?: CheckpointListOptions): AsyncGenerator<CheckpointTuple>;
 

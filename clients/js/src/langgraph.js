@@ -23,16 +23,19 @@ const RUN = "run_id";
 const LABEL_CHARS_MAX = 256;
 const PAGE_STATES = 16;
 const HEADS_MAX = 4096;
+const DECODED_MAX = 20_000;
 const FIRST_VERSION = `${"1".padStart(32, "0")}.${"0".repeat(16)}`;
 
 export class LimpetSaver extends BaseCheckpointSaver {
   #store;
   // The last known head of each scope. If it is out of date the commit fails, and is tried again.
   #heads = new Map();
+  #shares;
 
   constructor(store, serde) {
     super(serde);
     this.#store = store;
+    this.#shares = serde === undefined; // another one may decode a list differently than its items
   }
 
   async getTuple(config) {
@@ -93,9 +96,10 @@ export class LimpetSaver extends BaseCheckpointSaver {
     const ceiling = before && getCheckpointId(before);
     const only = config.configurable?.checkpoint_id;
     const isAsked = (id) => (!ceiling || id < ceiling) && (!only || id === only);
+    const decoded = this.#shares ? new Map() : undefined;
     for await (const page of this.#pages(config, filter, isAsked)) {
       if (left <= 0) return;
-      const found = await this.#read(page.slice(0, left));
+      const found = await this.#read(page.slice(0, left), decoded);
       left -= found.length;
       yield* found;
     }
@@ -173,11 +177,25 @@ export class LimpetSaver extends BaseCheckpointSaver {
 
   // Reading
 
-  async #loaded(tree, path) {
+  /** `decoded`: the items that this list has met, by their text. Checkpoints of a thread have most messages in common. */
+  async #loaded(tree, path, decoded) {
+    if (decoded !== undefined && Array.isArray(tree)) {
+      return Promise.all(tree.map((item, at) => this.#item(item, `${path}/${at}`, decoded)));
+    }
     const tag = tagOf(tree);
     if (tag === "$sealed") return this.#unsealed(tree, path);
     if (tag === "$bytes") return this.serde.loadsTyped("bytes", fromBase64(tree.$bytes));
     return this.serde.loadsTyped("json", JSON.stringify(fromStored(tree, path)));
+  }
+
+  #item(tree, path, decoded) {
+    if (typeof tree !== "object" || tree === null) return tree;
+    const text = JSON.stringify(tree);
+    if (!decoded.has(text)) {
+      if (decoded.size >= DECODED_MAX) decoded.clear();
+      decoded.set(text, this.#loaded(tree, path));
+    }
+    return decoded.get(text);
   }
 
   async #unsealed({ $sealed: [type, body] }, path) {
@@ -188,10 +206,10 @@ export class LimpetSaver extends BaseCheckpointSaver {
     }
   }
 
-  async #tuple(found, notes) {
+  async #tuple(found, notes, decoded) {
     const { scope, id, parentId } = found;
     const metadata = FACADE in found.metadata ? await this.#loaded(found.metadata[FACADE], "metadata") : {};
-    const checkpoint = FACADE in found.metadata ? await this.#checkpoint(found) : foreignCheckpoint(found);
+    const checkpoint = FACADE in found.metadata ? await this.#checkpoint(found, decoded) : foreignCheckpoint(found);
     if (checkpoint.v < 4 && parentId !== null) await this.#addPendingSends(checkpoint, scope, parentId);
     return {
       config: configOf(scope, id),
@@ -202,14 +220,14 @@ export class LimpetSaver extends BaseCheckpointSaver {
     };
   }
 
-  async #checkpoint({ id, state, createdAt }) {
+  async #checkpoint({ id, state, createdAt }, decoded) {
     if (typeof state?.channel_values !== "object" || state.channel_values === null) {
       throw new Corrupt(`the state is not that of a checkpoint. id=\`${id}\``, { id });
     }
     const { channel_values: trees, v = 4, ts = createdAt.toISOString(), delta_history: _, ...rest } = state;
     const loaded = Object.entries(trees).map(async ([name, tree]) => [
       name,
-      await this.#loaded(tree, `channel_values/${name}`),
+      await this.#loaded(tree, `channel_values/${name}`, decoded),
     ]);
     const values = Object.fromEntries(await Promise.all(loaded));
     return { v, id, ts, channel_values: values, ...fromStored(rest, "checkpoint") };
@@ -286,7 +304,7 @@ export class LimpetSaver extends BaseCheckpointSaver {
   }
 
   /** Return the tuples of a page, in its order; what was deleted meanwhile is left out. */
-  async #read(refs) {
+  async #read(refs, decoded) {
     const tuples = new Map();
     for (const [name, some] of grouped(refs)) {
       const scope = this.#store.scope(some[0].scope);
@@ -294,7 +312,7 @@ export class LimpetSaver extends BaseCheckpointSaver {
       const [found, notes] = await Promise.all([gathered(scope.loadMany(ids)), gathered(scope.notes({ on: ids }))]);
       for (const each of found) {
         const own = notes.filter((note) => note.snapshotId === each.id);
-        tuples.set(`${name} ${each.id}`, await this.#tuple(each, own));
+        tuples.set(`${name} ${each.id}`, await this.#tuple(each, own, decoded));
       }
     }
     return refs.map((ref) => tuples.get(`${nameOf(ref.scope)} ${ref.id}`)).filter((each) => each !== undefined);

@@ -34,6 +34,7 @@ FRAMEWORKS: Final = {
     "llama_index": "LlamaIndex",
     "openai": "the OpenAI Agents SDK",
     "pydantic_ai": "Pydantic AI",
+    "vercel_ai": "the Vercel AI SDK",
 }
 """The marks, and how people call those who make them."""
 

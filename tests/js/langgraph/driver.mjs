@@ -1,5 +1,6 @@
 // Graphs of LangGraph.js in a process of their own: `node driver.mjs URL VERB THREAD [TEXT]` prints lines of JSON.
 
+import { isDeepStrictEqual } from "node:util";
 import { AIMessage, HumanMessage, ToolMessage } from "@langchain/core/messages";
 import { Annotation, Command, END, interrupt, MessagesAnnotation, Send, START, StateGraph } from "@langchain/langgraph";
 import { open } from "limpet";
@@ -116,6 +117,30 @@ verbs.race = async () => {
   for await (const each of checkpointer.list(config)) listed.push(each.checkpoint.id);
   const [[, , error], ...values] = (await checkpointer.getTuple(on)).pendingWrites;
   say({ latest: (await savers[1].getTuple(config)).checkpoint.id, ids: listed, writes: values.map((each) => each[2]), error });
+};
+
+// A list decodes each message once, and gives what is given one by one.
+verbs.list = async () => {
+  const messages = Array.from({ length: 40 }, (_, at) => new HumanMessage({ id: `m-${at}`, content: `${at}` }));
+  const checkpoint = { v: 4, ts: new Date().toISOString(), channel_versions: {}, versions_seen: {} };
+  for (const at of messages.keys()) {
+    const values = { messages: messages.slice(0, at + 1), n: at };
+    const metadata = { source: "loop", step: at, parents: {} };
+    await checkpointer.put(config, { ...checkpoint, id: String(at).padStart(2, "0"), channel_values: values }, metadata, { messages: 1, n: 1 });
+  }
+  const loadsTyped = checkpointer.serde.loadsTyped.bind(checkpointer.serde);
+  let decoded = 0;
+  checkpointer.serde.loadsTyped = (type, data) => {
+    decoded += data.split("HumanMessage").length - 1;
+    return loadsTyped(type, data);
+  };
+  const listed = [];
+  for await (const each of checkpointer.list(config)) listed.push(each);
+  const counted = decoded;
+  const same = await Promise.all(
+    listed.map(async (each) => isDeepStrictEqual(each, await checkpointer.getTuple(each.config))),
+  );
+  say({ decoded: counted, lengths: listed.map((each) => each.checkpoint.channel_values.messages.length), same: same.every(Boolean) });
 };
 
 verbs.show = async () => {
