@@ -27,8 +27,9 @@ export class LimpetClaudeStore {
     try {
       await this.#append(log, key, entries);
     } catch (error) {
+      if (!(error instanceof InvalidInput)) throw error;
       const changed = entries.map(storable);
-      if (!(error instanceof InvalidInput) || changed.every((each, at) => each === entries[at])) throw error;
+      if (changed.every((each, at) => each === entries[at])) throw error;
       await this.#append(log, key, changed);
     }
   }
@@ -157,8 +158,11 @@ function uuidOf({ uuid }) {
 
 const LONE_SURROGATE = /(?<!\\)((?:\\\\)*)\\ud[89a-f][0-9a-f]{2}/g; // in JSON text, which escapes them only if alone
 
-/** Return an entry as it can be stored, with its exact text if that is not the same. Of one that is nested too deep
- * only the texts can be. */
+/**
+ * Return an entry as it can be stored, with its exact text if that is not the same.
+ *
+ * Of one that is nested too deep only the texts can be.
+ */
 function storable(entry) {
   const text = JSON.stringify(entry);
   const whole = text.replace(LONE_SURROGATE, "$1\\ufffd");

@@ -177,7 +177,7 @@ export class LimpetSaver extends BaseCheckpointSaver {
 
   // Reading
 
-  /** `decoded`: the items that this list has met, by their text. Checkpoints of a thread have most messages in common. */
+  /** `decoded`: the items that a list has met, by their text. Most messages are in many checkpoints of a thread. */
   async #loaded(tree, path, decoded) {
     if (decoded !== undefined && Array.isArray(tree)) {
       return Promise.all(tree.map((item, at) => this.#item(item, `${path}/${at}`, decoded)));
