@@ -34,6 +34,7 @@ IMPORTS = {
     "cli/__init__.py": "the names of our extras",
     "cli/_app.py": "the names of our verbs",
     "cli/transfer.py": "a serializer that the caller names on the command line",
+    "compat/ag2.py": "AG2's own modules, and those that the caller gives",
     "compat/langgraph/serde.py": "names on the allow-list",
     "compat/langgraph/classes.py": "names on the allow-list",
     "compat/langgraph/tags.py": "our own list of modules",
