@@ -206,3 +206,28 @@ def test_a_checkpoint_that_is_deleted_meanwhile_has_its_ancestors(memory: Limpet
     assert [each.id for each in _ancestors(scope, target)] == [id_of(2), id_of(1)]
     scope.delete_snapshot(id_of(2))
     assert [*_ancestors(scope, target)] == []
+
+
+class Log(TypedDict):
+    log: Annotated[list[Any], DeltaChannel(extend, snapshot_frequency=7)]
+
+
+@for_each("keep_last", [0, 1, 5])
+def test_a_prune_of_the_scope_keeps_what_is_needed(saver: LimpetSaver, keep_last: int) -> None:
+    """The checkpoints that a kept one is computed from stay, with their writes; older ones go."""
+    builder = StateGraph(Log)
+    builder.add_node("node", lambda state: {"log": [HumanMessage("n", id=f"{len(state['log'])}")]})
+    builder.add_edge(START, "node")
+    graph = builder.compile(checkpointer=saver)
+    saver.delete_thread("t")
+    for turn in range(10):
+        graph.invoke({"log": [("in", turn)]}, on("t", turn))
+    before, scope = states(graph), saver._sync.scope("t", kind="thread")
+    planned = scope.prune(keep_last=keep_last, dry_run=True)
+    assert scope.prune(keep_last=keep_last) == planned
+    after = states(graph)
+    assert max(keep_last, 1) < len(after) == len(before) - planned.count < len(before)
+    for id in sorted(before)[-max(keep_last, 1) :]:
+        assert after[id] == before[id]
+    graph.invoke({"log": [("in", "more")]}, on("t"))
+    assert graph.get_state(on("t")).values["log"][:-2] == before[max(before)]["log"]
