@@ -26,7 +26,7 @@ from limpet.api import upkeep, verbs
 from limpet.api.driver import Driver, awaited
 from limpet.api.opened import ScopeContext, Tools
 from limpet.api.scope import Scope
-from limpet.api.verbs import Ask, Step, Steps
+from limpet.api.verbs import Ask, Pause, Step, Steps
 from limpet.core import limits
 from limpet.core.retention import Rule, check_retention, cutoff_of, read_rule, rule_for, rule_json
 from limpet.errors import Conflict, Corrupt, LimpetError
@@ -94,7 +94,8 @@ class _PolicyBase:
                 self._due_s = now_s + every.total_seconds()
                 return
             try:
-                self._resume = partial(sweep.send, (yield step))
+                answer = None if isinstance(step, Pause) else (yield step)
+                self._resume = partial(sweep.send, answer)
             except LimpetError as error:
                 self._resume = partial(sweep.throw, error)
             self._sweep = sweep
@@ -196,17 +197,20 @@ def _swept(tools: Tools, *, dry_run: bool, report: Report | None) -> Steps[Swept
 
         page: list[str] = yield list_page
         for session_id in page:
+            begun_s = tools.clock.monotonic()
             try:
                 deleted = yield from _session(tools, rules, session_id, now_us, dry_run=dry_run)
             except (Conflict, Corrupt):
                 total["skipped"] += 1
                 continue
             for each in deleted:
-                total.update(
-                    sessions=each.scope is None, snapshots=each.snapshots, bytes=each.bytes
-                )
+                total["sessions"] += each.scope is None
+                total["snapshots"] += each.snapshots
+                total["bytes"] += each.bytes
                 if report is not None:
                     yield Ask(report, each)
+            if deleted and not dry_run:  # so that writers who wait for a lock get their turn
+                yield Pause(tools.clock.monotonic() - begun_s)
         if len(page) < limits.PAGE_ITEMS_MAX:
             break
         after = page[-1]

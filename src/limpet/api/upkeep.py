@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from limpet.api.opened import ScopeContext, Tools
 from limpet.api.verbs import (
+    Pause,
     Steps,
     Walk,
     Work,
@@ -23,7 +24,15 @@ from limpet.api.verbs import (
     notes_of,
 )
 from limpet.core import codec, ids, limits
-from limpet.core.retention import ITEMS, VECTORS, Choice, Retention, changed_at, check_retention
+from limpet.core.retention import (
+    ITEMS,
+    NEEDS_PARENT,
+    VECTORS,
+    Choice,
+    Retention,
+    changed_at,
+    check_retention,
+)
 from limpet.errors import Conflict, Corrupt, Unavailable
 from limpet.model import (
     ANY,
@@ -59,17 +68,24 @@ def pruned(context: ScopeContext, policy: Retention, *, dry_run: bool) -> Steps[
     """Delete what a policy drops from the history of a scope, a page in each step."""
     scope, tools, _, fence = context
     head: SnapshotInfo | None = None
+    reads_head = dry_run  # when it deletes, the engine spares the head
     count = size = 0
 
     def attempt() -> Steps[Pruned]:
-        nonlocal count, size, head
-        head = yield lambda backend: backend.read_info(scope, None)
+        nonlocal count, size, head, reads_head
+        if reads_head:
+            head = yield lambda backend: backend.read_info(scope, None)
         choice, after = Choice(policy, head), None
         while True:
+            begun_s = tools.clock.monotonic()
 
-            def prune_page(backend: Backend, after: int | None = after) -> _Page:
+            def prune_page(
+                backend: Backend, after: int | None = after, knows_head: bool = reads_head
+            ) -> _Page | None:
                 query = Query(scope, after=after)
                 page = backend.list_snapshots(query, limit=limits.PRUNED_ITEMS_MAX)
+                if not knows_head and any(NEEDS_PARENT in info.metadata for info in page):
+                    return None
                 doomed = [info for info in page if choice.drops(info)]
                 done = Pruned(len(doomed), sum(info.size for info in doomed))
                 if doomed and not dry_run:
@@ -81,14 +97,20 @@ def pruned(context: ScopeContext, policy: Retention, *, dry_run: bool) -> Steps[
                     )
                 return len(page), done, ids.seq_of(page[-1].revision) if page else None
 
-            length, done, after = yield prune_page
+            answer: _Page | None = yield prune_page
+            if answer is None:
+                reads_head = True
+                return (yield from attempt())
+            length, done, after = answer
             count, size = count + done.count, size + done.bytes
             if length < limits.PRUNED_ITEMS_MAX:
                 return Pruned(count, size)
+            if done.count and not dry_run:  # so that writers who wait for a lock get their turn
+                yield Pause(tools.clock.monotonic() - begun_s)
 
     def changed(backend: Backend) -> bool:
         now = backend.read_info(scope, None)
-        return (now and now.revision) != (head and head.revision)
+        return reads_head and (now and now.revision) != (head and head.revision)
 
     return contend(tools, attempt, changed)
 
