@@ -2,20 +2,17 @@
 
 ::
 
-    from datetime import timedelta
-    from limpet.retention import Policy, Rule
+        from limpet.retention import Policy, Rule
 
     policy = Policy(store)
     policy.set(Rule(keep_last=50, older_than=timedelta(days=30)))
     policy.set(Rule(prefix="demo/", delete_session_after=timedelta(days=7)))
     print(policy.apply(dry_run=True))
 
-Nothing is deleted until `apply` or `tick` is called, or `limpet prune --policy`, or by
+Nothing is deleted until `apply` is called, or `limpet prune --policy`, or by
 `limpet serve --policy-every`.
 """
 
-import threading
-from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from functools import partial
@@ -23,13 +20,13 @@ from os.path import commonprefix
 from typing import Any, NamedTuple, TypeAlias
 
 from limpet.api import upkeep, verbs
-from limpet.api.driver import Driver, awaited
+from limpet.api.driver import awaited
 from limpet.api.opened import ScopeContext, Tools
-from limpet.api.scope import Scope
-from limpet.api.verbs import Ask, Pause, Step, Steps
+from limpet.api.store import AsyncStore, Store
+from limpet.api.verbs import Ask, Pause, Steps
 from limpet.core import limits
 from limpet.core.retention import Rule, check_retention, cutoff_of, read_rule, rule_for, rule_json
-from limpet.errors import Conflict, Corrupt, LimpetError
+from limpet.errors import Conflict, Corrupt
 from limpet.model import Note, ScopeInfo, ScopeKey
 from limpet.protocol import OWN_SESSION, Backend
 from limpet.runs.model import ABORTED, COMPLETED, FAILED, KIND
@@ -53,7 +50,8 @@ class Swept(NamedTuple):
     """What was deleted in all; `snapshots` has also those of the `sessions`.
 
     `items` are those of long-term memory whose time to live has passed. `skipped` are sessions that
-    were left because they are damaged, or because others changed them at that moment.
+    were left because they are damaged, or because others changed them at that moment. `after` is
+    where the next call goes on, if this one had a limit and reached it.
     """
 
     sessions: int
@@ -61,57 +59,23 @@ class Swept(NamedTuple):
     bytes: int
     items: int
     skipped: int
+    after: str | None = None
 
 
 Report: TypeAlias = Callable[[Deleted], object]
 
 
-class _PolicyBase:
-    def __init__(self, store: Any) -> None:
-        """Take an opened store."""
-        self.driver = store.driver
-        self._tools: Tools = store.driver.tools
-        self._rules = store.scope(*_PLACE)
-        self._sweep: Steps[Swept] | None = None
-        self._resume: Callable[[], Step]
-        self._due_s = 0.0
-        self._lock = threading.Lock()
-
-    def _tick(self, every: timedelta) -> Steps[None]:
-        now_s = self._tools.clock.monotonic()
-        if not self._lock.acquire(blocking=False):
-            return
-        try:
-            sweep, self._sweep = self._sweep, None  # it begins again if this step is cancelled
-            if sweep is None:
-                if now_s < self._due_s:
-                    return
-                sweep = _swept(self._tools, dry_run=False, report=None)
-                self._resume = partial(next, sweep)
-            try:
-                step = self._resume()
-            except StopIteration:
-                self._due_s = now_s + every.total_seconds()
-                return
-            try:
-                answer = None if isinstance(step, Pause) else (yield step)
-                self._resume = partial(sweep.send, answer)
-            except LimpetError as error:
-                self._resume = partial(sweep.throw, error)
-            self._sweep = sweep
-        finally:
-            self._lock.release()
-
-
-class Policy(_PolicyBase):
+class Policy:
     """The retention rules of a store. A `copy` or `export` of the whole store has them too.
 
     Example:
         Policy(store).set(Rule(keep_last=50, older_than=timedelta(days=30)))
     """
 
-    driver: Driver
-    _rules: Scope
+    def __init__(self, store: Store) -> None:
+        """Take an opened store."""
+        self.driver = store.driver
+        self._rules = store.scope(*_PLACE)
 
     def rules(self) -> list[Rule]:
         """Return the rules, by kind and prefix.
@@ -137,7 +101,14 @@ class Policy(_PolicyBase):
         """
         return self._rules.delete_note(_name(prefix, kind))
 
-    def apply(self, *, dry_run: bool = False, report: Report | None = None) -> Swept:
+    def apply(
+        self,
+        *,
+        dry_run: bool = False,
+        report: Report | None = None,
+        limit: int | None = None,
+        after: str | None = None,
+    ) -> Swept:
         """Delete by the rules, and items of long-term memory whose time to live has passed.
 
         Each scope has one rule: that with the longest prefix, then one that names its kind. A head
@@ -147,34 +118,37 @@ class Policy(_PolicyBase):
 
         Example:
             print(policy.apply(dry_run=True).snapshots)
+            swept = policy.apply(limit=10)
+            swept = policy.apply(limit=10, after=swept.after)  # now and then, where no server does
 
         Args:
             dry_run: delete nothing, only report.
             report: is called with each deletion.
+            limit: look at so many sessions at most; by default at all.
+            after: where a call with a limit ended; None: at the beginning.
         """
-        dry_run = limits.check_flag("dry_run", dry_run)
-        return self.driver.drive(_swept(self._tools, dry_run=dry_run, report=report))
-
-    def tick(self, every: timedelta) -> None:
-        """Do a small part of `apply`; once that is complete, it begins again after `every`.
-
-        For an application to call now and then, such as after each request. One call reads a page
-        of a listing, or deletes one page. While another thread is in it, nothing is done.
-
-        Example:
-            policy.tick(timedelta(hours=1))
-        """
-        return self.driver.drive(self._tick(every))
+        verb = _swept(
+            self.driver.tools,
+            dry_run=limits.check_flag("dry_run", dry_run),
+            report=report,
+            left=limits.check_count("limit", limit),
+            after=verbs.check_prefix(after or "", "after"),
+        )
+        return self.driver.drive(verb)
 
 
-class AsyncPolicy(_PolicyBase):
+class AsyncPolicy:
     """Async twin of `Policy`: the same methods, awaited."""
+
+    def __init__(self, store: AsyncStore) -> None:
+        """Take an opened store."""
+        self.driver = store.driver
+        self._rules = store.scope(*_PLACE)
 
     rules = awaited(Policy.rules)
     set = awaited(Policy.set)
     remove = awaited(Policy.remove)
     apply = awaited(Policy.apply)
-    tick = awaited(Policy.tick)
 
 
 def _name(prefix: str, kind: str | None) -> str:
@@ -185,17 +159,16 @@ def _read(backend: Backend) -> list[Rule]:
     return [read_rule(note.value) for note in verbs.each(backend, verbs.notes(_PLACE, None))]
 
 
-def _swept(tools: Tools, *, dry_run: bool, report: Report | None) -> Steps[Swept]:
+def _swept(
+    tools: Tools, *, dry_run: bool, report: Report | None, left: int | None, after: str
+) -> Steps[Swept]:
     rules: list[Rule] = yield _read
-    now_us, after = tools.draw().now, ""
-    total: Counter[str] = Counter(dict.fromkeys(Swept._fields, 0))
+    now_us = tools.draw().now
+    total: dict[str, Any] = dict.fromkeys(Swept._fields[:-1], 0)
     prefix = commonprefix([each.prefix for each in rules])  # noqa: RUF071  # of characters
     while rules:
-
-        def list_page(backend: Backend, after: str = after) -> list[str]:
-            return backend.list_sessions(prefix=prefix, after=after, limit=limits.PAGE_ITEMS_MAX)
-
-        page: list[str] = yield list_page
+        size = limits.PAGE_ITEMS_MAX if left is None else min(left, limits.PAGE_ITEMS_MAX)
+        page: list[str] = yield partial(_list_sessions, prefix, after, size)
         for session_id in page:
             begun_s = tools.clock.monotonic()
             try:
@@ -211,11 +184,18 @@ def _swept(tools: Tools, *, dry_run: bool, report: Report | None) -> Steps[Swept
                     yield Ask(report, each)
             if deleted and not dry_run:  # so that writers who wait for a lock get their turn
                 yield Pause(tools.clock.monotonic() - begun_s)
-        if len(page) < limits.PAGE_ITEMS_MAX:
+        if len(page) < size:
             break
-        after = page[-1]
+        after = page[-1] if page else after
+        left = None if left is None else left - len(page)
+        if left == 0:
+            return Swept(**total, after=after)
     total["items"] = yield from upkeep.expire_items(tools, dry_run=dry_run)
     return Swept(**total)
+
+
+def _list_sessions(prefix: str, after: str, limit: int, backend: Backend) -> list[str]:
+    return backend.list_sessions(prefix=prefix, after=after, limit=limit)
 
 
 def _session(

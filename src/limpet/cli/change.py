@@ -348,8 +348,7 @@ def prune(
     least one of the two is required. A head is never deleted. Shows what will be deleted and asks,
     except with --yes or --dry-run. SESSION and SCOPE must be written in full.
 
-    With --policy it deletes by the stored rules instead, also whole sessions and items of long-term
-    memory that have expired. A session that changes at that moment is left for the next time.
+    With --policy by the stored rules instead, also whole sessions and expired items of memory.
 
     \b
     --json: a line for each scope from which snapshots are deleted:
@@ -384,8 +383,7 @@ def prune(
     done = pruned(scopes, dry_run=dry_run)
     if as_json:
         for key, each in done:
-            facts = {"count": each.count, "bytes": each.bytes, "dry_run": dry_run}
-            echo_json({**key._asdict(), **facts}, indent=None)
+            _echo_pruned(key._asdict(), each.count, each.bytes, dry_run=dry_run)
     else:
         some = list(done if asks else _drawn(done))
         _draw_pruned_sum([each for _, each in some], dry_run=dry_run)
@@ -400,10 +398,9 @@ def _prune_by_policy(store: limpet.Store, *, dry_run: bool, yes: bool, as_json: 
         say(("- ", "bad"), (name, "title"), (amount, "size"), stderr=asks)
 
     def echo(each: Deleted) -> None:
-        key = each.scope or limpet.ScopeKey(each.session_id)
-        named = key._asdict() if each.scope else dict.fromkeys(key._fields) | each._asdict()
-        facts = {"count": each.snapshots, "bytes": each.bytes, "dry_run": dry_run}
-        echo_json({**{name: named[name] for name in key._fields}, **facts}, indent=None)
+        whole = {"session_id": each.session_id, "scope_id": None, "kind": None}
+        place = each.scope._asdict() if each.scope else whole
+        _echo_pruned(place, each.snapshots, each.bytes, dry_run=dry_run)
 
     rules, asks = Policy(store), not dry_run and not yes
     if asks:
@@ -419,6 +416,10 @@ def _prune_by_policy(store: limpet.Store, *, dry_run: bool, yes: bool, as_json: 
         if swept.skipped:
             say((f"left: {count_text(swept.skipped, 'session')}, in use or damaged", "odd"))
     return _exits.FINE
+
+
+def _echo_pruned(place: dict[str, Any], count: int, size: int, *, dry_run: bool) -> None:
+    echo_json({**place, "count": count, "bytes": size, "dry_run": dry_run}, indent=None)
 
 
 def _swept_text(swept: Swept) -> str:
