@@ -14,7 +14,6 @@ Nothing is deleted until `apply` is called, or `limpet prune --policy`, or by
 """
 
 from collections.abc import Callable, Sequence
-from datetime import timedelta
 from functools import partial
 from os.path import commonprefix
 from typing import Any, NamedTuple, TypeAlias
