@@ -218,7 +218,8 @@ def _session(
         if (rule.keep_last, rule.older_than) == (None, None):
             continue
         limit = check_retention(rule.keep_last, rule.older_than, rule.keep_labels, now_us=now_us)
-        pruned = yield from upkeep.pruned(ScopeContext(key, tools), limit, dry_run=dry_run)
+        context = ScopeContext(key, tools)
+        pruned = yield from upkeep.pruned(context, limit, dry_run=dry_run, total=[0, 0])
         if pruned.count:
             deleted.append(Deleted(session_id, key, pruned.count, pruned.bytes))
     return deleted

@@ -61,61 +61,51 @@ def prune(
     dry_run: bool,
 ) -> Steps[Pruned]:
     policy = check_retention(keep_last, older_than, now_us=context.tools.draw().now)
-    return pruned(context, policy, dry_run=limits.check_flag("dry_run", dry_run))
+    dry_run = limits.check_flag("dry_run", dry_run)
+    attempt = partial(pruned, context, policy, dry_run=dry_run, total=[0, 0])
+    # A lease that is lost is a conflict too, and no contention.
+    return contend(context.tools, attempt, lambda backend: context.fence is None)
 
 
-def pruned(context: ScopeContext, policy: Retention, *, dry_run: bool) -> Steps[Pruned]:
-    """Delete what a policy drops from the history of a scope, a page in each step."""
+def pruned(
+    context: ScopeContext, policy: Retention, *, dry_run: bool, total: list[int]
+) -> Steps[Pruned]:
+    """Delete from the history of a scope what a policy drops; add it to `total`.
+
+    Raises:
+        Conflict: the head has changed, and may be computed from what was about to go.
+    """
     scope, tools, _, fence = context
     head: SnapshotInfo | None = None
-    reads_head = dry_run  # when it deletes, the engine spares the head
-    count = size = 0
+    knows_head, choice, after = False, Choice(policy, None), None
 
-    def attempt() -> Steps[Pruned]:
-        nonlocal count, size, head, reads_head
-        if reads_head:
+    def prune_page(backend: Backend) -> int:
+        nonlocal after
+        page = backend.list_snapshots(Query(scope, after=after), limit=limits.PRUNED_ITEMS_MAX)
+        if not knows_head and (dry_run or any(NEEDS_PARENT in info.metadata for info in page)):
+            return -1  # when it deletes, the engine spares the head, but not what that needs
+        doomed = [info for info in page if choice.drops(info)]
+        done = Pruned(len(doomed), sum(info.size for info in doomed))
+        if doomed and not dry_run:
+            gone = [info.id for info in doomed]
+            expect: Expect = head.revision if head and choice.follows_parents else ANY
+            done = backend.delete_snapshots(
+                scope, gone, spare_head=True, expect=expect, fence=fence
+            )
+        total[:] = total[0] + done.count, total[1] + done.bytes
+        after = ids.seq_of(page[-1].revision) if page else None
+        return len(page)
+
+    while True:
+        begun_s = tools.clock.monotonic()
+        length: int = yield prune_page
+        if length < 0:
             head = yield lambda backend: backend.read_info(scope, None)
-        choice, after = Choice(policy, head), None
-        while True:
-            begun_s = tools.clock.monotonic()
-
-            def prune_page(
-                backend: Backend, after: int | None = after, knows_head: bool = reads_head
-            ) -> _Page | None:
-                query = Query(scope, after=after)
-                page = backend.list_snapshots(query, limit=limits.PRUNED_ITEMS_MAX)
-                if not knows_head and any(NEEDS_PARENT in info.metadata for info in page):
-                    return None
-                doomed = [info for info in page if choice.drops(info)]
-                done = Pruned(len(doomed), sum(info.size for info in doomed))
-                if doomed and not dry_run:
-                    # Another head may be computed from what is about to go.
-                    expect: Expect = head.revision if head and choice.follows_parents else ANY
-                    gone = [info.id for info in doomed]
-                    done = backend.delete_snapshots(
-                        scope, gone, spare_head=True, expect=expect, fence=fence
-                    )
-                return len(page), done, ids.seq_of(page[-1].revision) if page else None
-
-            answer: _Page | None = yield prune_page
-            if answer is None:
-                reads_head = True
-                return (yield from attempt())
-            length, done, after = answer
-            count, size = count + done.count, size + done.bytes
-            if length < limits.PRUNED_ITEMS_MAX:
-                return Pruned(count, size)
-            if done.count and not dry_run:  # so that writers who wait for a lock get their turn
-                yield Pause(tools.clock.monotonic() - begun_s)
-
-    def changed(backend: Backend) -> bool:
-        now = backend.read_info(scope, None)
-        return reads_head and (now and now.revision) != (head and head.revision)
-
-    return contend(tools, attempt, changed)
-
-
-_Page = tuple[int, Pruned, int | None]
+            knows_head, choice, after = True, Choice(policy, head), None
+        elif length < limits.PRUNED_ITEMS_MAX:
+            return Pruned(*total)
+        elif not dry_run:  # so that writers who wait for a lock get their turn
+            yield Pause(tools.clock.monotonic() - begun_s)
 
 
 def expire(
