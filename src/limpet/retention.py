@@ -22,7 +22,7 @@ from limpet.api import upkeep, verbs
 from limpet.api.driver import awaited
 from limpet.api.opened import ScopeContext, Tools
 from limpet.api.store import AsyncStore, Store
-from limpet.api.verbs import Ask, Pause, Steps
+from limpet.api.verbs import Ask, Steps
 from limpet.core import limits
 from limpet.core.retention import Rule, check_retention, cutoff_of, read_rule, rule_for, rule_json
 from limpet.errors import Conflict, Corrupt
@@ -181,8 +181,8 @@ def _swept(
                 total["bytes"] += each.bytes
                 if report is not None:
                     yield Ask(report, each)
-            if deleted and not dry_run:  # so that writers who wait for a lock get their turn
-                yield Pause(tools.clock.monotonic() - begun_s)
+            if deleted and not dry_run:
+                yield upkeep.rest_after(begun_s, tools)
         if len(page) < size:
             break
         after = page[-1] if page else after

@@ -50,6 +50,7 @@ from limpet.protocol import Backend, FoundNote, NoteChange, NoteDelete, Query
 T = TypeVar("T")
 _LARGEST = 10
 _ALL = 2**62  # as a limit
+_REST = 4  # times as long as a deletion took
 _REKEY_PASSES_MAX = 10  # over a store that others write to with an older key
 
 
@@ -104,8 +105,16 @@ def pruned(
             knows_head, choice, after = True, Choice(policy, head), None
         elif length < limits.PRUNED_ITEMS_MAX:
             return Pruned(*total)
-        elif not dry_run:  # so that writers who wait for a lock get their turn
-            yield Pause(tools.clock.monotonic() - begun_s)
+        elif not dry_run:
+            yield rest_after(begun_s, tools)
+
+
+def rest_after(begun_s: float, tools: Tools) -> Pause:
+    """Return a pause after a deletion that began at a moment: writers may wait for its lock.
+
+    They look for it again and again, with longer and longer pauses, and must find it free.
+    """
+    return Pause(_REST * (tools.clock.monotonic() - begun_s))
 
 
 def expire(

@@ -409,7 +409,7 @@ def _prune_by_policy(store: limpet.Store, *, dry_run: bool, yes: bool, as_json: 
             confirm(f"Delete {_swept_text(plan)} for good?", yes=False)
     swept = rules.apply(dry_run=dry_run, report=echo if as_json else None if asks else draw)
     if as_json:
-        echo_json(swept._asdict(), indent=None)
+        echo_json(dict(zip(swept._fields[:-1], swept, strict=False)), indent=None)
     else:
         verb = "would delete" if dry_run else "deleted"
         say((f"{verb} {_swept_text(swept)}", "odd" if dry_run else "good"))
