@@ -17,6 +17,7 @@ from limpet.core.limits import PAGE_ITEMS_MAX, PAGE_STATES_MAX
 from limpet.errors import Corrupt, InvalidInput
 from limpet.model import JSON, ScopeKey, Snapshot, SnapshotInfo, SnapshotRef
 from limpet.protocol import Query
+from limpet.views.notes import note_value, notes_of
 
 Find: TypeAlias = Callable[[list[str]], Sequence[tuple[int, int] | None]]
 """Returns where each line matches first: from where to where, or None."""
@@ -162,8 +163,16 @@ class SnapshotFilter:
     history: bool = False
 
 
+class Place(NamedTuple):
+    """Where a line is: in the state of a snapshot, or in a note of a scope or of a snapshot."""
+
+    scope: ScopeKey
+    id: str | None
+    note: str | None = None
+
+
 class StateSearch:
-    """Searches snapshots, holding one page of states and the ids of one scope at a time.
+    """Searches snapshots and notes, with one page of states and the ids of one scope in memory.
 
     Damaged ones are skipped, and `skipped` is called for each.
     """
@@ -174,19 +183,32 @@ class StateSearch:
         self._keys = keys
         self._skipped = skipped
 
-    def run(self, where: SnapshotFilter) -> Iterator[tuple[Snapshot, Match]]:
-        """Yield matches in heads, or each line once: for the first snapshot of its scope."""
+    def run(self, where: SnapshotFilter) -> Iterator[tuple[Place, Match]]:
+        """Yield matches in heads, or each line once: for the first snapshot of its scope.
+
+        Then those in notes, unless a status is asked for: notes on the head, or on any snapshot.
+        """
         listed = self._store.scopes(where.session_id, kind=where.kind, prefix=where.prefix)
         for each in listed:
             scope = self._store.scope(*each.key)
-            if where.history:
-                yield from self._first_of_each(self._kept(scope, where.status))
-                continue
-            fits = each.head is not None and where.status in (None, each.head.status)
-            if fits or each.head is None:  # it may be damaged, which loading reports
-                for snapshot in self.loaded(scope, [None]):
-                    if where.status in (None, snapshot.status):
-                        yield from ((snapshot, match) for match in self.matches(snapshot))
+            for snapshot, match in self._in_states(scope, each.head, where):
+                yield Place(scope.key, snapshot.id), match
+            if where.status is None:
+                head_id = "" if each.head is None else each.head.id
+                for note in notes_of(scope, None if where.history else head_id):
+                    for match in matches(note_value(scope.key, note), self._find, keys=self._keys):
+                        yield Place(scope.key, note.snapshot_id, note.name), match
+
+    def _in_states(
+        self, scope: Scope, head: SnapshotInfo | None, where: SnapshotFilter
+    ) -> Iterator[tuple[Snapshot, Match]]:
+        if where.history:
+            yield from self._first_of_each(self._kept(scope, where.status))
+        elif head is None or where.status in (None, head.status):
+            # Without a head it may be damaged, which loading reports.
+            for snapshot in self.loaded(scope, [None]):
+                if where.status in (None, snapshot.status):
+                    yield from ((snapshot, match) for match in self.matches(snapshot))
 
     def matches(self, snapshot: Snapshot) -> Iterator[Match]:
         return matches(snapshot.state, self._find, keys=self._keys)
