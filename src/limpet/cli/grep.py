@@ -56,7 +56,7 @@ def grep(
     as_json: bool,
     **where: Any,
 ) -> int:
-    """Search the texts of all states and notes, or of one SESSION.
+    """Search the texts of all states, or of one SESSION.
 
     PATTERN is a Python regular expression. It is matched line by line, and a line is printed once.
     Without --history only the head of each scope is searched; with it every snapshot, the oldest

@@ -58,10 +58,11 @@ def notes(
     as_json: bool,
     **where: str | None,
 ) -> int:
-    """List the notes of a SESSION, or show, write or delete the one called NAME.
+    """Show the notes of a SESSION; write or delete one.
 
-    Notes are small documents next to a scope, or next to a snapshot of it. A namespace of
-    LangGraph's store is a session, and its memories are notes: they can be shown and deleted.
+    With NAME alone, shows its value whole. Notes are small documents next to a scope, or next to a
+    snapshot of it. A namespace of LangGraph's store is a session, and its memories are notes, which
+    can be shown and deleted.
 
     The exit code is 1 if there is no such session, scope or note.
 

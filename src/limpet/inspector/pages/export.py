@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import AsyncGenerator, Callable, Iterator
+from typing import Any
 
 from limpet import portable
 from limpet.api.store import Store
@@ -63,7 +64,7 @@ async def _choices(call: Call, asked: ScopeKey) -> Response:
     heads = {each.key: each.head.created_at for each in scopes if each.head is not None}
     # The link of a session names no scope, and it may have none of the usual name.
     key = asked if asked in heads or call.id else max(heads, key=heads.__getitem__, default=asked)
-    shown = {"key": key, "has_state": key in heads, "title": title, "command": command}
+    shown: dict[str, Any] = {"key": key, "has_state": key in heads, "title": title, "command": command}
     return render(call, "export.html", id=call.id, **shown)
 
 

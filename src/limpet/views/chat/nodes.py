@@ -1,14 +1,13 @@
 """What a checkpoint of LangGraph says besides its values: which nodes made it."""
 
-from collections.abc import Iterator, Mapping
 from typing import Any, TypeGuard
 
 from limpet.model import JSON
 
 _VALUES = "channel_values"
-_SEEN = "versions_seen"
-_OWN = frozenset({"v", "ts", "channel_versions", _SEEN, "updated_channels", "pending_sends"})
-_TRIGGER = "branch:to:"  # channels that start a node; those of LangGraph itself begin with __
+_VERSIONS, _SEEN = "channel_versions", "versions_seen"
+_OWN = frozenset({"v", "ts", _VERSIONS, _SEEN, "updated_channels", "pending_sends"})
+_TRIGGERS = ("branch:to:", "join:", "__")  # of channels that only start nodes
 
 
 def is_checkpoint(state: JSON) -> TypeGuard[dict[str, Any]]:
@@ -18,29 +17,29 @@ def is_checkpoint(state: JSON) -> TypeGuard[dict[str, Any]]:
 def nodes_of(state: JSON) -> list[str]:
     """Return the nodes whose results are new in a checkpoint; none in other states.
 
-    They are those that have seen the newest version of a channel, since versions only grow.
+    Those are the nodes that have seen what the step before wrote. A node that was started by a
+    `Send` leaves no trace, so it is not among them.
     """
-    if not is_checkpoint(state) or not isinstance(state[_SEEN], dict):
+    if not is_checkpoint(state):
         return []
-    newest = {node: max(map(str, seen.values())) for node, seen in _seen(state[_SEEN])}
-    last = max(newest.values(), default="")
-    return [node for node, at in newest.items() if at == last and not node.startswith("__")]
+    newest = _newest(state.get(_VERSIONS))
+    seen = state[_SEEN] if isinstance(state[_SEEN], dict) else {}
+    steps = {node: _newest(each) for node, each in seen.items() if not node.startswith("__")}
+    return [node for node, step in steps.items() if step and step >= newest - 1]
 
 
-def _seen(nodes: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    for node, seen in nodes.items():
-        if isinstance(seen, dict) and seen:
-            yield node, seen
+def _newest(versions: JSON) -> int:
+    """Return the number of the last step that wrote one of some channels, 0 if none did."""
+    given = versions.values() if isinstance(versions, dict) else ()
+    numbers = (str(each).partition(".")[0] for each in given)
+    return max((int(number) for number in numbers if number.isdecimal()), default=0)
 
 
 def without_internals(state: JSON) -> JSON:
     """Return a checkpoint with the values of the graph alone; any other state as it is."""
     if not is_checkpoint(state):
         return state
-    values = {
-        name: value
-        for name, value in state[_VALUES].items()
-        if not name.startswith(("__", _TRIGGER))
-    }
+    channels = state[_VALUES].items()
+    values = {name: value for name, value in channels if not name.startswith(_TRIGGERS)}
     others = {name: value for name, value in state.items() if name not in _OWN}
     return {**others, _VALUES: values}
