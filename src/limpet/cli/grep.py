@@ -60,8 +60,7 @@ def grep(
 
     PATTERN is a Python regular expression. It is matched line by line, and a line is printed once.
     Without --history only the head of each scope is searched; with it every snapshot, the oldest
-    first, and a matching line is printed only for the first snapshot that has it. Notes
-    come after the states of their scope; --status leaves them out.
+    first, and a line is printed only for the first that has it. Notes come last, without --status.
 
     The exit code is 0 if something was found, 1 if not, and 5 if a damaged snapshot was skipped.
 
