@@ -64,8 +64,8 @@ async def _choices(call: Call, asked: ScopeKey) -> Response:
     heads = {each.key: each.head.created_at for each in scopes if each.head is not None}
     # The link of a session names no scope, and it may have none of the usual name.
     key = asked if asked in heads or call.id else max(heads, key=heads.__getitem__, default=asked)
-    shown: dict[str, Any] = {"key": key, "has_state": key in heads, "title": title, "command": command}
-    return render(call, "export.html", id=call.id, **shown)
+    shown: dict[str, Any] = {"key": key, "id": call.id, "has_state": key in heads}
+    return render(call, "export.html", title=title, command=command, **shown)
 
 
 def _scopes(store: Store, session_id: str) -> list[ScopeInfo]:
