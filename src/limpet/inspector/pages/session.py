@@ -16,8 +16,8 @@ from limpet.core.schema import COUNT, TEXT
 from limpet.errors import Corrupt, NotFound
 from limpet.inspector import links
 from limpet.inspector.page import page, render
-from limpet.inspector.pages.snapshot import DETAIL_PARAMS, read_detail
-from limpet.model import SnapshotInfo, SnapshotRef
+from limpet.inspector.pages.snapshot import DETAIL_PARAMS, read_detail, read_notes
+from limpet.model import ScopeKey, SnapshotInfo, SnapshotRef
 from limpet.server.access import Grant
 from limpet.server.call import Call, Response
 from limpet.views.format import address_text, count_text, duration_text, short_id, size_text
@@ -164,8 +164,15 @@ def _read(store: Store, call: Call) -> dict[str, Any]:
         "older": following if following < total else None,
         "selected": selected,
         "problem": problem,
+        "notes": {} if info else _notes(store, timeline),
     }
     return {"session": session, **detail, "view_asked": given.get("view")}
+
+
+def _notes(store: Store, timeline: Timeline) -> dict[ScopeKey, list[dict[str, Any]]]:
+    """Return the notes of scopes without a head, such as the memories of LangGraph's store."""
+    bare = [each.key for each in timeline.scopes[:_SCOPES_MAX] if each.head is None]
+    return {key: found for key in bare if (found := read_notes(store, key))}
 
 
 def _selected(store: Store, call: Call) -> tuple[SnapshotInfo | None, str | None]:

@@ -93,7 +93,7 @@ def _chat(path: str, turns: list[ChatTurn]) -> Chat:
     if results and len(results) == len(turns[-1].parts):
         calls = (part for turn in paired for part in turn.parts if isinstance(part, Call))
         answered = tuple(call for call in calls if any(call.result is each for each in results))
-        last = replace(turns[-1], parts=answered) if answered else last
+        last = ChatTurn("tool", None, answered, turns[-1].index) if answered else last
     return Chat(path, paired, last)
 
 
