@@ -141,8 +141,11 @@ def _read(store: Store, call: Call) -> dict[str, Any]:
     given, grant, session_id = call.params, call.grant, call.scope.session_id
     kept, timeline = _kept(store, call)
     newest = timeline.newest_head
-    names_one = {"scope_id", "kind", "id"} & given.keys()
-    info, problem = _selected(store, call) if names_one else (newest, None)
+    bare = {each.key for each in timeline.scopes if each.head is None}.difference(timeline.damaged)
+    names_one = "id" in given or ({"scope_id", "kind"} & given.keys() and call.scope not in bare)
+    info, problem = (
+        _selected(store, call) if names_one else (None if call.scope in bare else newest, None)
+    )
     detail = {"info": None} if info is None else read_detail(store, info, given, grant)
     selected = None if info is None else timeline.position(SnapshotRef(info.scope, info.id))
     total = len(timeline.rows)
@@ -164,7 +167,7 @@ def _read(store: Store, call: Call) -> dict[str, Any]:
         "older": following if following < total else None,
         "selected": selected,
         "problem": problem,
-        "notes": {} if info else _notes(store, timeline),
+        "notes": {} if info or problem else _notes(store, timeline),
     }
     return {"session": session, **detail, "view_asked": given.get("view")}
 
