@@ -142,10 +142,11 @@ def _read(store: Store, call: Call) -> dict[str, Any]:
     kept, timeline = _kept(store, call)
     newest = timeline.newest_head
     bare = {each.key for each in timeline.scopes if each.head is None}.difference(timeline.damaged)
-    names_one = "id" in given or ({"scope_id", "kind"} & given.keys() and call.scope not in bare)
-    info, problem = (
-        _selected(store, call) if names_one else (None if call.scope in bare else newest, None)
-    )
+    info, problem = newest, None
+    if "id" not in given and {"scope_id", "kind"} & given.keys() and call.scope in bare:
+        info = None  # it has only notes
+    elif {"scope_id", "kind", "id"} & given.keys():
+        info, problem = _selected(store, call)
     detail = {"info": None} if info is None else read_detail(store, info, given, grant)
     selected = None if info is None else timeline.position(SnapshotRef(info.scope, info.id))
     total = len(timeline.rows)
