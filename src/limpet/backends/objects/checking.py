@@ -162,9 +162,11 @@ class Checking(Listings):
             if not lost or not self._is_current(head):
                 continue
             if repair:
-                self.index.write(key, lost)
-                if self.files.bucket.get([keys.head_key(key)], first=1) == [None]:
-                    self.index.remove(lost)  # deleted meanwhile
+                try:
+                    self.index.write(key, lost)
+                finally:  # some may be written, or come
+                    if self.files.bucket.get([keys.head_key(key)], first=1) == [None]:
+                        self.index.remove(wanted)  # deleted meanwhile
             for each in lost:
                 found = wanted[each]
                 yield _finding_of(

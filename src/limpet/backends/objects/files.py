@@ -63,6 +63,10 @@ class Held(NamedTuple):
     version: str | None = None
     size: int = 0
 
+    @property
+    def record(self) -> ScopeRecord | None:
+        return None if self.head is None else self.head.record
+
 
 _Newest: TypeAlias = tuple[int, int, bytes]
 """The pk, the greatest seq and the trail of a record."""
@@ -139,7 +143,7 @@ class Files:
     def keep(self, key: ScopeKey, held: Held) -> None:
         """Remember a head that was read or written."""
         self.held.put(key, held)
-        record = None if held.head is None else held.head.record
+        record = held.record
         if record is not None and self.ciphers.encrypts:
             self._newest.put(key, (record.pk, record.last, record.trail))
 
