@@ -43,7 +43,8 @@ def seen_infos(op: Op) -> Iterator[SnapshotInfo]:
 def violations(ops: Sequence[Op], *, faulty: bool, late: bool) -> list[str]:
     """Return what breaks a promise, in words; nothing if the record is as it must be."""
     ops = _without_unknown_ids(_without_half_deleted(ops))
-    found = [*unexpected(ops, faulty), *losers(ops, faulty), *_seqs(ops), *_grown(ops), *_forks(ops)]
+    found = [*unexpected(ops, faulty), *losers(ops, faulty)]
+    found += [*_seqs(ops), *_grown(ops), *_forks(ops)]
     ids, twins = ids_of(ops, late=late)
     found += twins
     if found:

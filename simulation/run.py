@@ -25,7 +25,7 @@ _IDS_FOUND = 3  # by the index, at the end
 class Run(NamedTuple):
     """What came of a run; `broken` is empty if every promise was kept.
 
-    `options` name the engine, if it is not the one that is run unless another is asked for.
+    `options` say which engine was run, as the command takes them.
     """
 
     scenario: str
