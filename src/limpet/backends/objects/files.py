@@ -380,6 +380,17 @@ class Index:
         for key in clipped:
             self._files.bucket.put(key, orjson.dumps(list(scope)), expect=ANY)
 
+    def mend(self, scope: ScopeKey, lost: Sequence[str], wanted: Collection[str]) -> None:
+        """Write those that are lost of the wanted pointers to a scope, or remove all if it is gone.
+
+        A sign that its writer got no answer for may come later: it needs another to do harm.
+        """
+        try:
+            self.write(scope, lost)
+        finally:
+            if self._files.bucket.get([keys.head_key(scope)], first=1) == [None]:
+                self.remove(wanted)
+
     def remove(self, pointers: Collection[str]) -> None:
         """Remove pointers; one that is left leads nowhere, which is harmless."""
         if pointers:
