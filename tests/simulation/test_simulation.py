@@ -75,8 +75,15 @@ def test_what_was_broken_once(scenario: str, mode: str, seed: int) -> None:
     assert not simulate(scenario, mode, seed).broken
 
 
-def test_what_was_made_for_an_attempt_is_not_done_to_the_next_one() -> None:
-    assert not simulate("T", "delayed", 950068, ENGINES["scopes"]).broken
+@for_each(
+    "scenario, mode, seed",
+    [
+        ("T", "delayed", 950068),  # what was made for one attempt was done to the next one
+        ("H", "delayed", 4000224),  # a late first attempt was seen by its id alone, as it may be
+    ],
+)
+def test_what_was_broken_once_in_scopes(scenario: str, mode: str, seed: int) -> None:
+    assert not simulate(scenario, mode, seed, ENGINES["scopes"]).broken
 
 
 @for_each("scenario", "DZ")
