@@ -51,10 +51,10 @@ test: $(READY) ## lint and all fast tests: what CI runs
 	@$(MAKE) --no-print-directory -j 2 lint fast
 
 fast: $(COMPILED)
-	$(BIN)/pytest -n 3 --dist worksteal -m 'not slow'
+	$(BIN)/python -m tests.again -n 3 --dist worksteal -m 'not slow'
 
 full: lint ## everything, also what is slow, and the fast tests on every other Python from 3.11 up
-	$(BIN)/pytest -n 3 --dist worksteal -m 'not torture'
+	$(BIN)/python -m tests.again -n 3 --dist worksteal -m 'not torture'
 	$(BIN)/python -m tests.audit
 	$(BIN)/python -m tests.pythons
 	$(MAKE) bench QUICK=1

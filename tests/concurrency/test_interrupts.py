@@ -54,7 +54,7 @@ INTERRUPTED = """
             signal.setitimer(signal.ITIMER_REAL, 0)
 
     ended.set()
-    beside.join(20)
+    beside.join(300)
     assert not beside.is_alive(), "another thread waits for good"
 
     def both():
@@ -64,11 +64,11 @@ INTERRUPTED = """
     saved, begin = [], threading.Barrier(2)
     threads = [threading.Thread(target=both) for _ in range(2)]
     for each in threads: each.start()
-    for each in threads: each.join(20)
+    for each in threads: each.join(300)
     assert len(saved) == 2, "other threads cannot save any more"
     child = os.fork()
     if not child:
-        signal.alarm(20)
+        signal.alarm(300)
         scope.save({"n": "in child"})
         os._exit(0)
     assert os.waitpid(child, 0)[1] == 0, "a child cannot save"
@@ -128,7 +128,7 @@ def test_an_interrupt_inside_a_condition(work: Callable[[Scope], None]) -> None:
             pass
         finally:
             sys.settrace(None)
-        pool.submit(work, scope).result(timeout=20)
+        pool.submit(work, scope).result(timeout=300)
 
 
 WAITING = """
@@ -164,7 +164,7 @@ WAITING = """
             try:
                 work()
             except KeyboardInterrupt:
-                assert time.monotonic() - begin < 10
+                assert time.monotonic() - begin < 300
             else:
                 raise AssertionError("it did not wait")
             store.scope("s", "free").append("n", [1])

@@ -30,7 +30,6 @@ class OnDirectory(conformance.Kit):
         return f"{name_of(name)}."
 
 
-@pytest.mark.timeout(300)
 class TestDirectory(Sync, OnDirectory, Stored):
     programs = some(6)
 

@@ -37,7 +37,6 @@ class OverHttp(conformance.Kit):
         return opening.open_backend(url)
 
 
-@pytest.mark.timeout(300)
 class TestHttp(Sync, OverHttp, Promises, Programs, Verbs, BackendPromises, Watching):
     """The chapters that depend on what travels; the server's engine is tested elsewhere."""
 

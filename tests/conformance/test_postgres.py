@@ -82,7 +82,6 @@ class OnReusedPostgres(OnPostgres):
         self.reused.clear()
 
 
-@pytest.mark.timeout(300)
 class TestPostgres(Sync, OnReusedPostgres, Stored):
     programs = some(4)
 

@@ -173,7 +173,6 @@ def torture(place: Place, rounds: int, writes_max: int, seed: int) -> Counter[st
     return counts
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("place", slowly(ENGINES, but=ENGINES[:3]), indirect=True)
 def test_what_was_acknowledged_survives_the_kill(place: Place) -> None:
     """Promises 1, 2, 5 and 7: one store, killed many times in the middle of all kinds of writes."""

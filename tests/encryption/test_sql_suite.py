@@ -40,7 +40,6 @@ class TestEncryptedSqlite(Sync, OnEncryptedSqlite, Listing, Programs, Verbs):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 class TestEncryptedSqliteAtLength(Sync, OnEncryptedSqlite, conformance.Suite):
     """Every chapter, with an old key that is still given."""
 

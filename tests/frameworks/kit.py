@@ -26,7 +26,7 @@ FAST = ("sqlite",)
 """Those of the fast tests. What an adapter does besides is the same on all, and tested on this."""
 
 PYTHON = Path(sys.executable)
-RUN_S_MAX = 120
+RUN_S_MAX = 300
 _count = itertools.count(1)
 
 
