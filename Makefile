@@ -60,7 +60,7 @@ full: lint ## everything, also what is slow, and the fast tests on every other P
 	$(MAKE) bench QUICK=1
 
 torture: $(READY) ## 200,000 interleavings of the engines, every bit of a SQLite file (90 minutes)
-	$(BIN)/pytest -n 2 --dist worksteal -m torture
+	$(BIN)/pytest -n 2 --dist worksteal -m 'torture or long'
 	$(BIN)/python -m simulation --runs 100000 --jobs 2
 	$(BIN)/python -m simulation --engine scopes --runs 100000 --jobs 2
 

@@ -55,6 +55,7 @@ settings.load_profile("any machine")
 
 def pytest_configure(config: pytest.Config) -> None:
     effort.only_fast_tests = config.option.markexpr == "not slow"
+    effort.at_length = config.option.markexpr == "torture or long"
     if getattr(config.option, "numprocesses", None) and not hasattr(config, "workerinput"):
         stack = ExitStack()
         stack.enter_context(sharing())

@@ -184,7 +184,7 @@ def test_what_was_acknowledged_survives_the_kill(place: Place) -> None:
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("place", ENGINES[:3], indirect=True)
 @pytest.mark.parametrize(
-    ("seed", "rounds"), [(0, 15), pytest.param(1, 60, marks=pytest.mark.torture)]
+    ("seed", "rounds"), [(0, 10), pytest.param(1, 60, marks=pytest.mark.torture)]
 )
 def test_what_was_acknowledged_survives_many_kills(place: Place, seed: int, rounds: int) -> None:
     met = {*ALL, "killed, not"}

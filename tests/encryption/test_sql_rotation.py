@@ -96,4 +96,4 @@ class Rotating(Lockstep):
 
 @pytest.mark.slow
 def test_rotated_sqlite_does_what_memory_does() -> None:
-    run_state_machine_as_test(Rotating, settings=some(40, 40))
+    run_state_machine_as_test(Rotating, settings=some(15, 40))

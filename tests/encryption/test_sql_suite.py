@@ -43,7 +43,7 @@ class TestEncryptedSqlite(Sync, OnEncryptedSqlite, Listing, Programs, Verbs):
 class TestEncryptedSqliteAtLength(Sync, OnEncryptedSqlite, conformance.Suite):
     """Every chapter, with an old key that is still given."""
 
-    programs = some(60, 40)
+    programs = some(20, 40)
 
     def open_backend(self, place: Path) -> Backend:
         url = f"sqlite:///{place / 'limpet.db'}"

@@ -23,7 +23,7 @@ from limpet import InvalidInput, ScopeKey, Store
 from limpet.testing.kit import together
 from tests.concurrency import pg_tools
 from tests.concurrency.crew import SIZE, Worker
-from tests.effort import times
+from tests.effort import TORTURE, times
 from tests.servers.postgres import with_option
 from tests.waiting import until
 from tests.watching.soaker import (
@@ -313,11 +313,11 @@ def keys() -> list[ScopeKey]:
         pytest.param("sqlite", 4, marks=pytest.mark.slow),
         pytest.param("postgres", 4, marks=pytest.mark.slow),
         pytest.param("directory", 4, marks=pytest.mark.slow),
+        pytest.param("s3", 10, marks=pytest.mark.slow),
         *(
-            pytest.param(engine, 60, marks=pytest.mark.slow)
+            pytest.param(engine, 60, marks=TORTURE)
             for engine in ("sqlite", "directory", "postgres")
         ),
-        pytest.param("s3", 20, marks=pytest.mark.slow),
     ],
     indirect=["url"],
 )
