@@ -15,6 +15,7 @@ from limpet import Scope
 from limpet.backends.support.forks import opening_a_socket
 from tests.concurrency.crew import url_of
 from tests.concurrency.pg_tools import opened, run_script
+from tests.effort import TORTURE
 from tests.servers.postgres import Postgres, Schemas
 
 INTERRUPTED = """
@@ -84,7 +85,7 @@ def test_an_interrupt_leaves_nothing_locked(tmp_path: Path) -> None:
     assert run_script(INTERRUPTED, url, 300) == "done\n"
 
 
-@pytest.mark.parametrize("count", [100, pytest.param(1000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [100, pytest.param(1000, marks=TORTURE)])
 def test_an_interrupt_leaves_no_transaction(
     postgres: Postgres, postgres_url: str, count: int
 ) -> None:

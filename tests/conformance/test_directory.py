@@ -40,5 +40,6 @@ class TestDirectoryAsync(Async, OnDirectory, InBoth):
 
 
 @pytest.mark.slow
+@pytest.mark.torture
 class TestAboveDirectory(Sync, OnDirectory, AboveEngine):
     pass

@@ -93,6 +93,7 @@ class TestPostgresAsync(Async, OnReusedPostgres, InBoth):
 
 
 @pytest.mark.slow
+@pytest.mark.torture
 class TestAbovePostgres(Sync, OnReusedPostgres, AboveEngine):
     pass
 
