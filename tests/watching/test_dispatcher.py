@@ -11,8 +11,8 @@ import pytest
 import limpet
 from limpet import AsyncStore, Store
 from limpet.api.watching import Subscription
-from tests.waiting import until
-from tests.watching.tools import APIS, WAIT_S_MAX, Watching, nothing_left, on, watchers
+from tests.waiting import WAIT_S_MAX, until
+from tests.watching.tools import APIS, Watching, nothing_left, on, watchers
 
 ENGINES = ("sqlite", "directory", "postgres")
 
