@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import limpet
+from limpet import Unavailable
 from tests.cases import for_each
 from tests.waiting import until
 
@@ -125,7 +126,7 @@ def test_work_that_no_thread_could_be_started_for_is_not_done_later(
     with limpet.open(url) as store:
         with monkeypatch.context() as patched:
             patched.setattr(threading.Thread, "start", refuse)
-            with pytest.raises(RuntimeError, match="new thread"):
+            with pytest.raises(Unavailable, match="no thread can be started"):
                 asyncio.run(store.aio.driver.in_pool(done.append, "refused"))
         asyncio.run(store.aio.driver.in_pool(done.append, "next"))
     assert done == ["next"]
