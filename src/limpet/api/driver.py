@@ -20,7 +20,7 @@ from limpet.api.pool import Pool
 from limpet.api.verbs import Ask, Encode, Pause, Step, Steps, Walk, Work, streamed
 from limpet.api.watching import Dispatcher, Subscription
 from limpet.core import codec, limits
-from limpet.errors import CLOSED, InvalidInput, LimpetError, Unsupported
+from limpet.errors import InvalidInput, LimpetError, Unsupported
 from limpet.model import SnapshotInfo
 from limpet.protocol import Topic
 
@@ -226,9 +226,11 @@ class AsyncDriver:
         """Call a function: in the pool if the backend may block, else here."""
         return await self.in_pool(fn, *args) if self.opened.may_block else fn(*args)
 
-    async def in_pool(self, fn: Callable[..., T], *args: Any) -> T:
-        # Not `loop.run_in_executor`: its two chained futures take as long as a small read.
-        future: asyncio.Future[T] = running_loop().create_future()
+    async def in_pool(
+        self, fn: Callable[..., T], *args: Any, future: "asyncio.Future[T] | None" = None
+    ) -> T:
+        """Call a function in the pool, which answers a new future of the running loop, or yours."""
+        future = future or running_loop().create_future()
         self._pool.submit(future, fn, *args)
         try:
             return await future

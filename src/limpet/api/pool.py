@@ -5,6 +5,7 @@ for each and takes a semaphore, which costs about as much as the switch to the t
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from contextvars import Context, copy_context
 from queue import SimpleQueue
 from threading import Lock, Thread, main_thread
@@ -43,6 +44,7 @@ class Pool:
         self._end = finalize(self, _end, self._calls, self._threads)
 
     def close(self) -> None:
+        """End the threads once all calls are done. May be repeated."""
         with self._lock:
             self._end()
 
@@ -72,10 +74,8 @@ def _end(calls: _Calls, threads: list[Thread]) -> None:
 def _work(calls: _Calls, idle: list[None]) -> None:
     while (call := calls.get()) is not None:
         context, future, fn, args = call
-        try:
+        with suppress(RuntimeError):  # of a loop that is closed: nobody waits any more
             context.run(_answer, [future], fn, args)
-        except RuntimeError:
-            pass  # the loop is closed: nobody waits any more
         del call, context, future, fn, args
         idle.append(None)
     calls.put(None)  # for the next thread
