@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any, Self, TypeVar
 
 from limpet.api.integrations import Driver, Steps, contend
@@ -11,12 +12,12 @@ T = TypeVar("T")
 
 def contended(driver: Driver, attempt: Callable[[], T]) -> T:
     """Repeat an attempt while other writers are faster, which it says by raising Conflict."""
+    return driver.drive(contend(driver.tools, partial(_once, attempt), lambda _: True))
 
-    def steps() -> Steps[T]:
-        result: T = yield lambda _: attempt()
-        return result
 
-    return driver.drive(contend(driver.tools, steps, lambda _: True))
+def _once(attempt: Callable[[], T]) -> Steps[T]:
+    result: T = yield lambda _: attempt()
+    return result
 
 
 class AsyncClosing:
