@@ -2,6 +2,8 @@
 
 import asyncio
 import gc
+import subprocess
+import sys
 import threading
 import weakref
 from collections.abc import Iterator
@@ -130,3 +132,37 @@ def test_work_that_no_thread_could_be_started_for_is_not_done_later(
                 asyncio.run(store.aio.driver.in_pool(done.append, "refused"))
         asyncio.run(store.aio.driver.in_pool(done.append, "next"))
     assert done == ["next"]
+
+
+LEAVING = """
+import asyncio, os, sys, threading, limpet
+
+async def leave(driver):
+    begun = asyncio.Event()
+    def work(loop):
+        loop.call_soon_threadsafe(begun.set)
+        threading.main_thread().join()
+        print("done")
+    task = asyncio.ensure_future(driver.in_pool(work, asyncio.get_running_loop()))
+    await begun.wait()
+    task.cancel()
+
+store = limpet.open(sys.argv[1])
+driver = store.aio.driver
+assert asyncio.run(driver.in_pool(len, "abc")) == 3
+child = os.fork()
+if not child:
+    assert asyncio.run(driver.in_pool(len, "abcd")) == 4
+    store.close()
+    os._exit(7)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+asyncio.run(leave(driver))
+store.close()
+del store, driver
+"""
+
+
+def test_a_forked_child_has_threads_and_a_process_that_ends_cuts_nothing_off(url: str) -> None:
+    command = [sys.executable, "-W", "ignore", "-c", LEAVING, url]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
