@@ -81,15 +81,21 @@ def test_a_caller_who_is_cancelled_before_the_work_began_stops_it(url: str) -> N
 def test_a_loop_that_ends_before_the_work_does_harms_nobody(url: str) -> None:
     opened, done = threading.Event(), list[int]()
 
-    def work() -> None:
+    def work(loop: asyncio.AbstractEventLoop, begun: asyncio.Event) -> None:
+        loop.call_soon_threadsafe(begun.set)
         opened.wait(30)
         done.append(1)
 
     with limpet.open(url) as store:
 
         async def leave() -> None:
-            with pytest.raises(TimeoutError):
-                await asyncio.wait_for(store.aio.driver.in_pool(work), 0.01)
+            begun = asyncio.Event()
+            waiting = store.aio.driver.in_pool(work, asyncio.get_running_loop(), begun)
+            task = asyncio.ensure_future(waiting)
+            await begun.wait()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
 
         asyncio.run(leave())
         opened.set()

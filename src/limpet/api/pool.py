@@ -82,7 +82,8 @@ def _answer(awaited: list[Any], fn: Callable[..., object], args: Any) -> None:
     future = awaited.pop()  # an error refers to the frames here, and would keep itself alive
     if future.cancelled():
         return
-    result, failed = None, None
+    result: object = None
+    failed: BaseException | None = None
     try:
         result = fn(*args)
     except StopIteration as error:  # cannot cross into a task, where it would be lost
