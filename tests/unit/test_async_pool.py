@@ -83,7 +83,7 @@ def test_a_loop_that_ends_before_the_work_does_harms_nobody(url: str) -> None:
 
     def work(loop: asyncio.AbstractEventLoop, begun: asyncio.Event) -> None:
         loop.call_soon_threadsafe(begun.set)
-        opened.wait(30)
+        opened.wait(300)
         done.append(1)
 
     with limpet.open(url) as store:

@@ -12,7 +12,7 @@
 Both have the same conversations. `docs/guides/llama_index.md` lists where each thing is stored.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from functools import partial, wraps
 from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar
 
@@ -122,7 +122,9 @@ class LimpetChatStore(BaseChatStore):
         return self._logs.of(key).change(take) or []
 
 
-def _in_pool(method: Callable[Concatenate[LimpetChatStore, P], T]) -> Any:
+def _in_pool(
+    method: Callable[Concatenate[LimpetChatStore, P], T],
+) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
     """Return the async twin of a method."""
 
     @wraps(method)
@@ -157,8 +159,7 @@ class LimpetAsyncChatStore(AsyncDBChatStore):
         self, key: str, status: Status = ACTIVE, limit: int | None = None, offset: int | None = None
     ) -> Messages:
         """Return the messages with a status, or all of them; the oldest first."""
-        found: Messages = await self._read(key, status, limit, offset)
-        return found
+        return await self._read(key, status, limit, offset)
 
     async def count_messages(self, key: str, status: Status = ACTIVE) -> int:
         """Return how many messages have a status, or how many there are."""
