@@ -128,8 +128,9 @@ def _in_pool(
     """Return the async twin of a method."""
 
     @wraps(method)
-    async def twin(self: "LimpetAsyncChatStore", *args: P.args, **options: P.kwargs) -> T:
-        return await self._driver.offload(partial(method, self._chats, *args, **options))
+    async def twin(self: Any, /, *args: P.args, **options: P.kwargs) -> T:
+        driver: AsyncDriver = self._driver
+        return await driver.offload(partial(method, self._chats, *args, **options))
 
     return twin
 
