@@ -48,10 +48,12 @@ def fill(url: str, snapshots: int) -> None:
         policy.set(Rule(prefix="demo/", delete_session_after=timedelta(0)))
 
 
-def write(url: str, told: Any, stop: Any) -> None:
+def write(url: str, told: Any, ready: Any, stop: Any) -> None:
     """Save until it is over; send how long each save took."""
     with limpet.open(url) as store:
         live = store.scope("live")
+        live.save({})
+        ready.set()
         times = list[float]()
         while not stop.is_set():
             begun = time.perf_counter()
@@ -63,10 +65,10 @@ def write(url: str, told: Any, stop: Any) -> None:
 
 @contextmanager
 def writer(url: str, times: list[float]) -> Iterator[None]:
-    told, stop = PROCESSES.Queue(), PROCESSES.Event()
-    process = PROCESSES.Process(target=write, args=(url, told, stop))
+    told, ready, stop = PROCESSES.Queue(), PROCESSES.Event(), PROCESSES.Event()
+    process = PROCESSES.Process(target=write, args=(url, told, ready, stop))
     process.start()
-    time.sleep(1)
+    ready.wait()
     try:
         yield
     finally:
