@@ -18,7 +18,7 @@ from rich.text import Text
 
 import limpet
 import limpet.runs
-from limpet.api.scope import hold
+from limpet.api.leases import held
 from limpet.cli import _exits
 from limpet.cli._shared import (
     complete_session,
@@ -242,7 +242,7 @@ def _claim_briefly(
     _check_running(store, run_id)
     scope = store.scope(run_id, SCOPE_ID, KIND)
     wanted, _ = prepare_claim(store.driver.tools, scope.key, owner or _OWNER, _TTL_S, wait_s)
-    with hold(scope, wanted) as lease:
+    with held(scope, wanted, limpet.Lease) as lease:
         _check_running(store, run_id)
         head = lease.load()
     found = get(store, run_id)

@@ -18,8 +18,8 @@ class _Here(AsyncDriver):
     async def in_pool(self, fn: Callable[..., T], *args: Any) -> T:
         return fn(*args)
 
-    async def drive(self, verb: Steps[T]) -> T:
-        return self.sync.drive(verb)
+    async def drive(self, verb: Steps[T], left_by: BaseException | None = None) -> T:
+        return self.sync.drive(verb, left_by)
 
 
 def blocking(store: Store | AsyncStore) -> AsyncStore:
