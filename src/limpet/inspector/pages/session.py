@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import pairwise
 from statistics import median
 from typing import Any
@@ -23,6 +24,7 @@ from limpet.server.call import Call, Response
 from limpet.views.format import address_text, count_text, duration_text, short_id, size_text
 from limpet.views.overview import session_title
 from limpet.views.page.svg import bars, graph_svg, lane_class, sparkline
+from limpet.views.runs import Panel, read_run
 from limpet.views.timeline import (
     SNAPSHOTS_MAX,
     LastMessage,
@@ -164,8 +166,15 @@ def _read(store: Store, call: Call) -> dict[str, Any]:
         "older": following if following < total else None,
         "selected": selected,
         "problem": problem,
+        "run": _run(store, session_id),
     }
     return {"session": session, **detail, "view_asked": given.get("view")}
+
+
+def _run(store: Store, session_id: str) -> Panel | None:
+    with suppress(Corrupt):
+        return read_run(store, session_id)
+    return None
 
 
 def _selected(store: Store, call: Call) -> tuple[SnapshotInfo | None, str | None]:
