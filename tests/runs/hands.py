@@ -52,6 +52,10 @@ class Hands:
     def list(self, **options: Any) -> "list[RunInfo]":
         return [*driven(runs.list)(self._given, **options)]
 
+    def work(self, **options: Any) -> Iterator[Any]:
+        for claim in driven(runs.work)(self._given, **options):
+            yield driven(lambda claim=claim: claim)()
+
     def found(self, run_id: str) -> RunInfo:
         """Return a run that must be there."""
         info: RunInfo | None = self.get(run_id)

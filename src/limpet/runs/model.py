@@ -202,9 +202,9 @@ def read_record(info: SnapshotInfo) -> RunRecord:
 
 
 def ended_attempts(info: SnapshotInfo) -> tuple[RunAttempt, ...]:
-    """Return the attempts at a run up to the one that wrote a snapshot: none, if it is queued."""
+    """Return the attempts at a run up to the one that wrote a snapshot."""
     record = read_record(info)
-    if info.status == QUEUED:
+    if record.enqueued and record.began_at is None:  # it waits for the next one
         return record.ended
     last = RunAttempt(
         record.attempt,
