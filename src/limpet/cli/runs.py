@@ -125,10 +125,8 @@ def runs_show(store: limpet.Store, run_id: str, as_json: bool) -> None:
     A traceback is shown if the worker asked for it. The exit code is 1 if there is no such run.
 
     \b
-    --json: the run, as in `limpet runs`, and "host": text or null, "traceback": text or null,
-            "attempts": [{"attempt": n, "owner": text or null, "status": text,
-            "began_at": time, "ended_at": time or null, "steps": n,
-            "error": text or null}, ...], "lease": text
+    --json: the run, as in `limpet runs`, and "traceback": text or null, "lease": text,
+            "attempts": [{the columns as texts}, ...]
 
     \b
     Examples:
@@ -138,14 +136,13 @@ def runs_show(store: limpet.Store, run_id: str, as_json: bool) -> None:
     if panel is None:
         raise limpet.NotFound(f"there is no such run. run_id=`{run_id}`")
     if as_json or _is_json_above():
-        run = panel.run
+        run, (_, columns, rows) = panel.run, panel.tables[0]
         echo_json(
             {
                 **_run_json(run),
-                "host": run.host,
-                "traceback": None if run.error is None else run.error.traceback,
-                "attempts": [each.to_json() for each in run.attempts],
+                "traceback": run.error and run.error.traceback,
                 "lease": panel.facts["lease"],
+                "attempts": [dict(zip(columns, row, strict=True)) for row in rows],
             }
         )
         return

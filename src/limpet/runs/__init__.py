@@ -27,14 +27,13 @@ from limpet.model import JSON, State
 from limpet.runs import queue, verbs
 from limpet.runs.attempt import Plan, check_labels, check_metadata, check_room
 from limpet.runs.handles import AsyncRun, Run, hold
-from limpet.runs.model import QUEUED, RUNNING, Aborted, RunAttempt, RunError, RunInfo
+from limpet.runs.model import QUEUED, RUNNING, Aborted, RunError, RunInfo
 from limpet.runs.processes import host_of_process
 
 __all__ = [
     "Aborted",
     "AsyncRun",
     "Run",
-    "RunAttempt",
     "RunError",
     "RunInfo",
     "abort",

@@ -31,9 +31,7 @@ from limpet.runs.model import (
     Aborted,
     RunError,
     RunRecord,
-    ended_attempts,
     error_of,
-    queued_again,
     read_record,
 )
 from limpet.runs.processes import host_of_process
@@ -188,7 +186,7 @@ class Attempt:
         if self.completed or self._is_forked():
             return
         if not self._plan.deletes:
-            yield from self._write(self._completion)
+            yield from self._write(lambda: self._marked(COMPLETED))
             return
         while True:
             expect = self.last.revision
@@ -213,7 +211,7 @@ class Attempt:
     def give_back(self) -> Steps[None]:
         """Put the run into the queue again: its block was not entered."""
         with suppress(LimpetError):
-            yield from self._write(self._queued)
+            yield from self._write(lambda: self._marked(QUEUED))
 
     def observe(self, head: SnapshotInfo) -> None:
         """Record whether a head aborts or supersedes this attempt.
@@ -281,26 +279,20 @@ class Attempt:
             attempt=before.attempt + 1,
             began_at=now,
             ttl_s=plan.ttl_s,
+            error=None,
             started_at=before.started_at if before.attempt else now,
         )
 
     def _resumption(self) -> Steps[Commit]:
         """Return the commit that resumes a run: the last snapshot, running again."""
         plan, record = self._plan, read_record(self.last)
-        begun = replace(self._begun(record), error=None, ended=ended_attempts(self.last))
-        commit = yield from self._rewritten(RUNNING, plan.applied(begun))
-        return commit._replace(body=plan.body_of(record, commit.body))
-
-    def _completion(self) -> Steps[Commit]:
-        """Return the commit that completes the run. Its state stays in history: see `again`."""
-        commit = yield from self._marked(COMPLETED)
-        return commit._replace(keep=True)
+        commit = yield from self._rewritten(RUNNING, plan.applied(self._begun(record)))
+        return draft_after(commit, plan.body_of(record, commit.body))
 
     def _marked(self, status: str, error: RunError | None = None) -> Steps[Commit]:
-        return self._rewritten(status, replace(read_record(self.last), error=error))
-
-    def _queued(self) -> Steps[Commit]:
-        return self._rewritten(QUEUED, queued_again(self.last))
+        """Return the commit of the end of the attempt, which stays in history."""
+        commit = yield from self._rewritten(status, replace(read_record(self.last), error=error))
+        return commit._replace(keep=True)
 
     def _rewritten(self, status: str, record: RunRecord) -> Steps[Commit]:
         """Return the commit that changes the last snapshot in place, except its state."""
@@ -309,7 +301,7 @@ class Attempt:
         if not found or found[0][0].revision != last.revision:
             raise Conflict(f"the run has changed. run_id=`{last.session_id}`")
         metadata = {**last.metadata, FACTS: record.to_json()}
-        labels = {**last.labels, **_task_label(record)}
+        labels = {**last.labels, **task_label(record)}
         return in_place(
             self._tools,
             *found[0],
@@ -341,7 +333,7 @@ def saved(
         state,
         keep=keep,
         status=status,
-        labels={**labels, **_task_label(record)},
+        labels={**labels, **task_label(record)},
         expect=expect,
         **ScopeContext(plan.scope, tools, fence=fence).of_write(),
     )
@@ -395,6 +387,11 @@ def _encode_with_room(tools: Tools, metadata: Mapping[str, JSON], record: RunRec
 def _encoded(tools: Tools, metadata: Mapping[str, JSON], record: RunRecord) -> bytes:
     whole = {**metadata, FACTS: record.to_json()}
     return prepare.encode_metadata(whole, tools.state_bytes_max, tools.default)
+
+
+def draft_after(commit: Commit, body: Any) -> Commit:
+    """Return a commit in place as one of a draft after it, so that what is kept stays as it is."""
+    return commit._replace(body=body, id=None, overwrite=False, keep=False)
 
 
 def read_head(scope: ScopeKey) -> Work[list[Found]]:
@@ -455,7 +452,7 @@ def check_metadata(metadata: Mapping[str, JSON] | None) -> dict[str, JSON]:
     return dict(metadata)
 
 
-def _task_label(record: RunRecord) -> dict[str, str]:
+def task_label(record: RunRecord) -> dict[str, str]:
     return {} if record.task is None else {TASK_LABEL: record.task}
 
 

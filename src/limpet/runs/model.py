@@ -1,7 +1,7 @@
 """What a run is, and how its facts are stored in the metadata of its snapshots."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, ClassVar
 
@@ -24,14 +24,8 @@ FACTS = "run"  # the key in metadata
 MESSAGE_CHARS_MAX = 500  # metadata is read with every listing
 TRACEBACK_CHARS_MAX = 4_000
 _TYPE_CHARS_MAX = 200
-_ATTEMPTS_MAX = 5  # of those that ended
-_NAME_CHARS_MAX = 60  # of their owners and errors
-ROOM_BYTES = 6 * (  # what the facts may grow by; a character takes up to 6 bytes in JSON
-    MESSAGE_CHARS_MAX
-    + _TYPE_CHARS_MAX
-    + limits.ID_CHARS_MAX  # of the next owner
-    + _ATTEMPTS_MAX * (3 * _NAME_CHARS_MAX + 30)  # with numbers and times
-)
+# What the facts may grow by: a character takes up to 6 bytes in JSON.
+ROOM_BYTES = 6 * (MESSAGE_CHARS_MAX + _TYPE_CHARS_MAX + limits.ID_CHARS_MAX) + 1_000
 
 
 class Aborted(Conflict):
@@ -55,43 +49,13 @@ class RunError:
 
 
 @dataclass(frozen=True, slots=True)
-class RunAttempt:
-    """One worker's time with a run.
-
-    `status` is how it ended: `failed`, `aborted`, `completed`, or `running` if the worker died; of
-    the newest attempt it is that of the run. `error` is the class name of the exception. `ended_at`
-    is the last write of the worker, None while it may go on.
-    """
-
-    number: int
-    owner: str | None
-    status: str
-    began_at: datetime
-    ended_at: datetime | None
-    steps: int
-    error: str | None
-
-    def to_json(self) -> dict[str, JSON]:
-        return {
-            "attempt": self.number,
-            "owner": self.owner and self.owner[:_NAME_CHARS_MAX],
-            "status": self.status[:_NAME_CHARS_MAX],
-            "began_at": self.began_at.isoformat(),
-            "ended_at": self.ended_at and self.ended_at.isoformat(),
-            "steps": self.steps,
-            "error": self.error and self.error[:_NAME_CHARS_MAX],
-        }
-
-
-@dataclass(frozen=True, slots=True)
 class RunInfo:
     """Everything about a run except its state.
 
     `status` is `queued`, `running`, `completed`, `failed`, `aborted`, or `expired`: stored as
     running, but its worker does not renew its lease, or its process on this host is dead. `attempt`
     counts its workers, `steps` their saves. `started_at` is when the first worker began, of a
-    queued run when it was enqueued. `info` is the snapshot. `host` is where the last worker runs,
-    with its process; `attempts` are the last ones, the newest last::
+    queued run when it was enqueued. `info` is the snapshot::
 
         for each in runs.list(store, status="failed"):
             print(each.run_id, each.steps, each.error.message)
@@ -109,8 +73,6 @@ class RunInfo:
     started_at: datetime
     updated_at: datetime
     info: SnapshotInfo
-    host: str | None
-    attempts: tuple[RunAttempt, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +95,6 @@ class RunRecord:
     began_at: datetime | None = None  # of this attempt
     ttl_s: float | None = None  # of the lease of this attempt
     enqueued: bool = False  # workers of the queue may resume it
-    ended: tuple[RunAttempt, ...] = ()  # earlier attempts
 
     @property
     def has_state(self) -> bool:
@@ -148,25 +109,17 @@ class RunRecord:
             "steps": self.steps or 0,
             "started_at": self.started_at.isoformat(),
         }
-        if self.error is not None:
-            facts["error"] = self.error.to_json()
-        if self.labels:
-            facts["labels"] = dict(self.labels)
-        if self.metadata:
-            facts["metadata"] = dict(self.metadata)
-        if self.has_initial:
-            facts["initial"] = True
-        if self.host is not None:
-            facts["host"] = self.host
-        if self.began_at is not None:
-            facts["began_at"] = self.began_at.isoformat()
-        if self.ttl_s is not None:
-            facts["ttl_s"] = self.ttl_s
-        if self.enqueued:
-            facts["enqueued"] = True
-        if self.ended:
-            facts["attempts"] = [each.to_json() for each in self.ended[-_ATTEMPTS_MAX:]]
-        return facts
+        more: dict[str, JSON] = {
+            "error": self.error and self.error.to_json(),
+            "labels": dict(self.labels),
+            "metadata": dict(self.metadata),
+            "initial": self.has_initial,
+            "host": self.host,
+            "began_at": self.began_at and self.began_at.isoformat(),
+            "ttl_s": self.ttl_s,
+            "enqueued": self.enqueued,
+        }
+        return facts | {key: value for key, value in more.items() if value}
 
 
 def read_record(info: SnapshotInfo) -> RunRecord:
@@ -197,25 +150,7 @@ def read_record(info: SnapshotInfo) -> RunRecord:
         began_at=_time(facts.get("began_at")),
         ttl_s=ttl_s if isinstance(ttl_s := facts.get("ttl_s"), int | float) else None,
         enqueued=facts.get("enqueued") is True,
-        ended=tuple(_attempts(facts.get("attempts"))),
     )
-
-
-def ended_attempts(info: SnapshotInfo) -> tuple[RunAttempt, ...]:
-    """Return the attempts at a run up to the one that wrote a snapshot."""
-    record = read_record(info)
-    if record.enqueued and record.began_at is None:  # it waits for the next one
-        return record.ended
-    last = RunAttempt(
-        record.attempt,
-        record.owner,
-        info.status,
-        record.began_at or record.started_at,
-        info.updated_at,
-        record.steps or 0,
-        None if record.error is None else record.error.type,
-    )
-    return (*record.ended, last)
 
 
 def run_info(info: SnapshotInfo, *, is_held: bool) -> RunInfo:
@@ -232,19 +167,7 @@ def run_info(info: SnapshotInfo, *, is_held: bool) -> RunInfo:
         started_at=record.started_at,
         updated_at=info.updated_at,
         info=info,
-        host=record.host,
-        attempts=_with_end(ended_attempts(info), is_held=is_held),
     )
-
-
-def queued_again(info: SnapshotInfo) -> RunRecord:
-    """Return the facts of a run that waits for a worker, no longer with those of the last one."""
-    record = replace(read_record(info), error=None, enqueued=True, ended=ended_attempts(info))
-    return replace(record, owner=None, host=None, began_at=None, ttl_s=None)
-
-
-def _with_end(attempts: tuple[RunAttempt, ...], *, is_held: bool) -> tuple[RunAttempt, ...]:
-    return (*attempts[:-1], replace(attempts[-1], ended_at=None)) if is_held else attempts
 
 
 def error_of(error: BaseException, *, traceback: bool = False) -> RunError:
@@ -272,15 +195,6 @@ def _traceback(error: BaseException) -> str:
 
 def _utf8(text: str) -> str:
     return text.encode("utf-8", "replace").decode()
-
-
-def _attempts(value: object) -> Iterator[RunAttempt]:
-    for each in map(_mapping, value if isinstance(value, list) else ()):
-        number, began = _count(each.get("attempt")), _time(each.get("began_at"))
-        if number is not None and began is not None:
-            owner, status = _text(each.get("owner")), _text(each.get("status")) or ""
-            ended, steps = _time(each.get("ended_at")), _count(each.get("steps")) or 0
-            yield RunAttempt(number, owner, status, began, ended, steps, _text(each.get("error")))
 
 
 def _mapping(value: object) -> Mapping[str, Any]:

@@ -8,6 +8,7 @@ import math
 from contextlib import suppress
 from dataclasses import replace
 from heapq import nsmallest
+from typing import Any
 
 from limpet.api.opened import Tools
 from limpet.api.store import AsyncStore, Store
@@ -18,7 +19,15 @@ from limpet.core import limits, times
 from limpet.errors import Conflict, Corrupt, InvalidInput, NotFound
 from limpet.model import ScopeKey, SnapshotInfo
 from limpet.protocol import Backend, Topic
-from limpet.runs.attempt import Plan, in_place, new_record, new_run, read_head
+from limpet.runs.attempt import (
+    Plan,
+    draft_after,
+    in_place,
+    new_record,
+    new_run,
+    read_head,
+    task_label,
+)
 from limpet.runs.handles import prepare_claim, supervised
 from limpet.runs.model import (
     COMPLETED,
@@ -28,7 +37,6 @@ from limpet.runs.model import (
     RUNNING,
     SCOPE_ID,
     RunInfo,
-    queued_again,
     read_record,
     run_info,
 )
@@ -56,17 +64,12 @@ def enqueue(tools: Tools, plan: Plan) -> Steps[RunInfo]:
         comes_back = head.status == RUNNING and before.enqueued
         if held or comes_back or head.status in (QUEUED, COMPLETED):
             return run_info(head, is_held=held)
-        record = plan.applied(queued_again(head))
+        record = replace(plan.applied(before), error=None, enqueued=True)
         metadata = {**head.metadata, FACTS: record.to_json()}
-        commit = in_place(
-            tools,
-            head,
-            plan.body_of(before, body),
-            status=QUEUED,
-            labels=head.labels,
-            metadata=metadata,
-            fence=None,
-        )
+        labels = {**head.labels, **task_label(record)}
+        given: Any = {"labels": labels, "metadata": metadata, "fence": None}
+        commit = in_place(tools, head, body, status=QUEUED, **given)
+        commit = draft_after(commit, plan.body_of(before, body))
         return run_info(backend.commit(commit), is_held=False)
 
     def attempt() -> Steps[RunInfo]:

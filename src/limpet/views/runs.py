@@ -9,11 +9,12 @@ from limpet.api.store import Store
 from limpet.core.times import from_us
 from limpet.model import SnapshotInfo
 from limpet.protocol import Hold
-from limpet.runs.model import QUEUED, read_record
+from limpet.runs.model import QUEUED, RUNNING, read_record
 from limpet.runs.processes import is_alive, without_process
 from limpet.views.format import ago_text, duration_text, moment_text, size_text, visible
 
 _STEPS_MAX = 20
+_HISTORY_MAX = 200  # snapshots that are read for earlier attempts
 
 
 class Table(NamedTuple):
@@ -38,14 +39,14 @@ def read_run(store: Store, run_id: str) -> Panel | None:
         return None
     scope, now_us = run.info.scope, store.driver.tools.draw().now
     lease = store.driver.run(lambda backend: backend.read_lease(scope, now=now_us))
-    steps = list(islice(store.scope(*scope).history(), _STEPS_MAX + 1))
+    history = list(islice(store.scope(*scope).history(), _HISTORY_MAX))
     now, error = from_us(now_us), run.error
     whole = "" if error is None else f"{error.type}: {error.message}\n{error.traceback or ''}"
     return Panel(
         run,
         {name: text for name, text in _facts(run, lease, now).items() if text},
         [visible(line) for line in whole.splitlines()],
-        (_attempts(run, now), _steps(steps, now)),
+        (_attempts(run, history), _steps(history, now)),
     )
 
 
@@ -56,7 +57,7 @@ def _facts(run: runs.RunInfo, lease: Hold | None, now: datetime) -> dict[str, st
     return {
         "task": visible(run.task or ""),
         "owner": visible(run.owner or ""),
-        "host": visible(run.host or ""),
+        "host": visible(read_record(run.info).host or ""),
         "enqueued" if run.status == QUEUED else "begun": at(run.started_at),
         "changed": at(run.updated_at),
         "attempts": f"{run.attempt:,}",
@@ -74,22 +75,20 @@ def _lease_text(run: runs.RunInfo, lease: Hold, now: datetime) -> str:
     return f"of {owner}, {ends}{dead}" + (beat and f"; last heartbeat {beat}")
 
 
-def _attempts(run: runs.RunInfo, now: datetime) -> Table:
-    rows = [
-        (
-            f"{each.number:,}",
-            visible(each.owner or ""),
-            visible(each.status),
-            moment_text(each.began_at),
-            duration_text(((each.ended_at or now) - each.began_at).total_seconds()),
-            f"{each.steps:,}",
-            visible(each.error or ""),
-        )
-        for each in run.attempts
-    ]
-    return Table(
-        "Attempts", ("attempt", "owner", "status", "begun", "took", "steps", "error"), rows
-    )
+def _attempts(run: runs.RunInfo, history: list[SnapshotInfo]) -> Table:
+    """Return what is known of each attempt: the last that it wrote, if that was kept."""
+    last = {read_record(info).attempt: info for info in [*reversed(history), run.info]}
+    rows = []
+    for number, info in last.items():
+        record = read_record(info)
+        begun, is_over = record.began_at or record.started_at, info.status != RUNNING
+        status = info.status if is_over or number == run.attempt else "lost its worker"
+        took = duration_text((info.updated_at - begun).total_seconds())
+        error = "" if record.error is None else record.error.type
+        texts = (record.owner or "", status, moment_text(begun), took, f"{record.steps or 0:,}")
+        rows.append((f"{number:,}", *map(visible, (*texts, error))))
+    columns = ("attempt", "owner", "status", "begun", "took", "steps", "error")
+    return Table("Attempts", columns, rows if run.attempt else [])
 
 
 def _steps(steps: list[SnapshotInfo], now: datetime) -> Table:
