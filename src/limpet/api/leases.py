@@ -123,10 +123,6 @@ def release(tools: Tools, term: "Term") -> Work[None]:
     return _release(term.claim._replace(stamp=tools.draw()))
 
 
-def is_lost(lease: "LeaseProperties") -> bool:
-    return lease._term.is_lost
-
-
 class Term:
     """A lease that is held, and until when."""
 
