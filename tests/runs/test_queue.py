@@ -18,8 +18,8 @@ import limpet
 from limpet import Conflict, InvalidInput, runs
 from limpet.runs import RunError
 from tests.runs import queue_crew
-from tests.runs.conftest import place_of
-from tests.runs.hands import Hands, ends_with
+from tests.runs.conftest import SLOWLY, place_of
+from tests.runs.hands import Hands, Place, ends_with
 from tests.waiting import until
 
 WAIT_S_MAX = 120.0
@@ -27,6 +27,11 @@ WAIT_S_MAX = 120.0
 
 class Broken(Exception):
     pass
+
+
+@pytest.fixture(params=["memory", "sqlite", pytest.param("http", marks=pytest.mark.slow), *SLOWLY])
+def place(request: pytest.FixtureRequest) -> Place:
+    return place_of(request.param, request)
 
 
 def work(hands: Hands, **options: Any) -> list[tuple[str, Any, bool]]:

@@ -43,7 +43,7 @@ from limpet.runs.model import (
 from limpet.runs.verbs import is_held
 
 _PAGE_MAX = 256  # runs for which one listing serves
-_CHOICES = 16  # of the oldest, so that workers with the same page seldom want the same run
+_CHOICES = 32  # of the oldest, so that workers with the same page seldom want the same run
 _PAUSE_S_MIN, _PAUSE_S_MAX = 0.01, 1.0
 _LISTEN_S = 0.05  # between looks at what the watch found, which cost no I/O
 
