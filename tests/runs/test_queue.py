@@ -17,6 +17,7 @@ import pytest
 import limpet
 from limpet import Conflict, InvalidInput, runs
 from limpet.runs import RunError
+from tests.present import present
 from tests.runs import queue_crew
 from tests.runs.conftest import SLOWLY, place_of
 from tests.runs.hands import Hands, Place, ends_with
@@ -166,7 +167,7 @@ def test_states_of_a_class(hands: Hands) -> None:
         with suppress(InvalidInput), claim as run:
             run.state.pages.append("two")
             run.step(run.state)
-    assert hands.store.scope("r", kind="run").load().state == {"pages": ["one", "two"]}  # type: ignore[union-attr]
+    assert present(hands.store.scope("r", kind="run").load()).state == {"pages": ["one", "two"]}
     assert hands.found("odd").status == "failed"  # its state does not fit
 
 
@@ -188,14 +189,12 @@ def test_a_traceback_is_kept_if_it_is_asked_for(hands: Hands) -> None:
     for asked in (False, True):
         with ends_with(Broken), hands.start("r", traceback=asked):
             raise Broken("no paper")
-        error = hands.found("r").error
-        assert error is not None
-        text = error.traceback or ""
+        text = present(hands.found("r").error).traceback or ""
         assert ("raise Broken" in text, text.endswith("Broken: no paper")) == (asked, asked)
         assert "limpet/" not in text.replace(str(Path(__file__)), "")
     with ends_with(Broken), hands.start("r", traceback=True):
         raise Broken("x\n" * 9_000)
-    assert len(hands.found("r").error.traceback) <= 4_000  # type: ignore[union-attr,arg-type]
+    assert len(present(present(hands.found("r").error).traceback)) <= 4_000
 
 
 def test_a_damaged_run_is_passed_over(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import chain
 from typing import Any
@@ -36,7 +36,6 @@ from limpet.cli._terminal import (
     print_table,
     say,
     status_text,
-    table,
 )
 from limpet.core.wire import time_json
 from limpet.opening import environment
@@ -146,20 +145,21 @@ def runs_show(store: limpet.Store, run_id: str, as_json: bool) -> None:
             }
         )
         return
+    title = Text.assemble((visible(run_id), "title"), "  ", status_text(panel.run.status))
     with output() as console:
-        print_line(
-            console, Text.assemble((visible(run_id), "title"), "  ", status_text(panel.run.status))
-        )
-        for line in panel.error:
-            print_line(console, Text(line, "bad"))
+        for line in (title, *(Text(each, "bad") for each in panel.error)):
+            print_line(console, line)
         for name, text in panel.facts.items():
             print_line(console, Text.assemble((f"{name:10}", "quiet"), text))
-        for title, columns, rows in panel.tables:
-            cells = [[Text(text) for text in row] for row in rows]
-            for at, line in enumerate(table([*map(Column, columns)], cells, console.width)):
-                if at == 0:
-                    print_line(console, Text(f"\n{title}", "title"))
-                print_line(console, line)
+        for name, columns, rows in panel.tables:
+            cells = {Column(each): _cell(at) for at, each in enumerate(columns)}
+            if rows:
+                print_line(console, Text(f"\n{name}", "title"))
+                print_table(console, cells, rows)
+
+
+def _cell(at: int) -> Callable[[tuple[str, ...]], Text]:
+    return lambda row: Text(row[at])
 
 
 @runs.command("abort")

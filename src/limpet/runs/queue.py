@@ -5,7 +5,6 @@ that waited when its attempt began, and one that kills each worker does not keep
 """
 
 import math
-from contextlib import suppress
 from dataclasses import replace
 from heapq import nsmallest
 from typing import Any
@@ -43,7 +42,7 @@ from limpet.runs.model import (
 from limpet.runs.verbs import is_held
 
 _PAGE_MAX = 256  # runs for which one listing serves
-_CHOICES = 32  # of the oldest, so that workers with the same page seldom want the same run
+_CHOICES = 16  # of the oldest, so that workers with the same page seldom want the same run
 _PAUSE_S_MIN, _PAUSE_S_MAX = 0.01, 1.0
 _LISTEN_S = 0.05  # between looks at what the watch found, which cost no I/O
 
@@ -159,10 +158,13 @@ class Queue:
         dispatcher.add(subscription)
         try:
             while clock.monotonic() < ends_s:
-                with suppress(Corrupt):  # the next listing passes it over
-                    found = [head.scope for head in subscription.take()[0] if self._waits(head)]
-                    if found:
-                        return found
+                try:
+                    news, is_over = subscription.take()
+                except Corrupt:
+                    break  # the next listing passes it over
+                found = [head.scope for head in news if self._waits(head)]
+                if found or is_over:
+                    return found
                 yield Pause(_LISTEN_S)
             return []
         finally:

@@ -92,7 +92,7 @@ def _attempts(run: runs.RunInfo, history: list[SnapshotInfo]) -> Table:
 
 
 def _steps(steps: list[SnapshotInfo], now: datetime) -> Table:
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for at, info in enumerate(steps[:_STEPS_MAX]):
         before = steps[at + 1].created_at if at + 1 < len(steps) else None
         took = "" if before is None else duration_text((info.created_at - before).total_seconds())
