@@ -76,7 +76,7 @@ def desert(
     """Leave behind what a worker leaves that died, after its lease has ended."""
     encoded = None if initial is None else codec.encode(initial, what="state")
     scope = scope_of(run_id)
-    plan = Plan(scope, "the dead one", deletes=True, task=task, initial=encoded)
+    plan = Plan(scope, task, initial=encoded, owner="the dead one", deletes=True)
     with store.scope(*plan.scope).claim(owner=plan.owner) as lease:
         attempt = Attempt(store.driver.tools, plan, lease.token)
         store.driver.drive(attempt.begin())

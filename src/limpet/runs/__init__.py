@@ -17,9 +17,8 @@ import builtins
 from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import replace
-from typing import Any, Literal, TypedDict, Unpack, overload
+from typing import Any, Literal, TypedDict, Unpack, cast, overload
 
-from limpet.api.opened import Tools
 from limpet.api.store import AsyncStore, Store, context_of
 from limpet.core import codec, limits, prepare
 from limpet.errors import InvalidInput
@@ -405,16 +404,16 @@ def _plan(
     again: bool = False,
 ) -> Plan:
     task, tools = verbs.check_task(task), store.driver.tools
-    context = context_of(verbs.scope_of(run_id), tools, model)
-    plan = Plan(
-        context.key,
-        task=task,
-        labels=None if labels is None else check_labels(labels, task),
-        metadata=_own(tools, metadata),
-        initial=_encoded(tools, None if initial is None else context.model.dump(initial)),
-        again=limits.check_flag("again", again),
-        model=context.model,
-    )
+    key, _, states, _ = context_of(verbs.scope_of(run_id), tools, model)
+    limit, default = tools.state_bytes_max, tools.default
+    if initial is not None:
+        initial = prepare.encode_state(states.dump(initial), limit, default)[0]
+    if metadata is not None:  # a copy, which the caller cannot change later
+        encoded = prepare.encode_metadata(check_metadata(metadata), limit, default)
+        metadata = cast(Mapping[str, JSON], codec.decode(encoded))
+    labels = None if labels is None else check_labels(labels, task)
+    again = limits.check_flag("again", again)
+    plan = Plan(key, task, labels, metadata, initial, again=again, model=states)
     check_room(tools, plan)
     return plan
 
@@ -431,20 +430,3 @@ def _of_worker(
         deletes=on_success == "delete",
         traceback=limits.check_flag("traceback", traceback),
     )
-
-
-def _encoded(tools: Tools, initial: JSON) -> bytes | None:
-    if initial is None:
-        return None
-    return prepare.encode_state(initial, tools.state_bytes_max, tools.default)[0]
-
-
-def _own(tools: Tools, metadata: Mapping[str, JSON] | None) -> Mapping[str, JSON] | None:
-    """Return a checked copy, which the caller cannot change later."""
-    if metadata is None:
-        return None
-    plain = check_metadata(metadata)
-    own: Mapping[str, JSON] = codec.decode(
-        prepare.encode_metadata(plain, tools.state_bytes_max, tools.default)
-    )
-    return own

@@ -48,17 +48,17 @@ class Plan:
     """
 
     scope: ScopeKey
-    owner: str = ""
-    ttl_s: float = 30.0
-    deletes: bool = False
-    only: tuple[str, ...] = ()
     task: str | None = None
     labels: Mapping[str, str] | None = None
     metadata: Mapping[str, JSON] | None = None
     initial: bytes | None = None
     again: bool = False
     model: JsonModel = JSON_MODEL
+    owner: str = ""
+    ttl_s: float = 30.0
+    deletes: bool = False
     traceback: bool = False
+    only: tuple[str, ...] = ()
 
     def body_of(self, record: RunRecord, body: Any) -> Any:
         """Return the state to go on with: `initial` if no step was done, since nothing is lost."""
