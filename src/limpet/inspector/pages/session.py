@@ -17,8 +17,9 @@ from limpet.core.schema import COUNT, TEXT
 from limpet.errors import Corrupt, NotFound
 from limpet.inspector import links
 from limpet.inspector.page import page, render
-from limpet.inspector.pages.snapshot import DETAIL_PARAMS, read_detail
-from limpet.model import SnapshotInfo, SnapshotRef
+from limpet.inspector.pages.snapshot import DETAIL_PARAMS, read_detail, read_notes
+from limpet.model import ScopeKey, SnapshotInfo, SnapshotRef
+from limpet.runs.model import KIND
 from limpet.server.access import Grant
 from limpet.server.call import Call, Response
 from limpet.views.format import address_text, count_text, duration_text, short_id, size_text
@@ -143,8 +144,12 @@ def _read(store: Store, call: Call) -> dict[str, Any]:
     given, grant, session_id = call.params, call.grant, call.scope.session_id
     kept, timeline = _kept(store, call)
     newest = timeline.newest_head
-    names_one = {"scope_id", "kind", "id"} & given.keys()
-    info, problem = _selected(store, call) if names_one else (newest, None)
+    bare = {each.key for each in timeline.scopes if each.head is None}.difference(timeline.damaged)
+    info, problem = newest, None
+    if "id" not in given and {"scope_id", "kind"} & given.keys() and call.scope in bare:
+        info = None  # it has only notes
+    elif {"scope_id", "kind", "id"} & given.keys():
+        info, problem = _selected(store, call)
     detail = {"info": None} if info is None else read_detail(store, info, given, grant)
     selected = None if info is None else timeline.position(SnapshotRef(info.scope, info.id))
     total = len(timeline.rows)
@@ -166,15 +171,23 @@ def _read(store: Store, call: Call) -> dict[str, Any]:
         "older": following if following < total else None,
         "selected": selected,
         "problem": problem,
-        "run": _run(store, session_id),
+        "run": _run(store, session_id, timeline),
+        "notes": {} if info or problem else _notes(store, timeline),
     }
     return {"session": session, **detail, "view_asked": given.get("view")}
 
 
-def _run(store: Store, session_id: str) -> Panel | None:
+def _run(store: Store, session_id: str, timeline: Timeline) -> Panel | None:
+    has_run = any(each.key.kind == KIND for each in timeline.scopes)
     with suppress(Corrupt):
-        return read_run(store, session_id)
+        return read_run(store, session_id) if has_run else None
     return None
+
+
+def _notes(store: Store, timeline: Timeline) -> dict[ScopeKey, list[dict[str, Any]]]:
+    """Return the notes of scopes without a head, such as the memories of LangGraph's store."""
+    bare = [each.key for each in timeline.scopes[:_SCOPES_MAX] if each.head is None]
+    return {key: found for key in bare if (found := read_notes(store, key))}
 
 
 def _selected(store: Store, call: Call) -> tuple[SnapshotInfo | None, str | None]:
