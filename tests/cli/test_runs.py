@@ -13,6 +13,7 @@ import pytest
 import limpet
 from limpet import runs
 from limpet.cli._app import run
+from limpet.views import overview
 from limpet.views.runs import read_run
 from tests.cases import for_each
 from tests.cli.conftest import EXECUTABLE, Command, mind_ctrl_c
@@ -99,6 +100,21 @@ def test_show_says_why_it_failed(command: Command, any_url: str) -> None:
     assert told["traceback"].splitlines()[-1] == f"ValueError: {message}".rstrip()
     assert told["attempts"][-1]["owner"] == "w2"
     assert command("runs", "show", "none", "--url", any_url).returncode == 1
+
+
+def test_ids_and_errors_are_whole_in_a_narrow_terminal(command: Command, url: str) -> None:
+    name, message = "a-run-with-a-long-name/" * 4, "the model is down " * 12
+    with limpet.open(url) as store:
+        with ends_with(ValueError), runs.start(store, name):
+            raise ValueError(message)
+        runs.enqueue(store, "second")
+        for verb in ("runs", "ls"):
+            done = command(verb, "--url", url, COLUMNS="60")
+            assert name in done.stdout
+            assert (f"ValueError: {message}" in done.stdout) == (verb == "runs")
+        # What waits for a worker needs nobody.
+        heads = [overview.ScopeHead(each.key, each.head) for each in store.scopes("second")]
+        assert overview.reasons(store, heads) == []
 
 
 def squeezed(line: str) -> str:
