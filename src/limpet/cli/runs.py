@@ -119,7 +119,7 @@ def runs(
 @click.argument("run_id", metavar="RUN", shell_complete=complete_session)
 @with_store()
 def runs_show(store: limpet.Store, run_id: str, as_json: bool) -> None:
-    """Show one run: why it failed, who worked on it, and its last steps.
+    """Show one run: why it failed, its attempts and last steps.
 
     A traceback is shown if the worker asked for it. The exit code is 1 if there is no such run.
 
