@@ -10,19 +10,18 @@ from simulation import ASSERTED, ENGINES, SABOTAGES, SCENARIOS, sabotaged, simul
 from simulation.many import Chunk, run_chunk
 from simulation.words import lines_of
 from tests.cases import for_each
-from tests.effort import slowly
+from tests.effort import slowly, times
 
 RUNS = int(os.environ.get("LIMPET_SIMULATION_RUNS", "24"))  # of each scenario in each mode
 SEEDS_MAX = 200  # in which a sabotage must be caught; all are within sixty
 
 
-@pytest.mark.parametrize("runs", [RUNS // 6, pytest.param(RUNS, marks=pytest.mark.slow)])
 # The mode `both` holds the two that are left out as well.
 @pytest.mark.parametrize("mode", slowly(ASSERTED, but={*ASSERTED} - {"crash", "lost"}))
 @pytest.mark.parametrize("engine", ENGINES)
 @for_each("scenario", SCENARIOS)
-def test_every_promise_holds(engine: str, scenario: str, mode: str, runs: int) -> None:
-    for seed in range(runs):
+def test_every_promise_holds(engine: str, scenario: str, mode: str) -> None:
+    for seed in range(times(RUNS // 6, full=RUNS)):
         run = simulate(scenario, mode, seed, ENGINES[engine])
         assert not run.broken, run.report()
 
