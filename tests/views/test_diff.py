@@ -71,7 +71,7 @@ def test_messages_are_known_by_their_place() -> None:
     assert told == [
         ("user", "user", "left or right?"),
         ("assistant", "assistant", "▸ maps()"),
-        ("tool", "tool", "◂ maps left\\x1b[2J"),
+        ("tool", "tool", "◂ maps → left\\x1b[2J"),
     ]
     for pointer in ("/a~1b", "/messages", "/messages/0/content", "/messages/x", ""):
         assert messages.said(pointer, {"role": "user", "content": "x"}) is None
