@@ -17,7 +17,8 @@ from limpet.core import commits, limits, matching
 from limpet.core.commits import claimed, renewed
 from limpet.core.notes import NoteRow, found_note, note_of
 from limpet.core.rows import Row, info_of
-from limpet.engine import editing, noting, rolling, saving
+from limpet.engine import editing, moving, noting, rolling, saving
+from limpet.engine.moving import Part
 from limpet.engine.records import head_of, in_doubt_of, is_deleted, is_stored, may_be_stored
 from limpet.engine.rolling import Roller
 from limpet.engine.saving import Known, Saved, known_of
@@ -343,6 +344,28 @@ class Engine:
             else:
                 self._put_off.pop(key)
                 self._touch(key, self._draw(), roll.at)
+
+    # Whole scopes
+
+    def read_part(self, key: ScopeKey, before: Part | None = None) -> Part | None:
+        """Read the part of a scope that follows another; as `moving.read_part`."""
+        return self.storage.read(key, partial(moving.read_part, before=before))
+
+    def write_part(self, part: Part, *, mirror: bool = False, verify: bool = False) -> int:
+        """Make a scope the same as a part, as one step; return how much that adds or changes.
+
+        With `verify` nothing is written. As `moving.difference`.
+        """
+        key, write = part.record.key, partial(moving.difference, part=part, mirror=mirror)
+        if not verify:
+            return self._edit(key, write)
+        change, _ = self.storage.read(key, lambda reader: write(reader, self._draw()))
+        return 0 if change is None else 1
+
+    def version_of(self, key: ScopeKey) -> int | None:
+        """Return the version of a scope, which only an equal one has; None without one."""
+        record = self.storage.read(key, lambda reader: reader.record)
+        return None if record is None else record.version
 
     # Reading
 

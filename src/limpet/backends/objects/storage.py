@@ -161,6 +161,14 @@ class ObjectStorage(Checking, Watching):
         key = change.key
         if change.after is None:
             return change.before is None or self._bury(held, reader)
+        if change.segments and held.version is None:
+            # A first head names no part: a deletion of its session could remove that before the
+            # head is there.
+            try:
+                held = self._put_head(Head(key, None, self.draw().nonce), held)
+            except Moved:
+                return False
+            reader = ObjectReader(self.files, key, held.head)
         attempt, compress = self.draw().nonce, self.compress
         built = Builder(
             self.index, change, change.after, reader, attempt=attempt, compress=compress
