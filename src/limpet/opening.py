@@ -10,6 +10,7 @@ import re
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
+from copy import copy
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, Unpack
 
@@ -137,6 +138,41 @@ def open_files(url: str, **options: Any) -> "Bucket":
 def open_backend(url: str, **options: Any) -> Backend:
     """Open an engine without a store: for layers, and for tests of the engine itself."""
     return _opened(url, options).open()
+
+
+def open_backup(path: str, like: Store, *, mode: str = "rw") -> Store:
+    """Open the file of a backup, with the keys of a store; what it holds is durable when sealed."""
+    from limpet.backends.sqlite.storage import SqliteStorage
+    from limpet.engine import Engine, open_engine
+
+    backend: Any = like.driver.run(lambda backend: backend)
+    while not isinstance(backend, Engine) and hasattr(backend, "below"):
+        backend = backend.below
+    ciphers = getattr(getattr(backend, "storage", None), "ciphers", None) or _ciphers()
+    given = {"ciphers": copy(ciphers), "synchronous": "off", "mode": mode}
+    with _ours():
+        return store_over(open_engine(SqliteStorage, path, clock=CLOCK, draw=draw, **given))
+
+
+def is_backup(path: str) -> bool:
+    """Return whether a file is a backup that nobody has saved to since, or is empty."""
+    from limpet.backends.sqlite.schema import is_sealed
+
+    return is_sealed(path)
+
+
+def begin_backup(path: str, before: str) -> None:
+    """Begin with what a backup holds, as one step."""
+    from limpet.backends.sqlite.schema import copy_file
+
+    copy_file(before, path)
+
+
+def seal_backup(path: str) -> None:
+    """Make one file of what a backup has left, when it is closed."""
+    from limpet.backends.sqlite.schema import seal
+
+    seal(path)
 
 
 def file_of(url: str | None = None) -> str | None:

@@ -362,10 +362,14 @@ class Engine:
         change, _ = self.storage.read(key, lambda reader: write(reader, self._draw()))
         return 0 if change is None else 1
 
-    def version_of(self, key: ScopeKey) -> int | None:
-        """Return the version of a scope, which only an equal one has; None without one."""
-        record = self.storage.read(key, lambda reader: reader.record)
-        return None if record is None else record.version
+    def read_version(self, key: ScopeKey) -> tuple[int, int] | None:
+        """Return the version of a scope, which only an equal one has, and how many snapshots."""
+
+        def use(reader: Reader) -> tuple[int, int] | None:
+            record = reader.record
+            return None if record is None else (record.version, reader.count())
+
+        return self.storage.read(key, use)
 
     # Reading
 

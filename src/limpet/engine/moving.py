@@ -81,7 +81,6 @@ def read_part(reader: Reader, before: Part | None) -> Part | None:
             raise Changed
     if record is None or not record._replace(**_NO_LEASE).holds_anything:
         return None
-    head_of(reader)
     found, last = _segments(reader, after, _PART_BYTES)
     states = States(reader)
     in_tail = frozenset(states.tail)
@@ -90,6 +89,8 @@ def read_part(reader: Reader, before: Part | None) -> Part | None:
         rows |= {row.seq: row for seq in in_tail if seq <= after and (row := reader.row_at(seq))}
     else:
         rows = {seq: row for seq, row in rows.items() if seq not in in_tail}
+    if last is None and record.head not in rows:
+        head_of(reader)
     segments = [_genuine_segment(each, rows, in_tail) for each in found]
     held = {seq for each in segments for seq in each.nonces}
     rows_of_tail = [row for seq, row in rows.items() if seq not in held]
@@ -160,6 +161,8 @@ def _check_size(row: Row, size: int) -> None:
 
 
 def _notes(reader: Reader) -> list[NoteRow]:
+    if reader.record is None or not reader.record.notes:
+        return []
     found, after = reader.notes([""]), ""
     while on := reader.noted(after, 256):
         found += reader.notes(on)
@@ -182,7 +185,6 @@ def difference(
     is_other = record is not None and record.pk != part.record.pk
     if is_other or not (mirror or all(_leads_to(r, part.rows.get(r.seq)) for r in rows.values())):
         raise Conflict("the scope holds other snapshots")
-    mine = part.tail if reader.has_shared(b"") is not None else part.tail | part.wholes
     new = [row for seq, row in part.rows.items() if rows.get(seq) != row]
     touched = {row.seq for row in new}
     put = [
@@ -190,6 +192,14 @@ def difference(
         for each in part.segments
         if not touched.isdisjoint(each.nonces) or not _is_same(each, segments.get(each.last))
     ]
+    stale = [
+        seq
+        for seq, each in part.tail.items()
+        if seq in touched
+        or not (_is_same(each, at := tail.get(seq)) or _is_same(part.wholes.get(seq), at))
+    ]
+    shares = part.wholes.keys() & stale and reader.has_shared(b"") is not None
+    mine = part.tail if shares else part.tail | part.wholes
     tail_gone = [s for s in tail if s not in part.in_tail and (is_end or part.covers(s))]
     texts = [note for note in part.notes if notes.get((note.on, note.name)) != note]
     written = {(note.on, note.name) for note in part.notes}
@@ -199,20 +209,21 @@ def difference(
         None,
         new,
         rows_gone=[seq for seq, row in rows.items() if part.rows.get(seq) != row],
-        tail=[e for e in mine.values() if e.seq in touched or not _is_same(e, tail.get(e.seq))],
+        tail=[mine[seq] for seq in stale],
         tail_gone=tail_gone,
         segments=put,
         segments_gone=segments.keys() - {e.last for e in part.segments} | {e.last for e in put},
         notes=texts,
         notes_gone=notes.keys() - written if mirror else (),
-        shared=part.shared if mine is part.tail else (),
+        shared=part.shared if shares else (),
         unshared=shared_by(tail, tail_gone),
     )
     change = change._replace(segments_gone=change.segments_gone & segments.keys())
     if is_end:
         after = part.record if record is None else part.record._replace(**_lease_of(record))
         count = len(written) if mirror else len(written | notes.keys())
-        size = sum(len(each.body) for each in mine.values())
+        stored = {**tail, **{seq: mine[seq] for seq in stale}}
+        size = sum(len(stored[seq].body) for seq in mine)
         after = after._replace(notes=count, tail_count=len(mine), tail_bytes=size)
     else:
         after = _midway(record, part, stamp)
@@ -269,7 +280,9 @@ def _leads_to(row: Row, later: Row | None) -> bool:
     return row.rev < later.rev or (row.rev, row.nonce) == (later.rev, later.nonce)
 
 
-def _is_same(one: TailRow | SegmentRow, found: TailRow | SegmentRow | None) -> bool:
+def _is_same(one: TailRow | SegmentRow | None, found: TailRow | SegmentRow | None) -> bool:
     """Return whether a state is stored as it should be; not every storage has nonces."""
+    if one is None or found is None:
+        return False
     at = 4 if isinstance(one, TailRow) else 3
-    return found is not None and one[:at] == found[:at] and (not found[at] or one[at:] == found[at:])
+    return one[:at] == found[:at] and (not found[at] or one[at:] == found[at:])

@@ -6,7 +6,11 @@ from hashlib import blake2b
 
 from limpet.api.scope import Scope
 from limpet.api.store import Store
-from limpet.errors import AlreadyExists, Conflict, InvalidInput
+from limpet.backends.observed import Observed
+from limpet.core.encryption import WrongKeys
+from limpet.engine import Engine
+from limpet.engine.moving import Changed, Part
+from limpet.errors import AlreadyExists, Conflict, Corrupt, InvalidInput, Unavailable
 from limpet.model import Finding, ScopeKey
 from limpet.portable.reading import (
     OnFinding,
@@ -14,7 +18,6 @@ from limpet.portable.reading import (
     Progress,
     scope_records,
     scopes_of,
-    sessions_of,
     unlisted,
 )
 from limpet.portable.records import (
@@ -25,6 +28,9 @@ from limpet.portable.records import (
     SnapshotRecord,
     line_of,
 )
+
+
+_TRIES_MAX = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +62,10 @@ def copy(
 ) -> Carried:
     """Copy a store, one session, or those of a prefix: ids, order, times, notes and lineage.
 
-    May be interrupted and repeated: existing snapshots are compared and not written again. With
+    Scopes are copied as they are stored, with their revisions. Over HTTP, and where the source is
+    damaged or the target has the scope from elsewhere, they are copied snapshot by snapshot.
+
+    May be interrupted and repeated: what is there is compared and not written again. With
     `verify` every scope is read back from the target and compared with the source. Damaged data in
     the source is skipped. Saves during the copy may be left for the next one. Deletions in the
     source are not repeated in the target. With `conflicts` a scope in conflict is reported to it,
@@ -68,28 +77,25 @@ def copy(
     """
     if source.sync.driver.opened is target.sync.driver.opened:
         raise InvalidInput("a store cannot be copied to itself")
-    transfer = _Transfer(report)
-    for session in sessions_of(source, session_id=session_id, prefix=prefix):
-        for scope in scopes_of(source, session):
-            try:
-                _copy_scope(source, target, scope.key, transfer, verify=verify)
-            except (AlreadyExists, Conflict) as conflict:
-                if conflicts is None:
-                    raise
-                conflicts(Finding("error", "conflict", str(conflict), scope.key))
+    transfer, one, other = Transfer(report), engine_of(source), engine_of(target)
+    for key in scopes_of(source, session_id=session_id, prefix=prefix):
+        try:
+            if not (one and other and transfer.move(one, other, key, verify=verify)):
+                transfer.copy_scope(source, target, key, verify=verify)
+        except (AlreadyExists, Conflict) as conflict:
+            if conflicts is None:
+                raise
+            conflicts(Finding("error", "conflict", str(conflict), key))
     transfer.skipped += unlisted(source, session_id=session_id, prefix=prefix)
     return transfer.total()
 
 
-def _copy_scope(
-    source: Store, target: Store, key: ScopeKey, transfer: "_Transfer", *, verify: bool
-) -> None:
-    records = scope_records(source.scope(*key), skipped=transfer.skipped.append)
-    first = next(records, None)
-    if isinstance(first, ScopeRecord):
-        read = transfer.write_scope(target, first, records)
-        if verify:
-            read.compare(target.scope(*key))
+def engine_of(store: Store) -> Engine | None:
+    """Return the engine of a store; None if another process has it."""
+    backend: object = store.driver.run(lambda backend: backend)
+    while isinstance(backend, Observed):
+        backend = backend.below
+    return backend if isinstance(backend, Engine) else None
 
 
 def import_lines(
@@ -104,7 +110,7 @@ def import_lines(
         Corrupt: the export is incomplete, or a line was changed.
         Conflict: a scope of the store holds other data.
     """
-    transfer = _Transfer(report)
+    transfer = Transfer(report)
     reader = LineReader(lines, state_bytes_max=store.driver.tools.state_bytes_max)
     try:
         _import(store, iter(reader), transfer)
@@ -116,7 +122,7 @@ def import_lines(
     return transfer.total()
 
 
-def _import(store: Store, records: Iterator[ExportRecord], transfer: "_Transfer") -> None:
+def _import(store: Store, records: Iterator[ExportRecord], transfer: "Transfer") -> None:
     scope = next(records, None)
 
     def until_next_scope() -> Iterator[ExportRecord]:
@@ -134,7 +140,9 @@ def _import(store: Store, records: Iterator[ExportRecord], transfer: "_Transfer"
         transfer.write_scope(store, scope, until_next_scope())
 
 
-class _Transfer:
+class Transfer:
+    """Counts what is transferred, and reports it."""
+
     def __init__(self, report: OnProgress | None) -> None:
         self._report = report
         self._session: str | None = None
@@ -142,26 +150,87 @@ class _Transfer:
         self._counts = dict.fromkeys(names, 0)
         self.skipped: list[Finding] = []
 
+    def _begin(self, key: ScopeKey) -> None:
+        if key.session_id != self._session:
+            self._session = key.session_id
+            self._counts["sessions"] += 1
+        self._counts["scopes"] += 1
+
+    def count(self, key: ScopeKey, *, snapshots: int) -> None:
+        """Count a scope that is there already."""
+        self._begin(key)
+        self._add(snapshots=snapshots)
+
+    def _add(self, **more: int) -> None:
+        counts = self._counts
+        for name, count in more.items():
+            counts[name] += count
+        if self._report is not None:
+            self._report(Progress(counts["sessions"], counts["snapshots"], counts["bytes"]))
+
+    def move(
+        self, source: Engine, target: Engine, key: ScopeKey, *, mirror: bool = False, verify: bool
+    ) -> bool:
+        """Copy a scope as it is stored; with `mirror` the other one becomes equal to it.
+
+        Return False if that cannot be: it is damaged, or the other one holds other snapshots.
+        """
+        before: Part | None = None
+        tries = 0
+        while before is None or before.last is not None:
+            try:
+                part = source.read_part(key, before)
+            except Changed:
+                before, tries = None, tries + 1
+                if tries > _TRIES_MAX:
+                    fact = f"the scope keeps being changed. scope=`{shown(key)}`"
+                    raise Unavailable(fact) from None
+                continue
+            except Corrupt as damage:
+                if mirror and isinstance(damage, WrongKeys):
+                    raise
+                return False
+            if part is None:
+                return True
+            try:
+                written = target.write_part(part, mirror=mirror)
+            except (Conflict, Corrupt):
+                if not mirror:
+                    return False
+                target.delete_scope(key)
+                before, tries = None, tries + 1
+                continue
+            if part.after == 0 and tries == 0:
+                self._begin(key)
+            found = {"snapshots": len(part.rows), "notes": len(part.notes), "bytes": part.size}
+            self._add(written=written, **found)
+            if verify and target.write_part(part, mirror=mirror, verify=True):
+                raise Conflict(f"the copy differs from the source. scope=`{shown(key)}`")
+            before = part
+        return True
+
+    def copy_scope(self, source: Store, target: Store, key: ScopeKey, *, verify: bool) -> None:
+        """Copy a scope snapshot by snapshot; what is damaged is skipped."""
+        records = scope_records(source.scope(*key), skipped=self.skipped.append)
+        first = next(records, None)
+        if isinstance(first, ScopeRecord):
+            read = self.write_scope(target, first, records)
+            if verify:
+                read.compare(target.scope(*key))
+
     def write_scope(
         self, store: Store, scope: ScopeRecord, records: Iterator[ExportRecord]
     ) -> "_ScopeDigest":
-        counts = self._counts
-        if scope.scope.session_id != self._session:
-            self._session = scope.scope.session_id
-            counts["sessions"] += 1
-        counts["scopes"] += 1
+        self._begin(scope.scope)
         writer = ScopeWriter(store, scope)
         read = _ScopeDigest()
         read.add(scope, line_of(scope))
         for record in records:
             line = line_of(record)
             read.add(record, line)
-            if not isinstance(record, ScopeRecord):
-                counts["written"] += writer.write(record)
-            counts["bytes"] += len(line)
-            counts["snapshots" if isinstance(record, SnapshotRecord) else "notes"] += 1
-            if self._report is not None:
-                self._report(Progress(counts["sessions"], counts["snapshots"], counts["bytes"]))
+            written = isinstance(record, ScopeRecord) or writer.write(record)
+            kind = "snapshots" if isinstance(record, SnapshotRecord) else "notes"
+            self._add(written=written, bytes=len(line), **{kind: 1})
         writer.finish()
         return read
 
@@ -189,8 +258,7 @@ class _ScopeDigest:
             found.add(record, line_of(record))
         same = found._snapshots.digest() == self._snapshots.digest()
         if not same or not self._notes <= found._notes:
-            where = f"{target.session_id}:{target.scope_id}"
-            raise Conflict(f"the copy differs from the source. scope=`{where}`")
+            raise Conflict(f"the copy differs from the source. scope=`{shown(target.key)}`")
 
 
 class ScopeWriter:
@@ -236,7 +304,7 @@ class ScopeWriter:
             raise Conflict(
                 "the scope holds another snapshot at this position: it was saved here, or one was"
                 " deleted in the source. Delete the scope in the target to copy it again."
-                f" scope=`{_shown(self._scope.key)}` id=`{present.id}`"
+                f" scope=`{shown(self._scope.key)}` id=`{present.id}`"
             )
         self._next = next(self._present, None)
         if line_of(present) == line_of(record):
@@ -297,7 +365,7 @@ class ScopeWriter:
         now = self._scope.info()
         if self._head_id != (None if now is None else now.id):
             raise Conflict(
-                f"the head was changed during the copy. scope=`{_shown(self._scope.key)}`"
+                f"the head was changed during the copy. scope=`{shown(self._scope.key)}`"
             )
 
     def _check_at_end(self) -> None:
@@ -306,9 +374,9 @@ class ScopeWriter:
             raise Conflict(
                 "the scope holds more snapshots than the source, where some were perhaps deleted."
                 " Delete the scope in the target to copy it again."
-                f" scope=`{_shown(self._scope.key)}` id=`{present.id}`"
+                f" scope=`{shown(self._scope.key)}` id=`{present.id}`"
             )
 
 
-def _shown(key: ScopeKey) -> str:
+def shown(key: ScopeKey) -> str:
     return f"{key.session_id}:{key.scope_id}"

@@ -74,6 +74,7 @@ class ObjectStorage(Checking, Watching):
 
         `poll_s` is the interval of polling where there are no notifications.
         """
+        self.ciphers = ciphers
         self.files = Files(bucket, clock=clock, ciphers=ciphers)
         self.index = Index(self.files)
         self.draw = draw

@@ -61,10 +61,12 @@ def make_ready(conn: sqlite3.Connection, path: str) -> None:
     for _ in range(_TRIES_MAX):
         conn.execute("BEGIN")  # facts of one moment: others may be making it ready right now
         try:
-            if is_ready(conn, path):
-                return
+            ready = is_ready(conn, path)
         finally:
             conn.execute("ROLLBACK")
+        if ready:
+            conn.execute("PRAGMA journal_mode = WAL")  # it may be a backup
+            return
         try:
             _migrate(conn, path)
         except sqlite3.OperationalError as cause:
@@ -94,6 +96,25 @@ def is_store(path: str) -> bool:
                 (application,) = conn.execute("PRAGMA application_id").fetchone()
                 return bool(application == APPLICATION_ID)
     return False
+
+
+def copy_file(source: str, target: str) -> None:
+    """Copy a file to an empty one, as one step."""
+    with closing(sqlite3.connect(source)) as one, closing(sqlite3.connect(target)) as other:
+        one.backup(other)
+
+
+def seal(path: str) -> None:
+    """Make a file that is closed whole by itself: without a log, and locks in another file."""
+    with closing(sqlite3.connect(path)) as conn:
+        conn.execute("PRAGMA journal_mode = DELETE")
+
+
+def is_sealed(path: str) -> bool:
+    """Return whether a file was sealed and has not been opened for writing since; or is empty."""
+    with open(path, "rb") as file:
+        header = file.read(_HEADER_BYTES)
+    return header[18:20] + header[68:72] in (b"", b"\1\1" + APPLICATION_ID.to_bytes(4))
 
 
 def is_ready(conn: sqlite3.Connection, path: str) -> bool:

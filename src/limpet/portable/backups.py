@@ -1,0 +1,130 @@
+"""Backups: a whole store, of any engine, in one file that is replaced as a whole."""
+
+import fcntl
+import os
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
+
+from limpet.api.store import Store
+from limpet.engine import Engine
+from limpet.errors import Corrupt, InvalidInput, Unavailable
+from limpet.model import Finding, ScopeKey
+from limpet.opening import begin_backup, is_backup, open_backup, seal_backup
+from limpet.portable.copying import Carried, Transfer, copy, engine_of
+from limpet.portable.reading import OnFinding, OnProgress, scopes_of, unlisted
+
+
+def backup(
+    store: Store,
+    path: str,
+    *,
+    sessions: Collection[str] = (),
+    verify: bool = False,
+    report: OnProgress | None = None,
+) -> Carried:
+    """Back a store up to a file, or bring some sessions in the file up to date.
+
+    Each scope is as it was at one moment, with the same ids, order and revisions. Only what has
+    changed since the file was written is read from the store; with `verify` everything is, and
+    compared with what was written. The file is encrypted with the keys of the store. It is replaced
+    as a whole at the end; when this is interrupted, the same call goes on. What is damaged in the
+    store is in `skipped`: of that the file keeps what it had.
+
+    Raises:
+        InvalidInput: the path is something else, or the store is empty and the file is not.
+        Unavailable: another backup is being written to this file.
+        Corrupt: the store was opened without a key that it needs.
+    """
+    path = os.path.realpath(path)  # a link is followed, not replaced
+    if os.path.exists(path) and not (os.path.isfile(path) and is_backup(path)):
+        raise InvalidInput(f"the file is no backup, and is not replaced. path=`{path}`")
+    staged = f"{path}.part"
+    with _locked(staged) as file:
+        if not os.path.getsize(staged) and os.path.exists(path):
+            begin_backup(staged, path)
+        with open_backup(staged, store) as target:
+            done = _fill(store, target, sessions, verify, Transfer(report))
+            target.compact()
+        seal_backup(staged)
+        os.fsync(file)
+        os.replace(staged, path)
+        folder = os.open(os.path.dirname(path), os.O_RDONLY)
+        os.fsync(folder)
+        os.close(folder)
+    return done
+
+
+def restore(
+    store: Store,
+    path: str,
+    *,
+    session_id: str | None = None,
+    prefix: str = "",
+    verify: bool = True,
+    conflicts: OnFinding | None = None,
+    report: OnProgress | None = None,
+) -> Carried:
+    """Copy a backup into a store; as `copy`."""
+    with open_backup(path, store, mode="ro") as source:
+        options = {"session_id": session_id, "prefix": prefix, "verify": verify}
+        return copy(source, store, **options, conflicts=conflicts, report=report)
+
+
+@contextmanager
+def _locked(path: str) -> Iterator[int]:
+    """Create a file, which only one backup at a time has; that is taken away at the end."""
+    while True:
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.path.exists(path) and os.path.samestat(os.fstat(file), os.stat(path)):
+                yield file
+                return
+        except BlockingIOError:
+            raise Unavailable(f"another backup is being written. path=`{path}`") from None
+        finally:
+            os.close(file)
+
+
+def _fill(
+    store: Store, target: Store, sessions: Collection[str], verify: bool, transfer: Transfer
+) -> Carried:
+    with suppress(InvalidInput):  # without keys
+        target.rekey()
+    asked = [*sessions] or [None]
+    scopes = [key for each in asked for key in scopes_of(store, session_id=each)]
+    if not sessions and not scopes and any(target.sessions(limit=1)):
+        raise InvalidInput("the store is empty, and the backup is not: remove the file first")
+    for each in asked:
+        transfer.skipped += unlisted(store, session_id=each, prefix="")
+    kept = {*scopes, *(each.scope for each in transfer.skipped)}
+    for key in scopes:
+        _take(store, target, key, verify, transfer)
+    for each in asked:
+        for key in scopes_of(target, session_id=each):
+            if key not in kept:
+                target.scope(*key).delete()
+    return transfer.total()
+
+
+def _take(store: Store, target: Store, key: ScopeKey, verify: bool, transfer: Transfer) -> None:
+    """Take a scope as it is now."""
+    source, into = engine_of(store), engine_of(target)
+    if source is None or into is None:
+        return transfer.copy_scope(store, target, key, verify=verify)
+    version, known = _version_of(source, key), _version_of(into, key)
+    if version is not None and version == known and not verify:
+        return transfer.count(key, snapshots=version[1])
+    if transfer.move(source, into, key, mirror=True, verify=verify):
+        return None
+    if known is not None:
+        fact = "the scope is damaged: the backup keeps what it had of it"
+        return transfer.skipped.append(Finding("error", "damaged", fact, key))
+    return transfer.copy_scope(store, target, key, verify=verify)
+
+
+def _version_of(engine: Engine, key: ScopeKey) -> tuple[int, int] | None:
+    """Return what only an equal scope has; None without one, or if it cannot be read."""
+    with suppress(Corrupt):
+        return engine.read_version(key)
+    return None
