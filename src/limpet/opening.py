@@ -140,8 +140,13 @@ def open_backend(url: str, **options: Any) -> Backend:
     return _opened(url, options).open()
 
 
-def open_backup(path: str, like: Store, *, mode: str = "rw") -> Store:
-    """Open the file of a backup, with the keys of a store; what it holds is durable when sealed."""
+@contextmanager
+def open_backup(path: str, like: Store, *, staged: str = "") -> Iterator[Store]:
+    """Open a backup with the keys of a store: to be read, or as `staged`, which is to replace it.
+
+    That begins with what the backup holds, and is one file without a log when it is closed.
+    """
+    from limpet.backends.sqlite import staging
     from limpet.backends.sqlite.storage import SqliteStorage
     from limpet.engine import Engine, open_engine
 
@@ -149,30 +154,17 @@ def open_backup(path: str, like: Store, *, mode: str = "rw") -> Store:
     while not isinstance(backend, Engine) and hasattr(backend, "below"):
         backend = backend.below
     ciphers = getattr(getattr(backend, "storage", None), "ciphers", None) or _ciphers()
-    given = {"ciphers": copy(ciphers), "synchronous": "off", "mode": mode}
+    given: dict[str, Any] = {"ciphers": copy(ciphers), "synchronous": "off"}
     with _ours():
-        return store_over(open_engine(SqliteStorage, path, clock=CLOCK, draw=draw, **given))
-
-
-def is_backup(path: str) -> bool:
-    """Return whether a file is a backup that nobody has saved to since, or is empty."""
-    from limpet.backends.sqlite.schema import is_sealed
-
-    return is_sealed(path)
-
-
-def begin_backup(path: str, before: str) -> None:
-    """Begin with what a backup holds, as one step."""
-    from limpet.backends.sqlite.schema import copy_file
-
-    copy_file(before, path)
-
-
-def seal_backup(path: str) -> None:
-    """Make one file of what a backup has left, when it is closed."""
-    from limpet.backends.sqlite.schema import seal
-
-    seal(path)
+        if staged:
+            staging.begin(staged, path)
+        else:
+            given["mode"] = "ro"
+        engine = open_engine(SqliteStorage, staged or path, clock=CLOCK, draw=draw, **given)
+        with store_over(engine) as store:
+            yield store
+        if staged:
+            staging.end(staged, path)
 
 
 def file_of(url: str | None = None) -> str | None:

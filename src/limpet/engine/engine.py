@@ -362,6 +362,15 @@ class Engine:
         change, _ = self.storage.read(key, lambda reader: write(reader, self._draw()))
         return 0 if change is None else 1
 
+    def drop_unfinished(self, key: ScopeKey) -> None:
+        """Remove a scope of which parts were written, but not the last one."""
+
+        def is_unfinished(reader: Reader) -> bool:
+            return reader.record is not None and not reader.record.holds_anything
+
+        if self.storage.read(key, is_unfinished):
+            self.delete_scope(key)
+
     def read_version(self, key: ScopeKey) -> tuple[int, int] | None:
         """Return the version of a scope, which only an equal one has, and how many snapshots."""
 

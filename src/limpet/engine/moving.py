@@ -31,8 +31,8 @@ from limpet.storage import (
     TailRow,
 )
 
-_PART_BYTES: Final = 4 * MIB
-_NO_LEASE: Final = {"fence": None, "owner": None, "until": None}
+_PART_BYTES: Final = MIB
+_NO_LEASE: Final[dict[str, Any]] = {"fence": None, "owner": None, "until": None}
 
 
 class Changed(Exception):
@@ -59,9 +59,9 @@ class Part(NamedTuple):
 
     @property
     def size(self) -> int:
-        states = sum(len(row.body) for row in (*self.tail.values(), *self.shared))
-        notes = sum(len(note.value) for note in self.notes)
-        return states + notes + sum(len(each.blob) for each in self.segments)
+        bodies = [row.body for row in self.tail.values()]
+        bodies += [each.blob for each in self.segments]
+        return sum(map(len, bodies)) + sum(len(note.value) for note in self.notes)
 
     def covers(self, seq: int) -> bool:
         return self.after < seq <= (self.last or SEQ_MAX)
@@ -122,9 +122,7 @@ def _segments(
     return found, found[-1].last
 
 
-def _genuine_segment(
-    row: SegmentRow, rows: dict[int, Row], in_tail: frozenset[int]
-) -> SegmentRow:
+def _genuine_segment(row: SegmentRow, rows: dict[int, Row], in_tail: frozenset[int]) -> SegmentRow:
     """Return a segment with the nonces of its snapshots, or raise Corrupt."""
     sizes, nonces = Segment.parse(row.blob).sizes(), dict[int, str]()
     for seq, size in sizes.items():
@@ -182,6 +180,7 @@ def difference(
     """
     record, is_end = reader.record, part.last is None
     rows, tail, segments, notes = _present(reader, part)
+    mirror = mirror or (record is not None and not record.holds_anything)  # it is not whole yet
     is_other = record is not None and record.pk != part.record.pk
     if is_other or not (mirror or all(_leads_to(r, part.rows.get(r.seq)) for r in rows.values())):
         raise Conflict("the scope holds other snapshots")

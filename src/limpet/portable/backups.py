@@ -9,7 +9,7 @@ from limpet.api.store import Store
 from limpet.engine import Engine
 from limpet.errors import Corrupt, InvalidInput, Unavailable
 from limpet.model import Finding, ScopeKey
-from limpet.opening import begin_backup, is_backup, open_backup, seal_backup
+from limpet.opening import open_backup
 from limpet.portable.copying import Carried, Transfer, copy, engine_of
 from limpet.portable.reading import OnFinding, OnProgress, scopes_of, unlisted
 
@@ -36,21 +36,10 @@ def backup(
         Corrupt: the store was opened without a key that it needs.
     """
     path = os.path.realpath(path)  # a link is followed, not replaced
-    if os.path.exists(path) and not (os.path.isfile(path) and is_backup(path)):
-        raise InvalidInput(f"the file is no backup, and is not replaced. path=`{path}`")
     staged = f"{path}.part"
-    with _locked(staged) as file:
-        if not os.path.getsize(staged) and os.path.exists(path):
-            begin_backup(staged, path)
-        with open_backup(staged, store) as target:
-            done = _fill(store, target, sessions, verify, Transfer(report))
-            target.compact()
-        seal_backup(staged)
-        os.fsync(file)
-        os.replace(staged, path)
-        folder = os.open(os.path.dirname(path), os.O_RDONLY)
-        os.fsync(folder)
-        os.close(folder)
+    with _locked(staged), open_backup(path, store, staged=staged) as target:
+        done = _fill(store, target, sessions, verify, Transfer(report))
+        target.compact()
     return done
 
 
@@ -65,20 +54,31 @@ def restore(
     report: OnProgress | None = None,
 ) -> Carried:
     """Copy a backup into a store; as `copy`."""
-    with open_backup(path, store, mode="ro") as source:
-        options = {"session_id": session_id, "prefix": prefix, "verify": verify}
-        return copy(source, store, **options, conflicts=conflicts, report=report)
+    with open_backup(path, store) as source:
+        return copy(
+            source,
+            store,
+            session_id=session_id,
+            prefix=prefix,
+            verify=verify,
+            conflicts=conflicts,
+            report=report,
+        )
 
 
 @contextmanager
-def _locked(path: str) -> Iterator[int]:
-    """Create a file, which only one backup at a time has; that is taken away at the end."""
+def _locked(path: str) -> Iterator[None]:
+    """Create a file that only one backup at a time writes, until it is renamed."""
     while True:
-        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as cause:
+            fact = f"cannot write the file: {cause.strerror}. path=`{path}`"
+            raise Unavailable(fact) from cause
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if os.path.exists(path) and os.path.samestat(os.fstat(file), os.stat(path)):
-                yield file
+                yield
                 return
         except BlockingIOError:
             raise Unavailable(f"another backup is being written. path=`{path}`") from None
@@ -91,7 +91,7 @@ def _fill(
 ) -> Carried:
     with suppress(InvalidInput):  # without keys
         target.rekey()
-    asked = [*sessions] or [None]
+    asked: list[str | None] = [*sessions] or [None]
     scopes = [key for each in asked for key in scopes_of(store, session_id=each)]
     if not sessions and not scopes and any(target.sessions(limit=1)):
         raise InvalidInput("the store is empty, and the backup is not: remove the file first")

@@ -1,8 +1,10 @@
 """Copies a store to another one, and imports lines into a store."""
 
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from hashlib import blake2b
+from threading import Lock
 
 from limpet.api.scope import Scope
 from limpet.api.store import Store
@@ -29,8 +31,9 @@ from limpet.portable.records import (
     line_of,
 )
 
-
 _TRIES_MAX = 20
+_THREADS = 8
+_CHUNK = 64  # scopes
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +81,8 @@ def copy(
     if source.sync.driver.opened is target.sync.driver.opened:
         raise InvalidInput("a store cannot be copied to itself")
     transfer, one, other = Transfer(report), engine_of(source), engine_of(target)
-    for key in scopes_of(source, session_id=session_id, prefix=prefix):
+
+    def copy_one(key: ScopeKey) -> None:
         try:
             if not (one and other and transfer.move(one, other, key, verify=verify)):
                 transfer.copy_scope(source, target, key, verify=verify)
@@ -86,6 +90,12 @@ def copy(
             if conflicts is None:
                 raise
             conflicts(Finding("error", "conflict", str(conflict), key))
+
+    keys = scopes_of(source, session_id=session_id, prefix=prefix)
+    with ThreadPoolExecutor(_THREADS) as pool:  # SQLite makes one commit of several
+        for at in range(0, len(keys), _CHUNK):
+            for _ in pool.map(copy_one, keys[at : at + _CHUNK]):
+                pass
     transfer.skipped += unlisted(source, session_id=session_id, prefix=prefix)
     return transfer.total()
 
@@ -145,16 +155,15 @@ class Transfer:
 
     def __init__(self, report: OnProgress | None) -> None:
         self._report = report
-        self._session: str | None = None
+        self._lock = Lock()
+        self._sessions: set[str] = set()
         names = ("sessions", "scopes", "snapshots", "notes", "written", "bytes")
         self._counts = dict.fromkeys(names, 0)
         self.skipped: list[Finding] = []
 
     def _begin(self, key: ScopeKey) -> None:
-        if key.session_id != self._session:
-            self._session = key.session_id
-            self._counts["sessions"] += 1
-        self._counts["scopes"] += 1
+        self._sessions.add(key.session_id)
+        self._add(scopes=1)
 
     def count(self, key: ScopeKey, *, snapshots: int) -> None:
         """Count a scope that is there already."""
@@ -163,10 +172,12 @@ class Transfer:
 
     def _add(self, **more: int) -> None:
         counts = self._counts
-        for name, count in more.items():
-            counts[name] += count
-        if self._report is not None:
-            self._report(Progress(counts["sessions"], counts["snapshots"], counts["bytes"]))
+        with self._lock:
+            for name, count in more.items():
+                counts[name] += count
+            counts["sessions"] = len(self._sessions)
+            if self._report is not None:
+                self._report(Progress(counts["sessions"], counts["snapshots"], counts["bytes"]))
 
     def move(
         self, source: Engine, target: Engine, key: ScopeKey, *, mirror: bool = False, verify: bool
@@ -183,7 +194,7 @@ class Transfer:
             except Changed:
                 before, tries = None, tries + 1
                 if tries > _TRIES_MAX:
-                    fact = f"the scope keeps being changed. scope=`{shown(key)}`"
+                    fact = f"the scope keeps being changed. scope=`{_text_of(key)}`"
                     raise Unavailable(fact) from None
                 continue
             except Corrupt as damage:
@@ -191,6 +202,8 @@ class Transfer:
                     raise
                 return False
             if part is None:
+                if tries or before is not None:  # deleted meanwhile
+                    target.drop_unfinished(key)
                 return True
             try:
                 written = target.write_part(part, mirror=mirror)
@@ -205,7 +218,7 @@ class Transfer:
             found = {"snapshots": len(part.rows), "notes": len(part.notes), "bytes": part.size}
             self._add(written=written, **found)
             if verify and target.write_part(part, mirror=mirror, verify=True):
-                raise Conflict(f"the copy differs from the source. scope=`{shown(key)}`")
+                raise Conflict(f"the copy differs from the source. scope=`{_text_of(key)}`")
             before = part
         return True
 
@@ -258,7 +271,7 @@ class _ScopeDigest:
             found.add(record, line_of(record))
         same = found._snapshots.digest() == self._snapshots.digest()
         if not same or not self._notes <= found._notes:
-            raise Conflict(f"the copy differs from the source. scope=`{shown(target.key)}`")
+            raise Conflict(f"the copy differs from the source. scope=`{_text_of(target.key)}`")
 
 
 class ScopeWriter:
@@ -304,7 +317,7 @@ class ScopeWriter:
             raise Conflict(
                 "the scope holds another snapshot at this position: it was saved here, or one was"
                 " deleted in the source. Delete the scope in the target to copy it again."
-                f" scope=`{shown(self._scope.key)}` id=`{present.id}`"
+                f" scope=`{_text_of(self._scope.key)}` id=`{present.id}`"
             )
         self._next = next(self._present, None)
         if line_of(present) == line_of(record):
@@ -365,7 +378,7 @@ class ScopeWriter:
         now = self._scope.info()
         if self._head_id != (None if now is None else now.id):
             raise Conflict(
-                f"the head was changed during the copy. scope=`{shown(self._scope.key)}`"
+                f"the head was changed during the copy. scope=`{_text_of(self._scope.key)}`"
             )
 
     def _check_at_end(self) -> None:
@@ -374,9 +387,9 @@ class ScopeWriter:
             raise Conflict(
                 "the scope holds more snapshots than the source, where some were perhaps deleted."
                 " Delete the scope in the target to copy it again."
-                f" scope=`{shown(self._scope.key)}` id=`{present.id}`"
+                f" scope=`{_text_of(self._scope.key)}` id=`{present.id}`"
             )
 
 
-def shown(key: ScopeKey) -> str:
+def _text_of(key: ScopeKey) -> str:
     return f"{key.session_id}:{key.scope_id}"

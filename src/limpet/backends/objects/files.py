@@ -25,13 +25,12 @@ from limpet.backends.objects.format import (
     parse_page,
     parsed,
 )
-from limpet.backends.objects.heads import Entry, Head, parse_head
+from limpet.backends.objects.heads import Head, parse_head
 from limpet.backends.objects.keys import Pointer
 from limpet.backends.support.recent import Recent
 from limpet.core.encryption import Ciphers
 from limpet.core.foreign import recognise
 from limpet.core.limits import CACHE_BYTES_MAX
-from limpet.core.rows import EMPTY
 from limpet.errors import CLOSED, Corrupt, InvalidInput, LimpetError, Unavailable, Unsupported
 from limpet.model import ANY, ScopeKey
 from limpet.protocol import Clock

@@ -98,25 +98,6 @@ def is_store(path: str) -> bool:
     return False
 
 
-def copy_file(source: str, target: str) -> None:
-    """Copy a file to an empty one, as one step."""
-    with closing(sqlite3.connect(source)) as one, closing(sqlite3.connect(target)) as other:
-        one.backup(other)
-
-
-def seal(path: str) -> None:
-    """Make a file that is closed whole by itself: without a log, and locks in another file."""
-    with closing(sqlite3.connect(path)) as conn:
-        conn.execute("PRAGMA journal_mode = DELETE")
-
-
-def is_sealed(path: str) -> bool:
-    """Return whether a file was sealed and has not been opened for writing since; or is empty."""
-    with open(path, "rb") as file:
-        header = file.read(_HEADER_BYTES)
-    return header[18:20] + header[68:72] in (b"", b"\1\1" + APPLICATION_ID.to_bytes(4))
-
-
 def is_ready(conn: sqlite3.Connection, path: str) -> bool:
     """Return whether the tables are up to date; raise if the file is not ours."""
     (application,) = conn.execute("PRAGMA application_id").fetchone()
