@@ -23,9 +23,10 @@ PREFACE = """\
 
 Written by `python -m benchmarks.backups --write`.
 
-- **chat**: a chat of {turns} turns of about 2 KB, appended one by one. **sessions**: {sessions} sessions with one small
-  snapshot each. Both are in a SQLite file; copies and restores are durable.
-- **again**: the same backup once more, when nothing has changed. **verified**: everything is read back and compared.
+- **chat**: a chat of {turns} turns of 2 KB, appended one by one. **sessions**: {sessions} sessions
+  with one small snapshot each. Both are in a SQLite file; copies and restores are durable.
+- **again**: the same backup once more, when nothing has changed. **verified**: everything is read
+  back and compared.
 - Times are wall time, and CPU time of the process.
 
 Machine: {machine}.
@@ -95,7 +96,10 @@ def main() -> None:
     def chat(store: limpet.Store) -> None:
         scope = store.scope("chat")
         for turn in range(turns):
-            message = {"role": "assistant" if turn % 2 else "user", "content": passage(turn, 2000)}
+            message = {
+                "role": "assistant" if turn % 2 else "user",
+                "content": passage(turn * 2000, 2000),
+            }
             scope.append("messages", [message])
 
     def small(store: limpet.Store) -> None:

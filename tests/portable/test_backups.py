@@ -16,7 +16,6 @@ import limpet
 from limpet import portable
 from limpet.engine import moving
 from limpet.errors import Corrupt, InvalidInput, Unavailable
-from limpet.portable import copying
 from tests.cases import for_each
 from tests.portable.stores import fill, lines
 from tests.runs.conftest import place_of
@@ -354,7 +353,7 @@ def test_a_backup_in_use_is_a_store(path: str) -> None:
 def test_saves_during_a_copy_are_left_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever is changed between two parts: one moment is copied."""
     monkeypatch.setattr(moving, "_PART_BYTES", 1)
-    read = copying.Engine.read_part
+    read = moving.read_part
     changes: list[Callable[[limpet.Scope], object]] = [
         lambda scope: scope.append("items", ["more"]),
         lambda scope: scope.delete_snapshot(next(scope.ids())),
@@ -368,15 +367,15 @@ def test_saves_during_a_copy_are_left_for_the_next(monkeypatch: pytest.MonkeyPat
                 for each in range(70):
                     scope.append("items", [f"{each} " * 700])
 
-                def changing(engine: Any, key: Any, before: Any = None) -> Any:
+                def changing(reader: Any, before: Any) -> Any:
                     nonlocal calls
                     calls += 1
                     if calls == number:  # noqa: B023
                         change(scope)  # noqa: B023
-                    return read(engine, key, before)
+                    return read(reader, before)
 
                 with monkeypatch.context() as patch:
-                    patch.setattr(copying.Engine, "read_part", changing)
+                    patch.setattr(moving, "read_part", changing)
                     portable.copy(source, target)
                 assert calls >= number
                 assert errors_of(target) == []

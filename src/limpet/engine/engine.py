@@ -345,40 +345,15 @@ class Engine:
                 self._put_off.pop(key)
                 self._touch(key, self._draw(), roll.at)
 
-    # Whole scopes
-
-    def read_part(self, key: ScopeKey, before: Part | None = None) -> Part | None:
-        """Read the part of a scope that follows another; as `moving.read_part`."""
-        return self.storage.read(key, partial(moving.read_part, before=before))
-
     def write_part(self, part: Part, *, mirror: bool = False, verify: bool = False) -> int:
-        """Make a scope the same as a part, as one step; return how much that adds or changes.
+        """Do what `moving.difference` promises as one step; return how much that adds or changes.
 
-        With `verify` nothing is written. As `moving.difference`.
+        With `verify` nothing is written, and anything but 0 is a difference.
         """
         key, write = part.record.key, partial(moving.difference, part=part, mirror=mirror)
         if not verify:
             return self._edit(key, write)
-        change, _ = self.storage.read(key, lambda reader: write(reader, self._draw()))
-        return 0 if change is None else 1
-
-    def drop_unfinished(self, key: ScopeKey) -> None:
-        """Remove a scope of which parts were written, but not the last one."""
-
-        def is_unfinished(reader: Reader) -> bool:
-            return reader.record is not None and not reader.record.holds_anything
-
-        if self.storage.read(key, is_unfinished):
-            self.delete_scope(key)
-
-    def read_version(self, key: ScopeKey) -> tuple[int, int] | None:
-        """Return the version of a scope, which only an equal one has, and how many snapshots."""
-
-        def use(reader: Reader) -> tuple[int, int] | None:
-            record = reader.record
-            return None if record is None else (record.version, reader.count())
-
-        return self.storage.read(key, use)
+        return self.storage.read(key, lambda reader: write(reader, self._draw())[0] is not None)
 
     # Reading
 

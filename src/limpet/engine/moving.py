@@ -108,6 +108,16 @@ def read_part(reader: Reader, before: Part | None) -> Part | None:
     return Part(record, after, last, rows, segments, tail, in_tail, wholes, shared, notes)
 
 
+def version_of(reader: Reader) -> tuple[int, int] | None:
+    """Return the version of a scope, which only an equal one has, and how many snapshots."""
+    return None if reader.record is None else (reader.record.version, reader.count())
+
+
+def is_unfinished(reader: Reader) -> bool:
+    """Return whether parts of a scope were written, but not the last one; or nothing is in it."""
+    return reader.record is not None and not reader.record.holds_anything
+
+
 def _segments(
     reader: Reader, after: int, bytes_max: int = SEQ_MAX, until: int = SEQ_MAX
 ) -> tuple[list[SegmentRow], int | None]:
@@ -180,7 +190,7 @@ def difference(
     """
     record, is_end = reader.record, part.last is None
     rows, tail, segments, notes = _present(reader, part)
-    mirror = mirror or (record is not None and not record.holds_anything)  # it is not whole yet
+    mirror = mirror or is_unfinished(reader)
     is_other = record is not None and record.pk != part.record.pk
     if is_other or not (mirror or all(_leads_to(r, part.rows.get(r.seq)) for r in rows.values())):
         raise Conflict("the scope holds other snapshots")

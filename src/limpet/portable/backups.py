@@ -7,6 +7,7 @@ from contextlib import contextmanager, suppress
 
 from limpet.api.store import Store
 from limpet.engine import Engine
+from limpet.engine.moving import version_of
 from limpet.errors import Corrupt, InvalidInput, Unavailable
 from limpet.model import Finding, ScopeKey
 from limpet.opening import open_backup
@@ -126,5 +127,5 @@ def _take(store: Store, target: Store, key: ScopeKey, verify: bool, transfer: Tr
 def _version_of(engine: Engine, key: ScopeKey) -> tuple[int, int] | None:
     """Return what only an equal scope has; None without one, or if it cannot be read."""
     with suppress(Corrupt):
-        return engine.read_version(key)
+        return engine.storage.read(key, version_of)
     return None

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from hashlib import blake2b
 from threading import Lock
 
@@ -10,7 +11,7 @@ from limpet.api.scope import Scope
 from limpet.api.store import Store
 from limpet.backends.observed import Observed
 from limpet.core.encryption import WrongKeys
-from limpet.engine import Engine
+from limpet.engine import Engine, moving
 from limpet.engine.moving import Changed, Part
 from limpet.errors import AlreadyExists, Conflict, Corrupt, InvalidInput, Unavailable
 from limpet.model import Finding, ScopeKey
@@ -190,7 +191,7 @@ class Transfer:
         tries = 0
         while before is None or before.last is not None:
             try:
-                part = source.read_part(key, before)
+                part = source.storage.read(key, partial(moving.read_part, before=before))
             except Changed:
                 before, tries = None, tries + 1
                 if tries > _TRIES_MAX:
@@ -202,8 +203,8 @@ class Transfer:
                     raise
                 return False
             if part is None:
-                if tries or before is not None:  # deleted meanwhile
-                    target.drop_unfinished(key)
+                if target.storage.read(key, moving.is_unfinished):  # it was deleted meanwhile
+                    target.delete_scope(key)
                 return True
             try:
                 written = target.write_part(part, mirror=mirror)
