@@ -154,7 +154,7 @@ def open_backup(path: str, like: Store, *, staged: str = "") -> Iterator[Store]:
     while not isinstance(backend, Engine) and hasattr(backend, "below"):
         backend = backend.below
     ciphers = getattr(getattr(backend, "storage", None), "ciphers", None) or _ciphers()
-    given: dict[str, Any] = {"ciphers": copy(ciphers), "synchronous": "off"}
+    given: dict[str, Any] = {"ciphers": copy(ciphers), "synchronous": "normal"}
     with _ours():
         if staged:
             staging.begin(staged, path)

@@ -359,7 +359,7 @@ def import_(source: tuple[str, ...], url: str, as_json: bool, **options: Any) ->
 
     Data that cannot be imported is reported and skipped. The exit code is 1 if something was
     skipped or there was nothing to import, 3 if a scope of the store holds other data, and 5 if the
-    export is incomplete.
+    export is incomplete, or something in the backup is damaged.
 
     \b
     --json: {"format": text, "snapshots": n, "written": n,
@@ -397,9 +397,9 @@ def import_(source: tuple[str, ...], url: str, as_json: bool, **options: Any) ->
         draw_skipped(skipped)
         new = f", {written:,} written" if written else ", nothing new"
         say(f"✓ {count_text(snapshots, 'snapshot')} in {visible(masked_url(url))}{new}")
-    if conflicts:
-        return _exits.CONFLICT
-    return _exits.FOUND if skipped or (form != "jsonl" and not snapshots) else _exits.FINE
+    if form == "jsonl":
+        return _exits.CONFLICT if conflicts else code_of_skipped(skipped)
+    return _exits.FINE if snapshots and not skipped else _exits.FOUND
 
 
 def _from_export(url: str, path: str, conflicts: list[Finding]) -> portable.Carried:

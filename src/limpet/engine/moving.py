@@ -228,22 +228,33 @@ def difference(
         unshared=shared_by(tail, tail_gone),
     )
     change = change._replace(segments_gone=change.segments_gone & segments.keys())
-    if is_end:
-        after = part.record if record is None else part.record._replace(**_lease_of(record))
-        count = len(written) if mirror else len(written | notes.keys())
-        stored = {**tail, **{seq: mine[seq] for seq in stale}}
-        size = sum(len(stored[seq].body) for seq in mine)
-        after = after._replace(notes=count, tail_count=len(mine), tail_bytes=size)
-    else:
-        after = _midway(record, part, stamp)
-        size = sum(len(tail[seq].body) for seq in tail_gone)
-        after = after._replace(
-            tail_count=after.tail_count - len(tail_gone), tail_bytes=after.tail_bytes - size
-        )
-    is_idle = record is not None and not any(change[3:4] + change[5:12])
-    if is_idle and record is not None and (not is_end or _facts(record) == _facts(after)):
-        return None, 0
+    count = len(written) if mirror else len(written | notes.keys())
+    after = _after(part, change, tail, count, stamp)
+    if record is not None and not any(change[3:4] + change[5:12]):
+        names = ("version", "head", "tip", "last", "floor", "notes")
+        if not is_end or all(getattr(record, n) == getattr(after, n) for n in names):
+            return None, 0
     return change._replace(after=after), len(new) + len(texts)
+
+
+def _after(
+    part: Part, change: Change, tail: dict[int, TailRow], notes: int, stamp: Stamp
+) -> ScopeRecord:
+    """Return the record of a scope after a change. A new one shows nothing until the last part."""
+    record, source = change.before, part.record
+    left = {seq: each for seq, each in tail.items() if seq not in change.tail_gone}
+    left |= {each.seq: each for each in change.tail}
+    facts: dict[str, Any] = {
+        "tail_count": len(left),
+        "tail_bytes": sum(len(row.body) for row in left.values()),
+    }
+    if part.last is not None:
+        begun = ScopeRecord(source.key, source.pk, 0, last=source.last, floor=source.floor)
+        return changed(record or begun, source.key, stamp, states_changed=True, **facts)
+    after = source._replace(notes=notes, **facts)
+    if record is None:
+        return after
+    return after._replace(fence=record.fence, owner=record.owner, until=record.until)
 
 
 def _present(
@@ -265,21 +276,6 @@ def _present(
     notes = _notes(reader) if is_end else []
     by_address = {(note.on, note.name): note for note in notes}
     return rows, tail, {each.last: each for each in segments}, by_address
-
-
-def _midway(record: ScopeRecord | None, part: Part, stamp: Stamp) -> ScopeRecord:
-    """Return the record of a scope that is not whole yet; a new one shows nothing."""
-    key, pk, _, _, _, last, floor, *_ = part.record
-    begun = record or ScopeRecord(key, pk, 0, last=last, floor=floor)
-    return changed(begun, key, stamp, states_changed=True)
-
-
-def _lease_of(record: ScopeRecord) -> dict[str, Any]:
-    return {"fence": record.fence, "owner": record.owner, "until": record.until}
-
-
-def _facts(record: ScopeRecord) -> tuple[Any, ...]:
-    return record.version, record.head, record.tip, record.last, record.floor, record.notes
 
 
 def _leads_to(row: Row, later: Row | None) -> bool:
