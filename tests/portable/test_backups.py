@@ -63,7 +63,9 @@ def errors_of(store: limpet.Store) -> list[limpet.Finding]:
     return [each for each in store.check() if each.severity != "info"]
 
 
-@pytest.mark.parametrize("part_bytes", [moving._PART_BYTES, 1])
+@pytest.mark.parametrize(
+    "part_bytes", [1, pytest.param(moving._PART_BYTES, marks=pytest.mark.slow)]
+)
 def test_what_is_restored_is_the_same(
     store: limpet.Store, path: str, part_bytes: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
