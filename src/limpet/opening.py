@@ -141,20 +141,16 @@ def open_backend(url: str, **options: Any) -> Backend:
 
 
 @contextmanager
-def open_backup(path: str, like: Store, *, staged: str = "") -> Iterator[Store]:
-    """Open a backup with the keys of a store: to be read, or as `staged`, which is to replace it.
+def open_backup(path: str, ciphers: Ciphers | None, *, staged: str = "") -> Iterator[Store]:
+    """Open a backup: to be read, or as `staged`, which begins with what it holds and replaces it.
 
-    That begins with what the backup holds, and is one file without a log when it is closed.
+    Without ciphers those of the environment are used.
     """
     from limpet.backends.sqlite import staging
     from limpet.backends.sqlite.storage import SqliteStorage
-    from limpet.engine import Engine, open_engine
+    from limpet.engine import open_engine
 
-    backend: Any = like.driver.run(lambda backend: backend)
-    while not isinstance(backend, Engine) and hasattr(backend, "below"):
-        backend = backend.below
-    ciphers = getattr(getattr(backend, "storage", None), "ciphers", None) or _ciphers()
-    given: dict[str, Any] = {"ciphers": copy(ciphers), "synchronous": "normal"}
+    given: dict[str, Any] = {"ciphers": copy(ciphers or _ciphers()), "synchronous": "normal"}
     with _ours():
         if staged:
             staging.begin(staged, path)

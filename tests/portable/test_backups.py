@@ -16,6 +16,7 @@ import limpet
 from limpet import portable
 from limpet.engine import moving
 from limpet.errors import Corrupt, InvalidInput, Unavailable
+from limpet.portable import backups
 from tests.cases import for_each
 from tests.portable.stores import fill, lines
 from tests.runs.conftest import place_of
@@ -315,6 +316,7 @@ def test_only_a_backup_is_replaced_and_a_link_is_followed(path: str, tmp_path: P
             with pytest.raises(InvalidInput, match="is no backup, so it is not replaced"):
                 portable.backup(store, str(tmp_path / name))
             assert (tmp_path / name).read_bytes() == before
+            assert not (tmp_path / f"{name}.part").exists()
         with pytest.raises(Unavailable, match="cannot write"):
             portable.backup(store, str(tmp_path / "absent" / "x"))
         (tmp_path / "elsewhere").mkdir()
@@ -350,6 +352,21 @@ def test_a_backup_in_use_is_a_store(path: str) -> None:
             opened.scope("mine").save(1)
         with pytest.raises(InvalidInput, match="no backup"):
             portable.backup(store, path)
+
+
+def test_without_an_engine_snapshots_are_backed_up(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As over HTTP: also when some were deleted since."""
+    monkeypatch.setattr(backups, "engine_of", lambda store: None)
+    with limpet.open("memory:") as store:
+        fill(store)
+        for _ in range(2):
+            assert portable.backup(store, path, verify=True).skipped == ()
+            with limpet.open("memory:") as target:
+                portable.restore(target, path)
+                assert lines(target) == lines(store)
+            store.scope("alice/chat-1", "planner").prune(keep_last=2)
 
 
 def test_saves_during_a_copy_are_left_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:

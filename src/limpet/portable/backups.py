@@ -6,9 +6,10 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 
 from limpet.api.store import Store
+from limpet.core.encryption import Ciphers
 from limpet.engine import Engine
 from limpet.engine.moving import version_of
-from limpet.errors import Corrupt, InvalidInput, Unavailable
+from limpet.errors import AlreadyExists, Conflict, Corrupt, InvalidInput, Unavailable
 from limpet.model import Finding, ScopeKey
 from limpet.opening import open_backup
 from limpet.portable.copying import Carried, Transfer, copy, engine_of
@@ -38,7 +39,7 @@ def backup(
     """
     path = os.path.realpath(path)  # a link is followed, not replaced
     staged = f"{path}.part"
-    with _locked(staged), open_backup(path, store, staged=staged) as target:
+    with _locked(staged), open_backup(path, _ciphers_of(store), staged=staged) as target:
         done = _fill(store, target, sessions, verify, Transfer(report))
         target.compact()
     return done
@@ -55,7 +56,7 @@ def restore(
     report: OnProgress | None = None,
 ) -> Carried:
     """Copy a backup into a store; as `copy`."""
-    with open_backup(path, store) as source:
+    with open_backup(path, _ciphers_of(store)) as source:
         return copy(
             source,
             store,
@@ -65,6 +66,11 @@ def restore(
             conflicts=conflicts,
             report=report,
         )
+
+
+def _ciphers_of(store: Store) -> Ciphers | None:
+    engine = engine_of(store)
+    return None if engine is None else getattr(engine.storage, "ciphers", None)
 
 
 @contextmanager
@@ -79,7 +85,11 @@ def _locked(path: str) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if os.path.exists(path) and os.path.samestat(os.fstat(file), os.stat(path)):
-                yield
+                try:
+                    yield
+                finally:
+                    if not os.fstat(file).st_size:  # it was refused
+                        os.unlink(path)
                 return
         except BlockingIOError:
             raise Unavailable(f"another backup is being written. path=`{path}`") from None
@@ -101,7 +111,8 @@ def _fill(
     kept = {*scopes, *(each.scope for each in transfer.skipped)}
     for key in scopes:
         _take(store, target, key, verify, transfer)
-    for each in asked:
+    # What cannot be listed, and nobody knows where it is, may be in any scope of the file.
+    for each in asked if None not in kept else ():
         for key in scopes_of(target, session_id=each):
             if key not in kept:
                 target.scope(*key).delete()
@@ -112,7 +123,11 @@ def _take(store: Store, target: Store, key: ScopeKey, verify: bool, transfer: Tr
     """Take a scope as it is now."""
     source, into = engine_of(store), engine_of(target)
     if source is None or into is None:
-        return transfer.copy_scope(store, target, key, verify=verify)
+        try:
+            return transfer.copy_scope(store, target, key, verify=verify)
+        except (AlreadyExists, Conflict):  # some of it was deleted
+            target.scope(*key).delete()
+            return transfer.copy_scope(store, target, key, verify=verify)
     version, known = _version_of(source, key), _version_of(into, key)
     if version is not None and version == known and not verify:
         return transfer.count(key, snapshots=version[1])
