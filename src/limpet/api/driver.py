@@ -11,22 +11,21 @@ import sys
 import threading
 import warnings
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
-from contextvars import copy_context
 from functools import wraps
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, get_args
 
 from limpet.api.opened import Opened, Tools
+from limpet.api.pool import Pool
 from limpet.api.verbs import Ask, Encode, Pause, Step, Steps, Walk, Work, streamed
 from limpet.api.watching import Dispatcher, Subscription
 from limpet.core import codec, limits
-from limpet.errors import CLOSED, InvalidInput, LimpetError, Unsupported
+from limpet.errors import InvalidInput, LimpetError, Unsupported
 from limpet.model import SnapshotInfo
 from limpet.protocol import Topic
 
 if TYPE_CHECKING:
     import asyncio
-    from concurrent.futures import ThreadPoolExecutor
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -125,8 +124,8 @@ class AsyncDriver:
     def __init__(self, sync: Driver) -> None:
         self.sync = sync
         self.opened = sync.opened
-        self._pool: ThreadPoolExecutor | None = None
-        self._pool_pid = 0
+        self._pool = Pool(self.tools.workers)
+        self.opened.at_close(self._pool.close)
 
     @property
     def tools(self) -> Tools:
@@ -227,32 +226,16 @@ class AsyncDriver:
         """Call a function: in the pool if the backend may block, else here."""
         return await self.in_pool(fn, *args) if self.opened.may_block else fn(*args)
 
-    async def in_pool(self, fn: Callable[..., T], *args: Any) -> T:
-        # Not `loop.run_in_executor`: its two chained futures take as long as a small read.
-        loop = running_loop()
-        future: asyncio.Future[T] = loop.create_future()
-        try:
-            # In the caller's context, as by `asyncio.to_thread`: it has the current span.
-            self._threads().submit(copy_context().run, _answer, loop, [future], fn, args)
-        except RuntimeError:
-            future.cancel()  # without a thread to be had, the work waits for one all the same
-            if self.opened.closed:  # by another thread, since it was checked
-                raise InvalidInput(CLOSED) from None
-            raise
+    async def in_pool(
+        self, fn: Callable[..., T], *args: Any, future: "asyncio.Future[T] | None" = None
+    ) -> T:
+        """Call a function in the pool, which answers a new future of the running loop, or yours."""
+        future = future or running_loop().create_future()
+        self._pool.submit(future, fn, *args)
         try:
             return await future
         finally:
             del future  # an error refers to this frame, and would keep itself and `args` alive
-
-    def _threads(self) -> "ThreadPoolExecutor":
-        # Threads do not survive a fork, so a child makes a pool of its own.
-        if self._pool is None or self._pool_pid != os.getpid():
-            from concurrent.futures import ThreadPoolExecutor
-
-            pool = ThreadPoolExecutor(self.tools.workers, thread_name_prefix="limpet")
-            self._pool, self._pool_pid = pool, os.getpid()
-            self.opened.at_close(lambda: pool.shutdown(wait=False))
-        return self._pool
 
 
 def awaited(
@@ -307,40 +290,3 @@ def running_loop() -> "asyncio.AbstractEventLoop":
     except RuntimeError:
         advice = "run it by asyncio, or by anyio on asyncio; trio has no such loop"
         raise Unsupported(f"the async API needs a running asyncio loop: {advice}") from None
-
-
-def _answer(
-    loop: "asyncio.AbstractEventLoop",
-    awaited: "list[asyncio.Future[T]]",
-    fn: Callable[..., T],
-    args: tuple[Any, ...],
-) -> None:
-    """Call a function in a thread of the pool, unless the caller was cancelled before it began.
-
-    The one future is taken out of its list: an error refers to the frames here, see `in_pool`.
-    """
-    future = awaited.pop()
-    if future.cancelled():
-        return
-    try:
-        result = fn(*args)
-    except BaseException as error:
-        loop.call_soon_threadsafe(_fail, future, error)
-    else:
-        loop.call_soon_threadsafe(_succeed, future, result)
-    finally:
-        del future
-
-
-def _succeed(future: "asyncio.Future[T]", result: T) -> None:
-    if not future.cancelled():
-        future.set_result(result)
-
-
-def _fail(future: "asyncio.Future[Any]", error: BaseException) -> None:
-    if future.cancelled():
-        return
-    if isinstance(error, StopIteration):  # cannot cross into a task, where it would be lost
-        cause, error = error, RuntimeError("the function raised StopIteration")
-        error.__cause__ = cause
-    future.set_exception(error)
