@@ -26,7 +26,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
         "tail": "Show the last messages of a chat, and follow it with -f.",
         "notes": "Show the notes of a SESSION; write or delete one.",
         "stats": "Show counts and sizes, and what is largest.",
-        "runs": "List supervised runs; abort one, or take it over.",
+        "runs": "List supervised runs; show one, abort it, or take it over.",
     },
     "Change": {
         "fork": "Start a new scope from snapshot REF.",

@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeVar
 
-from limpet import AsyncScope, AsyncStore, Store
-from limpet.api.integrations import hold
+from limpet import AsyncLease, AsyncScope, AsyncStore, Store
+from limpet.api.integrations import leases
 from limpet.compat import needs
 from limpet.compat.logs import KIND, MAIN, Log, is_of
 from limpet.compat.openai_sqlite import KEY, MARK
@@ -243,7 +243,7 @@ class LimpetSession:
         """
         scope = self._run()
         wanted, _ = prepare_claim(scope.driver.tools, scope.key, _OWNER, _TTL_S, 0)
-        async with hold(scope, wanted) as lease:
+        async with leases.held(scope, wanted, AsyncLease) as lease:
             found = _waiting(await lease.load())
             if found is None:
                 branch = self.scope.scope_id
