@@ -21,8 +21,8 @@ from tests.cases import for_each
 from tests.portable.stores import fill, lines
 from tests.runs.conftest import place_of
 
-ENGINES = ["memory", "sqlite", "directory", "postgres"]
-SLOWLY = [pytest.param("s3", marks=pytest.mark.slow)]
+ENGINES = ["sqlite", "directory"]
+SLOWLY = [pytest.param(each, marks=pytest.mark.slow) for each in ("memory", "postgres", "s3")]
 KEYS = [f"{letter}{'A' * 42}=" for letter in "AB"]
 
 
@@ -38,7 +38,7 @@ def store(request: pytest.FixtureRequest) -> Iterator[limpet.Store]:
     with limpet.open(place.url, **place.options) as store:
         fill(store)
         chat = store.scope("long", "chat")
-        for number in range(150):
+        for number in range(100):
             chat.append("messages", [{"n": number, "text": f"message {number} " * 30}])
         for number in range(3):
             chat.fork(chat.load().id, patch={"number": number})  # type: ignore[union-attr]
