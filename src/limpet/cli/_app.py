@@ -42,8 +42,9 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
         "rekey": "Encrypt everything with the current keys.",
     },
     "Transfer": {
+        "backup": "Back a store up to one FILE, or some sessions of it.",
         "export": "Export a store, or one SESSION.",
-        "import": "Import an export, or the data of other tools.",
+        "import": "Import a backup, an export, or the data of other tools.",
         "copy": "Copy a store to another one, of any engine.",
     },
     "Share": {
@@ -64,7 +65,7 @@ _MODULES = {
     verb: verb if title == "Inspect" else title.lower().replace(" ", "")
     for title, verbs in GROUPS.items()
     for verb in verbs
-} | {"demo": "demo"}
+} | {"demo": "demo", "backup": "copies", "copy": "copies"}
 
 
 class _Verbs(click.Group):
