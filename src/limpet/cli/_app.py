@@ -25,6 +25,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
         "grep": "Search the texts of all states, or of one SESSION.",
         "tail": "Show the last messages of a chat, and follow it with -f.",
         "stats": "Show counts and sizes, and what is largest.",
+        "usage": "Show the tokens that models took, and what they cost.",
         "runs": "List supervised runs; abort one, or take it over.",
     },
     "Change": {

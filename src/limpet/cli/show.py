@@ -31,6 +31,7 @@ from limpet.views.format import (
     size_text,
     visible,
 )
+from limpet.views.overview import status_of
 from limpet.views.refs import find_snapshot
 
 _STATE_ROWS_MAX = 60
@@ -90,7 +91,7 @@ def show(
         elif path is not None:
             _draw_value(console, value)
         else:
-            _draw(console, snapshot, full=full)
+            _draw(console, snapshot.with_(status=status_of(store, snapshot)), full=full)
 
 
 def value_at(state: JSON, path: str) -> JSON:

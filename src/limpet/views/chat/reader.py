@@ -73,7 +73,9 @@ def read_chat(state: JSON, *, ends: bool = False) -> Chat | None:
             messages[_ENDS : max(_ENDS, len(messages) - _ENDS)] = []
         pydantic = PydanticReader()
         turns: list[ChatTurn] = []
-        for index, each in messages:
+        for left, (index, each) in zip(range(len(messages), 0, -1), messages, strict=True):
+            if ends and left > _ENDS and turns and turns[-1].role == "user":
+                continue  # the first question is enough
             turns += pydantic.read(each, index) or [_read(each, index)]
         prompt = None if found.prompt is None else _read_prompt(found.prompt)
         return Chat(found.path, pair([prompt, *turns] if prompt else turns))
