@@ -88,32 +88,24 @@ _BESIDE = (
     *("cache_creation_input_tokens", "cacheWriteInputTokens"),
 )
 _THOUGHTS = ("thoughts_token_count", "thoughtsTokenCount", "thoughtsTokens")  # Gemini, as they are
-_NUMBERS = (  # each by the names that it may have
-    (
-        *("input_tokens", "prompt_tokens", "inputTokens", "promptTokens", "input_token_count"),
-        *("prompt_token_count", "promptTokenCount", "request_tokens"),
-    ),
-    (
-        *("output_tokens", "completion_tokens", "outputTokens", "completionTokens"),
-        *("candidates_token_count", "candidatesTokenCount", "output_token_count"),
-        "response_tokens",
-    ),
-    (
-        *("cache_read", "cached_tokens", "cache_read_tokens", "cacheReadTokens"),
-        *("cached_content_token_count", "cachedContentTokenCount", "cachedContentTokens"),
-        *("cachedInputTokens", *_BESIDE[:2]),
-    ),
-    (
-        *("cache_creation", "cache_write_tokens", "cacheWriteTokens", *_BESIDE[2:]),
-        *("ephemeral_5m_input_tokens", "ephemeral_1h_input_tokens"),
-    ),
-    (
-        *("reasoning", "reasoning_tokens", "output_reasoning_tokens", "reasoningTokens"),
-        *("thinking_tokens", *_THOUGHTS),
-    ),
-    ("total_tokens", "totalTokens", "total_token_count", "totalTokenCount"),
-    ("tool_use_prompt_token_count", "toolUsePromptTokenCount"),
-)
+_NUMBERS = [  # each by the names that it may have
+    each.split()
+    for each in (
+        "input_tokens prompt_tokens inputTokens promptTokens input_token_count prompt_token_count"
+        " promptTokenCount request_tokens",
+        "output_tokens completion_tokens outputTokens completionTokens candidates_token_count"
+        " candidatesTokenCount output_token_count response_tokens",
+        "cache_read cached_tokens cache_read_tokens cacheReadTokens cached_content_token_count"
+        " cachedContentTokenCount cachedContentTokens cachedInputTokens cache_read_input_tokens"
+        " cacheReadInputTokens",
+        "cache_creation cache_write_tokens cacheWriteTokens cache_creation_input_tokens"
+        " cacheWriteInputTokens ephemeral_5m_input_tokens ephemeral_1h_input_tokens",
+        "reasoning reasoning_tokens output_reasoning_tokens reasoningTokens thinking_tokens"
+        " thoughts_token_count thoughtsTokenCount thoughtsTokens",
+        "total_tokens totalTokens total_token_count totalTokenCount",
+        "tool_use_prompt_token_count toolUsePromptTokenCount",
+    )
+]
 
 
 def read_calls(state: JSON) -> list[ModelCall]:
@@ -213,16 +205,9 @@ def _time_of(given: Fields) -> datetime | None:
 # Of sessions
 
 
-class Counted(NamedTuple):
-    """A call, and the head that has it."""
-
-    call: ModelCall
-    head: SnapshotInfo
-
-
 def session_calls(
     store: Store, session_id: str, skipped: Callable[[Corrupt], object]
-) -> Iterator[Counted]:
+) -> Iterator[tuple[ModelCall, SnapshotInfo]]:
     """Yield the calls of a session, each once: forks and graphs in graphs share messages.
 
     A damaged head is skipped, and reported.
@@ -236,13 +221,13 @@ def session_calls(
             continue
         if head is None:
             continue  # notes only, or deleted meanwhile
-        calls = read_calls(head.state)
-        # Within one scope, equal messages are several.
-        keys = [each.id or (each.position, hash(repr(each.message))) for each in calls]
-        yield from (
-            Counted(call, head) for call, key in zip(calls, keys, strict=True) if key not in seen
-        )
-        seen.update(keys)
+        here: list[object] = [None]  # within one scope, equal messages are several
+        for call in read_calls(head.state):
+            # Without an id it is the same one only after the same others.
+            here.append(call.id or hash((here[-1], repr(call.message))))
+            if here[-1] not in seen:
+                yield call, head
+        seen.update(here)
 
 
 class Price(NamedTuple):

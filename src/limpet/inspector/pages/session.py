@@ -32,6 +32,7 @@ from limpet.views.timeline import (
     read_last_messages,
     read_timeline,
 )
+from limpet.views.usage import usage_text
 
 CHUNK = 100
 """How many rows are sent at once; a page begins with two of these."""
@@ -239,16 +240,15 @@ def _sparks(timeline: Timeline, about: About) -> list[dict[str, Any]]:
         if max(sizes) > sizes[-1]:
             grown += f", at most {size_text(max(sizes))}"
         paused = f"median {duration_text(median(waits))}, longest {duration_text(max(waits))}"
-        steps = count_text(len(line), "snapshot")
+        steps = count_text(len(line), "snapshot") + ": "
         pictures.append(("Size of the state", steps, grown, sparkline, [*map(float, sizes)]))
         # Waits are seconds or days: on a straight scale only the longest would be seen.
         logs = [math.log1p(wait) for wait in waits]
         pictures.append(("Time between saves", steps, paused, bars, logs))
     if about.usage is not None and len(about.calls) >= _SPARK_MIN:
         took = [float(each.input + each.output) for each in about.calls]
-        calls, most = count_text(len(took), "call"), f"at most {max(took):,.0f}"
-        pictures.append(("Tokens of each call", calls, f"{calls}, {most}", bars, took))
+        pictures.append(("Tokens of each call", "", usage_text(about.usage), bars, took))
     return [
-        {"name": name, "text": text, "svg": Markup(draw(values, f"{name}, {steps}: {text}"))}  # noqa: S704
+        {"name": name, "text": text, "svg": Markup(draw(values, f"{name}, {steps}{text}"))}  # noqa: S704
         for name, steps, text, draw, values in pictures
     ]
