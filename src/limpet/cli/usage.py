@@ -31,7 +31,7 @@ _RANKS = (3, 0, 4, 6, 0, 5)  # of the numbers
 @click.option(
     "--prices",
     metavar="FILE",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=click.Path(path_type=Path),
     help="The prices of models, as TOML.",
 )
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV, with a line of names first.")
@@ -82,7 +82,10 @@ def usage(
     by = by or ("session" if name is None else "message")
     if by not in ("message", "session", "day", "model") and not by.startswith(views.LABEL):
         raise click.BadParameter("use day, model, session or label=NAME", param_hint="--by")
-    priced = views.parse_prices("" if prices is None else prices.read_text("utf-8"))
+    try:
+        priced = views.parse_prices("" if prices is None else prices.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise click.BadParameter(f"cannot read {prices}: {error}", param_hint="--prices") from error
     damaged = 0
 
     def skipped(error: limpet.Corrupt) -> None:

@@ -19,12 +19,15 @@ async def test_status_and_usage(memory: limpet.Store) -> None:
 
     async def ask(context: Context) -> str:
         seen.append(standing(memory)[:2])
-        await context.send(events.HumanInputRequest("Go on?"))
-        seen.append(standing(memory)[:2])
-        return "yes"
+        return str(await context.input("Go on?"))
 
-    answer = events.ModelResponse(events.ModelMessage("done"), usage=USED)
-    config: Any = TestConfig(events.ToolCallEvent("ask", arguments="{}"), answer)
-    await Agent("a", config=config, tools=[ask]).ask("hello", stream=stream)
+    async def answer() -> events.HumanMessage:
+        seen.append(standing(memory)[:2])
+        return events.HumanMessage("yes")
+
+    done = events.ModelResponse(events.ModelMessage("done"), usage=USED)
+    config: Any = TestConfig(events.ToolCallEvent("ask", arguments="{}"), done)
+    agent = Agent("a", config=config, tools=[ask], hitl_hook=answer)
+    await agent.ask("hello", stream=stream)
     assert seen == [("running", False), ("waiting", True)]
     assert standing(memory) == ("completed", False, 14)

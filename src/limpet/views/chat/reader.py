@@ -61,7 +61,8 @@ def read_chat(state: JSON, *, ends: bool = False) -> Chat | None:
     """Return the messages of a state as a chat, None if it has none.
 
     Takes any JSON, in time linear in its size. In the state of several agents, the result of each
-    is a turn under its name. With `ends`, only a few messages at either end are read.
+    is a turn under its name. With `ends`, only the first question is read, and a few messages at
+    the end.
     """
     found = find_messages(state)
     if found is not None:
