@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from langgraph.graph import START, MessagesState, StateGraph
-from langgraph.types import Command
+from langgraph.types import Command, interrupt
 
 import limpet
 from limpet import Store
@@ -20,7 +20,7 @@ from tests.compat.langgraph.graphs import approving, nested
 from tests.compat.strands_python.agents import agent_on, answer_to, graph_on, storage_on
 
 TESTS = Path(__file__).parents[1]
-Graph: Any = StateGraph(MessagesState)
+Graph: Any = StateGraph  # whose types are too strict for functions of these tests
 
 
 def told(store: Store, session_id: str = "") -> tuple[str, tuple[str, ...]]:
@@ -55,11 +55,11 @@ def test_langgraph() -> None:
             def fail(_: Any) -> Any:
                 raise ValueError("no")
 
-            graph = StateGraph(MessagesState).add_node("fail", fail).add_edge(START, "fail")
+            graph = Graph(MessagesState).add_node("fail", fail).add_edge(START, "fail")
             return graph.compile(checkpointer=saver)
 
         def paused(saver: Any) -> Any:
-            graph = StateGraph(MessagesState).add_node("last", lambda _: {}).add_edge(START, "last")
+            graph = Graph(MessagesState).add_node("last", lambda _: {}).add_edge(START, "last")
             return graph.compile(checkpointer=saver, interrupt_before=["last"])
 
         with pytest.raises(ValueError, match="no"):
@@ -74,13 +74,11 @@ def test_langgraph_while_an_answer_is_worked_on() -> None:
         seen = []
 
         def ask(_: Any) -> Any:
-            from langgraph.types import interrupt
-
             interrupt("first?")
             seen.append(told(store)[0])
             interrupt("second?")
 
-        graph = StateGraph(MessagesState).add_node("ask", ask).add_edge(START, "ask")
+        graph = Graph(MessagesState).add_node("ask", ask).add_edge(START, "ask")
         compiled = graph.compile(checkpointer=LimpetSaver(store))
         config: Any = {"configurable": {"thread_id": "t"}}
         compiled.invoke({"messages": []}, config)

@@ -8,8 +8,10 @@ from itertools import groupby
 from math import inf
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, get_args
 
+from limpet.api.opened import Opened
 from limpet.api.store import Store
 from limpet.api.verbs import check_prefix
+from limpet.backends.support.recent import Recent
 from limpet.core import limits
 from limpet.core.rows import newest_page
 from limpet.core.times import to_us
@@ -35,6 +37,7 @@ SEARCHED_MAX = 500
 _FIRST_PAGE = 50  # scopes that are read before the first session is shown, in the order of names
 _TITLE_CHARS_MAX = 500  # as of a message
 _HEADING_CHARS_MAX = 160  # of a title that is the heading of a page
+_CALLS_MAX = 50_000  # of heads that are kept
 _ALL = 1 << 62
 
 
@@ -375,7 +378,7 @@ def read_about(store: Store, head: SnapshotInfo | None, main: ScopeKey | None = 
     with suppress(Corrupt):
         found = store.scope(*head.scope).load(head.id)
         if found is not None:
-            about = _about_of(found, _title_note(store, head.scope, main))
+            about = _about_of(store, found, _title_note(store, head.scope, main))
             return about._replace(status=status_of(store, found))
     return About(status=head.status)
 
@@ -411,12 +414,36 @@ def _title_note(store: Store, *keys: ScopeKey | None) -> str | None:
     return None
 
 
-def _about_of(snapshot: Snapshot, title: str | None = None) -> About:
+class _Calls:
+    """A service of an opened store: what messages took is read once from each revision of a head.
+
+    A list follows every change, and of most sessions nothing has changed.
+    """
+
+    def __init__(self, opened: Opened) -> None:
+        self._kept: Recent[tuple[ScopeKey, str], tuple[Usage, ...]] = Recent(
+            _CALLS_MAX, lambda calls: 1 + len(calls)
+        )
+
+    def close(self) -> None:
+        self._kept.clear()
+
+    def read(self, head: Snapshot) -> "tuple[Usage, ...]":
+        from limpet.views.usage import read_calls
+
+        key = head.scope, head.revision
+        found = self._kept.get(key)
+        if found is None:
+            found = tuple(each.usage for each in read_calls(head.state))
+            self._kept.put(key, found)
+        return found
+
+
+def _about_of(store: Store, snapshot: Snapshot, title: str | None) -> About:
     from limpet.views.chat import read_chat, turn_text  # an empty store is listed without them
-    from limpet.views.usage import read_calls
 
     chat = read_chat(snapshot.state, ends=True)
-    calls = tuple(each.usage for each in read_calls(snapshot.state))
+    calls = store.driver.opened.service(_Calls).read(snapshot)
     if chat is None or not chat.turns:
         names = snapshot.state if isinstance(snapshot.state, dict) else ()
         return About(title, keys=tuple(map(visible, names)), calls=calls)
