@@ -238,12 +238,8 @@ def test_a_state_may_have_only_totals() -> None:
     for state in (run, waiting):
         (call,) = read_calls(state)
         assert (call.position, call.usage.output) == (-1, 2)
-    nothing: list[Any] = [
-        {"n": 1},
-        [],
-        None,
-        {"messages": [{"role": "assistant", "content": "hi"}]},
-    ]
+    silent = {"messages": [{"role": "assistant", "content": "hi"}]}
+    nothing: list[Any] = [{"n": 1}, [], None, silent]
     assert [each for each in nothing if read_calls(each)] == []
 
 

@@ -125,11 +125,6 @@ def _adk(state: Any, head: SnapshotInfo, notes: Iterable[Note]) -> str:
     return RUNNING if calls or last.get("author") == "user" else COMPLETED
 
 
-def _pydantic_ai(state: Any, head: SnapshotInfo, notes: Iterable[Note]) -> str:
-    """A conversation is stored at the end of a run, which may be that its tools wait."""
-    return WAITING if _at(head.metadata, "pydantic_ai", "deferred_tool_requests") else COMPLETED
-
-
 _STRANDS = {  # the most urgent first: a graph has the status of such a node
     "interrupted": WAITING,
     "failed": FAILED,
@@ -149,11 +144,6 @@ def _strands(state: Any, head: SnapshotInfo, notes: Iterable[Note]) -> str:
     known = {str(each).lower() for each in (*said, _at(state, "state", "status"))}
     found = next((status for name, status in _STRANDS.items() if name in known), None)
     return found or _answered(_objects(_at(state, "messages")))
-
-
-def _genkit(state: Any, head: SnapshotInfo, notes: Iterable[Note]) -> str | None:
-    asks = _at(head.metadata, "genkit", "finishReason") == "interrupted"
-    return WAITING if asks and head.status == COMPLETED else None
 
 
 def _agentos(state: Any, head: SnapshotInfo, notes: Iterable[Note]) -> str:
@@ -189,22 +179,22 @@ def _ag2(state: Any, head: SnapshotInfo, notes: Iterable[Note]) -> str:
     return COMPLETED
 
 
-def _agent_framework(state: Any, head: SnapshotInfo, notes: Iterable[Note]) -> str | None:
-    if head.status:
-        return None  # it waits
-    return RUNNING if _at(state, "messages") else COMPLETED
-
-
 _READERS: Final[dict[str, _Read]] = {  # by a member of the metadata, or the kind of the scope
     "adk": _adk,
     "ag2": _ag2,
     "agentos": _agentos,
     "claude": _claude,
-    "genkit": _genkit,
+    "genkit": lambda _, head, notes: (
+        WAITING if _at(head.metadata, "genkit", "finishReason") == "interrupted" else None
+    ),
     "langgraph": _langgraph,
     "openai": _openai,
-    "pydantic_ai": _pydantic_ai,
+    "pydantic_ai": lambda _, head, notes: (  # stored at the end of a run
+        WAITING if _at(head.metadata, "pydantic_ai", "deferred_tool_requests") else COMPLETED
+    ),
     "strands": _strands,
     "vercel_ai": _vercel_ai,
-    "workflow": _agent_framework,
+    "workflow": lambda state, head, notes: (
+        head.status or (RUNNING if _at(state, "messages") else COMPLETED)
+    ),
 }
