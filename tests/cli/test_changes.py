@@ -391,6 +391,7 @@ def test_what_is_not_clear_changes_nothing(line: str, code: int, url: str, says:
     [
         *("diff x", "grep x", "fork x", "restore x", "rm x", "prune x --keep-last 1", "compact"),
         *("redact x --text x --yes", "check --repair", "runs", "runs abort x", "runs adopt x"),
+        "runs show x",
     ],
 )
 def test_no_store_is_made_and_no_secret_told(line: str, says: Says) -> None:

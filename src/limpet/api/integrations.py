@@ -23,7 +23,7 @@ the caller's thread and for the async API in a pool:
 - States as bytes: the modules `codec` and `delta`.
 - Ids, times and arguments: `new_id`, the modules `ids`, `limits`, `matching`, `times`,
   `check_prefix`, `check_retention`, which returns a `Retention`.
-- Leases: `hold`, `Claim`, `Hold`, the module `leases`.
+- Leases: `Claim`, `Hold`, the module `leases`.
 - Files of other programs: `Bucket`, `Listed`, `Moved`, `Stored` (what `opening.open_files`
   returns), `NOTHING`, `TEMPORARY`, `failure`, `is_text`, `layout_of`, `LayoutName`.
 - In this process: `Recent` is the bounded cache, `Backoff` the retry loop; `Clock`, `Opened`,
@@ -32,7 +32,6 @@ the caller's thread and for the async API in a pool:
 """
 
 from limpet.api import leases, verbs
-from limpet.api.aio_scope import hold
 from limpet.api.driver import AsyncDriver, Driver, awaited
 from limpet.api.opened import Opened, Tools, start_thread
 from limpet.api.verbs import Ask, Pause, Steps, Walk, Work, check_prefix, contend
@@ -110,7 +109,6 @@ __all__ = [
     "delta",
     "failure",
     "finding",
-    "hold",
     "ids",
     "is_text",
     "layout_of",

@@ -27,7 +27,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
         "notes": "Show the notes of a SESSION; write or delete one.",
         "stats": "Show counts and sizes, and what is largest.",
         "usage": "Show the tokens that models took, and what they cost.",
-        "runs": "List supervised runs; abort one, or take it over.",
+        "runs": "List supervised runs; show one, abort it, or take it over.",
     },
     "Change": {
         "fork": "Start a new scope from snapshot REF.",

@@ -46,11 +46,10 @@ def usage(
 ) -> int:
     """Show the tokens that models took, and what they cost.
 
-    They are what the messages in the current states say, in the words of any framework: calls of a
-    model, tokens of the input (of these: from a cache, written to one) and of the output (of these:
-    for reasoning). A message counts once in a session. One that was removed from the state does not
-    count, and one that says nothing takes nothing. A day is in UTC: that of a message that has a
-    time, else of the last change.
+    They are what the messages in the current states say: calls of a model, tokens of the input
+    (cached and written: of these, from and to a cache) and of the output (of these: reasoning). A
+    message counts once in a session. A day is in UTC: that of a message that has a time, else of
+    the last change.
 
     FILE has a table for each model, or pattern of names, with prices for a million tokens:
 
@@ -61,9 +60,8 @@ def usage(
       output = 10.0
       cached = 0.125    # if not given: as input; and so is written
 
-    The longest pattern that fits counts. Costs without the price of a model end with +.
-
-    The exit code is 5 if a damaged head was skipped.
+    The longest pattern that fits counts. Costs without the price of a model end with +. The exit
+    code is 5 if a damaged head was skipped.
 
     \b
     --json: a line for each row:
@@ -82,19 +80,10 @@ def usage(
     by = by or ("session" if name is None else "message")
     if by not in ("message", "session", "day", "model") and not by.startswith(views.LABEL):
         raise click.BadParameter("use day, model, session or label=NAME", param_hint="--by")
-    try:
-        priced = views.parse_prices("" if prices is None else prices.read_text("utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise click.BadParameter(f"cannot read {prices}: {error}", param_hint="--prices") from error
-    damaged = 0
-
-    def skipped(error: limpet.Corrupt) -> None:
-        nonlocal damaged
-        damaged += 1
-        if damaged <= SKIPPED_SHOWN:
-            echo_skipped(str(error))
-
-    found = views.report(store, store.sessions() if name is None else [name], by, priced, skipped)
+    priced, damage = _prices(prices), _Damage()
+    found = views.report(
+        store, store.sessions() if name is None else [name], by, priced, damage.add
+    )
     title = by.removeprefix(views.LABEL)
     if as_json or as_csv:
         _print(found, title, as_csv=as_csv)
@@ -103,9 +92,25 @@ def usage(
     else:
         with output(wide=True) as console:
             print_table(console, _cells(title, priced), _with_total(chain([first], found)))
-    if damaged > SKIPPED_SHOWN:
-        echo_skipped(f"{damaged:,} heads in all")
-    return _exits.CORRUPT if damaged else _exits.FINE
+    if damage.count > SKIPPED_SHOWN:
+        echo_skipped(f"{damage.count:,} heads in all")
+    return _exits.CORRUPT if damage.count else _exits.FINE
+
+
+class _Damage:
+    count = 0
+
+    def add(self, error: limpet.Corrupt) -> None:
+        self.count += 1
+        if self.count <= SKIPPED_SHOWN:
+            echo_skipped(str(error))
+
+
+def _prices(path: Path | None) -> views.Prices:
+    try:
+        return views.parse_prices("" if path is None else path.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise click.BadParameter(f"cannot read {path}: {error}", param_hint="--prices") from error
 
 
 def _print(rows: Iterable[Row], title: str, *, as_csv: bool) -> None:

@@ -377,6 +377,9 @@ class Engine:
             known = self._known.get(key)
             if known is not None and known.record == record and record.head == record.tip:
                 state = known.state()
+                if row is not None and state is not None and known.steps:
+                    # So that the next one joins only the steps that are new.
+                    self._known.put(key, known_of(record, row, state))
         if row is not None and state is not None:
             return [(info_of(key, row), checked(row, state))]
 
