@@ -423,7 +423,8 @@ class Scope(ScopeBase, Generic[State]):
             chat.delete()
 
         Args:
-            expect: the revision that the head must have; None: there must be no head.
+            expect: the revision that the head must have; None: there must be no head. Or that of
+                the scope, as `Store.scopes` gives it: then no note may have changed either.
 
         Raises:
             Conflict: the head does not have the revision `expect`. Nothing was deleted.

@@ -37,6 +37,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
         "redact": "Replace content in all snapshots of a SESSION or SCOPE.",
     },
     "Maintain": {
+        "policy": "Show the retention rules of a store; set or remove one.",
         "check": "Check everything in a store for errors.",
         "compact": "Free unused space of a store.",
         "rekey": "Encrypt everything with the current keys.",
