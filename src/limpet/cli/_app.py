@@ -26,6 +26,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
         "tail": "Show the last messages of a chat, and follow it with -f.",
         "notes": "Show the notes of a SESSION; write or delete one.",
         "stats": "Show counts and sizes, and what is largest.",
+        "usage": "Show the tokens that models took, and what they cost.",
         "runs": "List supervised runs; show one, abort it, or take it over.",
     },
     "Change": {
