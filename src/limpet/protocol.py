@@ -181,6 +181,7 @@ class NoteWrite(NamedTuple):
         fence: the key of the lease that the scope must still carry.
         keep: a first member for `value`, which is an object without it: its key, and its encoded
             value if the note that is replaced has none; else it is kept.
+        joins: it may wait some milliseconds for a save of its scope, to be stored with it.
     """
 
     scope: ScopeKey
@@ -191,6 +192,7 @@ class NoteWrite(NamedTuple):
     expect: Expect = ANY
     fence: str | None = None
     keep: tuple[str, bytes] | None = None
+    joins: bool = False
 
 
 class NoteDelete(NamedTuple):
