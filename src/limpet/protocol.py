@@ -181,7 +181,7 @@ class NoteWrite(NamedTuple):
         fence: the key of the lease that the scope must still carry.
         keep: a first member for `value`, which is an object without it: its key, and its encoded
             value if the note that is replaced has none; else it is kept.
-        joins: it may wait some milliseconds for a save of its scope, to be stored with it.
+        joins: if it is new, it may wait some milliseconds for a save, to be stored with it.
     """
 
     scope: ScopeKey

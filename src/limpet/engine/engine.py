@@ -530,7 +530,8 @@ class Engine:
             return noting.write(reader, changes, stamp)
 
         if isinstance(first, NoteWrite) and len(changes) == 1:
-            if first.joins and self.blocking and self._known.get(first.scope):
+            is_new = first.expect is None is first.fence
+            if first.joins and is_new and self.blocking and self._known.get(first.scope):
                 written: noting.Written = [written_note(first, None)], []
                 found = self._joining.wait(first, _First(self, first.scope))
                 if found is True:
