@@ -189,6 +189,34 @@ def test_lost_answers_neither_double_nor_miscount(
     assert len(list(store.scope("s").history())) == 3
 
 
+def test_a_save_that_comes_late_is_not_taken_for_the_one_without_notes(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both were sent, and no answer came: they have one version, and one state."""
+    writer, storage, late = Written(store, "a"), engine_of(store).storage, list[Change]()
+    write, transact = storage.write, storage.transact
+
+    def lost(change: Change) -> bool:
+        late.append(change)
+        raise LostAnswer
+
+    def lost_too(key: Any, decide: Callable[..., Any]) -> Any:
+        if not late:
+            return transact(key, decide)
+        transact(key, lambda reader: (None, decide(reader)))
+        assert write(late.pop())
+        raise LostAnswer
+
+    with monkeypatch.context() as context:
+        context.setattr(storage, "write", lost)
+        context.setattr(storage, "transact", lost_too)
+        store.scope("s").save({"n": 1}, id="1")
+    writer.end()
+    assert stored(store) == (["a"], 1)
+    store.scope("s").save({"n": 2}, id="2")
+    assert stored(store) == (["a"], 1)
+
+
 def test_one_whose_save_is_in_doubt_finds_out_by_itself(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
