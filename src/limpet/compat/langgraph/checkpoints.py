@@ -143,9 +143,10 @@ def put(
     scope, parent_id = records.scope_in(config), records.id_in(config)
     commit, split = records.commit_of(
         context.codec,
-        config,
+        scope,
+        parent_id,
         checkpoint,
-        metadata,
+        records.metadata_of(config, metadata),
         stamp=context.tools.draw(),
         bytes_max=context.tools.state_bytes_max,
         before=context.last_split(scope)[1],
