@@ -59,11 +59,11 @@ class Meanwhile(Joining):
 
     def wait(self, write: NoteWrite, first: AbstractContextManager[None]) -> bool | Change:
         mine = Waiting(write)
-        self.waiting.append(mine)
+        self.waiting[mine] = write.scope
         try:
             self.save()
         finally:
-            self.waiting = []
+            self.waiting.clear()
         return mine.outcome
 
 

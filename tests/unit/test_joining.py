@@ -153,9 +153,7 @@ def test_what_was_interrupted_is_not_stored_later(
     assert stored(store) == ([], 0)
 
 
-def losing(
-    monkeypatch: pytest.MonkeyPatch, store: Store, name: str, does_it: list[bool]
-) -> None:
+def losing(monkeypatch: pytest.MonkeyPatch, store: Store, name: str, does_it: list[bool]) -> None:
     """Have the answers of a method of the storage lost, which does what it is asked or not."""
     storage = engine_of(store).storage
     call: Callable[..., Any] = getattr(storage, name)

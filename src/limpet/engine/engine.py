@@ -270,7 +270,9 @@ class Engine:
                     sent = None
                 except LostAnswer:
                     is_lost = True
-            row, known = saved or self._decided(commit, sent, is_lost)
+            if saved is None:
+                _, saved = self._transact(key, commit.stamp, self._deciding(commit), sent, is_lost)
+            row, known = saved
             if known is None:
                 self._known.pop(key)
             else:
@@ -283,9 +285,6 @@ class Engine:
         if known is not None and self._tails.is_due(known.record, row.size):
             self._roll_soon(known.record, row.size)
         return info_of(key, row)
-
-    def _decided(self, commit: Commit, sent: tuple[Change, Saved] | None, is_lost: bool) -> Saved:
-        return self._transact(commit.scope, commit.stamp, self._deciding(commit), sent, is_lost)[1]
 
     def _deciding(self, commit: Commit) -> Decide[Saved]:
         def decide(reader: Reader, stamp: Stamp) -> tuple[Change | None, Saved]:

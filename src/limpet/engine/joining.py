@@ -33,10 +33,10 @@ class Waiting:
 
 
 class Joining:
-    """The notes that wait. Whoever takes one out of the list is the only one to store it."""
+    """The notes that wait, and their scopes. Whoever takes one out is the only one to store it."""
 
     def __init__(self) -> None:
-        self.waiting: list[Waiting] = []
+        self.waiting: dict[Waiting, ScopeKey] = {}
 
     def wait(self, write: NoteWrite, first: AbstractContextManager[None]) -> bool | Change:
         """Wait for a save that takes a note, and return what came of it.
@@ -44,31 +44,23 @@ class Joining:
         `first` is the lock of the scope: a save that has begun already takes no more notes.
         """
         mine, is_told = Waiting(write), False
-        address = write.scope, write.on, write.name
         try:
             with first:
-                others = [each.write for each in self.waiting]
-                taken = [(each.scope, each.on, each.name) for each in others]
-                if len(others) >= _WAITING_MAX or address in taken:
+                addresses = [each.write[:3] for each in self.waiting.copy()]
+                if len(addresses) >= _WAITING_MAX or write[:3] in addresses:
                     return False
-                self.waiting.append(mine)
+                self.waiting[mine] = write.scope
             is_told = mine.told.acquire(timeout=_WAIT_S)
         finally:  # also if this thread was interrupted: then nobody stores it later
-            is_taken = not self._take(mine)
+            is_taken = self.waiting.pop(mine, None) is None
         if is_taken and not is_told:
             mine.told.acquire(timeout=RETRY_S_MAX)
         return mine.outcome
 
     def take(self, key: ScopeKey) -> list[Waiting]:
         """Return the notes of a scope that wait, which wait for the caller from now on."""
-        return [each for each in [*self.waiting] if each.write.scope == key and self._take(each)]
-
-    def _take(self, each: Waiting) -> bool:
-        try:
-            self.waiting.remove(each)
-        except ValueError:
-            return False
-        return True
+        mine = [each for each, scope in self.waiting.copy().items() if scope == key]
+        return [each for each in mine if self.waiting.pop(each, None)]
 
 
 def joined(sent: tuple[Change, Saved], notes: list[Waiting]) -> tuple[Change, Saved]:

@@ -59,9 +59,7 @@ def write(
     return Change(key, record, after, notes=put, notes_gone=gone), (put, gone)
 
 
-def continued(
-    record: ScopeRecord, write: NoteWrite, stamp: Stamp
-) -> tuple[Change, Written] | None:
+def continued(record: ScopeRecord, write: NoteWrite, stamp: Stamp) -> tuple[Change, Written] | None:
     """Return the change of a note that must not exist yet: the storage says whether it does.
 
     None if the general way has to decide.

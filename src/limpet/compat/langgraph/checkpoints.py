@@ -232,7 +232,7 @@ def put_writes(
         encoder = ValueEncoder(context.codec.rules, context.codec.cache, where, bytes_max=bytes_max)
         items[idx] = b"[%d,%b,%b]" % (idx, encoded_name(channel), encoder.value(value))
     before: Note | None = None  # nearly always these are the first writes of the task
-    # A run saves next, unless it ends here; but those of delta channels it waits for before it does.
+    # A run saves next, unless it ends here. But it waits for writes of delta channels before.
     is_awaited = replace or not context.delta_channels.isdisjoint(each for each, _ in writes)
     joins = not is_awaited and upstream.run_of(config) is not None
 
