@@ -51,16 +51,13 @@ test: $(READY) ## lint and all fast tests: what CI runs
 	@$(MAKE) --no-print-directory -j 2 lint fast
 
 fast: $(COMPILED)
-	$(BIN)/pytest -n 3 --dist worksteal -m 'not slow'
+	$(BIN)/python -m tests.again -n 3 --dist worksteal -m 'not slow'
 
-full: lint ## everything, also what is slow, and the fast tests on every other Python from 3.11 up
-	$(BIN)/pytest -n 3 --dist worksteal -m 'not torture'
-	$(BIN)/python -m tests.audit
-	$(BIN)/python -m tests.pythons
-	$(MAKE) bench QUICK=1
+full: $(READY) ## everything, also what is slow, and the fast tests on every other Python from 3.11 up
+	@$(BIN)/python -m tests.full
 
-torture: $(READY) ## 200,000 interleavings of the engines, every bit of a SQLite file (90 minutes)
-	$(BIN)/pytest -n 2 --dist worksteal -m torture
+torture: $(READY) ## 200,000 interleavings, every bit of a SQLite file, long random programs (hours)
+	$(BIN)/pytest -n 2 --dist worksteal -m 'torture or long'
 	$(BIN)/python -m simulation --runs 100000 --jobs 2
 	$(BIN)/python -m simulation --engine scopes --runs 100000 --jobs 2
 

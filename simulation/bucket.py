@@ -68,6 +68,10 @@ class Storage:
         """Have a request arrive at some later step, or never."""
         self._late.append(late)
 
+    def is_late(self, key: str) -> bool:
+        """Return whether a request for a key is still under way."""
+        return any(each.key == key for each in self._late)
+
     def write(self, key: str, data: bytes, expect: Expect) -> str:
         """Store an object now, or raise Moved."""
         with self._lock:
@@ -228,7 +232,8 @@ class SimulatedBucket:
         data: bytes | None = None,
     ) -> str:
         self._storage.step()
-        in_time = what == "delete"
+        # What is marked once more is there then, in time.
+        in_time = what == "delete" or (what == "mark" and self._storage.is_late(key))
         fault = self._storage.faults.of_write(
             in_time=in_time, is_conditional=what.startswith(("put absent", "put at"))
         )

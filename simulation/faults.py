@@ -25,9 +25,9 @@ class Fault(Enum):
 class Mode(NamedTuple):
     """How often what goes wrong, in a thousand requests.
 
-    `late_deletes` lets unconditional deletes arrive late as well: no engine survives that without
-    conditional deletes (docs/format.md, not promised: 4). So it is not for modes in which promises
-    are asserted.
+    `late_deletes` lets unconditional deletes arrive late as well, and a sign that a line was begun
+    each time that it is written: no engine survives that without conditional deletes
+    (docs/format.md, not promised: 4). So it is not for modes in which promises are asserted.
     """
 
     name: str

@@ -217,7 +217,7 @@ class WipeItem(ScopeItem):
     def moves(self, state: State) -> Iterator[tuple[State, Move]]:
         """Yield the empty scope, or the end of the deletion."""
         done = state.opened(self.key) is not None
-        if not state.empty or not done:
+        if not done or state != state.wiped():  # also what an empty one has minted goes
             yield state.wiped().with_open(self.key, "wiped"), Move.GOES_ON
         if done and self.required:
             yield state.with_open(self.key, None), Move.OVER

@@ -20,8 +20,10 @@ class Chunk:
 
 def run_one(chunk: Chunk, seed: int) -> Run:
     """Run one of a chunk."""
-    opener = sabotaged(chunk.sabotage) if chunk.sabotage else ENGINES[chunk.engine]
-    return simulate(chunk.scenario, chunk.mode, seed, opener)
+    opener, options = ENGINES[chunk.engine], f"--engine {chunk.engine} "
+    if chunk.sabotage:
+        opener, options = sabotaged(chunk.sabotage), f'--sabotage "{chunk.sabotage}" '
+    return simulate(chunk.scenario, chunk.mode, seed, opener)._replace(options=options)
 
 
 def run_chunk(chunk: Chunk) -> tuple[Chunk, list[str], list[tuple[str, str]]]:

@@ -23,7 +23,10 @@ _IDS_FOUND = 3  # by the index, at the end
 
 
 class Run(NamedTuple):
-    """What came of a run; `broken` is empty if every promise was kept."""
+    """What came of a run; `broken` is empty if every promise was kept.
+
+    `options` say which engine was run, as the command takes them.
+    """
 
     scenario: str
     mode: str
@@ -31,11 +34,12 @@ class Run(NamedTuple):
     broken: list[str]
     trace: list[Event]
     ops: list[Op]
+    options: str = ""
 
     @property
     def name(self) -> str:
         """How to ask for the same run again."""
-        return f"--scenario {self.scenario} --mode {self.mode} --seed {self.seed}"
+        return f"{self.options}--scenario {self.scenario} --mode {self.mode} --seed {self.seed}"
 
     @property
     def is_undecided(self) -> bool:
@@ -58,24 +62,29 @@ class Run(NamedTuple):
 @small_states()
 def simulate(scenario_name: str, mode_name: str, seed: int, opener: Opener = open_objects) -> Run:
     """Run a scenario once and judge it."""
-    scenario, mode = SCENARIOS[scenario_name], MODES[mode_name]
-    world = World(seed, mode, opener)
+    world = World(seed, MODES[mode_name], opener)
+    try:
+        broken = _broken(world, SCENARIOS[scenario_name])
+    except Exception as failure:
+        # What an engine raises that is no answer is a finding, and its traceback says where.
+        broken = ["the engine failed:\n" + "".join(format_exception(failure))]
+    return Run(scenario_name, mode_name, seed, broken, world.scheduler.trace, world.ops)
+
+
+def _broken(world: World, scenario: Scenario) -> list[str]:
     scenario.setup(Client(world, "setup"))
     world.faults.active = True
-    broken: list[str] = []
     failure = world.scheduler.run(_programs(world, scenario))
     if failure is not None:
-        # What an engine raises that is no answer is a finding, and its traceback says where.
-        broken.append("the engine failed:\n" + "".join(format_exception(failure)))
-    elif world.scheduler.stuck:
-        broken.append("an actor makes no progress: the run was stopped")
-    else:
-        world.faults.active = False
-        world.settled = True
-        _read_everything(world)
-        _inspect(world)
-        broken += violations(world.ops, faulty=mode.faulty, late=bool(mode.late))
-    return Run(scenario_name, mode_name, seed, broken, world.scheduler.trace, world.ops)
+        raise failure
+    if world.scheduler.stuck:
+        return ["an actor makes no progress: the run was stopped"]
+    world.faults.active = False
+    world.settled = True
+    _read_everything(world)
+    _inspect(world)
+    mode = world.faults.mode
+    return violations(world.ops, faulty=mode.faulty, late=bool(mode.late))
 
 
 def _programs(world: World, scenario: Scenario) -> dict[str, Callable[[], None]]:

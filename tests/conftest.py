@@ -6,10 +6,10 @@ and those of all processes one PostgreSQL.
 
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -55,6 +55,7 @@ settings.load_profile("any machine")
 
 def pytest_configure(config: pytest.Config) -> None:
     effort.only_fast_tests = config.option.markexpr == "not slow"
+    effort.at_length = config.option.markexpr == "torture or long"
     if getattr(config.option, "numprocesses", None) and not hasattr(config, "workerinput"):
         stack = ExitStack()
         stack.enter_context(sharing())
@@ -63,10 +64,29 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_pycollect_makeitem(name: str, obj: object) -> list[pytest.Item] | None:
     """Leave out what is marked slow before its tests are collected: thousands, in every worker."""
-    marks = getattr(obj, "pytestmark", [])
-    if effort.only_fast_tests and any(mark.name == "slow" for mark in marks):
+    if effort.only_fast_tests and is_slow(getattr(obj, "pytestmark", ())):
         return []
     return None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Likewise the values of parameters that are marked slow."""
+    parametrize: Any = metafunc.parametrize
+
+    def only_fast(names: Any, values: Any, *rest: Any, **more: Any) -> None:
+        values = list(values)
+        fast = [each for each in values if not is_slow(getattr(each, "marks", ()))]
+        # Names of values are given for all of them; a test without a value would be skipped.
+        given = fast if fast and (callable(more.get("ids")) or not more.get("ids")) else values
+        parametrize(names, given, *rest, **more)
+
+    if effort.only_fast_tests:
+        metafunc.parametrize = only_fast  # type: ignore[method-assign]
+
+
+def is_slow(marks: Iterable[pytest.Mark | pytest.MarkDecorator]) -> bool:
+    return any(each.name == "slow" for each in marks)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

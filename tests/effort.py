@@ -1,16 +1,20 @@
-"""How much is done in `make test`, and how much more in `make full`."""
+"""How much is done in `make test`, how much more in `make full`, and most in `make torture`."""
 
 from collections.abc import Collection, Iterable
 from typing import Any
 
 import pytest
 
-only_fast_tests = False  # set by tests/conftest.py before any test is imported
+# Set by tests/conftest.py before any test is imported.
+only_fast_tests = False
+at_length = False
+
+TORTURE = (pytest.mark.slow, pytest.mark.torture)  # marks of a value that only `make torture` takes
 
 
-def times(fast: int, *, full: int) -> int:
-    """Return how often something random is repeated."""
-    return fast if only_fast_tests else full
+def times(fast: int, *, full: int, torture: int = 0) -> int:
+    """Return how often something random is repeated; a test with `torture` is marked `long`."""
+    return fast if only_fast_tests else (torture if at_length and torture else full)
 
 
 def slowly(values: Iterable[Any], *, but: Collection[Any]) -> list[Any]:

@@ -29,5 +29,5 @@ def run_at_once(work: Work, calls: Iterable[tuple[Any, ...]]) -> None:
 
 def _work(gate: Any, work: Work, arguments: tuple[Any, ...]) -> None:
     if gate is not None:
-        gate.wait(120)
+        gate.wait(300)
     asyncio.run(work(*arguments))

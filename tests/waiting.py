@@ -6,7 +6,7 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-WAIT_S_MAX = 30.0
+WAIT_S_MAX = 300.0  # for what hangs
 _POLL_S = 0.005
 
 

@@ -35,7 +35,7 @@ class ScopeRecord(NamedTuple):
 
     Attributes:
         pk: the seq of its first change.
-        version: the nonce of its last change, as an integer. No two are equal.
+        version: the nonce of its last change, as an integer. With the pk, no two are equal.
         head: the seq of the snapshot that it shows.
         tip: the seq of its newest kept snapshot, on which the next state builds.
         last: the greatest seq given out.
@@ -79,6 +79,16 @@ class ScopeRecord(NamedTuple):
         """Whether it holds a snapshot, a note or a lease; else it is not listed."""
         facts = (self.head, self.tip, self.fence)
         return self.notes > 0 or any(each is not None for each in facts)
+
+
+def is_at(record: ScopeRecord | None, before: ScopeRecord | None) -> bool:
+    """Return whether a scope is still as it was when a change was made for it.
+
+    Attempts to begin a scope have one version, but each its own pk.
+    """
+    if record is None or before is None:
+        return record is before
+    return record.version == before.version and record.pk == before.pk
 
 
 class TailRow(NamedTuple):

@@ -125,7 +125,7 @@ class BucketFunctions:
             listener.close()
 
     def test_a_waiting_caller_is_woken(self, bucket: Bucket) -> None:
-        listener = bucket.listen(poll_s=60, clock=CLOCK)
+        listener = bucket.listen(poll_s=6000, clock=CLOCK)
         try:
             listener.follow(["k/"])
             begun = time.monotonic()
@@ -133,7 +133,7 @@ class BucketFunctions:
                 threading.Timer(pause_s, listener.wake).start()
                 while listener.wait(active=False) != frozenset():
                     pass
-            assert time.monotonic() - begun < 30
+            assert time.monotonic() - begun < 300
         finally:
             listener.close()
             listener.close()

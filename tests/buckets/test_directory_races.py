@@ -73,7 +73,7 @@ def test_a_storm_of_processes(tmp_path: Path) -> None:
     bucket.put("k/count", b"0", expect=ANY)
     command = [sys.executable, "-c", textwrap.dedent(STORM), str(tmp_path)]
     workers = [subprocess.Popen([*command, str(number)]) for number in range(3)]
-    assert [worker.wait(120) for worker in workers] == [0] * 3
+    assert [worker.wait(300) for worker in workers] == [0] * 3
     assert datas(bucket.get(["k/count"])) == [b"150"]
     assert len(bucket.list("kept/", limit=1000)) == 150
     assert [each for each in files(tmp_path) if not each.startswith("kept")] == ["k", "k/count"]
@@ -201,7 +201,7 @@ def test_nothing_comes_between_a_comparison_and_the_rename(
 
     monkeypatch.setattr(os, "rename", rename)
     bucket.put("a/b", b"2", expect=version)
-    thread.join(30)
+    thread.join(300)
     assert datas(bucket.get(["a/b"])) == [None if other == "delete" else b"other"]
 
 

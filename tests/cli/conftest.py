@@ -66,7 +66,7 @@ def process(tmp_path: Path) -> Command:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=300,
             check=False,
         )
 

@@ -50,7 +50,7 @@ def test_what_a_snapshot_changed(command: Command, any_url: str) -> None:
         "",
         "messages",
         "  + 1  assistant  ▸ trains(at=10)",
-        "  + 2  tool  ◂ trains At ten past ten.",
+        "  + 2  tool  ◂ trains → At ten past ten.",
         "",
         "files",
         "  ~ a.md",

@@ -265,7 +265,7 @@ def test_a_command_is_stopped_also_while_it_begins(url: str, tmp_path: Path) -> 
     desert_in(url)
     script = f"echo $$ > '{tmp_path / 'pid'}'; kill -TERM $PPID; exec sleep 60"
     adopt = ("runs", "adopt", "r", "--url", url, "--", "sh", "-c", script)
-    assert subprocess.run([EXECUTABLE, *adopt], timeout=30).returncode == 143
+    assert subprocess.run([EXECUTABLE, *adopt], timeout=300).returncode == 143
     until(lambda: is_gone(int((tmp_path / "pid").read_text())))
 
 
@@ -281,7 +281,7 @@ def test_a_command_is_stopped_with_its_run(how: str, url: str, tmp_path: Path) -
             os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to all of them
         else:
             process.terminate()
-        told = process.communicate(timeout=60)[1]
+        told = process.communicate(timeout=300)[1]
     expected = {"abort": (3, "aborted"), "Ctrl-C": (130, "failed"), "terminate": (143, "failed")}
     assert (process.returncode, found(url, "r").status) == expected[how]
     if how == "terminate":

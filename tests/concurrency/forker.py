@@ -18,8 +18,8 @@ import limpet
 from limpet import AsyncStore, Store
 from limpet.backends.sqlite.transaction import WRITE
 
-CHILD_S_MAX = 20
-FORK_S_MAX = 30
+CHILD_S_MAX = 300
+FORK_S_MAX = 300
 
 
 def say(message: Any) -> None:

@@ -4,19 +4,17 @@ A trigger waits for an advisory lock that the test holds, so an interleaving is 
 depends on how long anything takes.
 """
 
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from tests.servers.postgres import LOCKED_HERE, Connection, with_option
+from tests.waiting import until
 
 T = TypeVar("T")
 
 PAUSED = "paused"  # the name of the connections that stop at gates
-_WAIT_S_MAX = 20.0
-_POLL_S = 0.002
 _KEY = 4711
 
 _FUNCTION = """
@@ -33,13 +31,6 @@ END $$
 def pausing(url: str) -> str:
     """Return a URL whose connections stop at gates."""
     return with_option(url, "application_name", PAUSED)
-
-
-def wait_until(is_so: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + _WAIT_S_MAX
-    while not is_so():
-        assert time.monotonic() < deadline, f"waited in vain until {what}"
-        time.sleep(_POLL_S)
 
 
 def waiting(conn: Connection, kind: str) -> int:
@@ -59,7 +50,7 @@ class Gate:
     def begin(self, work: Callable[[], T]) -> "Future[T]":
         """Begin work in a thread and return when it stands at the gate."""
         future = self._pool.submit(work)
-        wait_until(lambda: self._stands(future, "advisory"), "it stands at the gate")
+        until(lambda: self._stands(future, "advisory"))
         assert not future.done(), future.result()
         return future
 
@@ -67,7 +58,7 @@ class Gate:
         """Begin work in a thread and return when it is done or waits for a lock."""
         before = waiting(self._conn, "others")
         future = self._pool.submit(work)
-        wait_until(lambda: self._stands(future, "others", before), "it is done or waits")
+        until(lambda: self._stands(future, "others", before))
         return future
 
     def open(self) -> None:

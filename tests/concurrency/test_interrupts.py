@@ -15,6 +15,7 @@ from limpet import Scope
 from limpet.backends.support.forks import opening_a_socket
 from tests.concurrency.crew import url_of
 from tests.concurrency.pg_tools import opened, run_script
+from tests.effort import TORTURE
 from tests.servers.postgres import Postgres, Schemas
 
 INTERRUPTED = """
@@ -54,7 +55,7 @@ INTERRUPTED = """
             signal.setitimer(signal.ITIMER_REAL, 0)
 
     ended.set()
-    beside.join(20)
+    beside.join(300)
     assert not beside.is_alive(), "another thread waits for good"
 
     def both():
@@ -64,11 +65,11 @@ INTERRUPTED = """
     saved, begin = [], threading.Barrier(2)
     threads = [threading.Thread(target=both) for _ in range(2)]
     for each in threads: each.start()
-    for each in threads: each.join(20)
+    for each in threads: each.join(300)
     assert len(saved) == 2, "other threads cannot save any more"
     child = os.fork()
     if not child:
-        signal.alarm(20)
+        signal.alarm(300)
         scope.save({"n": "in child"})
         os._exit(0)
     assert os.waitpid(child, 0)[1] == 0, "a child cannot save"
@@ -84,7 +85,7 @@ def test_an_interrupt_leaves_nothing_locked(tmp_path: Path) -> None:
     assert run_script(INTERRUPTED, url, 300) == "done\n"
 
 
-@pytest.mark.parametrize("count", [100, pytest.param(1000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [100, pytest.param(1000, marks=TORTURE)])
 def test_an_interrupt_leaves_no_transaction(
     postgres: Postgres, postgres_url: str, count: int
 ) -> None:
@@ -128,7 +129,7 @@ def test_an_interrupt_inside_a_condition(work: Callable[[Scope], None]) -> None:
             pass
         finally:
             sys.settrace(None)
-        pool.submit(work, scope).result(timeout=20)
+        pool.submit(work, scope).result(timeout=300)
 
 
 WAITING = """
@@ -164,7 +165,7 @@ WAITING = """
             try:
                 work()
             except KeyboardInterrupt:
-                assert time.monotonic() - begin < 10
+                assert time.monotonic() - begin < 300
             else:
                 raise AssertionError("it did not wait")
             store.scope("s", "free").append("n", [1])

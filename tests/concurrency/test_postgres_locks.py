@@ -13,8 +13,9 @@ import pytest
 
 import limpet
 from limpet import NotFound, Scope, Store
-from tests.concurrency.gates import gate, pausing, wait_until, waiting
+from tests.concurrency.gates import gate, pausing, waiting
 from tests.servers.postgres import LOCKED_HERE, Connection, Schemas, with_option
+from tests.waiting import until
 
 # Modes that keep nobody from writing to a table.
 HARMLESS = {"AccessShareLock", "RowShareLock", "RowExclusiveLock"}
@@ -294,9 +295,9 @@ def test_a_deadlock_is_retried(conn: Connection, schema: str, schemas: Schemas, 
         with conn.transaction():
             conn.execute(f"SELECT 1 FROM {schema}.scopes WHERE scope_id = 'a' FOR UPDATE")
             deleting = pool.submit(one.delete_session, "s")
-            wait_until(lambda: waiting(conn, "others") == 1, "the deletion waits for `a`")
+            until(lambda: waiting(conn, "others") == 1)  # the deletion waits for `a`
             forking = pool.submit(two.scope("s", "a").fork, "1", scope_id="b")
-            wait_until(lambda: waiting(conn, "others") == 2, "the fork has `b` and waits for `a`")
+            until(lambda: waiting(conn, "others") == 2)  # the fork has `b`, and waits for `a`
         with suppress(NotFound):  # if the session was gone before it
             forking.result()
         count = deleting.result()

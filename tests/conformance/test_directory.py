@@ -30,7 +30,6 @@ class OnDirectory(conformance.Kit):
         return f"{name_of(name)}."
 
 
-@pytest.mark.timeout(300)
 class TestDirectory(Sync, OnDirectory, Stored):
     programs = some(6)
 
@@ -41,5 +40,6 @@ class TestDirectoryAsync(Async, OnDirectory, InBoth):
 
 
 @pytest.mark.slow
+@pytest.mark.torture
 class TestAboveDirectory(Sync, OnDirectory, AboveEngine):
     pass

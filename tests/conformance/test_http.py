@@ -9,7 +9,7 @@ from limpet import opening
 from limpet.protocol import Backend
 from limpet.testing import conformance
 from limpet.testing.conformance.backend import BackendPromises
-from limpet.testing.conformance.programs import Programs, Verbs
+from limpet.testing.conformance.programs import Programs
 from limpet.testing.conformance.promises import Promises
 from limpet.testing.conformance.watching import Watching
 from tests.conformance.parts import Async, InBoth, Sync, some
@@ -37,11 +37,13 @@ class OverHttp(conformance.Kit):
         return opening.open_backend(url)
 
 
-@pytest.mark.timeout(300)
-class TestHttp(Sync, OverHttp, Promises, Programs, Verbs, BackendPromises, Watching):
-    """The chapters that depend on what travels; the server's engine is tested elsewhere."""
+class TestHttp(Sync, OverHttp, Promises, Programs, BackendPromises, Watching):
+    """The chapters that depend on what travels; the server's engine is tested elsewhere.
 
-    programs = some(3)
+    The programs hold every verb; each alone is in `TestHttpAtLength`.
+    """
+
+    programs = some(4)
     # Many calls, and nothing else that travels: `TestHttpAtLength` has them.
     test_promise_05_kept_means_kept = None  # type: ignore[assignment]
     test_promise_05_kept_means_kept_for_forks = None  # type: ignore[assignment]

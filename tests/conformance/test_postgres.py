@@ -10,6 +10,7 @@ from limpet.protocol import Backend
 from limpet.testing import conformance
 from limpet.testing.conformance.programs import Programs
 from tests.conformance.parts import AboveEngine, Async, InBoth, Stored, Sync, some
+from tests.effort import times
 from tests.servers.postgres import Connection, Postgres, Schemas
 
 
@@ -82,7 +83,6 @@ class OnReusedPostgres(OnPostgres):
         self.reused.clear()
 
 
-@pytest.mark.timeout(300)
 class TestPostgres(Sync, OnReusedPostgres, Stored):
     programs = some(4)
 
@@ -93,13 +93,15 @@ class TestPostgresAsync(Async, OnReusedPostgres, InBoth):
 
 
 @pytest.mark.slow
+@pytest.mark.torture
 class TestAbovePostgres(Sync, OnReusedPostgres, AboveEngine):
     pass
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1200)
+@pytest.mark.long
+@pytest.mark.timeout(3600)
 class TestPostgresAtLength(OnReusedPostgres, Programs):
-    """Many random programs."""
+    """Longer random programs."""
 
-    programs = some(20, 40)
+    programs = some(times(4, full=4, torture=40), 40)

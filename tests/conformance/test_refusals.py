@@ -41,5 +41,6 @@ class TestNoIndex(Sync, OnNoIndex, Promises, Programs, Verbs, Watching):
 
 
 @pytest.mark.slow
+@pytest.mark.torture
 class TestNoIndexAtLength(Sync, OnNoIndex, conformance.Suite):
     """Every chapter."""

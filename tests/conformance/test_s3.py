@@ -66,7 +66,6 @@ class OnSeaweedFS(OnService):
         return name_of(name)  # it keeps a tree, so folders are sorted by their names alone
 
 
-@pytest.mark.timeout(300)
 class TestSeaweedFS(Sync, OnSeaweedFS, Programs, Functions, Threads, Leasing):
     """The chapters that depend most on the storage."""
 

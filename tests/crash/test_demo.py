@@ -24,7 +24,7 @@ def run_demo(folder: Path, *, pace: str = "0.1") -> "subprocess.CompletedProcess
         env={**os.environ, "TMPDIR": str(folder), "PYTHONWARNINGS": "error", "COLUMNS": "80"},
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=300,
         check=False,
     )
 
@@ -100,7 +100,7 @@ def test_an_interrupted_demo_leaves_nothing(tmp_path: Path, whom: str) -> None:
             break
     target = demo.pid if whom == "the command alone" else -demo.pid
     os.kill(target, signal.SIGINT)
-    _, told = demo.communicate(timeout=60)
+    _, told = demo.communicate(timeout=300)
 
     assert demo.returncode == 130
     assert told.strip() == ""

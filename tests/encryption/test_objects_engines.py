@@ -52,4 +52,4 @@ class TestEncryptedDirectory(Sync, OnEncryptedDirectory, Programs):
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 class TestEncryptedDirectoryAtLength(Sync, OnEncryptedDirectory, Stored):
-    programs = some(40, 40)
+    programs = some(15, 40)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import limpet
+from tests.effort import TORTURE
 from tests.encryption.keys import ONE
 from tests.encryption.rollbacks import (
     Below,
@@ -42,7 +43,8 @@ def opened(engine: str, tmp_path: Path) -> tuple[Any, Any]:
     ("seed", "steps", "rollbacks"),
     [
         *((seed, 20, 8) for seed in (7, 9)),
-        *(pytest.param(seed, 40, 30, marks=pytest.mark.slow) for seed in range(10, 13)),
+        pytest.param(10, 40, 30, marks=pytest.mark.slow),
+        *(pytest.param(seed, 40, 30, marks=TORTURE) for seed in range(11, 20)),
     ],
 )
 def test_no_mixture_of_old_and_new_is_believed(

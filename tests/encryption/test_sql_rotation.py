@@ -95,6 +95,5 @@ class Rotating(Lockstep):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 def test_rotated_sqlite_does_what_memory_does() -> None:
-    run_state_machine_as_test(Rotating, settings=some(40, 40))
+    run_state_machine_as_test(Rotating, settings=some(15, 40))

@@ -10,7 +10,7 @@ from limpet import opening
 from limpet.protocol import Backend
 from limpet.testing import conformance
 from limpet.testing.conformance.listing import Listing
-from limpet.testing.conformance.programs import Programs, Verbs
+from limpet.testing.conformance.programs import Programs
 from tests.conformance.parts import Stored, Sync, some
 from tests.conformance.test_postgres import OnReusedPostgres, reused
 from tests.encryption.keys import ONE, TWO
@@ -33,18 +33,17 @@ class OnEncryptedSqlite(conformance.Kit):
             return conn.execute(_SPOIL.format("")).rowcount
 
 
-class TestEncryptedSqlite(Sync, OnEncryptedSqlite, Listing, Programs, Verbs):
+class TestEncryptedSqlite(Sync, OnEncryptedSqlite, Listing, Programs):
     """The chapters in which most depends on what is encrypted."""
 
     programs = some(6)
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 class TestEncryptedSqliteAtLength(Sync, OnEncryptedSqlite, conformance.Suite):
     """Every chapter, with an old key that is still given."""
 
-    programs = some(60, 40)
+    programs = some(20, 40)
 
     def open_backend(self, place: Path) -> Backend:
         url = f"sqlite:///{place / 'limpet.db'}"
@@ -52,6 +51,7 @@ class TestEncryptedSqliteAtLength(Sync, OnEncryptedSqlite, conformance.Suite):
 
 
 @pytest.mark.slow
+@pytest.mark.torture
 class TestEncryptedPostgres(Sync, OnReusedPostgres, Stored):
     def open_backend(self, place: Path) -> Backend:
         return opening.open_backend(self.schemas.url(self.schema_of(place)), keys=ONE)

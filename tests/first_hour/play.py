@@ -14,7 +14,7 @@ from tests.first_hour.mistakes import MISTAKES, Mistake
 ROOT = Path(__file__).resolve().parents[2]
 SERVER = "postgresql://postgres@localhost/agents"  # as the tutorials have it
 _WIDTH = 100
-_TIMEOUT_S = 120
+_TIMEOUT_S = 300
 _FRAME = re.compile(r'^  File "(.*?)", line', re.MULTILINE)
 
 

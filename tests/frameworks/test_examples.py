@@ -10,6 +10,7 @@ from uuid import UUID
 
 import pytest
 
+from tests.effort import TORTURE
 from tests.environments import INSTALL_S_MAX
 from tests.frameworks.catalogue import FRAMEWORKS, python_with
 from tests.frameworks.kit import RUN_S_MAX, Places, check_page, quiet, run_once, run_twice, shown
@@ -161,7 +162,7 @@ def test_an_example(url: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(INSTALL_S_MAX + 2 * len(STORIES) * RUN_S_MAX)
-@pytest.mark.parametrize("engine", ["sqlite", "postgres"])
+@pytest.mark.parametrize("engine", ["sqlite", pytest.param("postgres", marks=TORTURE)])
 def test_all_examples_after_each_other_on_one_store(engine: str, places: Places) -> None:
     url = places.url(engine)
     for name in STORIES:

@@ -5,11 +5,9 @@ To run those of one framework alone:
     pytest tests/frameworks/test_frameworks.py -k "newest and openai"
 """
 
-import json
 import os
 import subprocess
 import tomllib
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -20,8 +18,6 @@ from tests.frameworks.catalogue import FRAMEWORKS, TOGETHER, python_with
 from tests.frameworks.kit import FRAMEWORK
 from tests.servers.pg_programs import CHOICE
 from tests.servers.postgres import Postgres
-from tests.servers.seaweedfs import RUNNING
-from tests.servers.service import Service
 
 RUN_S_MAX = 600
 HERE = Path(__file__).parent
@@ -47,28 +43,28 @@ def run(python: Path, *arguments: str, **more: str) -> str:
     return done.stdout
 
 
-def pass_in(python: Path, name: str, postgres: Postgres, seaweedfs: Service, *, fast: bool) -> None:
-    """Run the tests of a framework; the servers are those of the tests around this one."""
+def pass_in(python: Path, name: str, postgres: Postgres, *, fast: bool) -> None:
+    """Run the tests of a framework; the server is that of the tests around this one."""
     chosen = ["-m", "not slow"] if fast else []
     options = ["-q", "-p", "no:randomly", "-o", "filterwarnings=", "--durations=5", *chosen]
     run(
         python,
         *("-m", "pytest", *options, str(HERE / name)),
-        **{FRAMEWORK: name, CHOICE: postgres.url, RUNNING: json.dumps(asdict(seaweedfs))},
+        **{FRAMEWORK: name, CHOICE: postgres.url},
     )
 
 
 # CrewAI takes half a minute to install; and each process seconds to import it, or AG2.
 @pytest.mark.timeout(2 * INSTALL_S_MAX + RUN_S_MAX)
 @pytest.mark.parametrize("name", effort.slowly(FRAMEWORKS, but=set(FRAMEWORKS) - {"crewai", "ag2"}))
-def test_the_newest_version(name: str, postgres: Postgres, seaweedfs: Service) -> None:
-    pass_in(python_with(name), name, postgres, seaweedfs, fast=effort.only_fast_tests)
+def test_the_newest_version(name: str, postgres: Postgres) -> None:
+    pass_in(python_with(name), name, postgres, fast=effort.only_fast_tests)
 
 
 @pytest.mark.timeout(2 * INSTALL_S_MAX + RUN_S_MAX)
-def test_together(postgres: Postgres, seaweedfs: Service) -> None:
+def test_together(postgres: Postgres) -> None:
     python = python_with(TOGETHER[0])
-    pass_in(python, "together", postgres, seaweedfs, fast=effort.only_fast_tests)
+    pass_in(python, "together", postgres, fast=effort.only_fast_tests)
 
 
 @pytest.mark.slow
@@ -82,7 +78,7 @@ def test_in_one_environment_no_framework_holds_another_back() -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(2 * INSTALL_S_MAX + RUN_S_MAX)
 @pytest.mark.parametrize("name", FRAMEWORKS)
-def test_the_lowest_version(name: str, postgres: Postgres, seaweedfs: Service) -> None:
+def test_the_lowest_version(name: str, postgres: Postgres) -> None:
     python, framework = python_with(name, lowest=True), FRAMEWORKS[name]
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     (required,) = (
@@ -93,4 +89,4 @@ def test_the_lowest_version(name: str, postgres: Postgres, seaweedfs: Service) -
     look = f"from importlib.metadata import version; print(version({framework.package!r}))"
     assert run(python, "-c", look).strip() == required.partition(">=")[2]
     # What the engines and other processes do is the same as with the newest version.
-    pass_in(python, name, postgres, seaweedfs, fast=True)
+    pass_in(python, name, postgres, fast=True)

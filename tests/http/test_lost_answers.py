@@ -5,7 +5,6 @@ completes untouched; likewise requests that never arrive. What became of it is l
 proxy and compared with what the same verb does where nothing is lost.
 """
 
-import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -179,10 +178,11 @@ def test_a_note_that_others_have_overwritten_since_is_in_doubt(
     url = http.mount(f"sqlite:///{tmp_path / 'limpet.db'}", is_forgetful=True)
     with limpet.open(proxied(url, proxy)) as store, limpet.open(url) as direct:
         proxy.drop_replies(method="PUT")
-        proxy.delay(1.0, method="POST")  # the search for it
+        release = proxy.hold(method="POST")  # the search for it
         writer = Background(lambda: store.scope("s").set_note("n", 1, expect=None))
         until(lambda: direct.scope("s").note("n"))
         theirs = direct.scope("s").set_note("n", 2)
+        release.set()
         with pytest.raises(Unavailable) as caught:
             writer.result()
         assert not caught.value.outcome_known
@@ -194,7 +194,7 @@ def test_an_update_that_others_have_changed_since_is_not_applied_twice(
     http: Http, tmp_path: Path, proxy: Proxy
 ) -> None:
     url = http.mount(f"sqlite:///{tmp_path / 'limpet.db'}", is_forgetful=True)
-    with limpet.open(proxied(url, proxy, retry_s=3)) as store, limpet.open(url) as direct:
+    with limpet.open(proxied(url, proxy)) as store, limpet.open(url) as direct:
         direct.scope("s").save({"n": 0}, id="a")
 
         def add(count: int, scope: Scope) -> object:
@@ -203,10 +203,11 @@ def test_an_update_that_others_have_changed_since_is_not_applied_twice(
             )
 
         proxy.drop_replies(method="POST")
-        proxy.delay(1.0, method="POST")  # the repetition
+        release = proxy.hold(method="POST")  # the repetition
         writer = Background(lambda: add(1, store.scope("s")))
         until(lambda: direct.scope("s").load().state["n"])  # type: ignore[union-attr]
         add(10, direct.scope("s"))
+        release.set()
         with pytest.raises(Unavailable) as caught:
             writer.result()
         assert not caught.value.outcome_known
@@ -234,14 +235,16 @@ def test_a_request_that_comes_after_its_repetition_changes_nothing(
 ) -> None:
     """It was delayed on the way, until the client had given up waiting and asked again."""
     url = http.mount(f"sqlite:///{tmp_path / 'limpet.db'}")
-    with limpet.open(proxied(url, proxy, timeout_s=0.3)) as store:
+    with limpet.open(proxied(url, proxy, timeout_s=1)) as store:
         scope = store.scope("s")
+        releases = []
         for number in range(2):
-            proxy.forget()
-            proxy.delay(1.0, method="POST")
+            releases.append(proxy.hold(method="POST"))
             scope.append("n", [number])
-            assert proxy.counts() == {"POST": 2}
-        threading.Event().wait(1.0)
+        replies = proxy.replies
+        for release in releases:
+            release.set()
+        until(lambda: proxy.replies == replies + 2)
         assert [each.id for each in scope.history()] == list(reversed(list(scope.ids())))
         assert [each.state for each in scope.load_many(scope.ids())] == [{"n": [0]}, {"n": [0, 1]}]
     http.unmount(url)

@@ -2,7 +2,9 @@
 
 import json
 import re
+from html import unescape
 from typing import Any
+from urllib.parse import parse_qsl
 
 import limpet
 from limpet import portable
@@ -86,3 +88,17 @@ def test_an_origin_outside_the_prefix_is_left_out() -> None:
         assert answer.status == 200
         assert b"OUTSIDE" not in answer.body
         assert got(store, {"session_id": "b/OUTSIDE", "format": form}, "read a/").status == 403
+
+
+def test_every_link_leads_to_a_file_whatever_the_scopes_of_the_session() -> None:
+    store = limpet.open("memory:")
+    store.scope("t", "main", "thread").save({"n": 1})
+    store.scope("t", "late", "graph").save({"n": 2})
+    store.scope("memories", kind="items").set_note("food", "trout")
+    for session_id, count in (("t", 4), ("memories", 3)):
+        page = got(store, {"session_id": session_id}).body.decode()
+        links = re.findall(r'class="choice" download href="/ui/export\?([^"]*)"', page)
+        assert len(links) == count
+        for link in links:
+            query = dict(parse_qsl(unescape(link)))
+            assert got(store, query).status == 200, query

@@ -8,8 +8,6 @@ from tests.interop.places import Place
 from tests.interop.sdk import Sdk
 from tests.present import present
 
-pytestmark = pytest.mark.timeout(300)  # the first test may have to install the SDK
-
 SCOPE = ScopeKey("chat-42", "planner")
 PROMPT = "You repeat what you hear."
 

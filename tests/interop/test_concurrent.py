@@ -7,8 +7,6 @@ from tests.interop.ground import LAYOUTS, Ground
 from tests.interop.places import Place
 from tests.interop.sdk import Sdk, snapshot, uuid7
 
-pytestmark = pytest.mark.timeout(300)  # the first test may have to install the SDK
-
 SCOPE = ScopeKey("chat-42", "planner")
 SAVES = 10
 CALLS = 12

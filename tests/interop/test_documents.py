@@ -12,8 +12,6 @@ from tests.interop.ground import Ground, Ours
 from tests.interop.sdk import Theirs, snapshot, uuid7
 from tests.present import present
 
-pytestmark = pytest.mark.timeout(300)  # the first test may have to install the SDK
-
 SCOPE = ScopeKey("chat-42", "planner")
 
 RICH: JSON = {

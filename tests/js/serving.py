@@ -15,7 +15,7 @@ P = TypeVar("P", bound=NodeProcess)
 
 HERE = Path(__file__).parent
 CLIENT = HERE.parent.parent / "clients" / "js"
-TESTS_S_MAX = 100
+TESTS_S_MAX = 500
 
 
 class Served(NamedTuple):

@@ -10,8 +10,8 @@ from tests.interop.node import install
 from tests.js.serving import CLIENT, HERE
 from tests.snippets import blocks
 
-COMPILE_S_MAX = 250
-EXAMPLE_S_MAX = 100
+COMPILE_S_MAX = 500
+EXAMPLE_S_MAX = 300
 
 
 def stage(name: str, folder: Path) -> Path:

@@ -19,9 +19,7 @@ from tests.js.serving import HERE, Served, run_tests, serve
 from tests.js.staging import check_types, stage
 from tests.present import present
 
-pytestmark = pytest.mark.timeout(400)  # the first test may have to install AgentOS
-
-RUN_S_MAX = 60
+RUN_S_MAX = 300
 
 
 class Theirs(NodeProcess):

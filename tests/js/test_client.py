@@ -44,5 +44,5 @@ def test_a_server_that_is_killed_and_comes_back(tmp_path: Path) -> None:
         first.process.kill()
         first.process.wait()
         with serve(url, port=first.port):
-            told, _ = script.communicate(timeout=100)
+            told, _ = script.communicate(timeout=300)
     assert json.loads(told) == {"list": list(range(40)), "repeated": 0}

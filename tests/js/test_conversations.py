@@ -23,7 +23,7 @@ from tests.waiting import until
 pytestmark = pytest.mark.timeout(400 + INSTALL_S_MAX)  # the first test may have to install packages
 
 NODE_MAJOR_MIN = 22  # what the frameworks ask for
-RUN_S_MAX = 250
+RUN_S_MAX = 500
 
 
 class Project:

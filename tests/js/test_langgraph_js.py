@@ -21,11 +21,9 @@ from tests.present import present
 from tests.servers.proxy import Proxy
 from tests.waiting import until
 
-pytestmark = pytest.mark.timeout(400)  # the first test may have to install LangGraph.js
-
 GUIDE = CLIENT.parent.parent / "docs" / "guides" / "javascript_langgraph.md"
 TESTS = 726
-RUN_S_MAX = 300
+RUN_S_MAX = 500
 
 
 @pytest.fixture(scope="session")

@@ -15,7 +15,6 @@ from tests.js.serving import Processes, Served
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.timeout(300),
 ]  # the first test may have to install the SDK
 
 RICH: dict[str, Any] = {

@@ -1,6 +1,7 @@
 """What is logged: slow operations, and what goes wrong in the background."""
 
 import logging
+import re
 import sqlite3
 import subprocess
 import sys
@@ -56,17 +57,17 @@ def facts(record: logging.LogRecord, *names: str) -> dict[str, Any]:
 
 def test_a_slow_operation(url: str, tmp_path: Path, log: list[logging.LogRecord]) -> None:
     """Another program holds the file for a while; what is quick is not logged."""
-    with limpet.open(url, slow_s=0.4) as store, closing(_connect(tmp_path)) as other:
+    with limpet.open(url, slow_s=1.5) as store, closing(_connect(tmp_path)) as other:
         store.scope("s").save({"n": 1})
         other.execute("BEGIN IMMEDIATE")
-        ended = threading.Timer(0.5, lambda: other.execute("ROLLBACK"))
+        ended = threading.Timer(1.6, lambda: other.execute("ROLLBACK"))
         ended.start()
         store.scope("s").save({"n": 2})
         store.scope("s").load()
     (record,) = log
     assert (record.name, record.levelname) == ("limpet", "WARNING")
     seconds = record.__dict__["seconds"]
-    assert 0.4 < seconds < 30
+    assert 1.5 < seconds < 300
     assert record.getMessage() == (
         f"slow operation. operation=`commit` seconds=`{seconds}` engine=`sqlite`"
     )
@@ -92,7 +93,7 @@ def test_a_slow_operation_is_seen_without_any_setting(url: str) -> None:
     """Who asks for it need not know about handlers."""
     script = f"import limpet; limpet.open({url!r}, slow_s=0).scope('s').save(1)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
-    assert done.stderr.startswith("slow operation. operation=`commit` seconds=`0.")
+    assert re.match(r"slow operation\. operation=`commit` seconds=`\d+\.", done.stderr)
 
 
 def test_a_lease_that_is_lost(url: str, log: list[logging.LogRecord]) -> None:

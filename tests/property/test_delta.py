@@ -26,7 +26,7 @@ from tests.property.trees import BASE, KINDS, Forest, evolve, grow, message, tex
 MAIN = ScopeKey("s")
 KIB = 1024
 # Far more than it takes, so that only what grows out of all proportion fails on a busy machine.
-CPU_S_MAX = 3
+CPU_S_MAX = 15
 
 thorough = settings(
     max_examples=times(100, full=300),

@@ -23,6 +23,7 @@ from tests.buckets.counting import CountingBucket
 from tests.buckets.opened import engine_on
 from tests.conformance.parts import some
 from tests.conformance.test_directory import OBJECT_TAILS
+from tests.effort import times
 
 TAILS = Limits(snapshots=3)  # so that most programs roll them
 
@@ -66,16 +67,18 @@ def test_an_engine_does_what_the_model_says(machine: type[Lockstep]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
+@pytest.mark.long
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("machine", [Memory, Sqlite, Objects])
 @pytest.mark.parametrize("small", [False, True])
 def test_an_engine_does_what_the_model_says_for_long(machine: type[Lockstep], small: bool) -> None:
     with small_states() if small else nullcontext():
-        run_state_machine_as_test(machine, settings=some(16, 60))
+        run_state_machine_as_test(machine, settings=some(times(8, full=5, torture=40), 60))
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
+@pytest.mark.long
+@pytest.mark.timeout(3600)
 def test_a_directory_does_what_the_model_says_for_long() -> None:
     with small_states():
-        run_state_machine_as_test(Directory, settings=some(16, 40))
+        run_state_machine_as_test(Directory, settings=some(times(8, full=6, torture=40), 40))

@@ -10,8 +10,7 @@ from limpet.runs import RunError
 from tests.cases import for_each
 from tests.runs.hands import Hands, ends_with
 from tests.runs.hearing import heard_when_it_waits
-
-WAIT_S_MAX = 20.0
+from tests.waiting import WAIT_S_MAX
 
 
 def complete(hands: Hands, run_id: str, *states: Any) -> None:

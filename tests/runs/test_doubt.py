@@ -22,12 +22,14 @@ class Doubtful(Memory):
         super().__init__()
         self.blocking = True  # so that the async API uses its pool
         self.loses = False
+        self.reached = threading.Event()
         self.go_on = threading.Event()
         self.go_on.set()
 
     def commit(self, commit: Commit) -> Any:
         stored = super().commit(commit)
-        assert self.go_on.wait(10)
+        self.reached.set()
+        assert self.go_on.wait(300)
         if self.loses:
             self.loses = False
             raise Unavailable("the answer was lost", outcome_known=False)
@@ -90,8 +92,12 @@ def test_a_cancelled_step_may_have_been_saved(backend: Doubtful, store: Store) -
     async def main() -> None:
         async with runs.start(store.aio, "r", on_success="keep") as run:
             backend.go_on.clear()
-            with pytest.raises(TimeoutError):
-                await asyncio.wait_for(run.step(1), 0.05)
+            backend.reached.clear()
+            step = asyncio.ensure_future(run.step(1))
+            await asyncio.to_thread(backend.reached.wait)
+            step.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await step
             backend.go_on.set()
             await run.step(2)
             found = present(await runs.get(store.aio, "r"))

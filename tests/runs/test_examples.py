@@ -10,9 +10,9 @@ import pytest
 from limpet import runs
 from tests.frameworks.catalogue import FRAMEWORKS
 from tests.runs.conftest import place_of
+from tests.waiting import WAIT_S_MAX
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
-WAIT_S_MAX = 60.0
 
 
 def test_every_example_is_described_and_tested() -> None:

@@ -53,5 +53,5 @@ print("ending")
 @pytest.mark.parametrize("engine", ["memory", "sqlite", "directory", "postgres"])
 def test_a_process_that_ends_inside(engine: str, how: str, request: pytest.FixtureRequest) -> None:
     command = [sys.executable, "-c", PROGRAM, place_of(engine, request).url, how]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "ending\n", "")

@@ -11,10 +11,10 @@ from tests.concurrency.crew import Worker
 from tests.concurrency.sleepers import go_on, stop_between_writes
 from tests.present import present
 from tests.runs.hands import Place
+from tests.waiting import WAIT_S_MAX
 
-WAIT_S_MAX = 20.0
 TTL_S = 1.0
-ABORT_S_MAX = 10.0  # on a busy machine
+ABORT_S_MAX = 15.0  # it does not wait for the end of the lease
 
 
 def worker(place: Place) -> Worker:

@@ -13,11 +13,12 @@ import pytest
 import limpet
 from limpet import JSON, Conflict, NotFound, Store, runs
 from limpet.runs import Aborted
+from tests.effort import times
 from tests.present import present
 from tests.runs.hands import Place, ends_with
 
 ROUNDS = {"memory": 100, "sqlite": 50, "file": 30, "postgresql": 30, "s3": 20}
-AT_LENGTH = [1, pytest.param(6, marks=pytest.mark.slow)]
+AT_LENGTH = times(1, full=3, torture=20)
 PAUSE_S_MAX = {"s3": 0.02}
 
 
@@ -50,12 +51,12 @@ def state_of(store: Store, run_id: str) -> JSON:
     return None if head is None else head.state
 
 
-@pytest.mark.parametrize("times", AT_LENGTH)
-def test_an_abort_against_steps(place: Place, times: int) -> None:
+@pytest.mark.long
+def test_an_abort_against_steps(place: Place) -> None:
     """The abort holds, and the last step that was acknowledged is what the run shows."""
     met: Counter[str] = Counter()
     with place.open() as store:
-        for number in range(times * ROUNDS[place.scheme]):
+        for number in range(AT_LENGTH * ROUNDS[place.scheme]):
             run_id, done = f"r{number}", [0]
             with ends_with(Aborted), runs.start(store, run_id) as run:
                 run.step(0)
@@ -78,13 +79,13 @@ def test_an_abort_against_steps(place: Place, times: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("times", AT_LENGTH)
+@pytest.mark.long
 @pytest.mark.parametrize("on_success", ["delete", "keep"])
-def test_an_abort_against_completion(place: Place, on_success: Any, times: int) -> None:
+def test_an_abort_against_completion(place: Place, on_success: Any) -> None:
     """Either the run completes, and the abort finds that; or it is aborted for good."""
     met: Counter[str] = Counter()
     with place.open() as store:
-        for number in range(times * ROUNDS[place.scheme]):
+        for number in range(AT_LENGTH * ROUNDS[place.scheme]):
             run_id = f"r{number}"
             manager = runs.start(store, run_id, on_success=on_success)
             manager.__enter__().step(number)

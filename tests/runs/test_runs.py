@@ -12,9 +12,7 @@ from limpet.runs import Aborted, RunError
 from tests.cases import for_each
 from tests.present import present
 from tests.runs.hands import Hands, desert, ends_with
-from tests.waiting import until
-
-WAIT_S_MAX = 10.0
+from tests.waiting import WAIT_S_MAX, until
 
 
 class Broken(Exception):

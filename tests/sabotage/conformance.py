@@ -4,7 +4,8 @@ from tests.sabotage.defect import Defect
 
 
 def _on(tests: str, *engines: str) -> tuple[str, ...]:
-    return tuple(f"tests/conformance/test_{engine}.py -k '{tests}'" for engine in engines)
+    files = " ".join(f"tests/conformance/test_{engine}.py" for engine in engines)
+    return (f"{files} -k '{tests}'",)
 
 
 def _on_both(tests: str) -> tuple[str, ...]:

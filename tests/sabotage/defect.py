@@ -11,4 +11,4 @@ class Defect(NamedTuple):
     """Text that occurs exactly once in the file."""
     new: str
     tests: tuple[str, ...]
-    """What pytest is given, `tests/unit/test_ids.py` or an id: each of them must fail."""
+    """What pytest is given, `tests/unit/test_ids.py -k minted`: in each file a test must fail."""

@@ -35,8 +35,8 @@ def plant(defect: Defect, folder: Path, *, root: Path = ROOT) -> Path:
     return copy
 
 
-def failures(selection: str, copy: Path, *, root: Path = ROOT) -> list[str]:
-    """Return what failed first, as `test: message`; AssertionError if the run itself went wrong."""
+def failures(selection: str, copy: Path, *, root: Path = ROOT) -> set[str]:
+    """Return the files in which a test failed; AssertionError if the run itself went wrong."""
     report = copy.parent / "report.xml"
     report.unlink(missing_ok=True)
     # PYTHONPATH comes before the path of the editable install, in this process and in all
@@ -46,7 +46,8 @@ def failures(selection: str, copy: Path, *, root: Path = ROOT) -> list[str]:
         COPY: str(copy),
     }
     plugin = "tests.sabotage.planting"
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", plugin, "-m", "not slow"]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", plugin, "-m", "not slow"]
+    command += ["-x"] if selection.count(".py") == 1 else []
     run = subprocess.run(
         [*command, f"--junit-xml={report}", *shlex.split(selection)],
         cwd=root,
@@ -59,9 +60,10 @@ def failures(selection: str, copy: Path, *, root: Path = ROOT) -> list[str]:
         f"the tests did not run. {selection=}\n{run.stdout}{run.stderr}"
     )
     cases = ElementTree.parse(report).iter("testcase")
-    return [
-        f"{case.get('name')}: {failed.get('message')}"
-        for case in cases
-        for failed in [case.find("failure")]
-        if failed is not None
-    ]
+    failed = [case for case in cases if case.find("failure") is not None]
+    return {f"{_module(case.get('classname', '')).replace('.', '/')}.py" for case in failed}
+
+
+def _module(name: str) -> str:
+    """Return the module of a class, or the module itself."""
+    return ".".join(part for part in name.split(".") if not part.startswith("Test"))

@@ -12,8 +12,8 @@ import limpet
 from limpet.server.access import Access
 from limpet.server.app import App, Pages
 
-SILENCE_S = 0.2  # after which an endless stream is left
-
+SILENCE_S = 0.5  # after which an endless stream is left
+ENDLESS = ("/watch", "/changes", "/events")
 
 OnPart = Callable[[bytes], Awaitable[None]]
 
@@ -118,9 +118,10 @@ async def ask_slowly(
     while not task.done():
         latest.clear()
         waiter = asyncio.ensure_future(latest.wait())
-        await asyncio.wait([task, waiter], return_when="FIRST_COMPLETED", timeout=silence_s)
+        timeout_s = silence_s if sent and path.endswith(ENDLESS) else None
+        await asyncio.wait([task, waiter], return_when="FIRST_COMPLETED", timeout=timeout_s)
         waiter.cancel()
-        if not latest.is_set() and sent:
+        if not latest.is_set() and timeout_s is not None:
             left.set()
             await task
     await task

@@ -11,11 +11,11 @@ import orjson
 
 from tests.server.asgi import Response
 from tests.servers.http import Served
+from tests.waiting import WAIT_S_MAX
 
 STATE_BYTES_MAX = 2**20
 BODY_BYTES_MAX = 3 * 2**20  # of a request: see `bodies.py`
 _ANSWER = re.compile(rb"HTTP/1\.1 (\d{3}) ")
-_S_MAX = 20.0
 
 
 class Server(Served):
@@ -50,10 +50,10 @@ class Server(Served):
     def wait(self) -> int:
         """Return the exit code."""
         assert self._process is not None
-        return self._process.wait(_S_MAX * 2)
+        return self._process.wait(WAIT_S_MAX)
 
     def connect(self) -> socket.socket:
-        return socket.create_connection(("127.0.0.1", self.port), _S_MAX)
+        return socket.create_connection(("127.0.0.1", self.port), WAIT_S_MAX)
 
     def raw(self, *parts: bytes, leave: bool = False) -> bytes:
         """Send bytes; return all that comes until the connection is closed, or `leave` at once."""
@@ -69,7 +69,7 @@ class Server(Served):
         return [int(each) for each in _ANSWER.findall(self.raw(*parts))]
 
     def ask(self, method: str, path: str, body: Any = None, **headers: str) -> Response:
-        connection = HTTPConnection("127.0.0.1", self.port, timeout=_S_MAX)
+        connection = HTTPConnection("127.0.0.1", self.port, timeout=WAIT_S_MAX)
         given = {k.replace("_", "-"): v for k, v in headers.items()}
         content = body
         if body is not None:

@@ -220,7 +220,7 @@ def test_a_server_with_tls_and_tokens(tmp_path: Path) -> None:
 
     def status(port: int, token: str) -> int:
         context = ssl.create_default_context(cafile=str(cert))
-        connection = HTTPSConnection("localhost", port, context=context, timeout=10)
+        connection = HTTPSConnection("localhost", port, context=context, timeout=300)
         try:
             connection.request("GET", "/v1", headers=bearer(token))
             return connection.getresponse().status
@@ -235,7 +235,7 @@ def test_a_server_with_tls_and_tokens(tmp_path: Path) -> None:
         assert status(server.port, B) == 401
         # A stream that was opened with a token ends when the token goes.
         context = ssl.create_default_context(cafile=str(cert))
-        watching = HTTPSConnection("localhost", server.port, context=context, timeout=20)
+        watching = HTTPSConnection("localhost", server.port, context=context, timeout=300)
         watching.request("GET", "/v1/watch", headers=bearer(A))
         stream = watching.getresponse()
         file.write_text(f"{B}\n")

@@ -1,6 +1,7 @@
 """Connections: what is too slow, or too many, is closed; with shorter times than in use."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
@@ -20,7 +21,7 @@ Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 Connect = Callable[[], Awaitable[Streams]]
 GET = head("GET", "/v1", stay=True)
 JSON = "Content-Type: application/json"
-CLOSED_S_MAX = 10.0
+CLOSED_S_MAX = 300.0
 
 
 @asynccontextmanager
@@ -58,7 +59,7 @@ async def is_closed(reader: asyncio.StreamReader) -> bytes:
 
 @for_each("sent", [b"", b"\r\n", b"GET /v1 HT", GET[:-2], GET + b"GET /v1 HTTP/1.1\r\n"])
 async def test_a_head_that_does_not_end(monkeypatch: pytest.MonkeyPatch, sent: bytes) -> None:
-    monkeypatch.setattr(connection_module, "_HEAD_S_MAX", 0.1)
+    monkeypatch.setattr(connection_module, "_HEAD_S_MAX", 0.3)
     async with listening() as (app, connect):
         reader, writer = await connect()
         writer.write(sent)
@@ -109,9 +110,10 @@ async def test_requests_behind_each_other_are_answered_in_order(step: int) -> No
 async def test_empty_lines_before_a_request_take_no_time() -> None:
     async with listening() as (_, connect):
         reader, writer = await connect()
+        begun_s = time.process_time()
         writer.write(b"\r\n" * 1_000_000 + head("GET", "/v1"))
-        async with asyncio.timeout(1):
-            assert b"200 OK" in await is_closed(reader)
+        assert b"200 OK" in await is_closed(reader)
+        assert time.process_time() - begun_s < 5
 
 
 async def test_a_watch_ends_with_its_client_also_if_requests_wait_behind_it() -> None:
@@ -128,29 +130,29 @@ async def test_a_watch_ends_with_its_client_also_if_requests_wait_behind_it() ->
 async def test_a_request_that_takes_long_is_not_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither while its body arrives, nor while it is answered, nor between two requests."""
 
-    monkeypatch.setattr(connection_module, "_HEAD_S_MAX", 0.1)
+    monkeypatch.setattr(connection_module, "_HEAD_S_MAX", 0.5)
     async with listening() as (_, connect):
         reader, writer = await connect()
         for _ in range(2):
             length = ["Content-Type: application/json", "Content-Length: 12"]
             writer.write(head("POST", "/v1/scope/save?session_id=s", length, stay=True))
-            await asyncio.sleep(0.15)
+            await asyncio.sleep(0.6)
             writer.write(b'{"state":1} ')
             assert b"200 OK" in await reader.readuntil(b"}")
             rest = await reader.readuntil(b"}")  # of the labels, and of the metadata
             rest += await reader.readuntil(b"}")
             assert b"revision" in rest
-            await asyncio.sleep(0.15)
+            await asyncio.sleep(0.6)
         watching, writer = await connect()
         writer.write(head("GET", "/v1/watch"))
         await watching.readuntil(b": watching\n\n")
-        await asyncio.sleep(0.15)
+        await asyncio.sleep(0.6)
         assert not watching.at_eof()
 
 
 async def test_a_client_that_takes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
-    monkeypatch.setattr(connection_module, "_TAKE_S_MAX", 0.3)
+    monkeypatch.setattr(connection_module, "_TAKE_S_MAX", 1)
     async with listening() as (app, connect):
         body = b'{"state": "%b"}' % (b"x" * 20_000_000)
         reader, writer = await connect()
@@ -159,9 +161,9 @@ async def test_a_client_that_takes_nothing(monkeypatch: pytest.MonkeyPatch) -> N
         assert b"200 OK" in await is_closed(reader)
         reader, writer = await connect()
         writer.write(head("GET", "/v1/scope/snapshot?session_id=s"))
-        await asyncio.sleep(0.1)
-        assert app.metrics.in_flight == 1
         async with asyncio.timeout(CLOSED_S_MAX):
+            while not app.metrics.in_flight:
+                await asyncio.sleep(0)
             while app.metrics.connections or app.metrics.in_flight:
                 await asyncio.sleep(0.01)
         assert len(await is_closed(reader)) < len(body)

@@ -16,7 +16,7 @@ from tests.server.process import Server, head
 from tests.waiting import until
 
 pytestmark = pytest.mark.slow
-ANSWERED_S_MAX = 5.0  # on a busy machine, too
+ANSWERED_S_MAX = 60.0  # on a busy machine, too
 RSS_BYTES_MAX = 300_000_000
 JSON = "Content-Type: application/json"
 SAVE = "/v1/scope/save?session_id=s"

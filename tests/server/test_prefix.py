@@ -179,7 +179,6 @@ def test_a_finding_does_not_say_where_the_store_is() -> None:
     assert Grant().shown([found]) == [found]
 
 
-@pytest.mark.timeout(300)
 @for_each("operation", OPERATIONS)
 async def test_nothing_outside_is_seen_or_changed(
     operation: Operation, caplog: pytest.LogCaptureFixture

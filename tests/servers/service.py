@@ -21,7 +21,7 @@ from limpet.backends.buckets.s3.open import ObjectStoreBucket, s3_bucket
 from limpet.opening import CLOCK
 
 START_TRIES_MAX = 5
-START_S_MAX = 30.0
+START_S_MAX = 300.0
 STOP_S_MAX = 5.0  # what it keeps is thrown away, so it may be killed
 POLL_S = 0.05
 

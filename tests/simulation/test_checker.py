@@ -5,12 +5,15 @@ from typing import Any
 
 import pytest
 
+from limpet import opening
 from limpet.backends.buckets.protocol import Bucket
 from limpet.core import codec
 from limpet.errors import Conflict
-from limpet.model import ANY, Pruned
-from limpet.protocol import Backend, Clock, Stamp
+from limpet.model import ANY, Pruned, ScopeKey
+from limpet.protocol import Backend, Clock, Commit, Stamp
 from simulation import SCENARIOS, simulate
+from simulation.checker import losers
+from simulation.history import OK, Op
 from simulation.world import Opener
 from tests.cases import for_each
 from tests.effort import times
@@ -163,3 +166,27 @@ def test_what_is_wrong_is_caught(method: str, wrong: Callable[[], Call], scenari
         if simulate(scenario, "none", seed, shared(spoilt(method, wrong()))).broken:
             return
     pytest.fail(f"nothing was noticed in {SEEDS_MAX} runs")
+
+
+@for_each(
+    "outcome, begins, faulty, is_loser",
+    [
+        ("Conflict", 5, True, False),
+        ("Conflict", 5, False, True),  # nothing has gone wrong that could excuse it
+        ("Conflict", 8, True, True),  # the deletion was over
+        ("refused", 5, True, True),  # the service said that it was not executed
+    ],
+)
+def test_what_is_refused_may_be_seen_until_it_is_deleted(
+    outcome: str, begins: int, faulty: bool, is_loser: bool
+) -> None:
+    """It was stored, answered as if it had not been, and deleted before its writer looked again."""
+    engine, key = Memory(), ScopeKey("s", "main")
+    commit = Commit(key, b"{}", None, b"{}", b"{}", opening.draw())
+    info = engine.commit(commit)
+    ops = [
+        Op("a", "commit", key, {"commit": commit, "log": ()}, 1, 9, outcome),
+        Op("b", "delete_session", None, {"session": "s"}, 2, 7, OK, 1),
+        Op("c", "info", key, {"ids": [None]}, begins, 10, OK, info),
+    ]
+    assert bool(list(losers(ops, faulty))) is is_loser

@@ -7,21 +7,21 @@ import sys
 import pytest
 
 from simulation import ASSERTED, ENGINES, SABOTAGES, SCENARIOS, sabotaged, simulate
+from simulation.many import Chunk, run_chunk
 from simulation.words import lines_of
 from tests.cases import for_each
-from tests.effort import slowly
+from tests.effort import slowly, times
 
 RUNS = int(os.environ.get("LIMPET_SIMULATION_RUNS", "24"))  # of each scenario in each mode
 SEEDS_MAX = 200  # in which a sabotage must be caught; all are within sixty
 
 
-@pytest.mark.parametrize("runs", [RUNS // 6, pytest.param(RUNS, marks=pytest.mark.slow)])
 # The mode `both` holds the two that are left out as well.
 @pytest.mark.parametrize("mode", slowly(ASSERTED, but={*ASSERTED} - {"crash", "lost"}))
 @pytest.mark.parametrize("engine", ENGINES)
 @for_each("scenario", SCENARIOS)
-def test_every_promise_holds(engine: str, scenario: str, mode: str, runs: int) -> None:
-    for seed in range(runs):
+def test_every_promise_holds(engine: str, scenario: str, mode: str) -> None:
+    for seed in range(times(RUNS // 6, full=RUNS)):
         run = simulate(scenario, mode, seed, ENGINES[engine])
         assert not run.broken, run.report()
 
@@ -65,10 +65,24 @@ def test_a_sabotaged_engine_is_caught(name: str) -> None:
         ("D", "lost", 20050),  # a first save left its sign behind in a scope deleted meanwhile
         ("H", "lost", 511),  # a check took a source that did not answer for a damaged head
         ("C", "none", 10010),  # a check beside writers reported a head that had moved
+        ("T", "delayed", 740037),  # a late sign that a line was begun looked like damage
+        ("I", "delayed", 1015040),  # a save that was stored and deleted was refused, as it may be
+        ("Z", "none", 1025025),  # an id was minted that was too small, as it may be
     ],
 )
 def test_what_was_broken_once(scenario: str, mode: str, seed: int) -> None:
     assert not simulate(scenario, mode, seed).broken
+
+
+@for_each(
+    "scenario, mode, seed",
+    [
+        ("T", "delayed", 950068),  # what was made for one attempt was done to the next one
+        ("H", "delayed", 4000224),  # a late first attempt was seen by its id alone, as it may be
+    ],
+)
+def test_what_was_broken_once_in_scopes(scenario: str, mode: str, seed: int) -> None:
+    assert not simulate(scenario, mode, seed, ENGINES["scopes"]).broken
 
 
 @for_each("scenario", "DZ")
@@ -90,12 +104,21 @@ def test_a_failure_tells_what_happened_and_how_to_replay_it() -> None:
     assert "put any" in report
 
 
+def test_what_fails_while_a_run_is_judged_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr("simulation.run.violations")
+    chunk = Chunk("A", "lost", first=7, count=1, sabotage=None, engine="scopes")
+    ((name, report),) = run_chunk(chunk)[2]
+    assert name == "--engine scopes --scenario A --mode lost --seed 7"
+    assert "NameError" in report
+    assert f"python -m simulation {name} --trace" in report
+
+
 def test_the_command_runs_and_counts_and_replays() -> None:
     for arguments, code, last in (
         (["--runs", f"{len(SCENARIOS)}", "--mode", "none"], 0, "0 broken, 0 without a verdict\n"),
         (["--scenario", "A", "--mode", "none", "--seed", "1", "--trace"], 0, "> commit"),
         (["--runs", "20", "--scenario", "A", "--mode", "none", "--sabotage", "blind head"], 1,
-         "replay: python -m simulation --scenario A"),
+         'replay: python -m simulation --sabotage "blind head" --scenario A'),
     ):  # fmt: skip
         command = [sys.executable, "-m", "simulation", *arguments]
         done = subprocess.run(command, capture_output=True, text=True, check=False)

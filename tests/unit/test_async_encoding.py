@@ -85,7 +85,7 @@ def test_what_is_large() -> None:
     for _ in range(30):
         shared = [shared] * 10
     assert codec.is_large(shared)
-    assert time.process_time() - begun_s < 1
+    assert time.process_time() - begun_s < 10
 
 
 def test_a_small_value_may_be_changed_as_soon_as_the_call_has_begun() -> None:

@@ -79,7 +79,7 @@ def test_a_loop_that_ends_before_the_work_does_harms_nobody(url: str) -> None:
     opened, done = threading.Event(), list[int]()
 
     def work() -> None:
-        opened.wait(30)
+        opened.wait(300)
         done.append(1)
 
     with limpet.open(url) as store:

@@ -12,7 +12,11 @@ from typing import Any
 import pytest
 
 import limpet
-from limpet import Conflict, Scope, Snapshot, Store
+from limpet import Conflict, Scope, Snapshot, Store, opening
+from limpet.engine import saving
+from limpet.model import ScopeKey
+from limpet.protocol import Commit
+from limpet.storage import Change
 
 SHORT = "what was said before. " * 9
 LONG = "a sentence that makes it longer than what is written whole. " * 100
@@ -20,9 +24,13 @@ LONG = "a sentence that makes it longer than what is written whole. " * 100
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path}/store.db?synchronous=off"
-    return str(request.getfixturevalue("postgres_url"))
+    if request.param == "postgres":
+        return str(request.getfixturevalue("postgres_url"))
+    return {
+        "memory": "memory:",
+        "directory": f"file:///{tmp_path}/store",
+        "sqlite": f"sqlite:///{tmp_path}/store.db?synchronous=off",
+    }[str(request.param)]
 
 
 @pytest.fixture
@@ -71,6 +79,30 @@ def all_states(url: str) -> list[Any]:
         scope = store.scope("s")
         assert list(store.check()) == []
         return [state_at(scope, info.id) for info in reversed(list(scope.history()))]
+
+
+@pytest.mark.parametrize("url", ["memory", "directory", "sqlite", "postgres"], indirect=True)
+def test_what_was_made_for_one_attempt_is_not_done_to_another(url: str) -> None:
+    """Attempts to begin a scope have one nonce, and so one version, but each its own place."""
+    key, stamp = ScopeKey("s", "main"), opening.draw()
+    with closing(opening.open_backend(url)) as backend:
+        storage: Any = backend.storage  # type: ignore[attr-defined]
+
+        def commit(stamp: Any) -> Commit:
+            return Commit(key, b"{}", None, b"{}", b"{}", stamp)
+
+        def record() -> Any:
+            return storage.read(key, lambda reader: reader.record)
+
+        backend.commit(commit(stamp))
+        save, _ = storage.read(key, lambda reader: saving.decide(reader, commit(opening.draw())))
+        backend.delete_session("s")
+        backend.commit(commit(stamp._replace(bits=stamp.bits + 1)))
+        before = record()
+        assert before.version == save.before.version
+        for change in (save, Change(key, save.before, None)):
+            assert not storage.write(change)
+            assert record() == before
 
 
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)

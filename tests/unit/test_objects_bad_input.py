@@ -188,7 +188,6 @@ def is_shown(read: Callable[[], object]) -> bool:
         return False
 
 
-@pytest.mark.timeout(300)
 @for_each("place, is_link", product(PLACES, [True, False]))
 def test_a_link_leads_nowhere(filled: Path, tmp_path: Path, place: str, is_link: bool) -> None:
     """Nor is a file taken for a folder: what is there is not shown, nor changed, nor removed."""

@@ -249,7 +249,6 @@ def rooted(filled: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(filled, tmp_path / "store"))
 
 
-@pytest.mark.timeout(300)
 @for_each("name", CASES)
 def test_damage(filled: Path, tmp_path: Path, name: str) -> None:
     root, case = rooted(filled, tmp_path), CASES[name]

@@ -1,10 +1,13 @@
-"""A write that others overtake again and again before its head is found again."""
+"""A write that others overtake before its head is found again; a sign that comes late."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 
+from limpet import Unavailable
 from limpet.model import Expect
 from tests.buckets.counting import CountingBucket
 from tests.buckets.opened import store_on
+from tests.cases import for_each
 
 
 class OvertakenBucket(CountingBucket):
@@ -39,3 +42,34 @@ def test_one_whom_many_overtake_is_not_in_doubt() -> None:
     bucket.before = [overtake] * 3
     info = here.save({"n": 1})
     assert [each.id for each in there.history()] == [info.id]
+
+
+class LateBucket(CountingBucket):
+    """Once, a sign that a line was begun is on its way, while another process removes the head."""
+
+    late: Sequence[str] | None = None
+
+    def mark(self, keys: Sequence[str]) -> None:
+        signs = [key for key in keys if "/started." in key]
+        super().mark([key for key in keys if key not in signs])
+        if self.late is None and signs:
+            self.late = signs
+            self.delete([key for key in self.objects if key.endswith("/head")])
+            raise Unavailable("no answer", outcome_known=False)
+        super().mark(signs)
+
+
+@for_each("is_repaired", [False, True])
+def test_a_late_sign_of_a_line_that_was_deleted_is_no_damage(is_repaired: bool) -> None:
+    bucket = LateBucket()
+    store = store_on(bucket)
+    if is_repaired:
+        bucket.late = ()
+        store.scope("s").save({})
+        bucket.delete([key for key in bucket.objects if not key.endswith("/head")])
+        bucket.late = None
+    with suppress(Unavailable):
+        _ = list(store.repair()) if is_repaired else store.scope("s").save({})
+    assert bucket.late
+    bucket.mark(bucket.late)
+    assert store_on(bucket).scope("s").load() is None

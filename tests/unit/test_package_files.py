@@ -48,7 +48,7 @@ def check_files_read(url: str, module: str) -> None:
         [sys.executable, "-c", textwrap.dedent(SCRIPT).format(module=module), url],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -26,7 +26,7 @@ from tests.waiting import until
 
 TOLD = "pg_notify"
 LAST = "the last"
-SOON_S = 20.0  # a busy machine is no failure
+SOON_S = 300.0  # a busy machine is no failure
 LISTENERS = "FROM pg_locks WHERE locktype = 'advisory' AND objid = %s"
 UNTOLD = {
     *("note", "counter", "first note", "delete_note"),
@@ -389,4 +389,4 @@ def test_a_child_leaves_its_parent_the_connection(postgres_url: str) -> None:
         listener.close()
         store.close()
     """
-    assert run_script(script, postgres_url, timeout_s=30) == "s\n"
+    assert run_script(script, postgres_url, timeout_s=300) == "s\n"

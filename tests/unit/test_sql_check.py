@@ -174,7 +174,6 @@ CASES = {
 }
 
 
-@pytest.mark.timeout(300)
 @for_each("name", CASES)
 def test_damage(filled: Path, tmp_path: Path, name: str) -> None:
     with copied(filled, tmp_path) as (path, backend, tables):
@@ -194,7 +193,6 @@ def check_case(backend: Backend, path: Path, tables: SqliteTables, name: str) ->
     backend.close()
 
 
-@pytest.mark.timeout(300)
 @for_each("table, column", EVERY_COLUMN)
 def test_every_column(filled: Path, tmp_path: Path, table: str, column: str) -> None:
     with copied(filled, tmp_path) as (_, backend, tables):

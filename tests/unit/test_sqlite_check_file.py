@@ -134,11 +134,12 @@ def test_a_truncated_file(path: Path, part: float) -> None:
     assert path.read_bytes() == before
 
 
+@pytest.mark.long
 def test_noise_anywhere_is_survived(path: Path) -> None:
     """With random bytes anywhere, check ends, and repair changes nothing in a damaged file."""
     fill(path, 60)
     pages = path.stat().st_size // PAGE_BYTES
-    for seed in range(times(12, full=40)):
+    for seed in range(times(8, full=12, torture=80)):
         copy = Path(shutil.copy(path, path.with_name(f"{seed}.db")))
         chance = Random(seed)
         for _ in range(chance.choice([1, 1, 5])):

@@ -40,7 +40,6 @@ PYRIGHT = {
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_scope_with_a_model_is_typed_and_one_without_takes_anything(
     name: str, tmp_path: Path
@@ -51,7 +50,6 @@ def test_a_scope_with_a_model_is_typed_and_one_without_takes_anything(
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 def test_the_programs_of_the_pages_are_typed(tmp_path: Path) -> None:
     """As they are printed: a file of that name, or a program of its own; a guide is one program."""
     for name in GUIDES:

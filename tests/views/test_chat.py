@@ -229,3 +229,25 @@ def test_the_ends_of_a_chat() -> None:
         assert ends is not None, count
         turns = whole.turns if count <= 12 else (*whole.turns[:6], *whole.turns[-6:])
         assert [*ends.turns] == [*turns], count
+
+
+def test_the_last_message_is_a_result_if_a_tool_spoke_last() -> None:
+    call = {"id": "1", "function": {"name": "book", "arguments": '{"day": 3}'}}
+    said = [
+        {"role": "user", "content": "Book it."},
+        {"role": "assistant", "content": "", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "1", "content": "booked"},
+        {"role": "assistant", "content": "Done."},
+    ]
+    told = []
+    for count in range(1, 5):
+        chat = read_chat({"messages": said[:count]}, ends=True)
+        assert chat is not None
+        assert chat.last is not None
+        told.append((chat.last.role, turn_text(chat.last)))
+    assert told == [
+        ("user", "Book it."),
+        ("assistant", "▸ book(day=3)"),
+        ("tool", "◂ book → booked"),
+        ("assistant", "Done."),
+    ]

@@ -10,8 +10,7 @@ from collections.abc import Iterator
 import limpet
 from limpet import SnapshotInfo, Store
 from tests.concurrency.forker import fork, join
-
-WAIT_S_MAX = 20.0
+from tests.waiting import WAIT_S_MAX
 
 
 def hears(watch: Iterator[SnapshotInfo], revision: str) -> None:

@@ -24,7 +24,7 @@ def test_in_a_process_of_its_own(url: str, scene: str) -> None:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=300,
         check=False,
     )
     assert done.returncode == 0, done.stderr

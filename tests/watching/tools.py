@@ -12,11 +12,10 @@ import pytest
 
 from limpet import SnapshotInfo, Store
 from limpet.api.watching import Dispatcher
-from tests.waiting import until
+from tests.waiting import WAIT_S_MAX, until
 
 ENGINES = ("sqlite", "directory", "postgres", "s3", "http")
 APIS = ("sync", "async")
-WAIT_S_MAX = 30.0
 
 Watch = Callable[[Any], Any]
 """Makes the watch of a store, or of its async API."""

@@ -16,8 +16,7 @@ from typing import Any
 import limpet
 from limpet import Conflict, Store
 from limpet.testing.conformance.leasing import WRITES
-
-WAIT_S_MAX = 60.0
+from tests.waiting import WAIT_S_MAX
 
 
 def say(answer: Any) -> None:

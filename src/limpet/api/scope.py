@@ -150,6 +150,10 @@ class Scope(ScopeBase, Generic[State]):
     def load(self, id: SnapshotLike | None = None) -> Snapshot[State] | None:
         """Return a snapshot with its state; None if there is none.
 
+        What another kind has saved under the same name is in another scope: a run of
+        `limpet.runs` in that of kind "run", a thread of LangGraph in that of kind "thread".
+        `store.scopes(session_id)` lists them.
+
         Example:
             print(chat.load().state, chat.load("step-7").state)
 

@@ -31,6 +31,7 @@ from limpet.storage import (
     SharedRow,
     TailRow,
     Taken,
+    is_at,
 )
 
 T = TypeVar("T")
@@ -193,7 +194,7 @@ class MemoryStorage:
     def write(self, change: Change) -> bool:
         with self._lock:
             scope = self.at(change.key)
-            if _version(scope.record) != _version(change.before):
+            if not is_at(scope.record, change.before):
                 return False
             if change.new_note and any((n.on, n.name) in scope.note_rows for n in change.notes):
                 return False
@@ -369,10 +370,6 @@ def _matches(scope: _Scope, query: Query) -> Iterator[Row]:
         labels = decode(row.labels) if query.labels else {}
         if all(labels.get(name) == value for name, value in query.labels):
             yield row
-
-
-def _version(record: ScopeRecord | None) -> int | None:
-    return None if record is None else record.version
 
 
 def _order(key: ScopeKey) -> tuple[str, str, str]:

@@ -24,6 +24,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
         "diff": "Show what changed from snapshot A to snapshot B.",
         "grep": "Search the texts of all states, or of one SESSION.",
         "tail": "Show the last messages of a chat, and follow it with -f.",
+        "notes": "Show the notes of a SESSION; write or delete one.",
         "stats": "Show counts and sizes, and what is largest.",
         "runs": "List supervised runs; abort one, or take it over.",
     },

@@ -129,8 +129,9 @@ def role_style(role: str) -> str:
 
 def message_text(turn: ChatTurn) -> Text:
     """Return a turn on one line: who says what."""
-    said = f" {chat.turn_text(turn)}"
-    return Text.assemble((visible(turn.role), role_style(turn.role)), said)
+    name = f" {visible(turn.name)}" if turn.name else ""
+    who = (visible(turn.role), role_style(turn.role))
+    return Text.assemble(who, (name, "quiet"), f" {chat.turn_text(turn)}".rstrip())
 
 
 def _turn(

@@ -24,7 +24,7 @@ from limpet.cli._terminal import output
 from limpet.views.diff import dotted
 from limpet.views.format import address_text, short_id, visible
 from limpet.views.refs import find_session
-from limpet.views.search import Match, SnapshotFilter, StateSearch, compiled, excerpt, finder
+from limpet.views.search import Match, Place, SnapshotFilter, StateSearch, compiled, excerpt, finder
 
 _EXCERPT_CHARS_MAX = 160
 
@@ -60,7 +60,7 @@ def grep(
 
     PATTERN is a Python regular expression. It is matched line by line, and a line is printed once.
     Without --history only the head of each scope is searched; with it every snapshot, the oldest
-    first, and a matching line is printed only for the first snapshot of the scope that has it.
+    first, and a line is printed only for the first that has it. Notes come last, without --status.
 
     The exit code is 0 if something was found, 1 if not, and 5 if a damaged snapshot was skipped.
 
@@ -69,7 +69,8 @@ def grep(
             {"session_id": text, "scope_id": text, "kind": text, "id": text,
              "path": dotted text, "pointer": JSON Pointer,
              "is_key": true or false, "text": the line, "start": n, "end": n}
-            with -l only up to "id", with -c {..., "id": text, "count": n}
+            with -l only up to "id", with -c {..., "id": text, "count": n};
+            in a note also "note": its name, and "id" is null if it is the scope's
 
     \b
     Examples:
@@ -112,45 +113,49 @@ class _MatchPrinter:
     only_count: bool
     found: int = 0
 
-    def print_all(self, found: Iterable[tuple[limpet.SnapshotInfo, Match]]) -> None:
-        for info, of_one in groupby(found, key=itemgetter(0)):
+    def print_all(self, found: Iterable[tuple[Place, Match]]) -> None:
+        for place, of_one in groupby(found, key=itemgetter(0)):
             before = self.found
             for _, match in of_one:
                 self.found += 1
                 if not (self.only_list or self.only_count):
-                    self._print(info, match)
+                    self._print(place, match)
             if self.only_list or self.only_count:
-                self._print_count(info, self.found - before)
+                self._print_count(place, self.found - before)
 
-    def _print(self, info: limpet.SnapshotInfo, match: Match) -> None:
+    def _print(self, place: Place, match: Match) -> None:
         if self.as_json:
             shape = {"path": dotted(match.pointer), **match._asdict()}
-            echo_json({**_address(info), **shape}, indent=None)
+            echo_json({**_address(place), **shape}, indent=None)
         else:
-            self._draw(info, match)
+            self._draw(place, match)
 
-    def _print_count(self, info: limpet.SnapshotInfo, count: int) -> None:
+    def _print_count(self, place: Place, count: int) -> None:
         if self.as_json:
             counted = {"count": count} if self.only_count else {}
-            echo_json({**_address(info), **counted}, indent=None)
+            echo_json({**_address(place), **counted}, indent=None)
             return
-        name = visible(address_text(info.scope, info.id))
-        line = Text(name, "accent")
+        name = address_text(place.scope, place.id or "")
+        name += "" if place.note is None else f":note {place.note}"
+        line = Text(visible(name), "accent")
         self.console.print(line.append(f":{count}") if self.only_count else line, soft_wrap=True)
 
-    def _draw(self, info: limpet.SnapshotInfo, match: Match) -> None:
+    def _draw(self, place: Place, match: Match) -> None:
         line = Text()
         for part, style, end in (
-            (info.session_id, "title", ":"),
-            (info.scope.scope_id, "fork", "@"),
-            (short_id(info.id), "accent", ":"),
+            (place.scope.session_id, "title", ":"),
+            (place.scope.scope_id, "fork", "@"),
+            (short_id(place.id or ""), "accent", ":"),
         ):
             line.append(visible(part), style).append(end, "quiet")
+        if place.note is not None:
+            line.append(visible(f"note {place.note}"), "accent").append(":", "quiet")
         line.append(dotted(match.pointer)).append(": ", "quiet")
         before, text, after = map(visible, excerpt(match, _EXCERPT_CHARS_MAX))
         line.append(before).append(text, "bad").append(after)
         self.console.print(line, soft_wrap=True)
 
 
-def _address(info: limpet.SnapshotInfo) -> dict[str, Any]:
-    return {**info.scope._asdict(), "id": info.id}
+def _address(place: Place) -> dict[str, Any]:
+    note = {} if place.note is None else {"note": place.note}
+    return {**place.scope._asdict(), "id": place.id, **note}

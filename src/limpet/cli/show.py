@@ -1,7 +1,8 @@
 """`limpet show`: one snapshot, with its messages as a chat."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import chain, islice
 
 import click
 from rich.cells import cell_len, set_cell_size
@@ -20,7 +21,7 @@ from limpet.cli._shared import (
 from limpet.cli._terminal import now, output, status_text
 from limpet.core.wire import info_json
 from limpet.model import JSON, Snapshot
-from limpet.views.chat import Chat, other_values, read_chat, value_text
+from limpet.views.chat import other_values, read_chat, value_text, without_internals
 from limpet.views.diff import parts
 from limpet.views.format import (
     address_text,
@@ -31,6 +32,7 @@ from limpet.views.format import (
     size_text,
     visible,
 )
+from limpet.views.notes import note_value
 from limpet.views.refs import find_snapshot
 
 _STATE_ROWS_MAX = 60
@@ -38,6 +40,7 @@ _KEY_CELLS = 9
 _NAME_CELLS_MAX = 24
 _VALUE_CELLS_MIN = 10
 _METADATA_CELLS_MIN = 20
+_NOTES_MAX = 50
 
 
 @click.command()
@@ -64,7 +67,8 @@ def show(
     it, SESSION or SESSION:SCOPE@. The messages of Strands, Genkit, Gemini, Anthropic, OpenAI and
     LangGraph are recognised, and plain ones; every tool call is shown with its result. Long texts
     are folded; images and other files are only named. The number after a role is the position of
-    the message in the list.
+    the message in the list. Its notes are at the end; what LangGraph keeps for itself
+    is only in --raw.
 
     The exit code is 1 if there is no such snapshot, or no value at the path.
 
@@ -91,6 +95,19 @@ def show(
             _draw_value(console, value)
         else:
             _draw(console, snapshot, full=full)
+            notes = islice(_notes(store, snapshot), _NOTES_MAX)
+            _draw_values(console, "notes", notes, full=full)
+
+
+def _notes(store: limpet.Store, snapshot: Snapshot) -> Iterator[tuple[str, JSON]]:
+    """Yield the notes on a snapshot, and if it is the head those of its scope."""
+    scope = store.scope(*snapshot.scope)
+    head = scope.info()
+    found = scope.notes(on=snapshot.id)
+    if head is not None and head.id == snapshot.id:
+        found = chain(scope.notes(), found)
+    for note in found:
+        yield note.name, note_value(scope.key, note)
 
 
 def value_at(state: JSON, path: str) -> JSON:
@@ -134,14 +151,15 @@ def _draw(console: Console, snapshot: Snapshot, *, full: bool) -> None:
     for line in _header(snapshot, console.width):
         console.print(line, no_wrap=True, overflow="ellipsis")
     console.print()
-    chat = read_chat(snapshot.state)
+    state = without_internals(snapshot.state)
+    chat = read_chat(state)
     if chat is None:
-        lines = code(value_text(snapshot.state, indent=2))
+        lines = code(value_text(state, indent=2))
         for row in fold(console, lines, Text(), None if full else _STATE_ROWS_MAX):
             console.print(row, no_wrap=True, overflow="ignore", crop=False)
         return
     draw_turns(console, chat.turns, rows=FULL if full else RowLimits())
-    _draw_others(console, snapshot.state, chat, full=full)
+    _draw_values(console, "other values", other_values(state, chat), full=full)
 
 
 def _header(snapshot: Snapshot, width: int) -> Iterator[Text]:
@@ -172,14 +190,16 @@ def _fact(name: str, value: str | Text) -> Text:
     return Text.assemble((f"{name:<{_KEY_CELLS}}", "quiet"), value)
 
 
-def _draw_others(console: Console, state: JSON, chat: Chat, *, full: bool) -> None:
-    others = [(visible(name), value) for name, value in other_values(state, chat)]
-    if not others:
+def _draw_values(
+    console: Console, title: str, values: Iterable[tuple[str, JSON]], *, full: bool
+) -> None:
+    named = [(visible(name), value) for name, value in values]
+    if not named:
         return
-    cells = min(_NAME_CELLS_MAX, max(cell_len(name) for name, _ in others))
+    cells = min(_NAME_CELLS_MAX, max(cell_len(name) for name, _ in named))
     console.print()
-    console.print(Text("other values", "quiet"))
-    for name, value in others:
+    console.print(Text(title, "quiet"))
+    for name, value in named:
         if full:
             console.print(Text(name, "accent"))
             for row in fold(console, code(value_text(value, indent=2)), Text("  "), None):

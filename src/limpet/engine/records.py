@@ -9,7 +9,7 @@ from limpet.core.rows import Row
 from limpet.errors import Corrupt, Unavailable
 from limpet.model import ScopeKey
 from limpet.protocol import AppendOffsets, Stamp
-from limpet.storage import TRAIL_BYTES_MAX, VERSION_BYTES, Change, Reader, ScopeRecord
+from limpet.storage import TRAIL_BYTES_MAX, VERSION_BYTES, Change, Reader, ScopeRecord, is_at
 
 
 def changed(
@@ -100,14 +100,11 @@ def may_be_stored(change: Change, record: ScopeRecord | None, is_lost: bool) -> 
     It may still come if nothing else did. If the scope was deleted since, the change may have been
     seen before that: where its answer was lost, that is in doubt, and it is not made once more.
     """
-    before = change.before
-    if before is None:
-        return record is None
     if is_deleted(change, record):
         if is_lost:
             raise in_doubt_of(change.key.session_id)
         return True
-    return record is not None and record.version == before.version
+    return is_at(record, change.before)
 
 
 def is_deleted(change: Change, record: ScopeRecord | None) -> bool:

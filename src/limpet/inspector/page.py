@@ -144,9 +144,11 @@ def _text(template: str, values: Mapping[str, Any]) -> str:
     return _templates().get_template(template).render(values)
 
 
-def _time(moment: datetime, text: str) -> Markup:
-    shown = Markup('<time datetime="{}" title="{} UTC">{}</time>')
-    return shown.format(moment.isoformat(), moment_text(moment), text)
+def _time(moment: datetime, text: str | None = None) -> Markup:
+    """Return a moment as `text`, or as it is in the browser's time zone; in UTC on hover."""
+    utc = f"{moment_text(moment)} UTC"
+    shown = Markup('<time data-shows="{}" datetime="{}" title="{}">{}</time>')
+    return shown.format("age" if text else "moment", moment.isoformat(), utc, text or utc)
 
 
 @cache
@@ -171,7 +173,7 @@ def _templates() -> Environment:
         "ago": lambda moment, now: _time(moment, ago_text(moment, now)),
         "count": count_text,
         "labels": shown_labels,
-        "moment": moment_text,
+        "moment": _time,
         "short": short_id,
         "shown": visible,
         "size": size_text,
@@ -199,6 +201,7 @@ NAMES = (
     "session.js",
     "snapshot.js",
     "actions.js",
+    "search.js",
 )
 
 

@@ -378,7 +378,7 @@ def _about_of(snapshot: Snapshot, title: str | None = None) -> About:
         names = snapshot.state if isinstance(snapshot.state, dict) else ()
         return About(title, keys=tuple(map(visible, names)))
     asked = (turn_text(turn) for turn in chat.turns if turn.role == "user")
-    return About(title or next(filter(None, asked), None), chat.turns[-1])
+    return About(title or next(filter(None, asked), None), chat.last)
 
 
 def _scope_heads(listed: Iterable[ScopeInfo], store: Store) -> Iterator[ScopeHead]:
@@ -398,14 +398,22 @@ def with_head(store: Store, each: ScopeInfo) -> tuple[ScopeInfo, bool]:
 
 
 def last_turn(store: Store, info: SnapshotInfo) -> "ChatTurn | None":
-    """Return the last message of a snapshot; None if it is damaged, gone or no chat."""
-    from limpet.views.chat import read_chat
+    """Return the last message of a snapshot; None if it is damaged, gone or no chat.
+
+    Its name is the node of a graph that the snapshot comes from, if the message has none; a
+    snapshot of a graph that is no chat is a message of that node without words.
+    """
+    from limpet.views.chat import ChatTurn, nodes_of, read_chat
 
     with suppress(Corrupt):
         found = store.scope(*info.scope).load(info.id)
-        chat = None if found is None else read_chat(found.state, ends=True)
-        if chat is not None and chat.turns:
-            return chat.turns[-1]
+        if found is None:
+            return None
+        chat, nodes = read_chat(found.state, ends=True), ", ".join(nodes_of(found.state))
+        last = None if chat is None else chat.last
+        if last is None:
+            return ChatTurn("node", nodes, (), -1) if nodes else None
+        return replace(last, name=last.name or nodes or None)
     return None
 
 

@@ -64,6 +64,8 @@ def find_session(store: Store, text: str) -> str:
     if _is_session(store, text):
         return text
     found = list(store.sessions(prefix=text, limit=_CANDIDATES_SHOWN + 1))
+    if not found:
+        raise _no_such(store, "session", text)
     return _only(found, "session", text, _session_address)
 
 
@@ -224,6 +226,8 @@ def _by_prefix(store: Store, text: str, address: _Address) -> SnapshotInfo:
         if colon and address.scope is None and _is_session(store, session_id):
             return _head(store, session_id, scope_id, address.kind)
         session_ids = list(store.sessions(prefix=text, limit=_CANDIDATES_SHOWN + 1))
+        if not session_ids:
+            raise _no_such(store, "snapshot or session", text)
         found = _only(session_ids, "snapshot or session", text, _session_address)
         return _head(store, found, address.scope, address.kind)
     ref = _only(candidates, "snapshot", text, _ref_address)
@@ -288,7 +292,8 @@ def _head(store: Store, session: str | None, scope: str | None, kind: str | None
     found = find_scope(store, session, scope, kind)
     if found.head is None:
         store.scope(*found.key).info()  # raises Corrupt if it is damaged
-        raise NotFound(f"the scope has no head. scope=`{address_text(found.key)}`")
+        hint = "it has only notes, or a lease: `limpet notes SESSION` lists notes"
+        raise NotFound(f"the scope has no head; {hint}. scope=`{address_text(found.key)}`")
     return found.head
 
 
@@ -342,6 +347,16 @@ class SeveralMatch(InvalidInput):
     def __init__(self, message: str, addresses: list[str]) -> None:
         super().__init__(message)
         self.addresses = addresses
+
+
+def _no_such(store: Store, what: str, text: str) -> NotFound:
+    from difflib import get_close_matches
+
+    some = store.sessions(prefix=text[: len(text) // 2], limit=_CANDIDATES_MAX)
+    near = get_close_matches(text, some, n=1)
+    hint = f"`{_LISTS[what]}` lists them"
+    hint = f"did you mean `{_typed(visible(near[0]))}`? {hint}" if near else hint
+    return NotFound(f"there is no such {what}: {hint}. name=`{text}`")
 
 
 def _only(found: list[T], what: str, text: str, address: Callable[[T], tuple[str, str]]) -> T:

@@ -6,6 +6,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
+from itertools import islice
 from typing import NamedTuple, TypeAlias
 
 from limpet.api.scope import Scope
@@ -15,8 +16,9 @@ from limpet.core import ids
 from limpet.core.codec import escaped
 from limpet.core.limits import PAGE_ITEMS_MAX, PAGE_STATES_MAX
 from limpet.errors import Corrupt, InvalidInput
-from limpet.model import JSON, ScopeKey, Snapshot, SnapshotInfo, SnapshotRef
+from limpet.model import JSON, Note, ScopeKey, Snapshot, SnapshotInfo, SnapshotRef
 from limpet.protocol import Query
+from limpet.views.notes import note_value, notes_of
 
 Find: TypeAlias = Callable[[list[str]], Sequence[tuple[int, int] | None]]
 """Returns where each line matches first: from where to where, or None."""
@@ -162,8 +164,16 @@ class SnapshotFilter:
     history: bool = False
 
 
+class Place(NamedTuple):
+    """Where a line is: in the state of a snapshot, or in a note of a scope or of a snapshot."""
+
+    scope: ScopeKey
+    id: str | None
+    note: str | None = None
+
+
 class StateSearch:
-    """Searches snapshots, holding one page of states and the ids of one scope at a time.
+    """Searches snapshots and notes, with one page of states and the ids of one scope in memory.
 
     Damaged ones are skipped, and `skipped` is called for each.
     """
@@ -174,19 +184,35 @@ class StateSearch:
         self._keys = keys
         self._skipped = skipped
 
-    def run(self, where: SnapshotFilter) -> Iterator[tuple[Snapshot, Match]]:
-        """Yield matches in heads, or each line once: for the first snapshot of its scope."""
+    def run(self, where: SnapshotFilter) -> Iterator[tuple[Place, Match]]:
+        """Yield matches in heads, or each line once: for the first snapshot of its scope.
+
+        Then those in notes, unless a status is asked for: notes on the head, or on any snapshot.
+        """
         listed = self._store.scopes(where.session_id, kind=where.kind, prefix=where.prefix)
         for each in listed:
             scope = self._store.scope(*each.key)
-            if where.history:
-                yield from self._first_of_each(self._kept(scope, where.status))
-                continue
-            fits = each.head is not None and where.status in (None, each.head.status)
-            if fits or each.head is None:  # it may be damaged, which loading reports
-                for snapshot in self.loaded(scope, [None]):
-                    if where.status in (None, snapshot.status):
-                        yield from ((snapshot, match) for match in self.matches(snapshot))
+            for snapshot, match in self._in_states(scope, each.head, where):
+                yield Place(scope.key, snapshot.id), match
+            if where.status is None:
+                head_id = "" if each.head is None else each.head.id
+                for note in notes_of(scope, None if where.history else head_id):
+                    for match in self.in_note(scope.key, note):
+                        yield Place(scope.key, note.snapshot_id, note.name), match
+
+    def _in_states(
+        self, scope: Scope, head: SnapshotInfo | None, where: SnapshotFilter
+    ) -> Iterator[tuple[Snapshot, Match]]:
+        if where.history:
+            yield from self._first_of_each(self._kept(scope, where.status))
+        elif head is None or where.status in (None, head.status):
+            # Without a head it may be damaged, which loading reports.
+            for snapshot in self.loaded(scope, [None]):
+                if where.status in (None, snapshot.status):
+                    yield from ((snapshot, match) for match in self.matches(snapshot))
+
+    def in_note(self, key: ScopeKey, note: Note) -> Iterator[Match]:
+        return matches(note_value(key, note), self._find, keys=self._keys)
 
     def matches(self, snapshot: Snapshot) -> Iterator[Match]:
         return matches(snapshot.state, self._find, keys=self._keys)
@@ -250,25 +276,31 @@ class Position(NamedTuple):
 
 
 class Hit(NamedTuple):
-    """A line that matches, cut around the match."""
+    """A line that matches, cut around the match; `note` is the name of the note that it is in."""
 
     pointer: str
     before: str
     text: str
     after: str
     is_key: bool
+    note: str | None = None
 
 
 class Searched(NamedTuple):
-    """A snapshot that was searched, and its hits that were not seen yet."""
+    """A snapshot that was searched with its notes, and its hits that were not seen yet.
 
-    info: SnapshotInfo
+    `info` is None for the notes of a scope without a head.
+    """
+
+    scope: ScopeKey
+    info: SnapshotInfo | None
     hits: list[Hit]
     seen: int
 
     def after(self, count: int) -> Position:
         """Return where the search goes on after so many of these hits."""
-        return Position(self.info.scope, self.info.revision, self.seen + count)
+        revision = "" if self.info is None else self.info.revision
+        return Position(self.scope, revision, self.seen + count)
 
 
 _HIT_CHARS_MAX = 240
@@ -295,19 +327,38 @@ class PartedSearch:
         from limpet.views.overview import scopes_after  # `limpet grep` needs no overviews
 
         if position is not None:
-            yield from self._head(position.scope, position)
+            yield self._head(position.scope, position)
         for each in scopes_after(self._store, prefix, None if position is None else position.scope):
-            yield from self._head(each.key, None)
+            yield self._head(each.key, None)
 
-    def _head(self, key: ScopeKey, position: Position | None) -> Iterator[Searched]:
-        for snapshot in self._states.loaded(self._store.scope(*key), [None]):
-            hits = list(self._lines_in(snapshot).values())
-            yield _rest(snapshot, hits, position)
+    def _head(self, key: ScopeKey, position: Position | None) -> Searched:
+        scope = self._store.scope(*key)
+        snapshot = next(self._states.loaded(scope, [None]), None)
+        hits = [] if snapshot is None else list(self._lines_in(snapshot).values())
+        return _rest(key, snapshot, hits + self._in_notes(scope, snapshot), position)
+
+    def _in_notes(self, scope: Scope, snapshot: SnapshotInfo | None) -> list[Hit]:
+        """Return the hits in the notes of a scope, and in those on a snapshot."""
+        found = notes_of(scope, "" if snapshot is None else snapshot.id)
+        return [hit for note in found for hit in self._hits_of(scope.key, note)]
+
+    def _hits_of(self, key: ScopeKey, note: Note) -> Iterator[Hit]:
+        for match in islice(self._states.in_note(key, note), _HITS_MAX):
+            yield Hit(match.pointer, *excerpt(match, _HIT_CHARS_MAX), match.is_key, note.name)
+
+    def histories(self, prefix: str = "", position: Position | None = None) -> Iterator[Searched]:
+        """Yield the snapshots of all sessions, one session after the other, as `history` does."""
+        last = None if position is None else position.scope.session_id
+        if last is not None:
+            yield from self.history(last, position)
+        for session_id in self._store.sessions(prefix=prefix, after=last):
+            yield from self.history(session_id)
 
     def history(self, session_id: str, position: Position | None = None) -> Iterator[Searched]:
         """Yield the snapshots of a session, scope by scope, the newest first.
 
-        A line that is also in the parent, or in what a scope was forked from, is no hit.
+        A line that is also in the parent, or in what a scope was forked from, is no hit. The notes
+        of a scope come with its head.
         """
         for key in self._scopes(session_id, position):
             at = position if position is not None and position.scope == key else None
@@ -317,10 +368,12 @@ class PartedSearch:
                 self._skipped(key, None, error)
 
     def _scope_history(self, scope: Scope, position: Position | None) -> Iterator[Searched]:
-        after = None if position is None else ids.seq_of(position.revision) + 1
+        after = ids.seq_of(position.revision) + 1 if position and position.revision else None
         waiting: list[SnapshotInfo] = []
-        head = scope.info()
-        if head is not None and not head.kept and (after is None or _seq(head) < after):
+        head, noted = scope.info(), {*scope.noted_ids()}
+        if head is None:
+            yield _rest(scope.key, None, self._in_notes(scope, None), position)
+        elif not head.kept and (after is None or _seq(head) < after):
             waiting.append(head)
         while True:
             page = self._page(Query(scope.key, after=after))
@@ -330,7 +383,13 @@ class PartedSearch:
                 some, ahead = waiting[:_AHEAD], waiting[: _AHEAD + 1]
                 self._read(scope, ahead)
                 for info, older in zip(some, [*ahead[1:], None], strict=False):
-                    yield _rest(info, self._new_lines(info, older), position)
+                    hits = self._new_lines(info, older)
+                    if head is not None and info.id == head.id:
+                        hits += self._in_notes(scope, head)
+                    elif info.id in noted:
+                        found = scope.notes(on=info.id)
+                        hits += [hit for note in found for hit in self._hits_of(scope.key, note)]
+                    yield _rest(scope.key, info, hits, position)
                 del waiting[:_AHEAD]
             if is_last:
                 return
@@ -393,10 +452,14 @@ def _base(info: SnapshotInfo, older: SnapshotInfo | None) -> SnapshotRef | None:
     return SnapshotRef(older.scope, older.id)
 
 
-def _rest(info: SnapshotInfo, hits: list[Hit], position: Position | None) -> Searched:
+def _rest(
+    key: ScopeKey, info: SnapshotInfo | None, hits: list[Hit], position: Position | None
+) -> Searched:
     """Leave out the hits that were seen already."""
-    seen = position.seen if position is not None and position.revision == info.revision else 0
-    return Searched(info, hits[seen:], min(seen, len(hits)))
+    found = Searched(key, info, hits, 0)
+    if position is None or position._replace(seen=0) != found.after(0):
+        return found
+    return found._replace(hits=hits[position.seen :], seen=min(position.seen, len(hits)))
 
 
 def messages_of(state: JSON) -> Callable[[str], int | None]:

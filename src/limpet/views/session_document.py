@@ -6,12 +6,12 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import islice
 
-from limpet.api.scope import Scope
 from limpet.api.store import Store
 from limpet.errors import Corrupt
-from limpet.model import Finding, Note, ScopeInfo, ScopeKey, SnapshotInfo
+from limpet.model import Finding, ScopeInfo, ScopeKey, SnapshotInfo
 from limpet.views.document import ScopePage
 from limpet.views.markdown import session_markdown
+from limpet.views.notes import notes_of
 from limpet.views.overview import session_title
 from limpet.views.page.page import session_page
 
@@ -57,16 +57,10 @@ class SessionDocument:
             head = None
         self.snapshots += len(history) + (head is not None and not head.kept)
         shown = None if head is None else replace(head, forked_from=self.visible(head).forked_from)
-        return ScopePage(key, shown, history, list(islice(_notes(scope), _NOTES_MAX)))
+        return ScopePage(key, shown, history, list(islice(notes_of(scope), _NOTES_MAX)))
 
     def _begun_at(self, each: ScopeInfo) -> datetime:
         """Return when a scope began: a scope comes before its forks."""
         history = islice(self.store.scope(*each.key).history(), _HISTORY_MAX)
         first = next(iter(deque(history, maxlen=1)), each.head)
         return datetime.max.replace(tzinfo=UTC) if first is None else first.created_at
-
-
-def _notes(scope: Scope) -> Iterator[Note]:
-    yield from scope.notes()
-    for id in scope.noted_ids():
-        yield from scope.notes(on=id)

@@ -20,7 +20,7 @@ SNAPSHOTS_MAX = 20_000
 
 _PAGE_MIN = 50
 _ONE_BY_ONE_MAX = 2_000  # snapshots of a damaged scope
-_ROLE_CHARS_MAX = 40
+_NAME_CHARS_MAX = 40
 _STATES_BYTES_MAX = 8 * 1024 * 1024  # that one call decodes, besides the first
 
 
@@ -179,10 +179,11 @@ def _version(rows: Sequence[TimelineRow], damaged: Iterable[ScopeKey], *, is_cut
 
 
 class LastMessage(NamedTuple):
-    """The last message of a chat, on one line."""
+    """The last message of a chat, on one line; `name` is that of its speaker or node."""
 
     role: str
     text: str
+    name: str = ""
 
 
 def read_last_messages(store: Store, infos: Sequence[SnapshotInfo]) -> list[LastMessage | None]:
@@ -204,4 +205,5 @@ def _last_message(store: Store, info: SnapshotInfo) -> LastMessage | None:
     turn = last_turn(store, info)
     if turn is None:
         return None
-    return LastMessage(visible(clipped(turn.role, _ROLE_CHARS_MAX)), turn_text(turn))
+    role, name = (visible(clipped(each, _NAME_CHARS_MAX)) for each in (turn.role, turn.name or ""))
+    return LastMessage(role, turn_text(turn), name)

@@ -18,10 +18,10 @@ from tests.compat.agentos.hands import GATE, Hands, every, kill
 from tests.compat.agentos.kit import ENGINES, fresh, on
 from tests.compat.strands.kit import Grounds
 from tests.present import present
+from tests.waiting import WAIT_S_MAX
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "graph_runner.py"
 FIXTURES = Path(__file__).parent / "fixtures"
-WAIT_S_MAX = 60.0
 
 
 @pytest.fixture

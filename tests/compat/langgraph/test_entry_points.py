@@ -25,7 +25,7 @@ def start(folder: Path, *args: str, **env: str) -> str:
         env={**os.environ, "PYTHONPATH": str(ROOT), **env},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=False,
     )
     assert ended.returncode == 0, ended.stderr

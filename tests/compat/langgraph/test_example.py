@@ -10,9 +10,9 @@ import pytest
 import limpet
 from examples.langgraph_approval import TRIP, agent
 from tests.compat.langgraph.kit import Places
+from tests.waiting import WAIT_S_MAX
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "langgraph_approval.py"
-WAIT_S_MAX = 120.0
 
 
 @pytest.mark.slow

@@ -3,10 +3,12 @@
 from typing import Any
 
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langgraph.types import Command
 
 from limpet import Store
 from limpet.compat.langgraph import LimpetSaver
-from limpet.views.chat import read_chat, turn_text
+from limpet.views.chat import nodes_of, read_chat, turn_text, without_internals
+from tests.compat.langgraph.graphs import approving
 from tests.compat.langgraph.kit import checkpoint, config, got, id_of, ids, put
 
 CALL = {"name": "search", "args": {"q": "rain"}, "id": "c1", "type": "tool_call"}
@@ -73,3 +75,17 @@ def test_what_others_saved_is_read_as_it_is(store: Store) -> None:
     saver.prune(["t"])
     assert ids(saver.list(config())) == [3]
     assert store.scope("t", "other", kind="thread").load() is not None
+
+
+def test_the_nodes_that_a_checkpoint_comes_from(store: Store) -> None:
+    graph = approving(LimpetSaver(store))
+    graph.invoke({"messages": [], "notes": []}, config())
+    graph.invoke(Command(resume=True), config())
+    scope = store.scope("t", kind="thread")
+    states = [snapshot.state for snapshot in scope.load_many(scope.history())]
+    nodes = [set(nodes_of(state)) for state in reversed(states)]
+    assert nodes == [set(), set(), {"left", "right"}, {"ask"}, set(), {"last"}]
+    shown = without_internals(states[0])
+    assert shown.keys() == {"channel_values"}
+    assert shown["channel_values"].keys() == {"messages", "approved", "notes"}
+    assert nodes_of({"channel_values": {}, "versions_seen": 1}) == []

@@ -113,4 +113,4 @@ def test_a_sweeper_sweeps_until_the_store_is_closed(memory: Store) -> None:
     assert items.stop_ttl_sweeper()
     again = items.start_ttl_sweeper()
     memory.close()
-    again.result(5)
+    again.result(300)

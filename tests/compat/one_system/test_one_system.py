@@ -41,7 +41,7 @@ def example() -> ModuleType:
 
 def test_the_example_runs() -> None:
     command = [sys.executable, "-W", "error", str(EXAMPLE)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert (done.returncode, done.stderr, done.stdout) == (0, "", STORY)
 
 

@@ -41,7 +41,7 @@ def test_threads_never_fail_or_tear(kind: str, tmp_path: Path) -> None:
         under_way: list[Future[Any]] = [pool.submit(read) for _ in range(2)]
         under_way += [pool.submit(save, saver) for saver in range(SAVERS)]
         for each in under_way:
-            each.result(timeout=60)
+            each.result(timeout=300)
     assert check(runs.load("r")) % 1000 == SAVES - 1
 
 
@@ -100,5 +100,5 @@ def test_a_go_process_at_the_same_time_is_no_failure(tmp_path: Path) -> None:
         under_way: list[Future[Any]] = [theirs.submit(go, number) for number in range(200)]
         under_way += [pool.submit(ours, 1000 + number) for number in range(100)]
         for each in under_way:
-            each.result(timeout=60)
+            each.result(timeout=300)
     assert [each.name for each in tmp_path.iterdir()] == ["r.json"]

@@ -299,7 +299,7 @@ class Slow(Layer):
         if self._first:
             self._first = False
             self.began.set()
-            assert self.may_go_on.wait(30)
+            assert self.may_go_on.wait(300)
             try:
                 return self._below.commit(commit)
             finally:

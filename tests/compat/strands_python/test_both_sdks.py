@@ -26,8 +26,6 @@ from tests.interop.places import Below, Place
 from tests.interop.sdk import Sdk
 from tests.present import present
 
-pytestmark = pytest.mark.timeout(300)  # the first test may have to install the SDK
-
 WHERE = "scopes/agent/planner/snapshots/"
 IMAGE: Any = {"image": {"format": "png", "source": {"bytes": b"\x89PNG"}}}
 ALWAYS: dict[str, Any] = {"snapshot_trigger": lambda **_: True}

@@ -22,7 +22,7 @@ from limpet.compat.pydantic_ai import LimpetConversationStore
 from tests.frameworks.pydantic_ai.chats import loaded
 from tests.present import present
 
-RUN_S_MAX = 60
+RUN_S_MAX = 300
 
 
 def paying(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:

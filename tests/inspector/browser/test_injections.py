@@ -11,6 +11,7 @@ from playwright.sync_api import Browser, Page, expect
 
 import limpet
 from limpet.inspector.pages import PAGES
+from tests.effort import times
 from tests.inspector.browser import injections
 from tests.inspector.browser.ui import Ui, Window, open_window, unfold
 
@@ -194,10 +195,14 @@ def pages_of(address: dict[str, str]) -> list[Visited]:
 
 
 @pytest.mark.slow
+@pytest.mark.long
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("at", range(7))
 def test_each_on_every_page(page: Page, injected: Injected, at: int) -> None:
     """Each is opened on one of the pages, and visited on all of them."""
+    share = times(1, full=4, torture=1)  # which is visited: each is, on one of the pages or two
     visited = [pages_of(each)[at] for each in injected.addresses[:-1]]
+    visited = visited[at % share :: share]
     for path, params in visited[at::7]:
         check(page, path, **params)
     visit(page, visited)

@@ -1,14 +1,16 @@
 """What a person does with the pages: look, filter, walk, compare, search, copy."""
 
 import re
+from pathlib import Path
 from urllib.parse import urlencode
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, Page, expect
 
 import limpet
 from docs._make import garden
 from tests.inspector.browser.conftest import Visit
+from tests.inspector.browser.ui import Ui, open_window
 
 SESSION = f"/ui/session?{urlencode({'session_id': garden.SESSION})}"
 CLIPBOARD = ["clipboard-read", "clipboard-write"]
@@ -71,9 +73,9 @@ def titles(page: Page) -> list[str]:
 def test_the_list_is_filtered_and_sorted(visit: Visit) -> None:
     page = visit("/ui")
     assert len(titles(page)) == 7
-    page.get_by_label("Title or last message").fill("flaky")
-    page.get_by_role("button", name="Apply").click()
+    page.get_by_label("Title or last message").fill("flaky")  # filtered while it is typed
     expect(page.locator("a.title")).to_have_count(0)
+    expect(page).to_have_url(re.compile("text=flaky"))
     page.get_by_label("Title or last message").fill("test_refund")
     page.keyboard.press("Enter")
     expect(page.locator("a.title")).to_have_count(1)
@@ -154,6 +156,47 @@ def test_changes_are_shown_to_the_parent_and_to_a_marked_snapshot(visit: Visit) 
     page.get_by_role("link", name="The snapshot before").click()
     expect(page).not_to_have_url(re.compile("base_id="))
     expect(page.locator(".compare")).to_contain_text("the snapshot before")
+
+
+def test_two_dots_are_compared_and_the_link_is_copied(visit: Visit) -> None:
+    page = visit(SESSION, permissions=CLIPBOARD, timezone_id="Asia/Tokyo", locale="en-GB")
+    saved = page.locator(".snap-head time").first
+    expect(saved).to_have_text(re.compile("5 May 2026, 03:"))  # in Tokyo
+    assert re.fullmatch(r"2026-05-04 18:.. ?.*UTC", saved.get_attribute("title") or "")
+    dots = page.locator("#rows .lanes")
+    dots.nth(3).click()
+    expect(page.locator("#marked")).to_be_visible()
+    dots.nth(1).click()
+    expect(page.locator("#marked")).to_be_hidden()
+    expect(page).to_have_url(re.compile("view=changes.*base_id="))
+    page.get_by_role("button", name="Copy link").click()
+    expect(page.get_by_role("button", name="Copied")).to_be_visible()
+    assert clipboard(page) == page.url
+    page.goto(SESSION)  # which shows whatever is the newest
+    page.get_by_role("button", name="Copy link").click()
+    expect(page.get_by_role("button", name="Copied")).to_be_visible()
+    link = clipboard(page)
+    page.goto(link)
+    assert current(page) in page.locator("#snapshot-title").inner_text()
+
+
+@pytest.mark.slow
+def test_a_long_chat_opens_at_its_end_and_a_long_search_can_be_stopped(
+    browser: Browser, tmp_path: Path
+) -> None:
+    messages = [{"role": "user", "content": f"line {n} " + "so on " * 200} for n in range(60)]
+    url = f"sqlite:///{tmp_path / 'long.db'}"
+    with limpet.open(f"{url}?synchronous=off") as store:
+        for number in range(200):
+            store.scope(f"long/{number:03}").save({"messages": messages})
+    with Ui(tmp_path, url=url) as ui, open_window(browser, ui.url) as window:
+        page = window.page
+        page.goto("/ui/session?session_id=long/000")
+        expect(page.locator(".chat .turn").last).to_be_in_viewport()
+        page.goto("/ui/search?q=(?:so+on+){150}x&regex=true&history=true", wait_until="commit")
+        page.get_by_role("button", name="Stop").click()
+        expect(page.get_by_role("button", name="Stop")).to_be_hidden()
+        expect(page.get_by_role("link", name="Search further")).to_be_visible()
 
 
 def test_a_snapshot_has_three_views(visit: Visit) -> None:

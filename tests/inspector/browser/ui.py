@@ -108,7 +108,7 @@ def unseen(page: Page, css: str) -> list[str]:
         page.evaluate(
             """(css) => [...document.querySelectorAll(css)].filter((each) => {
               const { left, top, width, height } = each.getBoundingClientRect();
-              if (top + height > innerHeight) return false;
+              if (top < 0 || top + height > innerHeight) return false;
               const seen = document.elementFromPoint(left + 4, top + height / 2);
               return width < 10 || seen?.closest("tr, li") !== each.closest("tr, li");
             }).map((each) => each.textContent.trim())""",

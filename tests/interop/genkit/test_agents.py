@@ -2,14 +2,10 @@
 
 from pathlib import Path
 
-import pytest
-
 from limpet import Store
 from limpet.compat.genkit import export_sessions, import_sessions
 from tests.interop.genkit.peer import Theirs
 from tests.interop.genkit.rows import Ours, Wire, wire
-
-pytestmark = pytest.mark.timeout(300)  # the first test may have to install Genkit
 
 
 def texts(found: Wire) -> list[str]:

@@ -3,14 +3,10 @@
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from limpet import Store
 from limpet.compat.genkit import Transfer, export_sessions, import_sessions
 from tests.interop.genkit.peer import Theirs
 from tests.interop.genkit.rows import Ours, Wire, wire
-
-pytestmark = pytest.mark.timeout(300)  # the first test may have to install Genkit
 
 RICH: dict[str, Any] = {
     "text": 'NUL \0 astral 🎉 BOM \ufeff line \u2028 quote " back \\ tab \t del \x7f esc \x1b',

@@ -162,9 +162,7 @@ class Checking(Listings):
             if not lost or not self._is_current(head):
                 continue
             if repair:
-                self.index.write(key, lost)
-                if self.files.bucket.get([keys.head_key(key)], first=1) == [None]:
-                    self.index.remove(lost)  # deleted meanwhile
+                self.index.mend(key, lost, wanted)
             for each in lost:
                 found = wanted[each]
                 yield _finding_of(
@@ -488,7 +486,8 @@ class Checking(Listings):
         head = Head(scope, record, "", {}, tuple(segments), tuple(_disjoint(found.pages)))
         rebuilt = self._replaced(head, None if stored is None else stored.version, aside)
         if rebuilt:
-            self.index.write(scope, keys.line_signs(scope, newest.line))
+            signs = keys.line_signs(scope, newest.line)
+            self.index.mend(scope, signs, signs)
         yield _finding_of(
             code,
             f"{fact}: it was rebuilt from its segments, and what was saved later is lost",

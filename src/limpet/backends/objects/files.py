@@ -63,6 +63,10 @@ class Held(NamedTuple):
     version: str | None = None
     size: int = 0
 
+    @property
+    def record(self) -> ScopeRecord | None:
+        return None if self.head is None else self.head.record
+
 
 _Newest: TypeAlias = tuple[int, int, bytes]
 """The pk, the greatest seq and the trail of a record."""
@@ -139,7 +143,7 @@ class Files:
     def keep(self, key: ScopeKey, held: Held) -> None:
         """Remember a head that was read or written."""
         self.held.put(key, held)
-        record = None if held.head is None else held.head.record
+        record = held.record
         if record is not None and self.ciphers.encrypts:
             self._newest.put(key, (record.pk, record.last, record.trail))
 
@@ -375,6 +379,17 @@ class Index:
             self._files.bucket.mark(plain)
         for key in clipped:
             self._files.bucket.put(key, orjson.dumps(list(scope)), expect=ANY)
+
+    def mend(self, scope: ScopeKey, lost: Sequence[str], wanted: Collection[str]) -> None:
+        """Write those that are lost of the wanted pointers to a scope, or remove all if it is gone.
+
+        A sign that its writer got no answer for may come later: it needs another to do harm.
+        """
+        try:
+            self.write(scope, lost)
+        finally:
+            if self._files.bucket.get([keys.head_key(scope)], first=1) == [None]:
+                self.remove(wanted)
 
     def remove(self, pointers: Collection[str]) -> None:
         """Remove pointers; one that is left leads nowhere, which is harmless."""

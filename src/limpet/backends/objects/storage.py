@@ -42,12 +42,14 @@ from limpet.storage import (
     ScopeRecord,
     StateReader,
     TailRow,
+    is_at,
 )
 
 T = TypeVar("T")
 
 _POLL_S: Final = 1.0
 _PASSES_MAX: Final = 100  # over a session that other writers keep writing to
+_SIGN_TRIES: Final = 3
 _PAUSE_S_MIN: Final = 0.000_5
 _PAUSE_S_MAX: Final = 0.05
 _LABELS: Final = "labels:"  # before the cursor of the second part of `rekey`
@@ -86,7 +88,7 @@ class ObjectStorage(Checking, Watching):
 
     def read(self, key: ScopeKey, use: Callable[[Reader], T], seen: ScopeRecord | None = None) -> T:
         held = None if seen is None else self.files.held.get(key)
-        head = held.head if held is not None and _is_at(held, seen) else None
+        head = held.head if held is not None and is_at(held.record, seen) else None
         return read_moment(self.files, key, use, head)
 
     def read_head(self, key: ScopeKey) -> tuple[ScopeRecord, Row | None, TailRow | None] | None:
@@ -102,9 +104,9 @@ class ObjectStorage(Checking, Watching):
 
     def write(self, change: Change) -> bool:
         key, held = change.key, self.files.held.get(change.key)
-        if held is None or not _is_at(held, change.before):
+        if held is None or not is_at(held.record, change.before):
             held = self.files.read(key)
-            if not _is_at(held, change.before):
+            if not is_at(held.record, change.before):
                 return False
         try:
             return self._commit(held, change, ObjectReader(self.files, key, held.head))
@@ -236,7 +238,7 @@ class ObjectStorage(Checking, Watching):
     def _finish(self, before: Held, now: Held, built: Built) -> None:
         """Remove what the head no longer names; the change is stored."""
         key, head = built.head.key, built.head
-        if head.record is not None and (before.head is None or before.head.record is None):
+        if head.record is not None and before.record is None:
             self._start(key, line_of(head.record.pk))
         self.index.remove(built.unneeded)
         if not built.parts and not built.removed and not head.unswept:
@@ -256,17 +258,21 @@ class ObjectStorage(Checking, Watching):
     def _start(self, key: ScopeKey, line: str) -> None:
         """From now on the loss of the head can be distinguished from a write that never came.
 
-        A sign is better missing than left behind by a deletion that was interrupted.
+        A sign is better missing than left behind by a deletion that was interrupted. One that may
+        still come is not missing: whoever deletes a line without its sign leaves its pointer, and
+        both together look like damage. So it is written until there is an answer.
         """
-        started = keys.started_key(key, line)
-        with suppress(Unavailable):
-            self.index.write(key, [started])
+        started, doomed = keys.started_key(key, line), set[str]()
+        for _ in range(_SIGN_TRIES):
+            with suppress(Unavailable):
+                self.index.write(key, [started])
+                break
         try:
-            is_there = self.files.bucket.get([keys.head_key(key)]) != [None]
+            if self.files.bucket.get([keys.head_key(key)]) == [None]:
+                doomed = {*keys.line_signs(key, line)}  # it was deleted in between
         except Unavailable:
-            is_there = False
-        if not is_there:
-            self.index.remove([started])  # it was deleted in between, or may have been
+            doomed = {started}  # or it may have been
+        self.index.remove(doomed)
 
     def _settle(self, held: Held) -> bool:
         """Finish a fork; return False if its source was deleted, and the fork with it."""
@@ -454,10 +460,3 @@ class ObjectStorage(Checking, Watching):
 
     def close(self) -> None:
         self.files.close()
-
-
-def _is_at(held: Held, record: ScopeRecord | None) -> bool:
-    found = None if held.head is None else held.head.record
-    return (None if found is None else found.version) == (
-        None if record is None else record.version
-    )

@@ -38,7 +38,7 @@ from limpet.core.rows import EMPTY, Row
 from limpet.errors import Corrupt, InvalidInput
 from limpet.model import Finding, ScopeKey, SnapshotRef
 from limpet.protocol import NoteQuery, Query, SessionAge, Target
-from limpet.storage import Change, Reader, ScopeQuery, ScopeRecord, StateReader
+from limpet.storage import Change, Reader, ScopeQuery, ScopeRecord, StateReader, is_at
 
 T = TypeVar("T")
 
@@ -111,8 +111,11 @@ class SqlStorage:
         def run(transaction: Transaction) -> bool:
             # What moves a scope compares its version, what removes it does not.
             is_compared = change.after is not None and not self._locks_scopes
-            is_at = is_compared or self._is_at(transaction, change.key, change.before)
-            return is_at and self._apply(transaction, change)
+            if not is_compared:
+                found = self._record(transaction, change.key, "scope_to_change")
+                if not is_at(found, change.before):
+                    return False
+            return self._apply(transaction, change)
 
         return self._write(run)
 
@@ -171,13 +174,6 @@ class SqlStorage:
         for name in change.unshared:
             self._drop_shared(transaction, name)
         return True
-
-    def _is_at(self, transaction: Transaction, key: ScopeKey, before: ScopeRecord | None) -> bool:
-        """Lock a scope, and return whether it is at the same version."""
-        found = self._record(transaction, key, "scope_to_change")
-        if found is None or before is None:
-            return found is before
-        return found.version == before.version
 
     def drop(self, session_id: str, key: ScopeKey | None = None) -> int:
         def run(transaction: Transaction) -> int:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import AsyncGenerator, Callable, Iterator
+from typing import Any
 
 from limpet import portable
 from limpet.api.store import Store
@@ -10,7 +11,7 @@ from limpet.core.operations import JSON_TYPE, LINES_TYPE, SCOPE_PARAMS, SNAPSHOT
 from limpet.errors import LimpetError, NotFound
 from limpet.inspector import links
 from limpet.inspector.page import HTML_TYPE, existing, page, render
-from limpet.model import ScopeKey
+from limpet.model import ScopeInfo, ScopeKey
 from limpet.server.call import Call, Response, Stream
 from limpet.views.overview import session_title
 from limpet.views.session_document import SessionDocument
@@ -38,7 +39,7 @@ async def export(call: Call) -> Response:
         return Response(200, state, JSON_TYPE, _headers(f"{key.session_id}-{key.scope_id}", form))
 
     def read(store: Store) -> Iterator[bytes]:
-        _check_session(store, key.session_id)
+        _scopes(store, key.session_id)
         if form == "jsonl":
             origins = call.grant.prefix
             return portable.export_lines(
@@ -52,20 +53,26 @@ async def export(call: Call) -> Response:
     return Response(200, parts, headers=_headers(key.session_id, form))
 
 
-async def _choices(call: Call, key: ScopeKey) -> Response:
-    def read(store: Store) -> str | None:
-        _check_session(store, key.session_id)
-        return session_title(store, key.session_id)
+async def _choices(call: Call, asked: ScopeKey) -> Response:
+    def read(store: Store) -> tuple[str | None, list[ScopeInfo]]:
+        scopes = _scopes(store, asked.session_id)
+        return session_title(store, asked.session_id, scopes), scopes
 
-    title = await call.store.run(read)
-    file = f"{_safe(key.session_id)}.html"
-    command = links.Command("export", ["-o", file], [key.session_id])
-    return render(call, "export.html", key=key, id=call.id, title=title, command=command)
+    title, scopes = await call.store.run(read)
+    file = f"{_safe(asked.session_id)}.html"
+    command = links.Command("export", ["-o", file], [asked.session_id])
+    heads = {each.key: each.head.created_at for each in scopes if each.head is not None}
+    # The link of a session names no scope, and it may have none of the usual name.
+    key = asked if asked in heads or call.id else max(heads, key=heads.__getitem__, default=asked)
+    shown: dict[str, Any] = {"key": key, "id": call.id, "has_state": key in heads}
+    return render(call, "export.html", title=title, command=command, **shown)
 
 
-def _check_session(store: Store, session_id: str) -> None:
-    if next(iter(store.scopes(session_id)), None) is None:
+def _scopes(store: Store, session_id: str) -> list[ScopeInfo]:
+    found = list(store.scopes(session_id))
+    if not found:
         raise NotFound("there is no such session")
+    return found
 
 
 def _state(store: Store, key: ScopeKey, id: str | None) -> bytes:

@@ -18,10 +18,10 @@ from limpet.core.wire import cursor_parts, cursor_text
 from limpet.errors import Corrupt, InvalidInput, LimpetError
 from limpet.inspector import links
 from limpet.inspector.page import page, render, rendered, stream
-from limpet.model import SnapshotInfo
 from limpet.server.bodies import busy
 from limpet.server.call import Call, Response
 from limpet.views.diff import dotted
+from limpet.views.format import visible
 from limpet.views.overview import reads_heads_one_by_one, session_title
 from limpet.views.search import (
     Find,
@@ -35,23 +35,25 @@ from limpet.views.search import (
 )
 
 _PAGE_HITS_MAX = 50
-_PAGE_S_MAX = 5.0
+_PAGE_S_MAX = 30.0  # whoever has enough stops it
 _PART_S_MAX = 0.2  # between two parts of the page
 _COUNTED_MAX = 100_000  # sessions, for "of so many"
 _SEARCHES_MAX = 3  # at once: each holds a thread that the API needs too
 _QUERY_CHARS_MAX = 500
 _COUNT = re.compile(r"[0-9]{1,9}")
+_FLAGS = ("regex", "case", "keys", "history")
 _RESULTS = "<!-- results -->"  # where they are sent; escaped text cannot contain it
 
 _QUERY = Param("q", {**TEXT, "maxLength": _QUERY_CHARS_MAX}, "what to search for")
 _REGEX = Param("regex", BOOLEAN, "it is a regular expression")
 _CASE = Param("case", BOOLEAN, "upper and lower case must match")
 _KEYS = Param("keys", BOOLEAN, "search the keys of objects too")
+_HISTORY = Param("history", BOOLEAN, "search every snapshot, as always in one session")
 
 
-@page("/ui/search", ANY_SESSION, _QUERY, _REGEX, _CASE, _KEYS, AFTER)
+@page("/ui/search", ANY_SESSION, _QUERY, _REGEX, _CASE, _KEYS, _HISTORY, AFTER)
 async def search(call: Call) -> Response:
-    """What the states say: of a session every snapshot, else the newest of each scope."""
+    """What states and notes say: of every snapshot, or of the newest of each scope."""
     asked = _Asked.of(call)
     if not asked.query:
         return render(call, "search.html", **asked.shown(), problem=None, results="")
@@ -68,26 +70,27 @@ class _Asked(NamedTuple):
     query: str
     session_id: str | None
     prefix: str
-    regex: bool
-    case: bool
-    keys: bool
     position: Position | None
     sessions: int
     """Those that were searched before the position."""
+    regex: bool = False
+    case: bool = False
+    keys: bool = False
+    history: bool = False
 
     @staticmethod
     def of(call: Call) -> "_Asked":
         given, session_id = call.params, call.params.get("session_id")
         if session_id is not None:
             call.grant.check_session(session_id)
-        regex, case, keys = (given.get(name, False) for name in ("regex", "case", "keys"))
+        flags: dict[str, Any] = {name: given.get(name, False) for name in _FLAGS}
         position, sessions = _position_of(given["after"]) if "after" in given else (None, 0)
         if position is not None:
             call.grant.check_session(position.scope.session_id)
             if session_id not in (None, position.scope.session_id):
                 raise InvalidInput("`after` is of a search in another session")
-        query = given.get("q", "")
-        return _Asked(query, session_id, call.prefix, regex, case, keys, position, sessions)
+        asked = _Asked(given.get("q", ""), session_id, call.prefix, position, sessions)
+        return asked._replace(**flags)
 
     def finder(self, monotonic: Callable[[], float]) -> Find:
         pattern = compiled(self.query, fixed=not self.regex, ignore_case=not self.case)
@@ -102,7 +105,7 @@ class _Asked(NamedTuple):
         flags = [] if self.regex else ["-F"]
         flags += [] if self.case else ["-i"]
         flags += ["--keys"] if self.keys else []
-        flags += ["--history"] if self.session_id else []
+        flags += ["--history"] if self.session_id or self.history else []
         if self.prefix and not self.session_id:
             flags += ["--prefix", self.prefix]
         words = [self.query] + ([self.session_id] if self.session_id else [])
@@ -113,7 +116,7 @@ class _Asked(NamedTuple):
         return self._replace(session_id=None).url()
 
     def url(self, position: Position | None = None, sessions: int = 0) -> str:
-        flags = {name: "true" for name in ("regex", "case", "keys") if getattr(self, name)}
+        flags = {name: "true" for name in _FLAGS if getattr(self, name)}
         after = None if position is None else _cursor(position, sessions)
         return links.url("/search", q=self.query, session_id=self.session_id, **flags, after=after)
 
@@ -154,47 +157,50 @@ class _Search:
             if searched is None:
                 self.is_over = True
                 break
-            self._count(searched.info)
+            self._count(searched)
             shown = searched.hits[: _PAGE_HITS_MAX - self.hits]
             self.position = searched.after(len(shown))
             self.hits += len(shown)
             if shown:
-                self.groups.append(self._group(store, searched.info, shown))
+                self.groups.append(self._group(store, searched, shown))
 
     def _is_here(self) -> bool:
         """Whether nothing new was searched yet: the page must not lead to itself."""
         return self.position in (None, self.asked.position)
 
-    def _count(self, info: SnapshotInfo) -> None:
-        self.snapshots += 1
-        if info.session_id != self._session_id:
-            self._session_id = info.session_id
+    def _count(self, searched: Searched) -> None:
+        self.snapshots += searched.info is not None
+        if searched.scope.session_id != self._session_id:
+            self._session_id = searched.scope.session_id
             self.sessions += 1
 
-    def _group(self, store: Store, info: SnapshotInfo, hits: list[Hit]) -> dict[str, Any]:
+    def _group(self, store: Store, searched: Searched, hits: list[Hit]) -> dict[str, Any]:
         """Return the hits of a snapshot; `is_first` of its session, on this page."""
-        session_id = info.session_id
-        is_first = session_id not in self._titles
+        key, info = searched.scope, searched.info
+        is_first = key.session_id not in self._titles
         if is_first:
-            self._titles = {session_id: session_title(store, session_id)}
-        snapshot = store.scope(*info.scope).load(info.id)
+            self._titles = {key.session_id: session_title(store, key.session_id)}
+        snapshot = None if info is None else store.scope(*key).load(info.id)
         message = messages_of(None if snapshot is None else snapshot.state)
-        lines = []
+        place = links.address(info or key)
+        lines = list[dict[str, Any]]()
         for hit in hits:
-            index, path = None if hit.is_key else message(hit.pointer), dotted(hit.pointer)
+            is_text = not hit.is_key and hit.note is None
+            index, path = message(hit.pointer) if is_text else None, dotted(hit.pointer)
             where = path if index is None else f"message {index}"
-            url = _hit_url(info, hit, index)
-            lines.append({"url": url, "path": path, "where": where, "hit": hit})
-        url = links.url("/session", **links.address(info))
-        title = self._titles[session_id]
-        return {"title": title, "is_first": is_first, "info": info, "url": url, "lines": lines}
+            where = where if hit.note is None else visible(f"note {hit.note}")
+            lines.append({"url": _hit_url(place, hit, index), "path": path, "where": where})
+            lines[-1]["hit"] = hit
+        group = {"title": self._titles[key.session_id], "is_first": is_first, "info": info}
+        return {**group, "key": key, "url": links.url("/session", **place), "lines": lines}
 
 
-def _hit_url(info: SnapshotInfo, hit: Hit, index: int | None) -> str:
+def _hit_url(place: dict[str, str], hit: Hit, index: int | None) -> str:
     if index is not None:
-        at = links.url("/session", **links.address(info), view="chat", turns=index)
-        return f"{at}#m{index}"
-    return links.url("/session", **links.address(info), view="state", path=hit.pointer)
+        return links.url("/session", **place, view="chat", turns=index) + f"#m{index}"
+    if hit.note is not None:
+        return links.url("/session", **place, view="state") + "#notes"
+    return links.url("/session", **place, view="state", path=hit.pointer)
 
 
 class _Searches:
@@ -247,7 +253,8 @@ def _begun(store: Store, asked: _Asked, find: Find, monotonic: Callable[[], floa
     if asked.session_id is not None:
         found = parted.history(asked.session_id, asked.position)
     else:
-        found = parted.heads(asked.prefix, asked.position)
+        every = parted.histories if asked.history else parted.heads
+        found = every(asked.prefix, asked.position)
         if not reads_heads_one_by_one(store):
             total = sum(1 for _ in store.sessions(prefix=asked.prefix, limit=_COUNTED_MAX))
     # The session of the position was counted before.
@@ -263,7 +270,7 @@ def _progress(
     more, groups = None, []
     if search is not None:
         groups, search.groups = search.groups, []
-        if done and not search.is_over:
+        if not search.is_over:
             more = asked.url(search.position or asked.position, search.sessions)
     return {
         "asked": asked,

@@ -19,6 +19,7 @@ from limpet.server.access import Grant
 from limpet.server.call import Call, Response
 from limpet.views.chat import Chat, read_chat
 from limpet.views.format import address_text, json_start
+from limpet.views.notes import note_value, notes_of
 from limpet.views.page.changes import changes_html
 from limpet.views.page.chat import NewMessages, Window, chat_window, folded_code, new_messages
 from limpet.views.page.values import Level, crumbs, read_level, value_at
@@ -161,16 +162,24 @@ def _news(store: Store, info: SnapshotInfo, chat: Chat) -> NewMessages:
 
 def _state(store: Store, info: SnapshotInfo, state: JSON, params: Mapping[str, Any]) -> Detail:
     path = params.get("path", "")
-    scope = store.scope(*info.scope)
-    notes = [*islice(scope.notes(on=info.id), _NOTES_MAX)]
     found = {
         "level": _level(state, params),
         "crumbs": [*crumbs(path)],
-        "notes": [{"name": note.name, "html": _folded(note.value)} for note in notes],
+        "notes": read_notes(store, info.scope, info.id),
         "metadata": _folded(info.metadata) if info.metadata else None,
     }
     more = ["--path", path] if path else ["--raw"]
     return Detail(_command("show", info, more=more), state=found)
+
+
+def read_notes(store: Store, key: ScopeKey, id: str = "") -> list[dict[str, Any]]:
+    """Return the notes on a snapshot as the pages show them, and with the head its scope's."""
+    scope = store.scope(*key)
+    head = scope.info() if id else None
+    found = notes_of(scope, id) if head is None or head.id == id else scope.notes(on=id)
+    return [
+        {"note": note, "html": _folded(note_value(key, note))} for note in islice(found, _NOTES_MAX)
+    ]
 
 
 def _level(state: JSON, params: Mapping[str, Any]) -> Level:

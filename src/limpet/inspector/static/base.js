@@ -10,13 +10,25 @@ document.getElementById("theme").addEventListener("click", () => {
 });
 
 document.addEventListener("click", async (event) => {
-  const button = event.target.closest("[data-copy]");
+  const button = event.target.closest("[data-copy], [data-copy-link]");
   if (!button) return;
-  await navigator.clipboard.writeText(button.dataset.copy);
+  const here = new URL(location.href); // without an id it shows whatever is the newest
+  const link = here.searchParams.has("id") ? here : new URL(button.dataset.copyLink ?? "", here);
+  await navigator.clipboard.writeText(button.dataset.copy ?? link.href);
   const text = button.textContent;
   button.textContent = "Copied";
   setTimeout(() => { button.textContent = text; }, 1200);
 });
+
+/** Show moments as they are here; the title has them in UTC. */
+function localize(where) {
+  for (const each of where.querySelectorAll("time[data-shows=moment]")) {
+    each.textContent = new Date(each.dateTime).toLocaleString([], { dateStyle: "medium", timeStyle: "medium" });
+  }
+}
+
+localize(document);
+document.addEventListener("limpet-snapshot", ({ detail }) => localize(detail));
 
 const help = document.getElementById("help");
 document.getElementById("help-open").addEventListener("click", () => help.showModal());

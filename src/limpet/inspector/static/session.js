@@ -233,7 +233,24 @@ document.addEventListener("click", (event) => {
   if (!isRow && !(isHere && detail.contains(link) && there.searchParams.has("id"))) return;
   event.preventDefault();
   if (isRow) showLive(false);
-  show(isRow ? addressOf(link) : link.href);
+  if (isRow && event.target.closest(".lanes")) chooseDot(placeOf(link.href));
+  else show(isRow ? addressOf(link) : link.href);
+});
+
+/** Mark the snapshot of the first dot; compare that of the second one with it. */
+function chooseDot(place) {
+  const marked = mark.get();
+  if (marked && !isSame(marked, place)) {
+    show(linkTo("/ui/session", comparing(place, marked)));
+    mark.set(null);
+  } else {
+    mark.set(marked ? null : place);
+  }
+  showMark();
+}
+
+const comparing = (place, base) => ({
+  ...place, view: "changes", ...Object.fromEntries(PLACE.map((name) => [`base_${name}`, base[name]])),
 });
 
 addEventListener("popstate", () => {
@@ -284,9 +301,8 @@ onKey("m", () => {
 onKey("d", () => {
   if (!current) return;
   const marked = mark.get();
-  const base = marked && !isSame(marked, current)
-    ? Object.fromEntries(PLACE.map((name) => [`base_${name}`, marked[name]])) : {};
-  show(linkTo("/ui/session", { ...current, view: "changes", ...base }));
+  const isOther = marked && !isSame(marked, current);
+  show(linkTo("/ui/session", isOther ? comparing(current, marked) : { ...current, view: "changes" }));
 });
 if ("writes" in root.dataset) {
   onKey("f", () => { if (current) location.assign(linkTo("/ui/fork", current)); });

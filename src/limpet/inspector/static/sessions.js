@@ -61,6 +61,16 @@ function follow(on) {
   listen();
 }
 
+const typed = document.querySelector("form.filters input[type=search]");
+typed.addEventListener("input", () => {
+  const address = new URL(location.href);
+  if (typed.value) address.searchParams.set("text", typed.value); else address.searchParams.delete("text");
+  address.searchParams.delete("after");
+  history.replaceState(null, "", address);
+  clearTimeout(timer);
+  timer = setTimeout(read, 200);
+});
+
 button.addEventListener("click", () => follow(!isLive()));
 document.addEventListener("visibilitychange", listen);
 button.hidden = false;

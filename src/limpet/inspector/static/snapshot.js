@@ -33,10 +33,16 @@ function reveal(id, unfold) {
   turn.scrollIntoView({ block: "center", behavior: "instant" });
 }
 
+const isWide = matchMedia("(min-width: 48rem)");
+
 function revealWanted() {
   const turns = new URL(location.href).searchParams.get("turns");
   if (/^#m-?\d+$/.test(location.hash)) reveal(location.hash.slice(1), true);
   else if (turns) reveal(`m${turns}`, false);
+  else if (isWide.matches) { // next to the history, which stays where it is
+    const last = [...document.querySelectorAll(".chat .turn")].pop();
+    if (last?.getBoundingClientRect().bottom > 2 * innerHeight) last.scrollIntoView({ block: "end", behavior: "instant" });
+  }
 }
 
 // Before others see the click: this link stays on the page.

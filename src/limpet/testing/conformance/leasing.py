@@ -13,7 +13,7 @@ from limpet.protocol import Backend, Claim, Stamp
 from limpet.testing.kit import Kit, case, names, present, together, unchanged
 
 _SHORT_S: Final = 0.3
-_WAIT_S_MAX: Final = 20.0
+_WAIT_S_MAX: Final = 60.0
 SCOPE = ScopeKey("chat-42", "planner")
 
 WRITES: Final[dict[str, Callable[[Any], object]]] = {
@@ -128,9 +128,9 @@ class Leasing(Kit):
 
     def test_a_lease_is_renewed_in_the_background(self, scope: Scope, rival: Scope) -> None:
         with scope.claim(owner="a", ttl_s=1) as lease:
-            before = lease.expires_at
-            time.sleep(1.5)
-            assert lease.expires_at > before
+            before, ends = lease.expires_at, time.monotonic() + 1
+            while time.monotonic() < ends or lease.expires_at == before:
+                time.sleep(0.01)
             with pytest.raises(Conflict), rival.claim(owner="b"):
                 raise AssertionError
             lease.save(1)

@@ -11,7 +11,7 @@ from limpet import Scope, SnapshotInfo, Store, Unsupported
 from limpet.protocol import Backend, Target
 from limpet.testing.kit import Kit, finds, names, present, together
 
-_LONG_S: Final = 20.0  # never waited for, unless something is wrong
+_LONG_S: Final = 120.0  # never waited for, unless something is wrong
 _QUIET_S: Final = 0.4  # in which nothing may be heard
 
 

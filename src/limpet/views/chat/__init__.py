@@ -17,6 +17,7 @@ from limpet.views.chat.model import (
     Text,
     Value,
 )
+from limpet.views.chat.nodes import nodes_of, without_internals
 from limpet.views.chat.reader import News, chat_news, other_values, read_chat
 from limpet.views.chat.text import call_text, media_text, turn_text, value_text
 
@@ -35,8 +36,10 @@ __all__ = [
     "call_text",
     "chat_news",
     "media_text",
+    "nodes_of",
     "other_values",
     "read_chat",
     "turn_text",
     "value_text",
+    "without_internals",
 ]

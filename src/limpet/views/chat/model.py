@@ -1,7 +1,7 @@
 """The model of a chat: turns and their parts, and what of a message is never shown."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 from limpet.model import JSON
@@ -84,11 +84,13 @@ class ChatTurn:
 class Chat:
     """The messages of a state. A turn that held only results of earlier calls is left out.
 
-    `path` is the JSON Pointer of the list of messages.
+    `path` is the JSON Pointer of the list of messages. `last` is what the last message says: the
+    results of tools, if it has only those, else the last turn.
     """
 
     path: str
     turns: tuple[ChatTurn, ...]
+    last: ChatTurn | None = field(default=None, compare=False)
 
 
 Fields: TypeAlias = Mapping[str, Any]

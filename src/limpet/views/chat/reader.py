@@ -76,14 +76,25 @@ def read_chat(state: JSON, *, ends: bool = False) -> Chat | None:
         for index, each in messages:
             turns += pydantic.read(each, index) or [_read(each, index)]
         prompt = None if found.prompt is None else _read_prompt(found.prompt)
-        return Chat(found.path, pair([prompt, *turns] if prompt else turns))
+        return _chat(found.path, [prompt, *turns] if prompt else turns)
     agents = find_agent_results(state)
     if agents is None:
         return None
     turns = [_read_result(*each, index) for index, each in enumerate(agents.results)]
     if agents.task:
         turns.insert(0, _read({"role": "user", "content": agents.task}, -1))
-    return Chat(agents.path, pair(turns))
+    return _chat(agents.path, turns)
+
+
+def _chat(path: str, turns: list[ChatTurn]) -> Chat:
+    paired = pair(turns)
+    last = paired[-1] if paired else None
+    results = [part.result for part in turns[-1].parts if isinstance(part, Answer)] if turns else []
+    if results and len(results) == len(turns[-1].parts):
+        calls = (part for turn in paired for part in turn.parts if isinstance(part, Call))
+        answered = tuple(call for call in calls if any(call.result is each for each in results))
+        last = ChatTurn("tool", None, answered, turns[-1].index) if answered else last
+    return Chat(path, paired, last)
 
 
 def other_values(state: JSON, chat: Chat) -> Iterator[tuple[str, JSON]]:

@@ -16,13 +16,19 @@ _BOLD = re.compile(r"\*\*(?=\S)(.+?)(?<=\S)\*\*")
 def turn_text(turn: ChatTurn) -> str:
     """Return what was said on one line, without the speaker; thoughts only if there is no more.
 
-    The marks of headings and of bold text are left out.
+    The marks of headings and of bold text are left out. Of a call that a tool has answered, the
+    result is shown.
     """
-    words = [
-        _part_text(part) for part in turn.parts if not (isinstance(part, Text) and part.thinking)
-    ]
-    words = words or [_part_text(part) for part in turn.parts]
+    parts = [_answer(part) for part in turn.parts] if turn.role == "tool" else turn.parts
+    said = [part for part in parts if not (isinstance(part, Text) and part.thinking)]
+    words = map(_part_text, said or parts)
     return clipped(" ".join(filter(None, words)), _LINE_CHARS_MAX)
+
+
+def _answer(part: Part) -> Part:
+    if isinstance(part, Call) and part.result is not None:
+        return Answer(part.name, part.id, part.result)
+    return part
 
 
 def call_text(call: Call) -> str:
@@ -62,5 +68,6 @@ def _part_text(part: Part) -> str:
         return f"▸ {call_text(part)}"
     if isinstance(part, Answer):
         result = " ".join(filter(None, map(_part_text, part.result.parts)))
-        return f"◂ {visible(part.name or part.id or '')} {result}".strip()
+        name = visible(part.name or part.id or "")
+        return f"◂ {name} → {result}" if name and result else f"◂ {name}{result}"
     return value_text(part.value)

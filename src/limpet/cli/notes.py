@@ -1,0 +1,180 @@
+"""`limpet notes`: list, show, write and delete notes, and memories of LangGraph's store."""
+
+from collections.abc import Iterator
+from itertools import chain
+from typing import Any
+
+import click
+from rich.text import Text
+
+import limpet
+from limpet.cli import _exits
+from limpet.cli._chat import code
+from limpet.cli._shared import (
+    complete_session,
+    confirm,
+    echo_json,
+    existing_store,
+    parse_json,
+    store_options,
+    yes_option,
+)
+from limpet.cli._terminal import Cells, Column, output, print_line, print_table, say
+from limpet.core.wire import time_json
+from limpet.views.chat import value_text
+from limpet.views.format import address_text, clipped, short_id, visible
+from limpet.views.notes import ITEMS, delete_note, note_value, notes_of
+from limpet.views.refs import find_scope, find_session
+
+_VALUE_CHARS_MAX = 500
+_Found = tuple[limpet.ScopeKey, limpet.Note]
+_NOTES: Cells = {
+    Column("scope", cells_min=8, rank=3): lambda found: Text(_scope_text(found[0]), "quiet"),
+    Column("note", cells_min=12): lambda found: Text(visible(found[1].name), "title"),
+    Column("on", rank=2): lambda found: Text(visible(short_id(found[1].snapshot_id or ""))),
+    Column("age", right=True, rank=1): lambda found: found[1].updated_at,
+    Column("value", cells_min=20): lambda found: Text(_start_of(note_value(*found))),
+}
+
+
+@click.command()
+@click.argument("session", shell_complete=complete_session)
+@click.argument("name", required=False)
+@click.option("--set", "value", metavar="JSON", help="Write the note NAME.")
+@click.option("--rm", is_flag=True, help="Delete the note NAME.")
+@click.option("--on", metavar="ID", help="Of the snapshot with this id, written in full.")
+@click.option("--scope", metavar="SCOPE", help="The id of the scope.")
+@click.option("--kind", metavar="KIND", help="The kind of the scope, if several match.")
+@yes_option
+@store_options
+def notes(
+    session: str,
+    name: str | None,
+    value: str | None,
+    rm: bool,
+    on: str | None,
+    yes: bool,
+    url: str,
+    as_json: bool,
+    **where: str | None,
+) -> int:
+    """Show the notes of a SESSION; write or delete one.
+
+    With NAME alone, shows its value whole. Notes are small documents next to a scope, or next to a
+    snapshot of it. A namespace of LangGraph's store is a session, and its memories are notes, which
+    can be shown and deleted.
+
+    The exit code is 1 if there is no such session, scope or note.
+
+    \b
+    --json: a line for each note:
+            {"session_id": text, "scope_id": text, "kind": text, "name": text,
+             "on": id of a snapshot or null, "value": JSON,
+             "revision": text, "updated_at": time}
+
+    \b
+    Examples:
+      limpet notes chat-42
+      limpet notes chat-42 title --set '"A trip to Lisbon"'
+      limpet notes users/alice favourite-food
+    """
+    if (value is not None and rm) or (name is None and (rm or value is not None)):
+        raise click.UsageError("give NAME with --set or --rm, and one of the two")
+    is_change = rm or value is not None
+    with existing_store(url, read_only=not is_change) as store:
+        if name is not None and is_change:
+            scope = store.scope(*find_scope(store, session, **where).key)
+            _change(scope, name, value, on, yes=yes)
+            return _exits.FINE
+        found = _found(store, session, on, **where)
+        if name is not None:
+            _show(found, name, as_json=as_json)
+        elif as_json:
+            for each in found:
+                echo_json(_shape(*each), indent=None)
+        else:
+            _list(found)
+    return _exits.FINE
+
+
+def _found(
+    store: limpet.Store, session: str, on: str | None, scope: str | None, kind: str | None
+) -> Iterator[_Found]:
+    session_id = find_session(store, session)
+    if scope is not None:
+        keys = [find_scope(store, session_id, scope, kind).key]
+    else:
+        keys = [each.key for each in store.scopes(session_id, kind=kind)]
+    for key in keys:
+        for note in notes_of(store.scope(*key), on):
+            if on in (None, note.snapshot_id):
+                yield key, note
+
+
+def _change(
+    scope: limpet.Scope, name: str, value: str | None, on: str | None, *, yes: bool
+) -> None:
+    called = visible(f"{name} of {address_text(scope.key, on or '')}")
+    if value is None:
+        if scope.note(name, on=on) is None:
+            raise _missing(name)
+        confirm(f"Delete the note {called}?", yes=yes)
+        delete_note(scope, name, on)
+    elif scope.kind == ITEMS:
+        raise limpet.InvalidInput(f"LimpetStore.put writes this memory. name=`{name}`")
+    else:
+        try:
+            scope.set_note(name, parse_json(value.encode()), on=on)
+        except ValueError:  # the value may be a secret, so it is not shown
+            hint = "quote a text as JSON: --set '\"text\"'"
+            raise click.BadParameter(f"not JSON; {hint}", param_hint="--set") from None
+    say("deleted " if value is None else "written ", (called, "title"))
+
+
+def _show(found: Iterator[_Found], name: str, *, as_json: bool) -> None:
+    named = [each for each in found if each[1].name == name]
+    if not named:
+        raise _missing(name)
+    for key, note in named:
+        if as_json:
+            echo_json(_shape(key, note), indent=None)
+            continue
+        with output() as console:
+            if len(named) > 1:
+                print_line(console, Text(visible(_place(key, note)), "title"))
+            shown = note_value(key, note)
+            for line in code(shown if isinstance(shown, str) else value_text(shown, indent=2)):
+                print_line(console, line)
+
+
+def _list(found: Iterator[_Found]) -> None:
+    first = next(found, None)
+    if first is None:
+        click.echo("there are no notes", err=True)
+        return
+    with output(wide=True) as console:
+        print_table(console, _NOTES, chain([first], found))
+
+
+def _missing(name: str) -> limpet.NotFound:
+    return limpet.NotFound(
+        f"there is no such note: `limpet notes SESSION` lists them. name=`{name}`"
+    )
+
+
+def _shape(key: limpet.ScopeKey, note: limpet.Note) -> dict[str, Any]:
+    facts = {"name": note.name, "on": note.snapshot_id, "value": note_value(key, note)}
+    written = {"revision": note.revision, "updated_at": time_json(note.updated_at)}
+    return {**key._asdict(), **facts, **written}
+
+
+def _place(key: limpet.ScopeKey, note: limpet.Note) -> str:
+    return address_text(key, note.snapshot_id or "")
+
+
+def _scope_text(key: limpet.ScopeKey) -> str:
+    return "" if key.scope_id == "main" else visible(key.scope_id)
+
+
+def _start_of(value: limpet.JSON) -> str:
+    return clipped(value_text(value), _VALUE_CHARS_MAX)
