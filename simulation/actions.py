@@ -281,8 +281,7 @@ def write_new_note(client: Client) -> None:
 def note_and_save(client: Client) -> None:
     """Save, and save once more while a new note waits for that."""
     client.save(MAIN)
-    for _ in range(1 + client.dice.below(2)):
-        client.note_and_save(MAIN, client.dice.choice(NOTES), on=_note_target(client))
+    client.note_and_save(MAIN, client.dice.choice(NOTES), on=_note_target(client))
 
 
 def update_note(client: Client) -> None:

@@ -156,7 +156,7 @@ _ALL = (
         "new notes that are stored with the save behind them",
         _some,
         (
-            *(do.note_and_save, do.note_and_save, do.note_and_save, do.note_and_save),
+            *(do.note_and_save, do.note_and_save, do.note_and_save),
             *(do.write_new_note, do.save, do.delete_note, do.delete_named, do.delete_session),
         ),
         views=(do.read_notes, do.read_scope),
