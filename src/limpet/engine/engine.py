@@ -271,7 +271,8 @@ class Engine:
                 except LostAnswer:
                     is_lost = True
             if saved is None:
-                _, saved = self._transact(key, commit.stamp, self._deciding(commit), sent, is_lost)
+                decide = self._deciding(commit)
+                saved = self._transact(key, commit.stamp, decide, sent, is_lost)[1]
             row, known = saved
             if known is None:
                 self._known.pop(key)
