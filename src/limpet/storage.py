@@ -75,6 +75,11 @@ class ScopeRecord(NamedTuple):
         return [trail[at : at + size] for at in range(0, len(trail), size)]
 
     @property
+    def revision(self) -> str:
+        """What any change of the scope changes, of its notes and its lease too."""
+        return f"{self.pk:x}.{self.version & 0xFFFF_FFFF_FFFF_FFFF:x}"
+
+    @property
     def holds_anything(self) -> bool:
         """Whether it holds a snapshot, a note or a lease; else it is not listed."""
         facts = (self.head, self.tip, self.fence)

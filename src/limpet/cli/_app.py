@@ -26,7 +26,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
         "tail": "Show the last messages of a chat, and follow it with -f.",
         "notes": "Show the notes of a SESSION; write or delete one.",
         "stats": "Show counts and sizes, and what is largest.",
-        "runs": "List supervised runs; abort one, or take it over.",
+        "runs": "List supervised runs; show one, abort it, or take it over.",
     },
     "Change": {
         "fork": "Start a new scope from snapshot REF.",
@@ -36,6 +36,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
         "redact": "Replace content in all snapshots of a SESSION or SCOPE.",
     },
     "Maintain": {
+        "policy": "Show the retention rules of a store; set or remove one.",
         "check": "Check everything in a store for errors.",
         "compact": "Free unused space of a store.",
         "rekey": "Encrypt everything with the current keys.",

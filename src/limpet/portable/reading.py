@@ -25,6 +25,7 @@ from limpet.portable.records import (
     last_line,
     line_of,
 )
+from limpet.protocol import OWN_SESSION
 
 OnFinding = Callable[[Finding], None]
 
@@ -103,7 +104,8 @@ def sessions_of(store: Store, *, session_id: str | None, prefix: str) -> list[st
     if session_id is not None:
         found = next(iter(store.scopes(session_id, prefix=prefix)), None)
         return [] if found is None else [session_id]
-    return sorted(store.sessions(prefix=prefix))  # object stores list in key order
+    own = sessions_of(store, session_id=OWN_SESSION, prefix=prefix)  # which no listing shows
+    return sorted([*store.sessions(prefix=prefix), *own])  # object stores list in key order
 
 
 def scopes_of(store: Store, session_id: str) -> list[ScopeInfo]:

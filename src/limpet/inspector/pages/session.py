@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import pairwise
 from statistics import median
 from typing import Any
@@ -18,11 +19,13 @@ from limpet.inspector import links
 from limpet.inspector.page import page, render
 from limpet.inspector.pages.snapshot import DETAIL_PARAMS, read_detail, read_notes
 from limpet.model import ScopeKey, SnapshotInfo, SnapshotRef
+from limpet.runs.model import KIND
 from limpet.server.access import Grant
 from limpet.server.call import Call, Response
 from limpet.views.format import address_text, count_text, duration_text, short_id, size_text
 from limpet.views.overview import session_title
 from limpet.views.page.svg import bars, graph_svg, lane_class, sparkline
+from limpet.views.runs import Panel, read_run
 from limpet.views.timeline import (
     SNAPSHOTS_MAX,
     LastMessage,
@@ -168,9 +171,17 @@ def _read(store: Store, call: Call) -> dict[str, Any]:
         "older": following if following < total else None,
         "selected": selected,
         "problem": problem,
+        "run": _run(store, session_id, timeline),
         "notes": {} if info or problem else _notes(store, timeline),
     }
     return {"session": session, **detail, "view_asked": given.get("view")}
+
+
+def _run(store: Store, session_id: str, timeline: Timeline) -> Panel | None:
+    has_run = any(each.key.kind == KIND for each in timeline.scopes)
+    with suppress(Corrupt):
+        return read_run(store, session_id) if has_run else None
+    return None
 
 
 def _notes(store: Store, timeline: Timeline) -> dict[ScopeKey, list[dict[str, Any]]]:
