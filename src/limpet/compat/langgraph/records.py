@@ -227,8 +227,8 @@ def joined(parts: list[bytes], what: str, bytes_max: int) -> bytes:
 def metadata_of(config: Mapping[str, Any], metadata: Mapping[str, Any]) -> dict[str, Any]:
     """Return the metadata with the scalars of the config, as LangGraph's savers do."""
     found = dict(metadata)
-    for others in (config.get("metadata"), config.get("configurable")):
-        for key in others or ():
+    for others in (config.get("metadata") or {}, config.get("configurable") or {}):
+        for key in others:
             known = key in found or key in EXCLUDED_METADATA_KEYS or key.startswith("__")
             if not known and isinstance(value := others[key], str | int | float):
                 found[key] = value
