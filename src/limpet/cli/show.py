@@ -33,6 +33,7 @@ from limpet.views.format import (
     visible,
 )
 from limpet.views.notes import note_value
+from limpet.views.overview import status_of
 from limpet.views.refs import find_snapshot
 
 _STATE_ROWS_MAX = 60
@@ -94,7 +95,7 @@ def show(
         elif path is not None:
             _draw_value(console, value)
         else:
-            _draw(console, snapshot, full=full)
+            _draw(console, snapshot.with_(status=status_of(store, snapshot)), full=full)
             notes = islice(_notes(store, snapshot), _NOTES_MAX)
             _draw_values(console, "notes", notes, full=full)
 

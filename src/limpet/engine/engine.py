@@ -17,8 +17,9 @@ from limpet.core import commits, limits, matching
 from limpet.core.commits import claimed, renewed
 from limpet.core.notes import NoteRow, found_note, note_of, written_note
 from limpet.core.rows import Row, info_of
-from limpet.engine import editing, noting, rolling, saving
+from limpet.engine import editing, moving, noting, rolling, saving
 from limpet.engine.joining import Joining, Waiting, joined
+from limpet.engine.moving import Part
 from limpet.engine.records import (
     check_expect,
     head_of,
@@ -380,6 +381,16 @@ class Engine:
             else:
                 self._put_off.pop(key)
                 self._touch(key, self._draw(), roll.at)
+
+    def write_part(self, part: Part, *, mirror: bool = False, verify: bool = False) -> int:
+        """Do what `moving.difference` promises as one step; return how much that adds or changes.
+
+        With `verify` nothing is written, and anything but 0 is a difference.
+        """
+        key, write = part.record.key, partial(moving.difference, part=part, mirror=mirror)
+        if not verify:
+            return self._edit(key, write)
+        return self.storage.read(key, lambda reader: write(reader, self._draw())[0] is not None)
 
     # Reading
 
