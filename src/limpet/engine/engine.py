@@ -15,9 +15,10 @@ from limpet.backends.support.located import located
 from limpet.backends.support.recent import Recent
 from limpet.core import commits, limits, matching
 from limpet.core.commits import claimed, renewed
-from limpet.core.notes import NoteRow, found_note, note_of
+from limpet.core.notes import NoteRow, found_note, note_of, written_note
 from limpet.core.rows import Row, info_of
 from limpet.engine import editing, moving, noting, rolling, saving
+from limpet.engine.joining import Joining, Waiting, joined
 from limpet.engine.moving import Part
 from limpet.engine.records import (
     check_expect,
@@ -136,10 +137,12 @@ class Engine:
         self.closed = False
         self._roller = Roller(self._roll) if rolls == "background" else None
         self._locks = _locks()
+        self._joining = Joining()
         renew_after_fork(self)
 
     def after_fork(self) -> None:
         self._locks = _locks()
+        self._joining = Joining()
         self._roller = None  # its thread is the parent's
 
     def distrust(self, scope: ScopeKey) -> None:
@@ -230,22 +233,28 @@ class Engine:
         with _First(self, key):
             known = self._known.get(key)
             sent = continued(known.record) if continued and known else None
-            is_stored, is_lost = False, False
-            if sent is not None:
-                try:
-                    is_stored = self.storage.write(sent[0])
-                except Taken:
-                    sent = None
-                except LostAnswer:
-                    is_lost = True
-            done = sent if is_stored else None
-            change, result = done or self._transact(key, stamp, decide, sent, is_lost)
+            change, result = self._made(key, stamp, decide, sent)
             if known is not None and change is not None:
                 if change.before == known.record and change.after is not None:
                     self._known.put(key, known._replace(record=change.after))
                 else:
                     self._known.pop(key)
         return result
+
+    def _made(
+        self, key: ScopeKey, stamp: Stamp, decide: Decide[T], sent: tuple[Change, T] | None
+    ) -> tuple[Change | None, T]:
+        """Make a change that was decided without reading, or the one that `decide` returns."""
+        is_lost = False
+        if sent is not None:
+            try:
+                if self.storage.write(sent[0]):
+                    return sent
+            except (Taken, Corrupt):
+                sent = None
+            except LostAnswer:
+                is_lost = True
+        return self._transact(key, stamp, decide, sent, is_lost)
 
     def _renew(self, at: int, lock: threading.RLock) -> None:
         if self._locks[at] is lock:  # else another thread has done it
@@ -262,14 +271,19 @@ class Engine:
             known = self._known.get(key)
             sent = known and saving.continued(commit, known, wholes=self._tails.wholes)
             saved, is_lost = None, False
-            if sent is not None:
+            if sent is not None and self._joining.waiting:
+                saved = self._joined(commit, sent, self._joining.take(key))
+            elif sent is not None:
                 try:
                     saved = sent[1] if self.storage.write(sent[0]) else None
                 except Taken:
                     sent = None
                 except LostAnswer:
                     is_lost = True
-            row, known = saved or self._decided(commit, sent, is_lost)
+            if saved is None:
+                decide = self._deciding(commit)
+                saved = self._transact(key, commit.stamp, decide, sent, is_lost)[1]
+            row, known = saved
             if known is None:
                 self._known.pop(key)
             else:
@@ -283,11 +297,25 @@ class Engine:
             self._roll_soon(known.record, row.size)
         return info_of(key, row)
 
-    def _decided(self, commit: Commit, sent: tuple[Change, Saved] | None, is_lost: bool) -> Saved:
+    def _deciding(self, commit: Commit) -> Decide[Saved]:
         def decide(reader: Reader, stamp: Stamp) -> tuple[Change | None, Saved]:
             return saving.decide(reader, commit._replace(stamp=stamp), wholes=self._tails.wholes)
 
-        return self._transact(commit.scope, commit.stamp, decide, sent, is_lost)[1]
+        return decide
+
+    def _joined(self, commit: Commit, sent: tuple[Change, Saved], notes: list[Waiting]) -> Saved:
+        """Save together with notes that wait; where they stand in the way, without them."""
+        sent = joined(sent, notes) if notes else sent
+        outcome: bool | Change = sent[0]  # until it is known
+        try:
+            decide = self._deciding(commit)
+            change, saved = self._made(commit.scope, commit.stamp, decide, sent)
+            outcome = change is sent[0]
+            return saved
+        finally:
+            for each in notes:
+                each.outcome = outcome
+                each.told.release()
 
     def replace_snapshots(self, changes: Sequence[Commit]) -> int:
         key = changes[0].scope
@@ -526,15 +554,25 @@ class Engine:
     ) -> int:
         return len(self._write_notes([NoteDelete(scope, name, on, fence=fence)])[1])
 
-    def _write_notes(
-        self, changes: Sequence[NoteChange]
-    ) -> tuple[list[NoteRow], list[noting.Address]]:
+    def _write_notes(self, changes: Sequence[NoteChange]) -> noting.Written:
         """Write and delete notes of one scope; return those that were written, and deleted."""
         first, continued = changes[0], None
         stamp = first.stamp if isinstance(first, NoteWrite) else self._draw()
+
+        def decide(reader: Reader, stamp: Stamp) -> tuple[Change | None, noting.Written]:
+            return noting.write(reader, changes, stamp)
+
         if isinstance(first, NoteWrite) and len(changes) == 1:
+            is_new = first.expect is None is first.fence
+            if first.joins and is_new and self.blocking and self._known.get(first.scope):
+                written: noting.Written = [written_note(first, None)], []
+                found = self._joining.wait(first, _First(self, first.scope))
+                if found is True:
+                    return written
+                if found:  # it may be stored
+                    return self._transact(first.scope, stamp, decide, (found, written), True)[1]
             continued = partial(noting.continued, write=first, stamp=stamp)
-        return self._touch(first.scope, stamp, lambda r, s: noting.write(r, changes, s), continued)
+        return self._touch(first.scope, stamp, decide, continued)
 
     def claim(self, claim: Claim) -> Hold:
         return self._touch(
