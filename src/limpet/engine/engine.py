@@ -1,13 +1,12 @@
 """The engine over a storage: the methods of `limpet.protocol.Backend`."""
 
 import heapq
-import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial, wraps
 from operator import attrgetter
-from typing import Concatenate, Final, Literal, ParamSpec, TypeAlias, TypeVar
+from typing import Concatenate, Final, Literal, ParamSpec, TypeVar
 
 from limpet.backends.support.backoff import Backoff
 from limpet.backends.support.forks import renew_after_fork
@@ -19,6 +18,7 @@ from limpet.core.notes import NoteRow, found_note, note_of, written_note
 from limpet.core.rows import Row, info_of
 from limpet.engine import editing, moving, noting, rolling, saving
 from limpet.engine.joining import Joining, Waiting, joined
+from limpet.engine.locking import WAIT_S, First, ScopeLocks
 from limpet.engine.moving import Part
 from limpet.engine.records import (
     check_expect,
@@ -29,7 +29,7 @@ from limpet.engine.records import (
     may_be_stored,
 )
 from limpet.engine.rolling import Roller
-from limpet.engine.saving import Known, Saved, known_of
+from limpet.engine.saving import Decide, Known, Saved, known_of
 from limpet.engine.states import SegmentCache, States, checked, compare, payload_of
 from limpet.errors import (
     CLOSED,
@@ -87,11 +87,7 @@ from limpet.storage import (
 
 T = TypeVar("T")
 P = ParamSpec("P")
-Decide: TypeAlias = Callable[[Reader, Stamp], tuple[Change | None, T]]
-"""Decides what to write to a scope, and what to return; pure, and may be called again."""
 
-_LOCKS: Final = 1024
-_WAIT_S: Final = 1.0
 _SEGMENT_BYTES_MAX: Final = 16 * limits.MIB
 _TAKEN_MAX: Final = 100  # seqs in a row: by then an index is damaged
 _OVERDUE: Final = 4  # times the limit: a writer that outruns the rolls waits for one
@@ -136,12 +132,12 @@ class Engine:
         self._put_off: Recent[ScopeKey, int] = Recent(_PUT_OFF_MAX)  # until a tail has these bytes
         self.closed = False
         self._roller = Roller(self._roll) if rolls == "background" else None
-        self._locks = _locks()
+        self._locks = ScopeLocks()
         self._joining = Joining()
         renew_after_fork(self)
 
     def after_fork(self) -> None:
-        self._locks = _locks()
+        self._locks = ScopeLocks()
         self._joining = Joining()
         self._roller = None  # its thread is the parent's
 
@@ -215,7 +211,7 @@ class Engine:
 
     def _edit(self, key: ScopeKey, decide: Decide[T]) -> T:
         """Change stored snapshots; what is known of the scope is forgotten."""
-        with _First(self, key):
+        with First(self._locks, key):
             self.distrust(key)
             return self._transact(key, self._draw(), decide)[1]
 
@@ -230,7 +226,7 @@ class Engine:
 
         `continued` makes the change without reading, of the record that this process wrote last.
         """
-        with _First(self, key):
+        with First(self._locks, key):
             known = self._known.get(key)
             sent = continued(known.record) if continued and known else None
             change, result = self._made(key, stamp, decide, sent)
@@ -256,17 +252,12 @@ class Engine:
                 is_lost = True
         return self._transact(key, stamp, decide, sent, is_lost)
 
-    def _renew(self, at: int, lock: threading.RLock) -> None:
-        if self._locks[at] is lock:  # else another thread has done it
-            self._locks[at] = threading.RLock()
-
     # Snapshots
 
     def commit(self, commit: Commit) -> SnapshotInfo:
         key = commit.scope
-        at = hash(key) % _LOCKS
-        lock = self._locks[at]
-        is_first = lock.acquire(timeout=_WAIT_S)  # as `_First`, in less time
+        lock = self._locks.of(key)
+        is_first = lock.acquire(timeout=WAIT_S)  # as `First`, in less time
         try:
             known = self._known.get(key)
             sent = known and saving.continued(commit, known, wholes=self._tails.wholes)
@@ -281,7 +272,7 @@ class Engine:
                 except LostAnswer:
                     is_lost = True
             if saved is None:
-                decide = self._deciding(commit)
+                decide = saving.decider(commit, wholes=self._tails.wholes)
                 saved = self._transact(key, commit.stamp, decide, sent, is_lost)[1]
             row, known = saved
             if known is None:
@@ -292,23 +283,17 @@ class Engine:
             if is_first:
                 lock.release()
             else:
-                self._renew(at, lock)
+                self._locks.renew(key, lock)
         if known is not None and self._tails.is_due(known.record, row.size):
             self._roll_soon(known.record, row.size)
         return info_of(key, row)
-
-    def _deciding(self, commit: Commit) -> Decide[Saved]:
-        def decide(reader: Reader, stamp: Stamp) -> tuple[Change | None, Saved]:
-            return saving.decide(reader, commit._replace(stamp=stamp), wholes=self._tails.wholes)
-
-        return decide
 
     def _joined(self, commit: Commit, sent: tuple[Change, Saved], notes: list[Waiting]) -> Saved:
         """Save together with notes that wait; where they stand in the way, without them."""
         sent = joined(sent, notes) if notes else sent
         outcome: bool | Change = sent[0]  # until it is known
         try:
-            decide = self._deciding(commit)
+            decide = saving.decider(commit, wholes=self._tails.wholes)
             change, saved = self._made(commit.scope, commit.stamp, decide, sent)
             outcome = change is sent[0]
             return saved
@@ -566,7 +551,7 @@ class Engine:
             is_new = first.expect is None is first.fence
             if first.joins and is_new and self.blocking and self._known.get(first.scope):
                 written: noting.Written = [written_note(first, None)], []
-                found = self._joining.wait(first, _First(self, first.scope))
+                found = self._joining.wait(first, First(self._locks, first.scope))
                 if found is True:
                     return written
                 if found:  # it may be stored
@@ -617,30 +602,3 @@ class Engine:
         self._known.clear()
         self._segments.clear()
         self.storage.close()
-
-
-class _First:
-    """Waits for other threads that change a scope, so that none makes the others' knowledge old.
-
-    It only saves time, so nobody waits for long: the other one may hang, or was interrupted.
-    """
-
-    __slots__ = ("_at", "_engine", "_is_first", "_lock")
-
-    def __init__(self, engine: Engine, key: ScopeKey) -> None:
-        self._engine, self._at = engine, hash(key) % _LOCKS
-        self._lock = engine._locks[self._at]
-
-    def __enter__(self) -> None:
-        self._is_first = self._lock.acquire(timeout=_WAIT_S)
-
-    def __exit__(self, *error: object) -> None:
-        if self._is_first:
-            self._lock.release()
-        else:
-            self._engine._renew(self._at, self._lock)
-
-
-def _locks() -> list[threading.RLock]:
-    # Threads that save to one scope would make each other's knowledge stale.
-    return [threading.RLock() for _ in range(_LOCKS)]
