@@ -3,10 +3,12 @@
 import re
 import warnings
 from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import blake2b
-from itertools import islice
+from itertools import chain, islice
 from typing import NamedTuple, TypeAlias
 
 from limpet.api.scope import Scope
@@ -16,7 +18,7 @@ from limpet.core import ids
 from limpet.core.codec import escaped
 from limpet.core.limits import PAGE_ITEMS_MAX, PAGE_STATES_MAX
 from limpet.errors import Corrupt, InvalidInput
-from limpet.model import JSON, Note, ScopeKey, Snapshot, SnapshotInfo, SnapshotRef
+from limpet.model import JSON, ScopeKey, Snapshot, SnapshotInfo, SnapshotRef
 from limpet.protocol import Query
 from limpet.views.notes import note_value, notes_of
 
@@ -195,10 +197,7 @@ class StateSearch:
             for snapshot, match in self._in_states(scope, each.head, where):
                 yield Place(scope.key, snapshot.id), match
             if where.status is None:
-                head_id = "" if each.head is None else each.head.id
-                for note in notes_of(scope, None if where.history else head_id):
-                    for match in self.in_note(scope.key, note):
-                        yield Place(scope.key, note.snapshot_id, note.name), match
+                yield from self._in_notes(scope, each.head, where)
 
     def _in_states(
         self, scope: Scope, head: SnapshotInfo | None, where: SnapshotFilter
@@ -209,20 +208,26 @@ class StateSearch:
             # Without a head it may be damaged, which loading reports.
             for snapshot in self.loaded(scope, [None]):
                 if where.status in (None, snapshot.status):
-                    yield from ((snapshot, match) for match in self.matches(snapshot))
+                    yield from ((snapshot, match) for match in self.matches(snapshot.state))
 
-    def in_note(self, key: ScopeKey, note: Note) -> Iterator[Match]:
-        return matches(note_value(key, note), self._find, keys=self._keys)
+    def _in_notes(
+        self, scope: Scope, head: SnapshotInfo | None, where: SnapshotFilter
+    ) -> Iterator[tuple[Place, Match]]:
+        here = chain(scope.notes(), scope.notes(on=[head.id] if head else []))
+        with suppress(Corrupt):  # of a damaged scope, which was reported with its states
+            for note in notes_of(scope) if where.history else here:
+                for match in self.matches(note_value(scope.key, note)):
+                    yield Place(scope.key, note.snapshot_id, note.name), match
 
-    def matches(self, snapshot: Snapshot) -> Iterator[Match]:
-        return matches(snapshot.state, self._find, keys=self._keys)
+    def matches(self, value: JSON) -> Iterator[Match]:
+        return matches(value, self._find, keys=self._keys)
 
     def _first_of_each(self, snapshots: Iterable[Snapshot]) -> Iterator[tuple[Snapshot, Match]]:
         """Yield matches whose line is in no earlier snapshot."""
         seen: set[bytes] = set()
         for snapshot in snapshots:
             new: set[bytes] = set()
-            for match in self.matches(snapshot):
+            for match in self.matches(snapshot.state):
                 digest = _digest(match)
                 if digest not in seen:
                     new.add(digest)
@@ -289,7 +294,7 @@ class Hit(NamedTuple):
 class Searched(NamedTuple):
     """A snapshot that was searched with its notes, and its hits that were not seen yet.
 
-    `info` is None for the notes of a scope without a head.
+    `info` is None for the notes of a scope, which come before its snapshots.
     """
 
     scope: ScopeKey
@@ -308,6 +313,7 @@ _HITS_MAX = 10_000  # lines of one snapshot
 _AHEAD = 4  # snapshots that are read at once: a caller looks at the clock between them
 _CACHED_MAX = 32
 _Lines: TypeAlias = dict[bytes, Hit]
+_InScope: TypeAlias = Callable[[Scope, Position | None], Iterator[Searched]]
 
 
 class PartedSearch:
@@ -327,24 +333,38 @@ class PartedSearch:
         from limpet.views.overview import scopes_after  # `limpet grep` needs no overviews
 
         if position is not None:
-            yield self._head(position.scope, position)
+            yield from self._in_scope(self._head, position.scope, position)
         for each in scopes_after(self._store, prefix, None if position is None else position.scope):
-            yield self._head(each.key, None)
+            yield from self._in_scope(self._head, each.key, None)
 
-    def _head(self, key: ScopeKey, position: Position | None) -> Searched:
+    def _in_scope(
+        self, search: _InScope, key: ScopeKey, position: Position | None
+    ) -> Iterator[Searched]:
+        """Yield the notes of a scope, then its snapshots, from a position in it on."""
         scope = self._store.scope(*key)
-        snapshot = next(self._states.loaded(scope, [None]), None)
-        hits = [] if snapshot is None else list(self._lines_in(snapshot).values())
-        return _rest(key, snapshot, hits + self._in_notes(scope, snapshot), position)
+        try:
+            if position is None or not position.revision:
+                yield _rest(key, None, self._in_notes(scope)[None], position)
+            yield from search(scope, position)
+        except Corrupt as error:
+            self._skipped(key, None, error)
 
-    def _in_notes(self, scope: Scope, snapshot: SnapshotInfo | None) -> list[Hit]:
-        """Return the hits in the notes of a scope, and in those on a snapshot."""
-        found = notes_of(scope, "" if snapshot is None else snapshot.id)
-        return [hit for note in found for hit in self._hits_of(scope.key, note)]
+    def _in_notes(self, scope: Scope, on: list[str] | None = None) -> dict[str | None, list[Hit]]:
+        """Return the hits in the notes of a scope, or in those on its snapshots, by their ids."""
+        found = defaultdict[str | None, list[Hit]](list)
+        for note in scope.notes(on=on):
+            hits = found[note.snapshot_id]
+            matching = self._states.matches(note_value(scope.key, note))
+            for match in islice(matching, _HITS_MAX - len(hits)):
+                parts = excerpt(match, _HIT_CHARS_MAX)
+                hits.append(Hit(match.pointer, *parts, match.is_key, note.name))
+        return found
 
-    def _hits_of(self, key: ScopeKey, note: Note) -> Iterator[Hit]:
-        for match in islice(self._states.in_note(key, note), _HITS_MAX):
-            yield Hit(match.pointer, *excerpt(match, _HIT_CHARS_MAX), match.is_key, note.name)
+    def _head(self, scope: Scope, position: Position | None) -> Iterator[Searched]:
+        for snapshot in self._states.loaded(scope, [None]):
+            hits = [*self._lines_in(snapshot).values()]
+            noted = self._in_notes(scope, [snapshot.id])[snapshot.id]
+            yield _rest(scope.key, snapshot, hits + noted, position)
 
     def histories(self, prefix: str = "", position: Position | None = None) -> Iterator[Searched]:
         """Yield the snapshots of all sessions, one session after the other, as `history` does."""
@@ -357,23 +377,17 @@ class PartedSearch:
     def history(self, session_id: str, position: Position | None = None) -> Iterator[Searched]:
         """Yield the snapshots of a session, scope by scope, the newest first.
 
-        A line that is also in the parent, or in what a scope was forked from, is no hit. The notes
-        of a scope come with its head.
+        A line that is also in the parent, or in what a scope was forked from, is no hit.
         """
         for key in self._scopes(session_id, position):
             at = position if position is not None and position.scope == key else None
-            try:
-                yield from self._scope_history(self._store.scope(*key), at)
-            except Corrupt as error:
-                self._skipped(key, None, error)
+            yield from self._in_scope(self._scope_history, key, at)
 
     def _scope_history(self, scope: Scope, position: Position | None) -> Iterator[Searched]:
         after = ids.seq_of(position.revision) + 1 if position and position.revision else None
         waiting: list[SnapshotInfo] = []
-        head, noted = scope.info(), {*scope.noted_ids()}
-        if head is None:
-            yield _rest(scope.key, None, self._in_notes(scope, None), position)
-        elif not head.kept and (after is None or _seq(head) < after):
+        head = scope.info()
+        if head is not None and not head.kept and (after is None or _seq(head) < after):
             waiting.append(head)
         while True:
             page = self._page(Query(scope.key, after=after))
@@ -382,13 +396,9 @@ class PartedSearch:
             while len(waiting) > (0 if is_last else _AHEAD):
                 some, ahead = waiting[:_AHEAD], waiting[: _AHEAD + 1]
                 self._read(scope, ahead)
+                noted = self._in_notes(scope, [info.id for info in some])
                 for info, older in zip(some, [*ahead[1:], None], strict=False):
-                    hits = self._new_lines(info, older)
-                    if head is not None and info.id == head.id:
-                        hits += self._in_notes(scope, head)
-                    elif info.id in noted:
-                        found = scope.notes(on=info.id)
-                        hits += [hit for note in found for hit in self._hits_of(scope.key, note)]
+                    hits = self._new_lines(info, older) + noted[info.id]
                     yield _rest(scope.key, info, hits, position)
                 del waiting[:_AHEAD]
             if is_last:
@@ -428,7 +438,7 @@ class PartedSearch:
 
     def _lines_in(self, snapshot: Snapshot) -> _Lines:
         found: _Lines = {}
-        for match in self._states.matches(snapshot):
+        for match in self._states.matches(snapshot.state):
             parts = excerpt(match, _HIT_CHARS_MAX)
             found.setdefault(_digest(match), Hit(match.pointer, *parts, match.is_key))
             if len(found) == _HITS_MAX:

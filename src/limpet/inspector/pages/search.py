@@ -180,7 +180,8 @@ class _Search:
         is_first = key.session_id not in self._titles
         if is_first:
             self._titles = {key.session_id: session_title(store, key.session_id)}
-        snapshot = None if info is None else store.scope(*key).load(info.id)
+        is_state = info is not None and any(hit.note is None for hit in hits)
+        snapshot = store.scope(*key).load(info.id) if info and is_state else None
         message = messages_of(None if snapshot is None else snapshot.state)
         place = links.address(info or key)
         lines = list[dict[str, Any]]()
