@@ -53,7 +53,7 @@ def chat(*texts: str) -> dict[str, Any]:
     return {"messages": [{"role": "user", "content": text} for text in texts]}
 
 
-def test_few_search_at_once(store: limpet.Store) -> None:
+def test_few_search_at_once(store: limpet.Store, monkeypatch: pytest.MonkeyPatch) -> None:
     store.scope("a").save(chat("a red fox"))
     under_way = store.driver.opened.service(search._Searches)
     with ExitStack() as others:
@@ -64,6 +64,15 @@ def test_few_search_at_once(store: limpet.Store) -> None:
         assert "other searches are under way" in refused.body.decode()
     again = asked(store, {"q": "fox"})
     assert lines(again) == ["a red [fox]"]
+    store.scope("b").save(chat("another fox"))
+    monkeypatch.setattr(search, "_SHARED_S_MAX", 0)
+    with ExitStack() as others:
+        assert next_page(asked(store, {"q": "fox"})) is None
+        for _ in range(search._SEARCHES_MAX - 1):
+            others.enter_context(under_way.one())
+        following = next_page(asked(store, {"q": "fox"}))  # it gave its place up
+        assert following is not None
+    assert lines(asked(store, following)) == ["another [fox]"]
     assert '<code title="messages.0.content">message 0</code>' in again.body.decode()
 
 

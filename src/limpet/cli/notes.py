@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from itertools import chain
-from typing import Any
 
 import click
 from rich.text import Text
@@ -22,7 +21,7 @@ from limpet.cli._shared import (
 from limpet.cli._terminal import Cells, Column, output, print_line, print_table, say
 from limpet.core.wire import time_json
 from limpet.views.format import address_text, json_start, short_id, visible
-from limpet.views.notes import ITEMS, delete_note, note_value, notes_of
+from limpet.views.notes import ITEMS, VECTORS, note_value, notes_of
 from limpet.views.refs import find_scope, find_session
 
 _VALUE_CHARS_MAX = 500
@@ -98,8 +97,10 @@ def notes(
             return _exits.FINE
         notes = chain([first], found)
         if as_json:
-            for each in notes:
-                echo_json(_shape(*each), indent=None)
+            for key, note in notes:
+                facts = {"name": note.name, "on": note.snapshot_id, "value": note_value(key, note)}
+                written = {"revision": note.revision, "updated_at": time_json(note.updated_at)}
+                echo_json({**key._asdict(), **facts, **written}, indent=None)
         elif name is None:
             with output(wide=True) as console:
                 print_table(console, _NOTES, notes)
@@ -132,7 +133,9 @@ def _change(
         if scope.note(name, on=on) is None:
             raise _missing(name)
         confirm(f"Delete the note {called}?", yes=yes)
-        delete_note(scope, name, on)
+        if scope.kind == ITEMS and on is None:
+            scope.delete_note(name, on=VECTORS)
+        scope.delete_note(name, on=on)
     elif scope.kind == ITEMS:
         raise limpet.InvalidInput(f"LimpetStore.put writes this memory. name=`{name}`")
     else:
@@ -158,9 +161,3 @@ def _missing(name: str) -> limpet.NotFound:
     return limpet.NotFound(
         f"there is no such note: `limpet notes SESSION` lists them. name=`{name}`"
     )
-
-
-def _shape(key: limpet.ScopeKey, note: limpet.Note) -> dict[str, Any]:
-    facts = {"name": note.name, "on": note.snapshot_id, "value": note_value(key, note)}
-    written = {"revision": note.revision, "updated_at": time_json(note.updated_at)}
-    return {**key._asdict(), **facts, **written}

@@ -11,13 +11,14 @@ from limpet.model import JSON, Note, ScopeKey
 ITEMS = "items"
 """The kind of scopes whose notes are items of LangGraph's store: `value` has what people wrote."""
 
-_VECTORS = "vectors"  # the id on which an item's embeddings are
+VECTORS = "vectors"
+"""The id on which the embeddings of an item are, under its name."""
 
 
 def notes_of(scope: Scope, name: str | None = None, on: str | None = None) -> Iterator[Note]:
     """Yield the notes of a scope, then those on its snapshots; or those of a name, or on one."""
     for id in chain([None], scope.noted_ids()) if on is None else [on]:
-        if scope.kind == ITEMS and id == _VECTORS:
+        if scope.kind == ITEMS and id == VECTORS:
             continue
         if name is None:
             yield from scope.notes(on=id)
@@ -38,10 +39,3 @@ def note_value(key: ScopeKey, note: Note) -> JSON:
     """Return what a note says; of an item of LangGraph's store, the item."""
     is_item = key.kind == ITEMS and isinstance(note.value, dict) and "value" in note.value
     return note.value["value"] if is_item else note.value
-
-
-def delete_note(scope: Scope, name: str, on: str | None = None) -> int:
-    """Delete a note; of an item of LangGraph's store, its embeddings too. Return how many."""
-    if scope.kind == ITEMS and on is None:
-        scope.delete_note(name, on=_VECTORS)
-    return scope.delete_note(name, on=on)

@@ -6,7 +6,6 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import chain, islice
 from typing import NamedTuple, TypeAlias
@@ -155,17 +154,6 @@ Skip: TypeAlias = Callable[[ScopeKey, str | None, Corrupt], None]
 _DIGEST_BYTES = 16
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SnapshotFilter:
-    """Which snapshots are searched: heads, or with `history` all of them."""
-
-    session_id: str | None = None
-    prefix: str = ""
-    kind: str | None = None
-    status: str | None = None
-    history: bool = False
-
-
 class Place(NamedTuple):
     """Where a line is: in the state of a snapshot, or in a note of a scope or of a snapshot."""
 
@@ -186,38 +174,37 @@ class StateSearch:
         self._keys = keys
         self._skipped = skipped
 
-    def run(self, where: SnapshotFilter) -> Iterator[tuple[Place, Match]]:
-        """Yield matches in heads, or each line once: for the first snapshot of its scope.
+    def run(
+        self,
+        session_id: str | None = None,
+        *,
+        prefix: str = "",
+        kind: str | None = None,
+        status: str | None = None,
+        history: bool = False,
+    ) -> Iterator[tuple[Place, Match]]:
+        """Yield matches in heads; with `history` each line once, for the first snapshot of a scope.
 
         Then those in notes, unless a status is asked for: notes on the head, or on any snapshot.
         """
-        listed = self._store.scopes(where.session_id, kind=where.kind, prefix=where.prefix)
-        for each in listed:
-            scope = self._store.scope(*each.key)
-            for snapshot, match in self._in_states(scope, each.head, where):
+        for each in self._store.scopes(session_id, kind=kind, prefix=prefix):
+            scope, head = self._store.scope(*each.key), each.head
+            found: Iterable[tuple[Snapshot, Match]] = ()
+            if history:
+                found = self._first_of_each(self._kept(scope, status))
+            elif head is None or status in (None, head.status):
+                # Without a head it may be damaged, which loading reports.
+                loaded = (one for one in self.loaded(scope, [None]) if status in (None, one.status))
+                found = ((one, match) for one in loaded for match in self.matches(one.state))
+            for snapshot, match in found:
                 yield Place(scope.key, snapshot.id), match
-            if where.status is None:
-                yield from self._in_notes(scope, each.head, where)
-
-    def _in_states(
-        self, scope: Scope, head: SnapshotInfo | None, where: SnapshotFilter
-    ) -> Iterator[tuple[Snapshot, Match]]:
-        if where.history:
-            yield from self._first_of_each(self._kept(scope, where.status))
-        elif head is None or where.status in (None, head.status):
-            # Without a head it may be damaged, which loading reports.
-            for snapshot in self.loaded(scope, [None]):
-                if where.status in (None, snapshot.status):
-                    yield from ((snapshot, match) for match in self.matches(snapshot.state))
-
-    def _in_notes(
-        self, scope: Scope, head: SnapshotInfo | None, where: SnapshotFilter
-    ) -> Iterator[tuple[Place, Match]]:
-        here = chain(scope.notes(), scope.notes(on=[head.id] if head else []))
-        with suppress(Corrupt):  # of a damaged scope, which was reported with its states
-            for note in notes_of(scope) if where.history else here:
-                for match in self.matches(note_value(scope.key, note)):
-                    yield Place(scope.key, note.snapshot_id, note.name), match
+            if status is not None:
+                continue
+            here = chain(scope.notes(), scope.notes(on=[head.id] if head else []))
+            with suppress(Corrupt):  # of a damaged scope, which was reported with its states
+                for note in notes_of(scope) if history else here:
+                    for match in self.matches(note_value(scope.key, note)):
+                        yield Place(scope.key, note.snapshot_id, note.name), match
 
     def matches(self, value: JSON) -> Iterator[Match]:
         return matches(value, self._find, keys=self._keys)
@@ -356,8 +343,7 @@ class PartedSearch:
             hits = found[note.snapshot_id]
             matching = self._states.matches(note_value(scope.key, note))
             for match in islice(matching, _HITS_MAX - len(hits)):
-                parts = excerpt(match, _HIT_CHARS_MAX)
-                hits.append(Hit(match.pointer, *parts, match.is_key, note.name))
+                hits.append(_hit(match, note.name))
         return found
 
     def _head(self, scope: Scope, position: Position | None) -> Iterator[Searched]:
@@ -439,11 +425,14 @@ class PartedSearch:
     def _lines_in(self, snapshot: Snapshot) -> _Lines:
         found: _Lines = {}
         for match in self._states.matches(snapshot.state):
-            parts = excerpt(match, _HIT_CHARS_MAX)
-            found.setdefault(_digest(match), Hit(match.pointer, *parts, match.is_key))
+            found.setdefault(_digest(match), _hit(match))
             if len(found) == _HITS_MAX:
                 break
         return found
+
+
+def _hit(match: Match, note: str | None = None) -> Hit:
+    return Hit(match.pointer, *excerpt(match, _HIT_CHARS_MAX), match.is_key, note)
 
 
 def _seq(info: SnapshotInfo) -> int:
