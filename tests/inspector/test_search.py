@@ -72,7 +72,7 @@ def test_few_search_at_once(store: limpet.Store, monkeypatch: pytest.MonkeyPatch
             others.enter_context(under_way.one())
         following = next_page(asked(store, {"q": "fox"}))  # it gave its place up
         assert following is not None
-    assert lines(asked(store, following)) == ["another [fox]"]
+    assert lines(asked(store, following))[-1] == "another [fox]"
     assert '<code title="messages.0.content">message 0</code>' in again.body.decode()
 
 
