@@ -173,8 +173,8 @@ def ids_of(
 
     Only a save that overlaps the deletion of its scope may have two: it may happen before it,
     and once more after it (docs/format.md, not promised: 2). Its second id must exceed others then.
-    With `late` requests, also one whose scope was deleted after it: its first attempt may arrive
-    after that (not promised: 4).
+    With `late` requests, also one whose scope was deleted after it, perhaps by a deletion without
+    an answer: its first attempt may arrive after that (not promised: 4).
     """
     ids: dict[str, tuple[str, ...]] = {}
     for op in ops:
@@ -188,7 +188,8 @@ def ids_of(
         if op.ok and nonce in ids:
             others = (each for each in ids[nonce] if each != op.answer.id)
             ids[nonce] = (op.answer.id, *others)
-        wiped = late and any(op.scope and wipes(w, op.scope) and w.end > op.begin for w in ops)
+        wipers = (w for w in ops if op.scope and wipes(w, op.scope))
+        wiped = late and any(w.open_ended or w.end > op.begin for w in wipers)
         if len(ids.get(nonce, ())) > 1 and not wiped and not beside_wipe(op, ops):
             twins.append(f"one save under two ids (promise 4): {ids[nonce]} {said(op)}")
     return ids, twins

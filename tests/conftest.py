@@ -70,9 +70,9 @@ def pytest_pycollect_makeitem(name: str, obj: object) -> list[pytest.Item] | Non
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+def pytest_generate_tests(metafunc: Any) -> None:
     """Likewise the values of parameters that are marked slow."""
-    parametrize: Any = metafunc.parametrize
+    parametrize = metafunc.parametrize
 
     def only_fast(names: Any, values: Any, *rest: Any, **more: Any) -> None:
         values = list(values)
@@ -82,7 +82,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         parametrize(names, given, *rest, **more)
 
     if effort.only_fast_tests:
-        metafunc.parametrize = only_fast  # type: ignore[method-assign]
+        metafunc.parametrize = only_fast
 
 
 def is_slow(marks: Iterable[pytest.Mark | pytest.MarkDecorator]) -> bool:

@@ -154,12 +154,15 @@ SnapshotLike: TypeAlias = str | SnapshotInfo | SnapshotRef
 class ScopeInfo:
     """A scope and its head; `head` is None if there are only notes or a lease.
 
+    `revision` changes with anything in the scope, also with its notes and its lease.
+
     Example:
         for each in store.scopes(): print(each.key, each.head)
     """
 
     key: ScopeKey
     head: SnapshotInfo | None
+    revision: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)

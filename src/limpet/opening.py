@@ -10,6 +10,7 @@ import re
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
+from copy import copy
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, Unpack
 
@@ -137,6 +138,29 @@ def open_files(url: str, **options: Any) -> "Bucket":
 def open_backend(url: str, **options: Any) -> Backend:
     """Open an engine without a store: for layers, and for tests of the engine itself."""
     return _opened(url, options).open()
+
+
+@contextmanager
+def open_backup(path: str, ciphers: Ciphers | None, *, staged: str = "") -> Iterator[Store]:
+    """Open a backup: to be read, or as `staged`, which begins with what it holds and replaces it.
+
+    Without ciphers those of the environment are used.
+    """
+    from limpet.backends.sqlite import staging
+    from limpet.backends.sqlite.storage import SqliteStorage
+    from limpet.engine import open_engine
+
+    given: dict[str, Any] = {"ciphers": copy(ciphers or _ciphers()), "synchronous": "normal"}
+    with _ours():
+        if staged:
+            staging.begin(staged, path)
+        else:
+            given["mode"] = "ro"
+        engine = open_engine(SqliteStorage, staged or path, clock=CLOCK, draw=draw, **given)
+        with store_over(engine) as store:
+            yield store
+        if staged:
+            staging.end(staged, path)
 
 
 def file_of(url: str | None = None) -> str | None:

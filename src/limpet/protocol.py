@@ -24,6 +24,9 @@ from limpet.model import (
     Stats,
 )
 
+OWN_SESSION = "limpet:store"
+"""The session of what is about the store itself, such as its retention policy."""
+
 
 class Target(NamedTuple):
     """One thing that can be watched: the head of a scope or, with an id, one snapshot of it."""
@@ -365,7 +368,8 @@ class Backend(Protocol):
     ) -> list[ScopeInfo]:
         """Return a page of the scopes that hold a snapshot, a note or a lease.
 
-        Ordered by session, then kind, then scope id.
+        Ordered by session, then kind, then scope id. The session `OWN_SESSION` is in no listing,
+        unless it is asked for by its id.
         """
         ...
 
@@ -375,6 +379,7 @@ class Backend(Protocol):
         ids: Sequence[str],
         *,
         spare_head: bool = False,
+        expect: Expect = ANY,
         fence: str | None = None,
     ) -> Pruned:
         """Delete snapshots and the notes on their ids, also where there is no such snapshot.
@@ -382,6 +387,9 @@ class Backend(Protocol):
         No other snapshot changes. If the head is among them, the newest kept one becomes the head;
         with `spare_head` the head and its notes stay. Without ids only such bytes are removed from
         storage that belong to no snapshot of the scope: of replaced drafts, or of killed writers.
+
+        Raises:
+            Conflict: neither the head nor the scope is at `expect`. Nothing was deleted.
         """
         ...
 
@@ -391,7 +399,7 @@ class Backend(Protocol):
         """Delete a scope with its notes; return the number of snapshots.
 
         Raises:
-            Conflict: the head is not `expect`. Nothing was deleted.
+            Conflict: neither the head nor the scope is at `expect`. Nothing was deleted.
         """
         ...
 

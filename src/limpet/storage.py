@@ -74,6 +74,11 @@ class ScopeRecord(NamedTuple):
         return [trail[at : at + size] for at in range(0, len(trail), size)]
 
     @property
+    def revision(self) -> str:
+        """What any change of the scope changes, of its notes and its lease too."""
+        return f"{self.pk:x}.{self.version & 0xFFFF_FFFF_FFFF_FFFF:x}"
+
+    @property
     def holds_anything(self) -> bool:
         """Whether it holds a snapshot, a note or a lease; else it is not listed."""
         facts = (self.head, self.tip, self.fence)
@@ -133,8 +138,9 @@ class Change(NamedTuple):
         before: the record that the scope must still have; None: it must not exist.
         after: its next record; None removes the scope with everything in it, and the shared states
             that no other scope has.
-        rows: new snapshots, or with `replace` other versions of those with the same seq.
-        rows_gone: seqs of snapshots that go.
+        rows: new snapshots, or with `replace` other versions of those with the same seq. The state
+            of a new one is in `tail`, or in one of `segments`.
+        rows_gone: seqs of snapshots that go, before those of `rows` come.
         tail, segments, notes: are inserted, or replace those with the same seq, last seq, address.
         tail_gone, segments_gone, notes_gone: seqs, last seqs and addresses of those that go.
         apart: whether the parent of a new snapshot may be another than the one just before it. With
@@ -190,6 +196,10 @@ class Reader(Protocol):
         ...
 
     def row_by_nonce(self, nonce: str) -> Row | None: ...
+
+    def rows_between(self, first: int, last: int) -> list[Row]:
+        """Return the snapshots from one seq to another, drafts too, in ascending order."""
+        ...
 
     def seqs_and_sizes(self, ids: Sequence[str]) -> list[tuple[int, int]]:
         """Return the seqs and the sizes of the snapshots that exist; they may be damaged."""

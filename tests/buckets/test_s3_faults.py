@@ -40,7 +40,7 @@ def proxy(seaweedfs: Service) -> Iterator[Proxy]:
 @pytest.fixture
 def bucket(seaweedfs: Service, proxy: Proxy) -> Iterator[ObjectStoreBucket]:
     """A bucket of a real service, through a proxy; its first write is behind it."""
-    bucket = seaweedfs.open(uuid4().hex, endpoint_url=proxy.url, timeout_s=1, retry_s=1.5)
+    bucket = seaweedfs.open(uuid4().hex, endpoint_url=proxy.url, timeout_s=4, retry_s=6)
     bucket.keep_end()
     bucket.mark(["first"])
     proxy.forget()
@@ -96,7 +96,7 @@ def test_a_lost_answer_of_a_conditional_put(bucket: ObjectStoreBucket, proxy: Pr
     proxy.drop_replies(method="PUT")
     check_unavailable(lambda: bucket.put("k", b"2", expect=found.version), known=False)
     assert data_of(bucket, "k") == b"2"
-    proxy.delay(1.5, method="PUT")
+    proxy.delay(5, method="PUT")
     check_unavailable(lambda: bucket.put("l", b"", expect=None), known=False, match="Timeout")
     assert proxy.counts()["PUT"] == 4
 
@@ -126,7 +126,7 @@ def test_what_may_be_repeated_is_repeated(bucket: ObjectStoreBucket, proxy: Prox
 def test_a_lost_reply_while_proving(seaweedfs: Service, proxy: Proxy) -> None:
     """The caller's write goes on: what is proved may be sent as often as it takes."""
     for lost in range(1, 4):
-        bucket = seaweedfs.open(uuid4().hex, endpoint_url=proxy.url, retry_s=5)
+        bucket = seaweedfs.open(uuid4().hex, endpoint_url=proxy.url, retry_s=60)
         proxy.forget()
         proxy.delay(0, lost - 1, method="PUT")
         proxy.drop_replies(method="PUT")

@@ -307,6 +307,45 @@ def test_prune_by_age_everywhere(any_url: str, says: Says) -> None:
     assert states(any_url, "a") == [1, 2, 3]
 
 
+def test_the_policy_prunes(any_url: str, says: Says) -> None:
+    with limpet.open(any_url) as store:
+        for session in ("a", "demo/1"):
+            for n in range(4):
+                store.scope(session).save({"n": n}, labels={"release": "1"} if n == 0 else {})
+    assert says(any_url, "policy")[:2] == (0, "")
+    limits = ("--keep-last", "1", "--older-than", "0s", "--keep-label", "release")
+    assert says(any_url, "policy", "set", *limits)[1].splitlines() == [
+        "*  all kinds  keep_last 1, older_than 0:00:00, keep_labels release"
+    ]
+    age = ("--delete-session-after", "0s")
+    assert says(any_url, "policy", "set", "--prefix", "demo/", *age, "--json")[1].count("\n") == 2
+    planned = says(any_url, "prune", "--policy", "--dry-run")
+    assert planned[:2] == (
+        0,
+        "- a:main  2 snapshots, 14 B\n- session demo/1  4 snapshots, 28 B\n"
+        "would delete 1 session, 6 snapshots, 42 B, 0 items\n",
+    )
+    assert says(any_url, "prune", "--policy")[0] == 2
+    assert states(any_url, "a") == [0, 1, 2, 3]
+    code, out, _ = says(any_url, "prune", "--policy", "--yes", "--json")
+    assert (code, [json.loads(line) for line in out.splitlines()]) == (
+        0,
+        [
+            {"count": 2, "bytes": 14, "dry_run": False}
+            | {"session_id": "a", "scope_id": "main", "kind": "agent"},
+            {"count": 4, "bytes": 28, "dry_run": False}
+            | {"session_id": "demo/1", "scope_id": None, "kind": None},
+            {"sessions": 1, "snapshots": 6, "bytes": 42, "items": 0, "skipped": 0},
+        ],
+    )
+    assert states(any_url, "a") == [0, 3]
+    assert says(any_url, "policy", "rm", "--prefix", "demo/")[0] == 0
+    assert says(any_url, "policy", "rm", "--prefix", "demo/")[0] == 1
+    assert says(any_url, "policy", "set", "--prefix", "demo/")[1].splitlines()[1] == (
+        "demo/*  all kinds  keeps everything"
+    )
+
+
 # Redact.
 
 
@@ -373,6 +412,9 @@ def test_compact_and_repair(command: Command, any_url: str) -> None:
         ("prune alice/chat-1 --older-than 99999999999999999999w", 2),
         ("prune alice/chat --keep-last 1", 1),
         ("prune alice/chat-1 plan --keep-last 1", 1),
+        ("prune --policy --keep-last 1", 2),
+        ("prune --policy --all", 2),
+        ("prune --policy --kind agent", 2),
         ("redact alice/chat-1", 2),
         ("redact alice/chat-1 --text ''", 2),
         ("redact alice/chat-1 --path messages", 2),
@@ -391,6 +433,7 @@ def test_what_is_not_clear_changes_nothing(line: str, code: int, url: str, says:
     [
         *("diff x", "grep x", "fork x", "restore x", "rm x", "prune x --keep-last 1", "compact"),
         *("redact x --text x --yes", "check --repair", "runs", "runs abort x", "runs adopt x"),
+        "runs show x",
     ],
 )
 def test_no_store_is_made_and_no_secret_told(line: str, says: Says) -> None:

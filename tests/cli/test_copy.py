@@ -48,7 +48,7 @@ def test_all_the_way_round(
 
 @pytest.mark.parametrize(
     ("messages", "moments"),
-    [(60, [40]), pytest.param(300, [1, 60, 150, 300], marks=pytest.mark.slow)],
+    [(60, [40]), pytest.param(300, [1, 60, 200], marks=pytest.mark.slow)],
 )
 def test_a_killed_copy_goes_on(
     messages: int, moments: list[int], command: Command, tmp_path: Path
@@ -58,7 +58,9 @@ def test_a_killed_copy_goes_on(
     with limpet.open(source, synchronous="off") as store:
         fill(store)
         for number in range(messages):
-            store.scope("long").append("messages", [{"content": f"message {number}"}])
+            store.scope(f"chat-{number % 100}").append(
+                "messages", [{"content": f"message {number}"}]
+            )
         expected = lines(store)
     reached = [_killed(source, target, tmp_path / "target", each) for each in moments]
     assert reached == sorted(set(reached))  # it went on, and was in the middle each time

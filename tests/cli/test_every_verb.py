@@ -94,7 +94,7 @@ def test_the_help_of_a_verb(path: str, capsys: pytest.CaptureFixture[str]) -> No
 
 
 def test_the_list_of_verbs(command: Command) -> None:
-    assert {*VERBS, "runs abort", "runs adopt"} == {*COMMANDS}
+    assert {*VERBS, "runs abort", "runs adopt", "runs show"} == {*COMMANDS}
     helped, bare = command("--help"), command()
     assert (helped.returncode, helped.stderr) == (0, "")
     assert (bare.returncode, bare.stdout) == (2, "")

@@ -13,11 +13,13 @@ import pytest
 import limpet
 from limpet import runs
 from limpet.cli._app import run
+from limpet.views import overview
+from limpet.views.runs import read_run
 from tests.cases import for_each
 from tests.cli.conftest import EXECUTABLE, Command, mind_ctrl_c
 from tests.concurrency.crew import Worker
 from tests.concurrency.sleepers import go_on, stop_between_writes
-from tests.runs.hands import desert
+from tests.runs.hands import desert, ends_with
 from tests.waiting import until
 
 TTL_S = 0.5
@@ -58,12 +60,61 @@ def test_list(command: Command, any_url: str) -> None:
             done = command("runs", "--url", any_url, COLUMNS="100")
     assert (done.returncode, done.stderr) == (0, "")
     assert [line.split("  ") for line in map(squeezed, done.stdout.splitlines())] == [
-        ["run", "status", "task", "owner", "attempt", "steps", "age", "error"],
+        ["run", "status", "task", "owner", "attempt", "steps", "age"],
         ["done", "completed", "w1", "1", "0", "now"],
         ["live", "running", "w3", "1", "0", "now"],
         ["r u'n\\n\\x1b[2J", "expired", "report", "the dead one", "1", "2", "now"],
-        ["sad", "failed", "w2", "1", "0", "now", "ValueError: no\\n\\x1b[2J"],
+        ["sad", "failed", "w2", "1", "0", "now"],
+        ["ValueError: no\\n\\x1b[2J"],
     ]
+
+
+def test_show_says_why_it_failed(command: Command, any_url: str) -> None:
+    """The terminal and the page of the session show the same; nothing of an error is cut."""
+    message = "the model is down " * 20
+    with limpet.open(any_url) as store:
+        desert(store, ODD, {"n": 1}, task="report")
+        with ends_with(ValueError), runs.start(store, ODD, owner="w2", traceback=True) as run:
+            run.step({"n": 2})
+            raise ValueError(message)
+        panel = read_run(store, ODD)
+    done = command("runs", "show", ODD, "--url", any_url, COLUMNS="80")
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = done.stdout.splitlines()
+    assert lines[:2] == ["r u'n\\n\\x1b[2J  failed", f"ValueError: {message}"]
+    assert lines[2] == "Traceback (most recent call last):"
+    assert f'  File "{__file__}"' in lines[3]
+    facts = dict(line.split(maxsplit=1) for line in lines if line.startswith(("task", "owner")))
+    assert facts == {"task": "report", "owner": "w2"}
+    assert "lease     no worker holds it" in lines
+    assert panel is not None
+    attempts, steps = panel.tables
+    assert [(row[0], row[1], row[2], row[-1]) for row in attempts.rows] == [
+        ("2", "w2", "failed", "ValueError")
+    ]
+    shown = [line.split("  ") for line in lines]
+    for row in [*attempts.rows, *steps.rows]:
+        assert any(all(cell in "  ".join(line) for cell in row[:2]) for line in shown)
+    assert steps.rows[0][-1] in done.stdout  # the whole id
+    told = json.loads(command("runs", "show", ODD, "--json", "--url", any_url).stdout)
+    assert told["traceback"].splitlines()[-1] == f"ValueError: {message}".rstrip()
+    assert told["attempts"][-1]["owner"] == "w2"
+    assert command("runs", "show", "none", "--url", any_url).returncode == 1
+
+
+def test_ids_and_errors_are_whole_in_a_narrow_terminal(command: Command, url: str) -> None:
+    name, message = "a-run-with-a-long-name/" * 4, "the model is down " * 12
+    with limpet.open(url) as store:
+        with ends_with(ValueError), runs.start(store, name):
+            raise ValueError(message)
+        runs.enqueue(store, "second")
+        for verb in ("runs", "ls"):
+            done = command(verb, "--url", url, COLUMNS="60")
+            assert name in done.stdout
+            assert (f"ValueError: {message}" in done.stdout) == (verb == "runs")
+        # What waits for a worker needs nobody.
+        heads = [overview.ScopeHead(each.key, each.head) for each in store.scopes("second")]
+        assert overview.reasons(store, heads) == []
 
 
 def squeezed(line: str) -> str:

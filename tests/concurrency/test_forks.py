@@ -150,7 +150,7 @@ def test_a_child_keeps_no_lock_of_a_parent_that_was_killed(
     """The server sees the end of the parent, though the child has inherited its sockets."""
     command = [sys.executable, "-c", textwrap.dedent(FORKED_IN_A_TRANSACTION), postgres_url]
     with (
-        opened(postgres, postgres_url, lock_wait_s=10) as store,
+        opened(postgres, postgres_url, lock_wait_s=100) as store,
         subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as parent,
     ):
         parent.wait()

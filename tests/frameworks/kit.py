@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 import pytest
 
+import limpet
+from limpet.views import overview
 from tests import snippets
 from tests.environments import ROOT
 from tests.frameworks.catalogue import FRAMEWORKS
@@ -42,6 +44,14 @@ class Places:
             return str(self._request.getfixturevalue("schemas").url(f"s{number}"))
         places = {"memory": "memory:", "sqlite": f"sqlite:///{self._folder}/{number}.db"}
         return places.get(engine, f"file://{self._folder}/{number}")
+
+
+def standing(store: limpet.Store, session_id: str = "") -> tuple[str, bool, int]:
+    """Return the status of a session, whether it needs attention, and its tokens, as lists do."""
+    (found,) = overview.sessions(store, prefix=session_id, attention=True).read()
+    used = found.about.usage
+    tokens = 0 if used is None else used.input + used.output
+    return found.about.status, bool(found.attention), tokens
 
 
 def quiet() -> dict[str, str]:

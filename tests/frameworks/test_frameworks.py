@@ -54,9 +54,13 @@ def pass_in(python: Path, name: str, postgres: Postgres, *, fast: bool) -> None:
     )
 
 
-# CrewAI takes half a minute to install; and each process seconds to import it, or AG2.
+# CrewAI takes half a minute to install, and each process seconds to import it, or AG2. The verbs of
+# LangChain and LlamaIndex, which are over the same log as those of OpenAI, are in `test_together`.
+LATER = {"crewai", "ag2", "langchain", "llama_index"}
+
+
 @pytest.mark.timeout(2 * INSTALL_S_MAX + RUN_S_MAX)
-@pytest.mark.parametrize("name", effort.slowly(FRAMEWORKS, but=set(FRAMEWORKS) - {"crewai", "ag2"}))
+@pytest.mark.parametrize("name", effort.slowly(FRAMEWORKS, but=set(FRAMEWORKS) - LATER))
 def test_the_newest_version(name: str, postgres: Postgres) -> None:
     pass_in(python_with(name), name, postgres, fast=effort.only_fast_tests)
 

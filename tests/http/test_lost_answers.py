@@ -235,7 +235,7 @@ def test_a_request_that_comes_after_its_repetition_changes_nothing(
 ) -> None:
     """It was delayed on the way, until the client had given up waiting and asked again."""
     url = http.mount(f"sqlite:///{tmp_path / 'limpet.db'}")
-    with limpet.open(proxied(url, proxy, timeout_s=1)) as store:
+    with limpet.open(proxied(url, proxy, timeout_s=2)) as store:
         scope = store.scope("s")
         releases = []
         for number in range(2):
@@ -244,7 +244,7 @@ def test_a_request_that_comes_after_its_repetition_changes_nothing(
         replies = proxy.replies
         for release in releases:
             release.set()
-        until(lambda: proxy.replies == replies + 2)
+        until(lambda: proxy.replies >= replies + 2)
         assert [each.id for each in scope.history()] == list(reversed(list(scope.ids())))
         assert [each.state for each in scope.load_many(scope.ids())] == [{"n": [0]}, {"n": [0, 1]}]
     http.unmount(url)

@@ -47,7 +47,7 @@ def test_the_url_of_a_server_is_a_store_like_any_other(served: str) -> None:
     with limpet.open(served) as store:
         store.scope("chat-42").save({"n": 1})
         assert f"Store('{served}')" == repr(store)
-    with limpet.open(f"{served}/?timeout_s=5", connections=2, retry_s=1) as store:
+    with limpet.open(f"{served}/?timeout_s=50", connections=2, retry_s=10) as store:
         assert store.scope("chat-42").load().state == {"n": 1}  # type: ignore[union-attr]
 
 
@@ -136,7 +136,7 @@ def test_a_certificate_is_verified(tmp_path: Path) -> None:
         with limpet.open(secure, ca_file=pem) as store:
             scope = store.scope("s")
             first = scope.save({"n": 1})
-            watch = scope.watch(timeout_s=10)
+            watch = scope.watch(timeout_s=100)
             assert next(watch) == first
             second = scope.save({"n": 2})
             assert next(watch) == second

@@ -2,7 +2,7 @@
 
 import re
 import sqlite3
-from contextlib import closing
+from contextlib import closing, suppress
 from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
@@ -12,8 +12,10 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 import limpet
+from limpet import runs
 from limpet.inspector.pages.session import CHUNK
 from limpet.views import timeline
+from limpet.views.runs import read_run
 from tests.cli.test_grep import spoil_scopes
 from tests.inspector.kit import Fill, filled, got
 
@@ -300,3 +302,23 @@ def test_a_deleted_session_is_not_shown_from_memory() -> None:
         store.delete_session("s")
         for path in ("/ui/rows", "/ui/said"):
             assert got(store, path, {"session_id": "s", "version": version}).status == 404
+
+
+def test_a_run_says_why_it_failed() -> None:
+    """The same as `limpet runs show`, and nothing of the error is markup or cut."""
+    message = "<b>no</b> paper " * 30
+    with limpet.open("memory:") as store:
+        with suppress(ValueError), runs.start(store, "r", task="t", traceback=True) as run:
+            run.step({"n": 1})
+            raise ValueError(message)
+        panel = read_run(store, "r")
+        page = shown(store, {"session_id": "r"})
+    assert panel is not None
+    assert "\n".join(panel.error) in page.text
+    assert any("raise ValueError(message)" in line for line in panel.error)
+    for name, text in panel.facts.items():
+        assert name.capitalize() in page.text
+        assert text in page.text
+    for table in panel.tables:
+        assert all(cell in page.text for row in table.rows for cell in row)
+    assert "run-title" not in shown(branched, {"session_id": "s"}).html

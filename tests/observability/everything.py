@@ -53,7 +53,7 @@ def use_everything(store: Any) -> None:
         lease.save({CANARY: 4})
         with suppress(Conflict), scope.claim(owner=f"{CANARY} other"):
             pass
-    assert next(iter(scope.watch(timeout_s=5)))
+    assert next(iter(scope.watch(timeout_s=100)))
     list(store.sessions(prefix=CANARY))
     list(store.scopes(prefix=CANARY))
     list(store.history(prefix=CANARY, limit=3))

@@ -17,6 +17,7 @@ import pytest
 import limpet
 from limpet import portable
 from limpet.errors import Conflict, Corrupt, InvalidInput
+from limpet.portable import copying
 from tests.cases import for_each
 from tests.portable.stores import LONG, LOSSES, fill, lines, lose, save_rolled
 from tests.runs.conftest import place_of
@@ -183,8 +184,12 @@ def test_what_was_deleted_in_the_source_is_a_conflict_of_its_scope_only() -> Non
             portable.copy(source, target)
 
 
-def test_a_copy_of_what_changes_meanwhile_can_be_repeated() -> None:
-    """Whatever is saved, kept or deleted between two reads: a moment of the source is copied."""
+def test_a_copy_of_what_changes_meanwhile_can_be_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is saved, kept or deleted between two reads: a moment of the source is copied.
+
+    Snapshot by snapshot, as over HTTP.
+    """
+    monkeypatch.setattr(copying, "engine_of", lambda store: None)
     changes: list[Step] = [
         lambda s: s.save(3, id="c"),
         lambda s: s.save(3, id="c", head=False),

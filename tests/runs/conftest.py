@@ -21,6 +21,9 @@ def place_of(engine: str, request: pytest.FixtureRequest) -> Place:
         case "directory":
             # What a power cut does is not tested here, and without syncing it is much faster.
             return Place(f"file://{folder}/store", {"sync": False})
+        case "http":
+            http = request.getfixturevalue("http")
+            return Place(http.mount(f"sqlite:///{folder}/runs.db?synchronous=off"), {})
         case "postgres":
             return Place(request.getfixturevalue("postgres_url"), {})
     service = request.getfixturevalue("seaweedfs")

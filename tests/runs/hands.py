@@ -52,6 +52,10 @@ class Hands:
     def list(self, **options: Any) -> "list[RunInfo]":
         return [*driven(runs.list)(self._given, **options)]
 
+    def work(self, **options: Any) -> Iterator[Any]:
+        for claim in driven(runs.work)(self._given, **options):
+            yield driven(lambda claim=claim: claim)()
+
     def found(self, run_id: str) -> RunInfo:
         """Return a run that must be there."""
         info: RunInfo | None = self.get(run_id)
@@ -72,7 +76,7 @@ def desert(
     """Leave behind what a worker leaves that died, after its lease has ended."""
     encoded = None if initial is None else codec.encode(initial, what="state")
     scope = scope_of(run_id)
-    plan = Plan(scope, "the dead one", deletes=True, adopts=False, task=task, initial=encoded)
+    plan = Plan(scope, task, initial=encoded, owner="the dead one", deletes=True)
     with store.scope(*plan.scope).claim(owner=plan.owner) as lease:
         attempt = Attempt(store.driver.tools, plan, lease.token)
         store.driver.drive(attempt.begin())

@@ -12,18 +12,22 @@ from tests.waiting import until
 
 
 def test_the_apis_have_the_same_names() -> None:
-    names = [{name for name in dir(each) if not name.startswith("_")} for each in (Run, AsyncRun)]
+    both: list[Any] = [Run, AsyncRun]
+    names = [{name for name in dir(each) if not name.startswith("_")} for each in both]
     assert names[0] == names[1]
-    assert inspect.signature(Run.step) == inspect.signature(AsyncRun.step)
-    assert inspect.iscoroutinefunction(AsyncRun.step)
-    assert "Async twin of `Run.step`" in (AsyncRun.step.__doc__ or "")
+    assert inspect.signature(both[0].step) == inspect.signature(both[1].step)
+    assert inspect.iscoroutinefunction(both[1].step)
+    assert "Async twin of `Run.step`" in both[1].step.__doc__
 
 
 def test_only_the_public_names_are_shown() -> None:
     assert dir(runs) == sorted(runs.__all__)
 
 
-@for_each("verb", [runs.start, runs.adopt, runs.abort, runs.get, runs.list, runs.Run.step])
+VERBS: list[Any] = [getattr(runs, name) for name in runs.__all__ if name.islower()]
+
+
+@for_each("verb", [*VERBS, runs.Run.step])
 def test_every_verb_explains_its_arguments_and_has_an_example(verb: Any) -> None:
     text = inspect.getdoc(verb) or ""
     assert "::\n\n    " in text

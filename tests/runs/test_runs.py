@@ -52,8 +52,8 @@ def test_a_step_is_what_the_scope_shows(hands: Hands) -> None:
     scope = hands.store.scope("r", "main", "run")
     with hands.start("r", task="t", labels={"team": "x"}, metadata={"cost": 1}) as run:
         began = hands.found("r").started_at
-        first = run.step({"n": 1}, keep=True, labels={"phase": "1"}, metadata={"more": [2]})
-        second = run.step({"n": 2})
+        first = run.step({"n": 1}, labels={"phase": "1"}, metadata={"more": [2]})
+        second = run.step({"n": 2}, keep=False)
         head = present(scope.load())
         assert (head.state, head.status, head.id) == ({"n": 2}, "running", second.id)
         assert first.labels == {"phase": "1", "task_name": "t", "team": "x"}
@@ -182,7 +182,7 @@ def test_a_run_has_one_worker(hands: Hands) -> None:
 def test_a_worker_that_lost_its_lease_changes_nothing(hands: Hands) -> None:
     with ends_with(Conflict), hands.start("r") as slow:
         slow.step("slow")
-        hands.store.driver.opened.backend.release(slow._lease._term.claim)
+        hands.store.driver.opened.backend.release(slow._term.claim)
         with hands.start("r", on_success="keep") as quick:
             assert quick.state == "slow"
             with pytest.raises(Conflict):
@@ -203,7 +203,7 @@ def test_a_worker_that_lost_its_lease_does_not_close_the_run(hands: Hands, endin
     with ExitStack() as next_worker:
         with ends_with(expected), hands.start(ending, on_success=on_success) as run:
             before = run.step(1)
-            hands.store.driver.opened.backend.release(run._lease._term.claim)
+            hands.store.driver.opened.backend.release(run._term.claim)
             scope = hands.store.scope(ending, "main", "run")
             next_worker.enter_context(scope.claim(owner="next"))
             if ending == "failure":

@@ -22,9 +22,9 @@ DEFECTS = (
     ),
     Defect(
         "a deletion of a scope ignores expect",
-        "engine/engine.py",
-        "                commits.check_expect(expect, head_of(reader), scope)\n",
-        "                pass\n",
+        "engine/records.py",
+        "        commits.check_expect(expect, head_of(reader), key)\n",
+        "        pass\n",
         _on_both("test_expect_compares_the_head"),
     ),
     Defect(
@@ -134,16 +134,16 @@ DEFECTS = (
     ),
     Defect(
         "a prune forgets how much it has seen",
-        "api/upkeep.py",
-        "            seen, count, size = seen + length, count",
-        "            seen, count, size = length, count",
+        "core/retention.py",
+        "        rank, self._seen = self._seen, self._seen + 1\n",
+        "        rank, self._seen = self._seen, (self._seen + 1) % 4\n",
         _on_both("test_long_histories_are_pruned_in_pages"),
     ),
     Defect(
         "a prune ignores the age",
-        "core/prepare.py",
-        "            old = self.cutoff is None or info.created_at < self.cutoff\n",
-        "            old = True\n",
+        "core/retention.py",
+        "        is_old = policy.cutoff is None or info.created_at < policy.cutoff\n",
+        "        is_old = True\n",
         _on_both("test_prunes"),
     ),
     Defect(

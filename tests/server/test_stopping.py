@@ -5,12 +5,15 @@ import signal
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from datetime import timedelta
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 
 import pytest
 
 import limpet
+from limpet.protocol import OWN_SESSION
+from limpet.retention import Policy, Rule
 from tests.server.process import Server, head, read_all
 from tests.waiting import until
 
@@ -99,3 +102,22 @@ def listens(server: Server) -> bool:
     except OSError:
         return False
     return True
+
+
+def test_a_server_prunes_by_the_policy(tmp_path: Path) -> None:
+    """At once, and it goes on: also after it found something that it cannot read."""
+    with limpet.open(f"sqlite:///{tmp_path / 'served.db'}") as store:
+        Policy(store).set(Rule(prefix="old/", delete_session_after=timedelta(0)))
+        for name in ("new", "old/1", "old/2"):
+            store.scope(name).save({"a": 1})
+        with Server(tmp_path, "--policy-every", "1s") as server:
+            until(lambda: list(store.sessions()) == ["new"])
+            (place,) = store.scopes(OWN_SESSION)
+            store.scope(*place.key).set_note("* z", "malformed")
+            until(lambda: "could not be pruned" in server.log)
+            store.scope("old/3").save({})
+            store.scope(*place.key).delete_note("* z")
+            until(lambda: list(store.sessions()) == ["new"])
+            os.kill(server.pid, signal.SIGTERM)
+            assert server.wait() == 0
+            assert "pruned by the policy: Swept(sessions=2, snapshots=2" in server.log

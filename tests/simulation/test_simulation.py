@@ -79,6 +79,7 @@ def test_what_was_broken_once(scenario: str, mode: str, seed: int) -> None:
     [
         ("T", "delayed", 950068),  # what was made for one attempt was done to the next one
         ("H", "delayed", 4000224),  # a late first attempt was seen by its id alone, as it may be
+        ("H", "delayed", 4000262),  # it came after a late deletion, as it may
     ],
 )
 def test_what_was_broken_once_in_scopes(scenario: str, mode: str, seed: int) -> None:

@@ -2,6 +2,8 @@
 
 import asyncio
 import gc
+import subprocess
+import sys
 import threading
 import weakref
 from collections.abc import Iterator
@@ -11,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import limpet
+from limpet import Unavailable
 from tests.cases import for_each
 from tests.waiting import until
 
@@ -78,15 +81,21 @@ def test_a_caller_who_is_cancelled_before_the_work_began_stops_it(url: str) -> N
 def test_a_loop_that_ends_before_the_work_does_harms_nobody(url: str) -> None:
     opened, done = threading.Event(), list[int]()
 
-    def work() -> None:
+    def work(loop: asyncio.AbstractEventLoop, begun: asyncio.Event) -> None:
+        loop.call_soon_threadsafe(begun.set)
         opened.wait(300)
         done.append(1)
 
     with limpet.open(url) as store:
 
         async def leave() -> None:
-            with pytest.raises(TimeoutError):
-                await asyncio.wait_for(store.aio.driver.in_pool(work), 0.01)
+            begun = asyncio.Event()
+            waiting = store.aio.driver.in_pool(work, asyncio.get_running_loop(), begun)
+            task = asyncio.ensure_future(waiting)
+            await begun.wait()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
 
         asyncio.run(leave())
         opened.set()
@@ -125,7 +134,41 @@ def test_work_that_no_thread_could_be_started_for_is_not_done_later(
     with limpet.open(url) as store:
         with monkeypatch.context() as patched:
             patched.setattr(threading.Thread, "start", refuse)
-            with pytest.raises(RuntimeError, match="new thread"):
+            with pytest.raises(Unavailable, match="no thread can be started"):
                 asyncio.run(store.aio.driver.in_pool(done.append, "refused"))
         asyncio.run(store.aio.driver.in_pool(done.append, "next"))
     assert done == ["next"]
+
+
+LEAVING = """
+import asyncio, os, sys, threading, limpet
+
+async def leave(driver):
+    begun = asyncio.Event()
+    def work(loop):
+        loop.call_soon_threadsafe(begun.set)
+        threading.main_thread().join()
+        print("done")
+    task = asyncio.ensure_future(driver.in_pool(work, asyncio.get_running_loop()))
+    await begun.wait()
+    task.cancel()
+
+store = limpet.open(sys.argv[1])
+driver = store.aio.driver
+assert asyncio.run(driver.in_pool(len, "abc")) == 3
+child = os.fork()
+if not child:
+    assert asyncio.run(driver.in_pool(len, "abcd")) == 4
+    store.close()
+    os._exit(7)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+asyncio.run(leave(driver))
+store.close()
+del store, driver
+"""
+
+
+def test_a_forked_child_has_threads_and_a_process_that_ends_cuts_nothing_off(url: str) -> None:
+    command = [sys.executable, "-W", "ignore", "-c", LEAVING, url]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr

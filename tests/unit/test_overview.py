@@ -118,7 +118,7 @@ def test_a_conversation_has_a_title_and_a_last_turn(store: Store) -> None:
     line.set_note("title", 7)
     assert only(store, "s").about.title == "hello"
     line.save({"step": 1, "file": "x"})
-    assert only(store, "s").about == (None, None, ("step", "file"))
+    assert only(store, "s").about[:3] == (None, None, ("step", "file"))
 
 
 def test_branches_are_the_ends_of_lines(store: Store) -> None:

@@ -146,7 +146,7 @@ def test_every_verb_takes_and_gives_the_model(store: Store, kind: Kind) -> None:
         assert loaded(lease.load()) == kind.chat("leased")
     (change,) = scope.diff(first.id, loaded_id(scope)).changes[:1]
     assert change.path in ("/title", "/messages", "/messages/0")
-    assert type(next(iter(scope.watch(timeout_s=5)))) is limpet.SnapshotInfo
+    assert type(next(iter(scope.watch(timeout_s=100)))) is limpet.SnapshotInfo
 
 
 def loaded_id(scope: limpet.Scope[Any]) -> str:

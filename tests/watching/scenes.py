@@ -86,7 +86,7 @@ SCENES = {scene.__name__: scene for scene in (fork_in_a_loop, fork_beside_watche
 
 
 if __name__ == "__main__":
-    signal.alarm(60)
+    signal.alarm(300)
     with limpet.open(sys.argv[2]) as opened:
         SCENES[sys.argv[1]](opened)
     assert not [each for each in threading.enumerate() if each.name.startswith("limpet")]

@@ -1,16 +1,15 @@
 """`AsyncScope` and `AsyncLease`: the async API of a scope. `scope.py` documents the methods."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Any, Generic
 
 from limpet.api import branching, leases, verbs
-from limpet.api.driver import AsyncDriver, awaited, iterated
+from limpet.api.driver import AsyncClaimed, AsyncDriver, awaited, iterated
 from limpet.api.opened import ScopeBase
 from limpet.api.scope import Scope
 from limpet.core import prepare
-from limpet.errors import Conflict, InvalidInput, Unavailable
 from limpet.model import (
     ANY,
     JSON,
@@ -140,35 +139,8 @@ class AsyncScope(ScopeBase, Generic[State]):
         Async twin of `Scope.claim`, which explains the arguments.
         """
         wanted = leases.prepare(self._context.tools, self._key, owner, ttl_s, wait_s)
-        return leases.AsyncClaimed(hold(self, wanted), AsyncLease)
-
-
-@asynccontextmanager
-async def hold(
-    scope: AsyncScope[State], wanted: leases.Wanted
-) -> AsyncIterator["AsyncLease[State]"]:
-    """Async twin of `leases.hold`."""
-    driver, renewals = scope.driver, scope.driver.opened.service(leases.Renewals)
-    try:
-        term = await driver.drive(leases.claim(driver.tools, wanted))
-    except Conflict:
-        raise
-    except BaseException:
-        # It may still be granted: a cancelled await does not stop a call.
-        renewals.abandon(wanted.claim)
-        raise
-    try:
-        renewals.add(term)
-        yield AsyncLease(driver, scope._context, term)
-    finally:
-        renewals.remove(term)
-        try:
-            await driver.run(leases.release(driver.tools, term))
-        except (Unavailable, InvalidInput):
-            pass  # the lease ends by itself
-        except BaseException:
-            renewals.abandon(wanted.claim)  # cancelled, perhaps before the call began
-            raise
+        held = leases.held(self, wanted, AsyncLease)
+        return AsyncClaimed(held, AsyncLease, "scope.claim(owner=…) as lease")
 
 
 class AsyncLease(leases.LeaseProperties, AsyncScope[State]):

@@ -11,22 +11,22 @@ import sys
 import threading
 import warnings
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
-from contextvars import copy_context
+from contextlib import asynccontextmanager, contextmanager
 from functools import wraps
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast, get_args
 
 from limpet.api.opened import Opened, Tools
-from limpet.api.verbs import Ask, Encode, Pause, Step, Steps, Walk, Work, streamed
+from limpet.api.pool import Pool
+from limpet.api.verbs import Ask, Block, Encode, Pause, Steps, Walk, Work, streamed
 from limpet.api.watching import Dispatcher, Subscription
 from limpet.core import codec, limits
-from limpet.errors import CLOSED, InvalidInput, LimpetError, Unsupported
+from limpet.errors import InvalidInput, Unsupported
 from limpet.model import SnapshotInfo
 from limpet.protocol import Topic
 
 if TYPE_CHECKING:
     import asyncio
-    from concurrent.futures import ThreadPoolExecutor
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -34,6 +34,54 @@ Self = TypeVar("Self")
 
 # asyncio and its pools are imported where they are used: they take longer to load than all of
 # Limpet, and a program that awaits has loaded them already. So is what few programs use.
+
+
+class NotEntered(Exception):
+    """The caller went on without entering a block that was ready."""
+
+
+class _NotEntered:
+    """A claim, which becomes a lease or a run in a `with` block, and says so before."""
+
+    _block = "with"
+
+    def __init__(self, holding: Any, kind: type, example: str) -> None:
+        self._holding = holding
+        self._kind = kind
+        self._example = example
+        self.is_entered = False
+
+    def __getattr__(self, name: str) -> Any:
+        if not name.startswith("_") and hasattr(self._kind, name):
+            advice = f"write `{self._block} {self._example}:`"
+            raise InvalidInput(f"claim is used without a block: {advice}")
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+
+class Claimed(_NotEntered):
+    """A claim for a `with` block."""
+
+    def __enter__(self) -> Any:
+        self.is_entered = True
+        return self._holding.__enter__()
+
+    def __exit__(self, *error: Any) -> bool | None:
+        is_handled: bool | None = self._holding.__exit__(*error)
+        return is_handled
+
+
+class AsyncClaimed(_NotEntered):
+    """A claim for an `async with` block."""
+
+    _block = "async with"
+
+    async def __aenter__(self) -> Any:
+        self.is_entered = True
+        return await self._holding.__aenter__()
+
+    async def __aexit__(self, *error: Any) -> bool | None:
+        is_handled: bool | None = await self._holding.__aexit__(*error)
+        return is_handled
 
 
 class Driver:
@@ -58,24 +106,50 @@ class Driver:
     def run(self, work: Work[T]) -> T:
         return work(self.opened.backend)
 
-    def drive(self, verb: Steps[T]) -> T:
-        """Run a verb of several steps; errors of the backend are raised inside it."""
-        advance: Callable[[Any], Any] = verb.send
-        value: Any = None
+    def drive(self, verb: Steps[T], left_by: BaseException | None = None) -> T:
+        """Run a verb of several steps, up to its `Block` or from there to its end.
+
+        Errors of the backend are raised inside it, and so is the one by which the block was left.
+        """
+        advance: Callable[[Any], Any] = verb.send if left_by is None else verb.throw
+        value: Any = left_by
         while True:
             try:
                 step = advance(value)
             except StopIteration as done:
                 result: T = done.value
                 return result
+            if isinstance(step, Block):
+                return cast(T, step.value)
             try:
                 advance, value = verb.send, self._answer(step)
-            except LimpetError as error:
+            except BaseException as error:
                 if isinstance(step, Ask):
                     raise  # from the caller's own function
                 advance, value = verb.throw, error
 
-    def _answer(self, step: Step) -> Any:
+    @contextmanager
+    def block(self, verb: Steps[Any], value: Any = None) -> Iterator[Any]:
+        """Run a verb around a block of the caller; `value` if it is already at its `Block`."""
+        value = self.drive(verb) if value is None else value
+        try:
+            yield value
+        except BaseException as error:
+            self.drive(verb, error)
+            raise
+        self.drive(verb)
+
+    def blocks(self, verb: Callable[[], Steps[Any]]) -> Iterator[Claimed]:
+        """Yield a block for each verb, one after the other, until one has none."""
+        while (value := self.drive(current := verb())) is not None:
+            claimed = Claimed(self.block(current, value), type(value), "claim as run")
+            try:
+                yield claimed
+            finally:
+                if not claimed.is_entered:
+                    self.drive(current, NotEntered())
+
+    def _answer(self, step: Any) -> Any:
         if isinstance(step, Pause):
             return self.tools.clock.sleep(step.seconds)
         if isinstance(step, Encode):
@@ -125,8 +199,8 @@ class AsyncDriver:
     def __init__(self, sync: Driver) -> None:
         self.sync = sync
         self.opened = sync.opened
-        self._pool: ThreadPoolExecutor | None = None
-        self._pool_pid = 0
+        self._pool = Pool(self.tools.workers)
+        self.opened.at_close(self._pool.close)
 
     @property
     def tools(self) -> Tools:
@@ -135,24 +209,47 @@ class AsyncDriver:
     async def run(self, work: Work[T]) -> T:
         return await self.offload(self.sync.run, work)
 
-    async def drive(self, verb: Steps[T]) -> T:
+    async def drive(self, verb: Steps[T], left_by: BaseException | None = None) -> T:
         """Async twin of `Driver.drive`; functions of the caller run in the caller's task."""
-        advance: Callable[[Any], Any] = verb.send
-        value: Any = None
+        advance: Callable[[Any], Any] = verb.send if left_by is None else verb.throw
+        value: Any = left_by
         while True:
             try:
                 step = advance(value)
             except StopIteration as done:
                 result: T = done.value
                 return result
+            if isinstance(step, Block):
+                return cast(T, step.value)
             try:
                 advance, value = verb.send, await self._answer(step)
-            except LimpetError as error:
+            except BaseException as error:
                 if isinstance(step, Ask):
                     raise  # from the caller's own function
                 advance, value = verb.throw, error
 
-    async def _answer(self, step: Step) -> Any:
+    @asynccontextmanager
+    async def block(self, verb: Steps[Any], value: Any = None) -> AsyncIterator[Any]:
+        """Async twin of `Driver.block`."""
+        value = await self.drive(verb) if value is None else value
+        try:
+            yield value
+        except BaseException as error:
+            await self.drive(verb, error)
+            raise
+        await self.drive(verb)
+
+    async def blocks(self, verb: Callable[[], Steps[Any]]) -> AsyncIterator[AsyncClaimed]:
+        """Async twin of `Driver.blocks`."""
+        while (value := await self.drive(current := verb())) is not None:
+            claimed = AsyncClaimed(self.block(current, value), type(value), "claim as run")
+            try:
+                yield claimed
+            finally:
+                if not claimed.is_entered:
+                    await self.drive(current, NotEntered())
+
+    async def _answer(self, step: Any) -> Any:
         if isinstance(step, Pause):
             import asyncio
 
@@ -227,32 +324,16 @@ class AsyncDriver:
         """Call a function: in the pool if the backend may block, else here."""
         return await self.in_pool(fn, *args) if self.opened.may_block else fn(*args)
 
-    async def in_pool(self, fn: Callable[..., T], *args: Any) -> T:
-        # Not `loop.run_in_executor`: its two chained futures take as long as a small read.
-        loop = running_loop()
-        future: asyncio.Future[T] = loop.create_future()
-        try:
-            # In the caller's context, as by `asyncio.to_thread`: it has the current span.
-            self._threads().submit(copy_context().run, _answer, loop, [future], fn, args)
-        except RuntimeError:
-            future.cancel()  # without a thread to be had, the work waits for one all the same
-            if self.opened.closed:  # by another thread, since it was checked
-                raise InvalidInput(CLOSED) from None
-            raise
+    async def in_pool(
+        self, fn: Callable[..., T], *args: Any, future: "asyncio.Future[T] | None" = None
+    ) -> T:
+        """Call a function in the pool, which answers a new future of the running loop, or yours."""
+        future = future or running_loop().create_future()
+        self._pool.submit(future, fn, *args)
         try:
             return await future
         finally:
             del future  # an error refers to this frame, and would keep itself and `args` alive
-
-    def _threads(self) -> "ThreadPoolExecutor":
-        # Threads do not survive a fork, so a child makes a pool of its own.
-        if self._pool is None or self._pool_pid != os.getpid():
-            from concurrent.futures import ThreadPoolExecutor
-
-            pool = ThreadPoolExecutor(self.tools.workers, thread_name_prefix="limpet")
-            self._pool, self._pool_pid = pool, os.getpid()
-            self.opened.at_close(lambda: pool.shutdown(wait=False))
-        return self._pool
 
 
 def awaited(
@@ -307,40 +388,3 @@ def running_loop() -> "asyncio.AbstractEventLoop":
     except RuntimeError:
         advice = "run it by asyncio, or by anyio on asyncio; trio has no such loop"
         raise Unsupported(f"the async API needs a running asyncio loop: {advice}") from None
-
-
-def _answer(
-    loop: "asyncio.AbstractEventLoop",
-    awaited: "list[asyncio.Future[T]]",
-    fn: Callable[..., T],
-    args: tuple[Any, ...],
-) -> None:
-    """Call a function in a thread of the pool, unless the caller was cancelled before it began.
-
-    The one future is taken out of its list: an error refers to the frames here, see `in_pool`.
-    """
-    future = awaited.pop()
-    if future.cancelled():
-        return
-    try:
-        result = fn(*args)
-    except BaseException as error:
-        loop.call_soon_threadsafe(_fail, future, error)
-    else:
-        loop.call_soon_threadsafe(_succeed, future, result)
-    finally:
-        del future
-
-
-def _succeed(future: "asyncio.Future[T]", result: T) -> None:
-    if not future.cancelled():
-        future.set_result(result)
-
-
-def _fail(future: "asyncio.Future[Any]", error: BaseException) -> None:
-    if future.cancelled():
-        return
-    if isinstance(error, StopIteration):  # cannot cross into a task, where it would be lost
-        cause, error = error, RuntimeError("the function raised StopIteration")
-        error.__cause__ = cause
-    future.set_exception(error)

@@ -14,16 +14,16 @@ the caller's thread and for the async API in a pool:
     found = store.driver.run(latest(scope.key))
 
 - To run calls: `Driver` and `AsyncDriver`. `Work` is one call, `Steps` are several, a `Walk` is a
-  listing; the module `verbs` has some. `Ask` calls a function of the caller, `Pause` waits,
-  `contend` repeats what another writer overtook, `Tools` has the clock, the randomness and the
-  limit of a state. `awaited` makes the async twin of a method.
+  listing; the modules `verbs` and `upkeep` have some. `Ask` calls a function of the caller,
+  `Pause` waits, `contend` repeats what another writer overtook, `Tools` has the clock, the
+  randomness and the limit of a state. `awaited` makes the async twin of a method.
 - What an engine takes and returns: `Backend`, `Commit`, `Found`, `FoundNote`, `NoteChange`,
   `NoteDelete`, `NoteQuery`, `NoteWrite`, `Query`, `Stamp`. The module `prepare` makes them of
   checked arguments.
 - States as bytes: the modules `codec` and `delta`.
-- Ids, times and arguments: `new_id`, the modules `ids`, `limits`, `matching`, `times`,
-  `check_prefix`, `check_retention`, which returns a `Retention`.
-- Leases: `hold`, `Claim`, `Hold`, the module `leases`.
+- Ids, times and arguments: `new_id`, the modules `ids`, `limits`, `matching`, `retention`, `times`,
+  `check_prefix`.
+- Leases: `Claim`, `Hold`, the module `leases`.
 - Files of other programs: `Bucket`, `Listed`, `Moved`, `Stored` (what `opening.open_files`
   returns), `NOTHING`, `TEMPORARY`, `failure`, `is_text`, `layout_of`, `LayoutName`.
 - In this process: `Recent` is the bounded cache, `Backoff` the retry loop; `Clock`, `Opened`,
@@ -31,8 +31,7 @@ the caller's thread and for the async API in a pool:
 - What an import or a check reports: `finding`.
 """
 
-from limpet.api import leases, verbs
-from limpet.api.aio_scope import hold
+from limpet.api import leases, upkeep, verbs
 from limpet.api.driver import AsyncDriver, Driver, awaited
 from limpet.api.opened import Opened, Tools, start_thread
 from limpet.api.verbs import Ask, Pause, Steps, Walk, Work, check_prefix, contend
@@ -48,11 +47,10 @@ from limpet.backends.buckets import (
 )
 from limpet.backends.support.backoff import Backoff
 from limpet.backends.support.recent import Recent
-from limpet.core import codec, ids, limits, matching, prepare, times
+from limpet.core import codec, ids, limits, matching, prepare, retention, times
 from limpet.core.deltas import delta
 from limpet.core.findings import finding
 from limpet.core.foreign import LayoutName, layout_of
-from limpet.core.prepare import Retention, check_retention
 from limpet.protocol import (
     Backend,
     Claim,
@@ -95,7 +93,6 @@ __all__ = [
     "Pause",
     "Query",
     "Recent",
-    "Retention",
     "Stamp",
     "Steps",
     "Stored",
@@ -104,13 +101,11 @@ __all__ = [
     "Work",
     "awaited",
     "check_prefix",
-    "check_retention",
     "codec",
     "contend",
     "delta",
     "failure",
     "finding",
-    "hold",
     "ids",
     "is_text",
     "layout_of",
@@ -119,8 +114,10 @@ __all__ = [
     "matching",
     "new_id",
     "prepare",
+    "retention",
     "start_thread",
     "times",
+    "upkeep",
     "verbs",
 ]
 

@@ -9,15 +9,14 @@ import os
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from datetime import datetime
 from math import ceil
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
-from limpet.api.driver import Driver
-from limpet.api.opened import Opened, ScopeContext, Tools, start_thread
-from limpet.api.verbs import Pause, Steps, Work
+from limpet.api.opened import Opened, ScopeBase, ScopeContext, Tools, start_thread
+from limpet.api.verbs import Block, Pause, Steps, Work
 from limpet.backends.support import logs
 from limpet.backends.support.backoff import Backoff
 from limpet.backends.support.forks import renew_after_fork
@@ -25,8 +24,6 @@ from limpet.core import limits, times
 from limpet.errors import Conflict, InvalidInput, LimpetError, Unavailable
 from limpet.model import ScopeKey
 from limpet.protocol import Claim, Hold
-
-T = TypeVar("T")
 
 _TTL_S_MIN = 0.05  # less could not be renewed in time
 _PAUSE_S_MIN = 0.01
@@ -126,10 +123,6 @@ def release(tools: Tools, term: "Term") -> Work[None]:
     return _release(term.claim._replace(stamp=tools.draw()))
 
 
-def is_lost(lease: "LeaseProperties") -> bool:
-    return lease._term.is_lost
-
-
 class Term:
     """A lease that is held, and until when."""
 
@@ -168,46 +161,6 @@ class LeaseProperties:
     def expires_at(self) -> datetime:
         """When the lease ends unless it is renewed, by the clock of this machine."""
         return times.from_us(self._term.until)
-
-
-class _NotEntered:
-    """What `claim` returns: it becomes a lease in a `with` block, and says so before."""
-
-    _block = "with"
-
-    def __init__(self, holding: Any, lease: type) -> None:
-        self._holding = holding
-        self._lease = lease
-
-    def __getattr__(self, name: str) -> Any:
-        if not name.startswith("_") and hasattr(self._lease, name):
-            advice = f"write `{self._block} scope.claim(owner=…) as lease:`"
-            raise InvalidInput(f"claim is used without a block: {advice}")
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-
-
-class Claimed(_NotEntered):
-    """A claim for a `with` block."""
-
-    def __enter__(self) -> Any:
-        return self._holding.__enter__()
-
-    def __exit__(self, *error: Any) -> bool | None:
-        is_handled: bool | None = self._holding.__exit__(*error)
-        return is_handled
-
-
-class AsyncClaimed(_NotEntered):
-    """A claim for an `async with` block."""
-
-    _block = "async with"
-
-    async def __aenter__(self) -> Any:
-        return await self._holding.__aenter__()
-
-    async def __aexit__(self, *error: Any) -> bool | None:
-        is_handled: bool | None = await self._holding.__aexit__(*error)
-        return is_handled
 
 
 class _Abandoned(Term):
@@ -345,33 +298,38 @@ class Renewals:
             logs.info("a lease is not renewed, and tried again", error=type(error).__name__)
 
 
-@contextmanager
-def hold(driver: Driver, wanted: Wanted, lease: Callable[[Term], T]) -> Iterator[T]:
-    """Hold a lease for a block; `lease` makes what the block gets."""
-    renewals = driver.opened.service(Renewals)
+def hold(opened: Opened, wanted: Wanted, inside: "Callable[[Term], Steps[None]]") -> "Steps[None]":
+    """Hold a lease while `inside` runs, which may have a `Block`."""
+    renewals = opened.service(Renewals)
     try:
-        term = driver.drive(claim(driver.tools, wanted))
+        term = yield from claim(opened.tools, wanted)
     except Conflict:
         raise
     except BaseException:
-        renewals.abandon(wanted.claim)  # it may have been granted, or may still be granted
+        # It may have been granted, or may still be granted: a cancelled await does not stop a call.
+        renewals.abandon(wanted.claim)
         raise
     try:
         renewals.add(term)
-        yield lease(term)
+        yield from inside(term)
     finally:
         # A thread that the end of the interpreter has stopped may hold any lock for good: then
         # nothing more is done, and the lease ends by itself.
         if not sys.is_finalizing():
-            _give_back(driver, renewals, term)
+            renewals.remove(term)
+            try:
+                yield release(opened.tools, term)
+            except (Unavailable, InvalidInput):
+                pass  # the lease ends by itself
+            except BaseException:
+                renewals.abandon(wanted.claim)  # interrupted, perhaps before the call began
+                raise
 
 
-def _give_back(driver: Driver, renewals: Renewals, term: Term) -> None:
-    renewals.remove(term)
-    try:
-        driver.run(release(driver.tools, term))
-    except (Unavailable, InvalidInput):
-        pass  # the lease ends by itself
-    except BaseException:
-        renewals.abandon(term.claim)  # interrupted, perhaps before the call began
-        raise
+def held(scope: ScopeBase, wanted: Wanted, lease: type) -> Any:
+    """Return a block of the caller that holds the lease of a scope, and gets a `lease`."""
+
+    def inside(term: Term) -> Steps[None]:
+        yield Block(lease(scope.driver, scope._context, term))
+
+    return scope.driver.block(hold(scope.driver.opened, wanted, inside))

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Generic
 
 from limpet.api import branching, leases, redacting, upkeep, verbs
-from limpet.api.driver import Driver
+from limpet.api.driver import Claimed, Driver
 from limpet.api.opened import JSON_MODEL, ScopeBase
 from limpet.core import prepare
 from limpet.model import (
@@ -423,7 +423,8 @@ class Scope(ScopeBase, Generic[State]):
             chat.delete()
 
         Args:
-            expect: the revision that the head must have; None: there must be no head.
+            expect: the revision that the head must have; None: there must be no head. Or that of
+                the scope, as `Store.scopes` gives it: then no note may have changed either.
 
         Raises:
             Conflict: the head does not have the revision `expect`. Nothing was deleted.
@@ -555,13 +556,7 @@ class Scope(ScopeBase, Generic[State]):
             Conflict: another caller still holds it after `wait_s`.
         """
         wanted = leases.prepare(self._context.tools, self._key, owner, ttl_s, wait_s)
-        return leases.Claimed(hold(self, wanted), Lease)
-
-
-def hold(scope: Scope[State], wanted: leases.Wanted) -> AbstractContextManager["Lease[State]"]:
-    """Hold a lease for a block."""
-    driver, context = scope.driver, scope._context
-    return leases.hold(driver, wanted, lambda term: Lease(driver, context, term))
+        return Claimed(leases.held(self, wanted, Lease), Lease, "scope.claim(owner=…) as lease")
 
 
 class Lease(leases.LeaseProperties, Scope[State]):

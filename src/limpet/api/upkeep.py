@@ -1,18 +1,56 @@
-"""The verbs of maintenance: prune, stats, check and repair."""
+"""The verbs of maintenance: prune, expire, stats, check and repair."""
 
 import heapq
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
+from functools import partial
+from itertools import chain
+from typing import Any, TypeVar
 
-from limpet.api.opened import ScopeContext
-from limpet.api.verbs import Steps, Walk, Work, check_optional_id
+from limpet.api.opened import ScopeContext, Tools
+from limpet.api.verbs import (
+    Pause,
+    Steps,
+    Walk,
+    Work,
+    check_optional_id,
+    contend,
+    converted,
+    each,
+    matching,
+    noted_ids,
+    notes_of,
+)
 from limpet.core import codec, ids, limits
-from limpet.core.prepare import check_retention
-from limpet.errors import Corrupt, Unavailable
-from limpet.model import Finding, Pruned, Stats
-from limpet.protocol import Backend, Query
+from limpet.core.retention import (
+    ITEMS,
+    NEEDS_PARENT,
+    VECTORS,
+    Choice,
+    Retention,
+    changed_at,
+    check_retention,
+)
+from limpet.errors import Conflict, Corrupt, Unavailable
+from limpet.model import (
+    ANY,
+    Expect,
+    Finding,
+    Note,
+    Pruned,
+    ScopeInfo,
+    ScopeKey,
+    SnapshotInfo,
+    Stats,
+)
+from limpet.protocol import Backend, FoundNote, NoteChange, NoteDelete, Query
 
+T = TypeVar("T")
 _LARGEST = 10
+_ALL = 2**62  # as a limit
+_REST = 4  # times as long as a deletion took
 _REKEY_PASSES_MAX = 10  # over a store that others write to with an older key
 
 
@@ -23,39 +61,170 @@ def prune(
     older_than: timedelta | None,
     dry_run: bool,
 ) -> Steps[Pruned]:
-    scope, tools, _, fence = context
-    policy = check_retention(keep_last, older_than, now_us=tools.draw().now)
+    policy = check_retention(keep_last, older_than, now_us=context.tools.draw().now)
     dry_run = limits.check_flag("dry_run", dry_run)
-
-    def steps() -> Steps[Pruned]:
-        seen, count, size = 0, 0, 0
-        after: int | None = None
-        while True:
-
-            def prune_page(backend: Backend, after: int | None = after, seen: int = seen) -> _Page:
-                query = Query(scope, after=after)
-                page = backend.list_snapshots(query, limit=limits.PRUNED_ITEMS_MAX)
-                # When it deletes, the engine spares the head.
-                head = backend.read_info(scope, None) if page and dry_run else None
-                head_id = None if head is None else head.id
-                doomed = list(policy.droppable(page, seen=seen, head_id=head_id))
-                pruned = Pruned(len(doomed), sum(info.size for info in doomed))
-                if doomed and not dry_run:
-                    pruned = backend.delete_snapshots(
-                        scope, [info.id for info in doomed], spare_head=True, fence=fence
-                    )
-                last = ids.seq_of(page[-1].revision) if page else None
-                return len(page), pruned, last
-
-            length, pruned, after = yield prune_page
-            seen, count, size = seen + length, count + pruned.count, size + pruned.bytes
-            if length < limits.PRUNED_ITEMS_MAX:
-                return Pruned(count, size)
-
-    return steps()
+    attempt = partial(pruned, context, policy, dry_run=dry_run, total=[0, 0])
+    # A lease that is lost is a conflict too, and no contention.
+    return contend(context.tools, attempt, lambda backend: context.fence is None)
 
 
-_Page = tuple[int, Pruned, int | None]
+def pruned(
+    context: ScopeContext, policy: Retention, *, dry_run: bool, total: list[int]
+) -> Steps[Pruned]:
+    """Delete from the history of a scope what a policy drops; add it to `total`.
+
+    Raises:
+        Conflict: the head has changed, and may be computed from what was about to go.
+    """
+    scope, tools, _, fence = context
+    head: SnapshotInfo | None = None
+    knows_head, choice, after = False, Choice(policy, None), None
+
+    def prune_page(backend: Backend) -> int:
+        nonlocal after
+        page = backend.list_snapshots(Query(scope, after=after), limit=limits.PRUNED_ITEMS_MAX)
+        if not knows_head and (dry_run or any(NEEDS_PARENT in info.metadata for info in page)):
+            return -1  # when it deletes, the engine spares the head, but not what that needs
+        doomed = [info for info in page if choice.drops(info)]
+        done = Pruned(len(doomed), sum(info.size for info in doomed))
+        if doomed and not dry_run:
+            gone = [info.id for info in doomed]
+            expect: Expect = head.revision if head and choice.follows_parents else ANY
+            done = backend.delete_snapshots(
+                scope, gone, spare_head=True, expect=expect, fence=fence
+            )
+        total[:] = total[0] + done.count, total[1] + done.bytes
+        after = ids.seq_of(page[-1].revision) if page else None
+        return len(page)
+
+    while True:
+        begun_s = tools.clock.monotonic()
+        length: int = yield prune_page
+        if length < 0:
+            head = yield lambda backend: backend.read_info(scope, None)
+            knows_head, choice, after = True, Choice(policy, head), None
+        elif length < limits.PRUNED_ITEMS_MAX:
+            return Pruned(*total)
+        elif not dry_run:
+            yield rest_after(begun_s, tools)
+
+
+def rest_after(begun_s: float, tools: Tools) -> Pause:
+    """Return a pause after a deletion that began at a moment: writers may wait for its lock.
+
+    They look for it again and again, with longer and longer pauses, and must find it free.
+    """
+    return Pause(_REST * (tools.clock.monotonic() - begun_s))
+
+
+def expire(
+    tools: Tools,
+    scopes: Sequence[ScopeInfo],
+    cutoff: datetime,
+    *,
+    keep_labels: Collection[str] = (),
+    dry_run: bool = False,
+) -> Steps[Pruned | None]:
+    """Delete scopes of a session; return None if one was changed since `cutoff`, or is in use.
+
+    Each is deleted only if nothing in it has changed since it was listed: no snapshot, no note, and
+    not its lease. `main` goes first: what is continued then starts from nothing, not from a part.
+
+    Raises:
+        Conflict: one was changed meanwhile. It stays, and so do those that would have followed.
+    """
+    count = size = 0
+
+    def is_fresh(found: SnapshotInfo | Note) -> bool:
+        nonlocal count, size
+        if isinstance(found, Note):
+            return found.updated_at >= cutoff
+        count, size = count + 1, size + found.size
+        return changed_at(found) >= cutoff or not found.labels.keys().isdisjoint(keep_labels)
+
+    def in_use(backend: Backend, key: ScopeKey) -> bool:
+        head = backend.read_info(key, None)  # a listing leaves out one that is damaged
+        lease = backend.read_lease(key, now=tools.draw().now)
+        is_held = lease is not None and lease.left_us > 0
+        return is_held or (head is not None and not head.kept and is_fresh(head))
+
+    if any(info.head is not None and changed_at(info.head) >= cutoff for info in scopes):
+        return None
+    for key in [info.key for info in scopes]:
+        if (yield partial(in_use, key=key)):
+            return None
+        walks: list[Walk[Any]] = [matching(Query(key)), notes_of(key, [None])]
+        noted = noted_ids(key, after=None, limit=None)
+        walks.append(converted(noted, partial(_notes_on, key)))
+        for walk in walks:
+            if (yield from _any(walk, is_fresh)):
+                return None
+    for info in [] if dry_run else sorted(scopes, key=lambda info: info.key.scope_id != "main"):
+        yield partial(_delete_unchanged, info)
+    return Pruned(count, size)
+
+
+def _notes_on(key: ScopeKey, backend: Backend, snapshot_ids: Sequence[str]) -> list[Note]:
+    return [*each(backend, notes_of(key, snapshot_ids))]
+
+
+def _delete_unchanged(info: ScopeInfo, backend: Backend) -> None:
+    backend.delete_scope(info.key, expect=info.revision)
+
+
+def _any(walk: Walk[T], is_match: Callable[[T], bool]) -> Steps[bool]:
+    """Return whether one of a listing matches, a page in each step."""
+    page: Sequence[T] | None = None
+    while True:
+        try:
+            work = next(walk) if page is None else walk.send(page)
+        except StopIteration:
+            return False
+        page = yield work
+        if any(map(is_match, page or ())):
+            return True
+
+
+def expire_items(tools: Tools, *, dry_run: bool = False) -> Steps[int]:
+    """Delete the items of long-term memory that have expired; return how many.
+
+    One that was changed meanwhile stays.
+    """
+    query = ITEMS._replace(where={"expires_at": {"$lte": tools.draw().now}})
+    size = _ALL if dry_run else limits.PAGE_ITEMS_MAX
+    count, found = 0, list[FoundNote]()
+    while True:
+        found = yield lambda backend: backend.find_notes(query, limit=size)
+        if dry_run:
+            return len(found)
+        deletes = [item_deletes(note.scope, note.name, note.revision) for note in found]
+        deleted: int = yield partial(change_unchanged, deletes)
+        count += deleted
+        if len(found) < size:
+            return count
+
+
+def item_deletes(scope: ScopeKey, key: str, expect: Expect = ANY) -> list[NoteChange]:
+    """Return what deletes an item, if it is at a revision."""
+    return [NoteDelete(scope, key, None, expect), NoteDelete(scope, key, VECTORS)]
+
+
+def change_unchanged(items: Sequence[Sequence[NoteChange]], backend: Backend) -> int:
+    """Change items, except those that others have changed meanwhile; return how many."""
+    by_scope: dict[ScopeKey, list[Sequence[NoteChange]]] = {}
+    for changes in items:
+        by_scope.setdefault(changes[0].scope, []).append(changes)
+    count = 0
+    for group in by_scope.values():
+        try:
+            backend.write_notes([*chain(*group)])
+            count += len(group)
+        except Conflict:
+            for changes in group:
+                with suppress(Conflict):
+                    backend.write_notes(changes)
+                    count += 1
+    return count
 
 
 def stats(session_id: str | None) -> Work[Stats]:

@@ -2,9 +2,9 @@
 
 A verb with one backend call is *work*: a function of the backend, which `driver.py` calls in the
 caller's thread or in a pool. A verb of several calls is a generator of *steps*: work, a call of the
-caller's function, or a pause; the driver sends the result of each step back in. A verb with many
-results is a *walk*: a generator of work, each of which returns one page. Nothing is held between
-two steps or two pages.
+caller's function, a block of the caller, or a pause; the driver sends the result of each step back
+in. A verb with many results is a *walk*: a generator of work, each of which returns one page.
+Nothing is held between two steps or two pages.
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
@@ -59,7 +59,16 @@ class Pause(NamedTuple):
     seconds: float
 
 
-Step: TypeAlias = Work[Any] | Ask | Encode | Pause
+class Block(NamedTuple):
+    """What a `with` block of the caller gets; the verb goes on when the block is left.
+
+    An error that leaves the block is raised here.
+    """
+
+    value: Any
+
+
+Step: TypeAlias = Work[Any] | Ask | Encode | Pause | Block
 Steps: TypeAlias = Generator[Step, Any, T]
 Walk: TypeAlias = Generator[Work[Sequence[T]], Sequence[T], None]
 

@@ -81,6 +81,9 @@ class _Scope:
     def row_by_nonce(self, nonce: str) -> Row | None:
         return next((row for row in self.snapshots.values() if row.nonce == nonce), None)
 
+    def rows_between(self, first: int, last: int) -> list[Row]:
+        return [row for seq, row in sorted(self.snapshots.items()) if first <= seq <= last]
+
     def seqs_and_sizes(self, ids: Sequence[str]) -> list[tuple[int, int]]:
         return [(row.seq, row.size) for row in self.rows(ids)]
 
@@ -235,7 +238,8 @@ class MemoryStorage:
             return
         for row in change.rows:
             found = scope.seqs.get(row.id)
-            if row.seq in self._seqs or (found is not None and found not in change.rows_gone):
+            is_taken = row.seq in self._seqs and row.seq not in change.rows_gone
+            if is_taken or (found is not None and found not in change.rows_gone):
                 raise Taken
 
     def transact(self, key: ScopeKey, decide: Callable[[Reader], tuple[Change | None, T]]) -> T:

@@ -26,7 +26,8 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
         "tail": "Show the last messages of a chat, and follow it with -f.",
         "notes": "Show the notes of a SESSION; write or delete one.",
         "stats": "Show counts and sizes, and what is largest.",
-        "runs": "List supervised runs; abort one, or take it over.",
+        "usage": "Show the tokens that models took, and what they cost.",
+        "runs": "List supervised runs; show one, abort it, or take it over.",
     },
     "Change": {
         "fork": "Start a new scope from snapshot REF.",
@@ -36,13 +37,15 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
         "redact": "Replace content in all snapshots of a SESSION or SCOPE.",
     },
     "Maintain": {
+        "policy": "Show the retention rules of a store; set or remove one.",
         "check": "Check everything in a store for errors.",
         "compact": "Free unused space of a store.",
         "rekey": "Encrypt everything with the current keys.",
     },
     "Transfer": {
+        "backup": "Back a store up to one FILE, or some sessions of it.",
         "export": "Export a store, or one SESSION.",
-        "import": "Import an export, or the data of other tools.",
+        "import": "Import a backup, an export, or the data of other tools.",
         "copy": "Copy a store to another one, of any engine.",
     },
     "Share": {
@@ -63,7 +66,7 @@ _MODULES = {
     verb: verb if title == "Inspect" else title.lower().replace(" ", "")
     for title, verbs in GROUPS.items()
     for verb in verbs
-} | {"demo": "demo"}
+} | {"demo": "demo", "backup": "copies", "copy": "copies"}
 
 
 class _Verbs(click.Group):

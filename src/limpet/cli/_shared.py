@@ -5,6 +5,7 @@ import os
 import re
 import sys
 from collections.abc import Callable
+from datetime import timedelta
 from functools import wraps
 from typing import Any, TypeVar, cast
 from urllib.parse import quote
@@ -233,3 +234,19 @@ def parse_json(text: bytes) -> limpet.JSON:
 
 def echo_json(value: Any, *, indent: int | None = 2) -> None:
     click.echo(json.dumps(value, indent=indent))
+
+
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+_PIECE = re.compile(r"(\d+)([smhdw])")
+
+
+def duration(text: str) -> timedelta:
+    """Parse 90s, 15m, 12h, 30d, 8w, also 1d12h."""
+    pieces = _PIECE.findall(text)
+    if not pieces or "".join(map("".join, pieces)) != text:
+        raise click.BadParameter(f"write it like 90s, 15m, 12h, 30d or 8w. found=`{text}`")
+    try:
+        each = (timedelta(**{_UNITS[unit]: int(number)}) for number, unit in pieces)
+        return sum(each, timedelta())
+    except (OverflowError, ValueError):
+        raise click.BadParameter("the time is too long") from None

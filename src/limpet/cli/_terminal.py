@@ -138,13 +138,15 @@ class Column(NamedTuple):
     """A column of a table.
 
     It may be cut down to `cells_min` cells; 0 means never. If there is still no room, columns are
-    left out, the highest `rank` first; those of rank 0 never are, and are then cut further.
+    left out, the highest `rank` first; those of rank 0 never are, and are then cut further. What is
+    `below` has lines of its own under its row, which are never cut.
     """
 
     title: str
     right: bool = False
     cells_min: int = 0
     rank: int = 0
+    below: bool = False
 
 
 Cells: TypeAlias = Mapping[Column, Callable[[Any], Text | datetime]]
@@ -163,18 +165,21 @@ def table(
     widths = [0] * len(columns)
     while some := list(islice(reader, _PAGE_ROWS)):
         widths = [
-            max(before, *(row[at].cell_len for row in some)) for at, before in enumerate(widths)
+            0 if columns[at].below else max(before, *(row[at].cell_len for row in some))
+            for at, before in enumerate(widths)
         ]
         if heading is not None:
-            some.insert(0, heading)
             widths = [
                 max(cells, title.cell_len) if cells else 0
                 for cells, title in zip(widths, heading, strict=True)
             ]
-            heading = None
         fitted = _fitted(columns, widths, _chosen(columns, widths, width), width)
+        if heading is not None:
+            yield _line(columns, heading, fitted)
+            heading = None
         for row in some:
             yield _line(columns, row, fitted)
+            yield from (row[at] for at, each in enumerate(columns) if each.below and row[at])
 
 
 def _chosen(columns: Sequence[Column], widths: Sequence[int], width: int) -> list[int]:

@@ -1,6 +1,5 @@
 """`limpet fork`, `restore`, `rm`, `prune` and `redact`: change what a store holds."""
 
-import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
@@ -16,6 +15,7 @@ from limpet.cli._shared import (
     address_options,
     complete_session,
     confirm,
+    duration,
     echo_json,
     echo_skipped,
     parse_json,
@@ -25,6 +25,7 @@ from limpet.cli._shared import (
 from limpet.cli._terminal import make_console, say
 from limpet.core.wire import info_json
 from limpet.opening import CLOCK
+from limpet.retention import Deleted, Policy, Swept
 from limpet.views.format import address_text, count_text, short_id, size_text, visible
 from limpet.views.overview import ScopeHead, scope_counts
 from limpet.views.preview import pruned_sum, scopes_to_prune
@@ -313,22 +314,6 @@ def _delete_each(deletions: list[_Deletion], *, as_json: bool) -> None:
             say(f"deleted {each.name}", (f"  {count_text(count, 'snapshot')}", "quiet"))
 
 
-_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
-_PIECE = re.compile(r"(\d+)([smhdw])")
-
-
-def duration(text: str) -> timedelta:
-    """Parse 90s, 15m, 12h, 30d, 8w, also 1d12h."""
-    pieces = _PIECE.findall(text)
-    if not pieces or "".join(map("".join, pieces)) != text:
-        raise click.BadParameter(f"write it like 90s, 15m, 12h, 30d or 8w. found=`{text}`")
-    try:
-        each = (timedelta(**{_UNITS[unit]: int(number)}) for number, unit in pieces)
-        return sum(each, timedelta())
-    except (OverflowError, ValueError):
-        raise click.BadParameter("the time is too long") from None
-
-
 @click.command()
 @click.argument("session", required=False, shell_complete=complete_session)
 @click.argument("scope", required=False)
@@ -339,6 +324,7 @@ def duration(text: str) -> timedelta:
 @click.option("--all", "everywhere", is_flag=True, help="In all sessions of the store.")
 @click.option("--prefix", metavar="TEXT", default="", help="In all sessions with this prefix.")
 @click.option("--kind", metavar="KIND", help="Only in scopes of this kind.")
+@click.option("--policy", is_flag=True, help="By the rules of `limpet policy`.")
 @click.option("--dry-run", is_flag=True, help="Only show what would be deleted.")
 @yes_option
 @with_store(write=True)
@@ -346,6 +332,7 @@ def prune(
     store: limpet.Store,
     session: str | None,
     scope: str | None,
+    policy: bool,
     keep_last: int | None,
     older_than: timedelta | None,
     everywhere: bool,
@@ -361,21 +348,28 @@ def prune(
     least one of the two is required. A head is never deleted. Shows what will be deleted and asks,
     except with --yes or --dry-run. SESSION and SCOPE must be written in full.
 
+    With --policy by the stored rules instead, also whole sessions and expired items of memory.
+
     \b
     --json: a line for each scope from which snapshots are deleted:
             {"session_id": text, "scope_id": text, "kind": text,
              "count": snapshots, "bytes": of their states,
              "dry_run": true or false}
+            with --policy both are null for a whole session; then {"sessions": n,
+            "snapshots": n, "bytes": n, "items": n, "skipped": sessions}
 
     \b
     Examples:
       limpet prune chat-42 --keep-last 20
       limpet prune --all --older-than 30d --keep-last 5 --dry-run
+      limpet prune --policy --yes
     """
-    if (session is not None) + everywhere + bool(prefix) != 1:
-        raise click.UsageError("give one of SESSION, --all or --prefix")
-    if keep_last is None and older_than is None:
-        raise click.UsageError("give --keep-last or --older-than, or both")
+    if (session is not None) + everywhere + bool(prefix) + policy != 1:
+        raise click.UsageError("give one of SESSION, --all, --prefix or --policy")
+    if policy == (keep_last is not None or older_than is not None) or (policy and kind):
+        raise click.UsageError("give --keep-last or --older-than, or both; or --policy alone")
+    if policy:
+        return _prune_by_policy(store, dry_run=dry_run, yes=yes, as_json=as_json)
     damaged: list[limpet.Corrupt] = []
     pruned = partial(_pruned, store, damaged, CLOCK.monotonic(), keep_last, older_than)
     scopes: Iterable[limpet.ScopeKey] = scopes_to_prune(store, session, scope, kind, prefix)
@@ -389,12 +383,49 @@ def prune(
     done = pruned(scopes, dry_run=dry_run)
     if as_json:
         for key, each in done:
-            facts = {"count": each.count, "bytes": each.bytes, "dry_run": dry_run}
-            echo_json({**key._asdict(), **facts}, indent=None)
+            _echo_pruned(key._asdict(), each.count, each.bytes, dry_run=dry_run)
     else:
         some = list(done if asks else _drawn(done))
         _draw_pruned_sum([each for _, each in some], dry_run=dry_run)
     return _exits.CORRUPT if damaged else _exits.FINE
+
+
+def _prune_by_policy(store: limpet.Store, *, dry_run: bool, yes: bool, as_json: bool) -> int:
+    def draw(each: Deleted) -> None:
+        place = f"session {visible(each.session_id)}"
+        name = place if each.scope is None else visible(address_text(each.scope))
+        amount = f"  {_amount(limpet.Pruned(each.snapshots, each.bytes))}"
+        say(("- ", "bad"), (name, "title"), (amount, "size"), stderr=asks)
+
+    def echo(each: Deleted) -> None:
+        whole = {"session_id": each.session_id, "scope_id": None, "kind": None}
+        place = each.scope._asdict() if each.scope else whole
+        _echo_pruned(place, each.snapshots, each.bytes, dry_run=dry_run)
+
+    rules, asks = Policy(store), not dry_run and not yes
+    if asks:
+        plan = rules.apply(dry_run=True, report=draw)
+        if any(plan):
+            confirm(f"Delete {_swept_text(plan)} for good?", yes=False)
+    swept = rules.apply(dry_run=dry_run, report=echo if as_json else None if asks else draw)
+    if as_json:
+        echo_json(dict(zip(swept._fields[:-1], swept, strict=False)), indent=None)
+    else:
+        verb = "would delete" if dry_run else "deleted"
+        say((f"{verb} {_swept_text(swept)}", "odd" if dry_run else "good"))
+        if swept.skipped:
+            say((f"left: {count_text(swept.skipped, 'session')}, in use or damaged", "odd"))
+    return _exits.FINE
+
+
+def _echo_pruned(place: dict[str, Any], count: int, size: int, *, dry_run: bool) -> None:
+    echo_json({**place, "count": count, "bytes": size, "dry_run": dry_run}, indent=None)
+
+
+def _swept_text(swept: Swept) -> str:
+    amount = _amount(limpet.Pruned(swept.snapshots, swept.bytes))
+    sessions, items = count_text(swept.sessions, "session"), count_text(swept.items, "item")
+    return f"{sessions}, {amount}, {items}"
 
 
 def _pruned(

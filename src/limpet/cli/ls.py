@@ -149,7 +149,7 @@ def _message(about: About) -> Text:
 def _status(each: SessionOverview | ScopeOverview) -> Text:
     if each.damaged:
         return status_text("damaged")
-    return Text("-", "quiet") if each.head is None else status_text(each.head.status)
+    return Text("-", "quiet") if each.head is None else status_text(each.about.status)
 
 
 def _saved(each: SessionOverview | ScopeOverview) -> Text | datetime:
@@ -245,7 +245,7 @@ def _session_json(each: SessionOverview) -> dict[str, object]:
     return {
         "session_id": each.session_id,
         **_about_json(each.about),
-        "status": None if head is None else head.status,
+        "status": None if head is None else each.about.status,
         "created_at": None if head is None else time_json(head.created_at),
         "size": each.head_bytes,
         "kinds": list(each.kinds),

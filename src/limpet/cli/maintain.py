@@ -1,17 +1,84 @@
-"""`limpet check`, `compact` and `rekey`."""
+"""`limpet policy`, `check`, `compact` and `rekey`."""
 
 from collections import Counter
+from dataclasses import asdict
+from typing import Any
 
 import click
 
 import limpet
 from limpet.cli import _exits
-from limpet.cli._shared import echo_json, existing_store, store_options, with_store
+from limpet.cli._shared import (
+    Count,
+    duration,
+    echo_json,
+    existing_store,
+    store_options,
+    with_store,
+)
 from limpet.cli._terminal import say
+from limpet.core.retention import rule_json
 from limpet.core.wire import finding_json
+from limpet.retention import Policy, Rule
 from limpet.views.format import count_text, size_text, visible
 
 _STYLES = {"error": "bad", "warning": "odd", "info": "accent"}
+
+
+@click.command()
+@click.argument("action", type=click.Choice(("show", "set", "rm")), default="show")
+@click.option("--prefix", metavar="TEXT", default="", help="Sessions with this prefix.")
+@click.option("--kind", metavar="KIND", help="Scopes of this kind.")
+@click.option("--keep-last", type=Count(0), metavar="N", help="Keep the newest N of each scope.")
+@click.option("--older-than", type=duration, metavar="TIME", help="Keep younger ones, such as 30d.")
+@click.option("--keep-label", multiple=True, metavar="NAME", help="Keep those with this label.")
+@click.option(
+    "--delete-session-after", type=duration, metavar="TIME", help="So long after its last change."
+)
+@click.option("--unfinished-runs", is_flag=True, help="Also sessions of runs that have not ended.")
+@with_store(write=True)
+def policy(
+    store: limpet.Store, action: str, keep_label: tuple[str, ...], as_json: bool, **limits: Any
+) -> None:
+    """Show the retention rules of a store; set or remove one.
+
+    `set` replaces the rule with the same --prefix and --kind. For each scope the rule with the
+    longest prefix counts, then one that names its kind; one without limits keeps everything.
+    Nothing is deleted until `limpet prune --policy`, or in `limpet serve --policy-every`.
+
+    \b
+    --json: a line for each rule; times are in seconds:
+            {"prefix": text, "kind": text or null, "keep_last": n or null,
+             "older_than": n or null, "keep_labels": [text],
+             "delete_session_after": n or null, "unfinished_runs": true or false}
+
+    \b
+    Examples:
+      limpet policy
+      limpet policy set --keep-last 50 --older-than 30d --keep-label release
+      limpet policy set --prefix demo/ --delete-session-after 7d
+      limpet policy rm --prefix demo/
+    """
+    rule, rules = Rule(keep_labels=keep_label, **limits), Policy(store)
+    if rule != {"show": Rule(), "rm": Rule(rule.prefix, rule.kind), "set": rule}[action]:
+        raise click.UsageError(f"{action} takes no such option: `limpet policy set` does")
+    if action == "set":
+        rules.set(rule)
+    elif action == "rm" and not rules.remove(prefix=rule.prefix, kind=rule.kind):
+        where = f"prefix=`{rule.prefix}` kind=`{rule.kind or ''}`"
+        raise limpet.NotFound(f"there is no such rule: `limpet policy` shows them. {where}")
+    for each in rules.rules():
+        if as_json:
+            echo_json(rule_json(each), indent=None)
+            continue
+        facts = {**asdict(each), "keep_labels": " ".join(each.keep_labels)}
+        shown = [
+            f"{name} {str(value).removesuffix(', 0:00:00')}"
+            for name, value in facts.items()
+            if name not in ("prefix", "kind") and value not in (None, "") and value is not False
+        ]
+        name = f"{each.prefix}*  {each.kind or 'all kinds'}"
+        say((visible(name), "title"), f"  {visible(', '.join(shown)) or 'keeps everything'}")
 
 
 @click.command()

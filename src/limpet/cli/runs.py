@@ -7,9 +7,8 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict
 from itertools import chain
 from typing import Any
 
@@ -18,7 +17,7 @@ from rich.text import Text
 
 import limpet
 import limpet.runs
-from limpet.api.scope import hold
+from limpet.api.leases import held
 from limpet.cli import _exits
 from limpet.cli._shared import (
     complete_session,
@@ -29,7 +28,15 @@ from limpet.cli._shared import (
     url_here,
     with_store,
 )
-from limpet.cli._terminal import Cells, Column, output, print_table, say, status_text
+from limpet.cli._terminal import (
+    Cells,
+    Column,
+    output,
+    print_line,
+    print_table,
+    say,
+    status_text,
+)
 from limpet.core.wire import time_json
 from limpet.opening import environment
 from limpet.runs import RunInfo, abort, get
@@ -37,6 +44,7 @@ from limpet.runs import list as list_runs
 from limpet.runs.handles import prepare_claim
 from limpet.runs.model import ABORTED, KIND, RUNNING, SCOPE_ID, STATUSES, read_record
 from limpet.views.format import count_text, visible
+from limpet.views.runs import read_run
 
 _POLL_S = 0.2  # how often it is checked whether the run was aborted
 _STOP_S = 10.0  # how long a command may take to end after SIGTERM
@@ -45,14 +53,14 @@ _BY_SIGNAL = 128  # plus the signal
 _OWNER = "limpet runs adopt"
 _TTL_S = 30.0
 _RUNS: Cells = {
-    Column("run", cells_min=16): lambda run: Text(visible(run.run_id), "title"),
+    Column("run"): lambda run: Text(visible(run.run_id), "title"),
     Column("status", cells_min=9): lambda run: status_text(run.status),
     Column("task", cells_min=8, rank=4): lambda run: Text(visible(run.task or "")),
     Column("owner", cells_min=8, rank=5): lambda run: Text(visible(run.owner or ""), "quiet"),
     Column("attempt", right=True, rank=3): lambda run: Text(f"{run.attempt:,}"),
     Column("steps", right=True, rank=2): lambda run: Text(f"{run.steps:,}"),
     Column("age", right=True): lambda run: run.updated_at,
-    Column("error", cells_min=12, rank=1): lambda run: Text(_error_text(run.error), "bad"),
+    Column("error", below=True): lambda run: Text(_error_text(run), "bad"),
 }
 
 
@@ -70,7 +78,7 @@ def runs(
     url: str | None,
     as_json: bool,
 ) -> int:
-    """List supervised runs; abort one, or take it over.
+    """List supervised runs; show one, abort it, or take it over.
 
     A run is expired if it is running but its worker's lease has ended, or its process is dead, as
     far as this machine can tell. A worker that starts it again continues where it stopped, and so
@@ -86,6 +94,7 @@ def runs(
     \b
     Examples:
       limpet runs --status expired
+      limpet runs show nightly-report
       limpet runs abort nightly-report
       limpet runs adopt nightly-report -- ./finish-report.sh
     """
@@ -104,6 +113,53 @@ def runs(
         with output(wide=True) as console:
             print_table(console, _RUNS, chain([first], found))
     return _exits.FINE
+
+
+@runs.command("show")
+@click.argument("run_id", metavar="RUN", shell_complete=complete_session)
+@with_store()
+def runs_show(store: limpet.Store, run_id: str, as_json: bool) -> None:
+    """Show one run: why it failed, its attempts and last steps.
+
+    A traceback is shown if the worker asked for it. The exit code is 1 if there is no such run.
+
+    \b
+    --json: the run, as in `limpet runs`, and "traceback": text or null, "lease": text,
+            "attempts": [{the columns as texts}, ...]
+
+    \b
+    Examples:
+      limpet runs show nightly-report
+    """
+    panel = read_run(store, run_id)
+    if panel is None:
+        raise limpet.NotFound(f"there is no such run. run_id=`{run_id}`")
+    if as_json or _is_json_above():
+        run, (_, columns, rows) = panel.run, panel.tables[0]
+        echo_json(
+            {
+                **_run_json(run),
+                "traceback": run.error and run.error.traceback,
+                "lease": panel.facts["lease"],
+                "attempts": [dict(zip(columns, row, strict=True)) for row in rows],
+            }
+        )
+        return
+    title = Text.assemble((visible(run_id), "title"), "  ", status_text(panel.run.status))
+    with output() as console:
+        for line in (title, *(Text(each, "bad") for each in panel.error)):
+            print_line(console, line)
+        for name, text in panel.facts.items():
+            print_line(console, Text.assemble((f"{name:10}", "quiet"), text))
+        for name, columns, rows in panel.tables:
+            cells = {Column(each): _cell(at) for at, each in enumerate(columns)}
+            if rows:
+                print_line(console, Text(f"\n{name}", "title"))
+                print_table(console, cells, rows)
+
+
+def _cell(at: int) -> Callable[[tuple[str, ...]], Text]:
+    return lambda row: Text(row[at])
 
 
 @runs.command("abort")
@@ -204,18 +260,19 @@ def _is_json_above() -> bool:
 
 
 def _run_json(run: RunInfo) -> dict[str, Any]:
+    error = run.error
     names = ("run_id", "task", "status", "owner", "attempt", "steps")
     return {
         **{name: getattr(run, name) for name in names},
-        "error": None if run.error is None else asdict(run.error),
+        "error": error and {"type": error.type, "message": error.message},
         "started_at": time_json(run.started_at),
         "updated_at": time_json(run.updated_at),
         "id": run.info.id,
     }
 
 
-def _error_text(error: limpet.runs.RunError | None) -> str:
-    return "" if error is None else visible(f"{error.type}: {error.message}")
+def _error_text(run: RunInfo) -> str:
+    return "" if run.error is None else visible(f"  {run.error.type}: {run.error.message}")
 
 
 def _report(run: RunInfo, hint: str) -> None:
@@ -242,7 +299,7 @@ def _claim_briefly(
     _check_running(store, run_id)
     scope = store.scope(run_id, SCOPE_ID, KIND)
     wanted, _ = prepare_claim(store.driver.tools, scope.key, owner or _OWNER, _TTL_S, wait_s)
-    with hold(scope, wanted) as lease:
+    with held(scope, wanted, limpet.Lease) as lease:
         _check_running(store, run_id)
         head = lease.load()
     found = get(store, run_id)

@@ -2,6 +2,7 @@
 
 import logging
 import webbrowser
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ import limpet
 from limpet.cli import _exits
 from limpet.cli._shared import (
     check_exists,
+    duration,
     echo_json,
     existing_options,
     json_option,
@@ -59,6 +61,12 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
     "--allow-origin", multiple=True, metavar="URL", help="A web site whose pages may use the API."
 )
 @click.option("--ui", is_flag=True, help="Show the pages of the inspector too, at /ui.")
+@click.option(
+    "--policy-every",
+    type=duration,
+    metavar="TIME",
+    help="Prune by `limpet policy` now and every 90s 15m 12h 30d 8w.",
+)
 @click.option("--no-access-log", is_flag=True, help="Log no line for each request.")
 @json_option
 def serve(
@@ -72,6 +80,7 @@ def serve(
     allow_host: tuple[str, ...],
     allow_origin: tuple[str, ...],
     ui: bool,
+    policy_every: timedelta | None,
     no_access_log: bool,
     as_json: bool,
 ) -> int:
@@ -86,9 +95,8 @@ def serve(
 
     \b
     Examples:
-      limpet serve
       limpet serve sqlite:///new.db --create
-      limpet serve sqlite:///agents.db --port 8000 --ui
+      limpet serve sqlite:///agents.db --port 8000 --ui --policy-every 1h
       limpet serve --host 0.0.0.0 --token-file tokens --tls-cert cert.pem --tls-key key.pem
     """
     try:
@@ -118,7 +126,7 @@ def serve(
             click.echo(f"limpet: {store.driver.opened.url} is served on {address}{pages_at}")
 
     tls = None if tls_cert is None or tls_key is None else Tls(tls_cert, tls_key)
-    run(store, access, host=host, port=port, started=started, tls=tls, pages=pages)
+    run(store, access, policy_every, host=host, port=port, started=started, tls=tls, pages=pages)
     return _exits.FINE
 
 

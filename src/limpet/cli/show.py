@@ -33,6 +33,7 @@ from limpet.views.format import (
     visible,
 )
 from limpet.views.notes import note_value, notes_with
+from limpet.views.overview import status_of
 from limpet.views.refs import find_snapshot
 
 _STATE_ROWS_MAX = 60
@@ -94,7 +95,7 @@ def show(
         elif path is not None:
             draw_value(console, value)
         else:
-            _draw(console, snapshot, full=full)
+            _draw(console, snapshot.with_(status=status_of(store, snapshot)), full=full)
             notes = islice(notes_with(store.scope(*info.scope), info.id), _NOTES_MAX)
             values = ((note.name, note_value(info.scope, note)) for note in notes)
             _draw_values(console, "notes", values, full=full)

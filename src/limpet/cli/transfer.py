@@ -1,17 +1,18 @@
-"""`limpet export`, `import` and `copy`: whole stores and sessions, to files and other engines."""
+"""`limpet export` and `import`: stores as lines and documents, and the data of other tools."""
 
 import importlib
+import io
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import asdict
 from types import ModuleType
-from typing import IO, TYPE_CHECKING, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, cast
 
 import click
 from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
+from zstandard import ZstdCompressor, ZstdDecompressor
 
 import limpet
 from limpet import portable
@@ -21,8 +22,6 @@ from limpet.cli._shared import (
     complete_session,
     echo_json,
     existing_store,
-    json_option,
-    session_option,
     store_options,
 )
 from limpet.cli._terminal import make_console, say
@@ -142,6 +141,8 @@ def _staged(path: str) -> Iterator[IO[bytes]]:
 
 
 _FORMATS = ("jsonl", "markdown", "html")
+_SQLITE, _ZSTD = b"SQLite format 3\0", b"\x28\xb5\x2f\xfd"
+_SHOWN_BYTES_MIN = 16 * 1024**2
 _ENDINGS = {".md": "markdown", ".markdown": "markdown", ".html": "html", ".htm": "html"}
 
 
@@ -157,6 +158,7 @@ _ENDINGS = {".md": "markdown", ".markdown": "markdown", ".html": "html", ".htm":
 @click.option(
     "--prefix", default="", metavar="TEXT", help="Only sessions whose id begins with TEXT."
 )
+@click.option("--zstd", is_flag=True, help="Compress it; `import` reads it as it is.")
 @click.option("--images", is_flag=True, help="HTML: embed small images in the page.")
 @store_options
 def export(
@@ -164,6 +166,7 @@ def export(
     output: str | None,
     form: str | None,
     prefix: str,
+    zstd: bool,
     images: bool,
     url: str,
     as_json: bool,
@@ -188,17 +191,19 @@ def export(
     Examples:
       limpet export -o agents.jsonl
       limpet export alice/chat-1 -o chat.html
-      limpet export | zstd > agents.jsonl.zst
+      limpet export --zstd -o agents.jsonl.zst
     """
     output = None if output == "-" else output
-    form = _form(form, session, prefix, output, as_json)
+    form = _form(form, session, prefix, output, as_json, zstd)
     if output is not None:
         check_output(output, url)
     with existing_store(url, read_only=True) as store:
         session_id = None if session is None else find_session(store, session)
         if session_id is None or form == "jsonl":
             total = None if prefix else snapshots_in(store, url, session_id)
-            done = _write_lines(store, session_id, prefix, output, total)
+            if total is not None:
+                _say_size(store, session_id)
+            done = _write_lines(store, session_id, prefix, output, total, zstd=zstd)
         else:
             done = _write_document(store, session_id, form, output, images=images)
     if output is not None and as_json:
@@ -207,16 +212,23 @@ def export(
     else:
         draw_skipped(done.skipped)
         if output is not None:
-            say(f"✓ {visible(output)}: {_amounts(done)}", stderr=not sys.stdout.isatty())
+            say(f"✓ {visible(output)}: {amounts(done)}", stderr=not sys.stdout.isatty())
     return code_of_skipped(done.skipped)
 
 
 def _form(
-    form: str | None, session: str | None, prefix: str, output: str | None, as_json: bool
+    form: str | None,
+    session: str | None,
+    prefix: str,
+    output: str | None,
+    as_json: bool,
+    zstd: bool,
 ) -> str:
     form = form or _ENDINGS.get(os.path.splitext(output or "")[1].lower(), "jsonl")
     if form != "jsonl" and (session is None or prefix):
         raise click.UsageError(f"{form} needs one SESSION")
+    if zstd and (form != "jsonl" or (output is None and sys.stdout.isatty())):
+        raise click.UsageError("--zstd is for jsonl, with -o FILE or a pipe")
     if form != "jsonl" and as_json and output is None:
         raise click.UsageError(f"--json with {form} needs -o FILE")
     return form
@@ -229,8 +241,22 @@ class _Exported(NamedTuple):
     skipped: list[Finding]
 
 
+def _say_size(store: limpet.Store, session_id: str | None) -> None:
+    """Say how large an export is going to be, if it is large."""
+    size = store.stats(session_id).logical_bytes
+    if size >= _SHOWN_BYTES_MIN:
+        advice = "every snapshot is written whole; `limpet backup` is as small as the store"
+        say((f"about {size_text(size)} of JSON: {advice}", "quiet"), stderr=True)
+
+
 def _write_lines(
-    store: limpet.Store, session_id: str | None, prefix: str, output: str | None, total: int | None
+    store: limpet.Store,
+    session_id: str | None,
+    prefix: str,
+    output: str | None,
+    total: int | None,
+    *,
+    zstd: bool,
 ) -> _Exported:
     skipped: list[Finding] = []
     last = portable.Progress(0, 0, 0)
@@ -244,7 +270,7 @@ def _write_lines(
         lines = portable.export_lines(
             store, session_id=session_id, prefix=prefix, skipped=skipped.append, report=report
         )
-        size = _write(lines, output)
+        size = _write(_compressed(lines) if zstd else lines, output)
     return _Exported(last.sessions, last.snapshots, size, skipped)
 
 
@@ -254,6 +280,13 @@ def _write_document(
     document = SessionDocument(store, session_id, form, images)
     size = _write((part.encode("utf-8", "replace") for part in document.parts()), output)
     return _Exported(1, document.snapshots, size, document.skipped)
+
+
+def _compressed(lines: Iterator[bytes]) -> Iterator[bytes]:
+    writer = ZstdCompressor(level=3).compressobj()
+    for line in lines:
+        yield writer.compress(line)
+    yield writer.flush()
 
 
 def _write(parts: Iterator[bytes], output: str | None) -> int:
@@ -267,7 +300,7 @@ def _write(parts: Iterator[bytes], output: str | None) -> int:
     return size
 
 
-def _amounts(done: _Exported | portable.Carried) -> str:
+def amounts(done: _Exported | portable.Carried) -> str:
     notes = getattr(done, "notes", 0)
     counts = [count_text(done.sessions, "session"), count_text(done.snapshots, "snapshot")]
     counts += [count_text(notes, "note")] if notes else []
@@ -311,9 +344,10 @@ _LAYOUTS = ("classic", "unified", "messages")
 )
 @store_options
 def import_(source: tuple[str, ...], url: str, as_json: bool, **options: Any) -> int:
-    """Import an export, or the data of other tools.
+    """Import a backup, an export, or the data of other tools.
 
-    FORMAT is jsonl (the default, written by `export`; PATH - is stdin), strands (a folder or bucket
+    FORMAT is jsonl (the default: a file of `backup`, or of `export`, also compressed; PATH - is
+    stdin), strands (a folder or bucket
     of the Strands SDKs), genkit (the folder of Genkit's file store), go-runs (a folder of run
     checkpoints), langgraph-sqlite (the file of a SqliteSaver), langgraph-postgres (the URL of
     a PostgresSaver's database) or openai-sqlite (the file of a SQLiteSession of the OpenAI Agents
@@ -325,7 +359,7 @@ def import_(source: tuple[str, ...], url: str, as_json: bool, **options: Any) ->
 
     Data that cannot be imported is reported and skipped. The exit code is 1 if something was
     skipped or there was nothing to import, 3 if a scope of the store holds other data, and 5 if the
-    export is incomplete.
+    export is incomplete, or something in the backup is damaged.
 
     \b
     --json: {"format": text, "snapshots": n, "written": n,
@@ -338,6 +372,7 @@ def import_(source: tuple[str, ...], url: str, as_json: bool, **options: Any) ->
       limpet import langgraph-sqlite checkpoints.db --url postgresql://localhost/agents
       limpet import openai-sqlite conversations.db
     """
+    conflicts: list[Finding] = []
     form, *paths = source if source[0] in _SOURCES else ("jsonl", *source)
     if len(paths) != 1:
         raise click.UsageError(f"expected [{'|'.join(_SOURCES)}] PATH")
@@ -349,8 +384,9 @@ def import_(source: tuple[str, ...], url: str, as_json: bool, **options: Any) ->
     if "allow" in given:
         given["allow"] = [class_named(each) for each in given["allow"]]
     if form == "jsonl":
-        carried = _from_export(url, paths[0])
-        snapshots, written, skipped = carried.snapshots, carried.written, carried.skipped
+        carried = _from_export(url, paths[0], conflicts)
+        snapshots, written = carried.snapshots, carried.written
+        skipped: Sequence[Finding] = (*conflicts, *carried.skipped)
     else:
         done = _from_others(form, url, paths[0], given)
         snapshots, written, skipped = done.count + done.unchanged, done.count, done.skipped
@@ -361,11 +397,20 @@ def import_(source: tuple[str, ...], url: str, as_json: bool, **options: Any) ->
         draw_skipped(skipped)
         new = f", {written:,} written" if written else ", nothing new"
         say(f"✓ {count_text(snapshots, 'snapshot')} in {visible(masked_url(url))}{new}")
-    return _exits.FOUND if skipped or (form != "jsonl" and not snapshots) else _exits.FINE
+    if form == "jsonl":
+        return _exits.CONFLICT if conflicts else code_of_skipped(skipped)
+    return _exits.FINE if snapshots and not skipped else _exits.FOUND
 
 
-def _from_export(url: str, path: str) -> portable.Carried:
+def _from_export(url: str, path: str, conflicts: list[Finding]) -> portable.Carried:
     with _lines_of(path) as lines, limpet.open(url) as store, progress("importing", None) as report:
+        begin = lines.peek(len(_SQLITE))
+        if begin.startswith(_SQLITE):
+            return portable.restore(store, path, conflicts=conflicts.append, report=report)
+        if begin.startswith(_ZSTD):
+            lines = io.BufferedReader(
+                ZstdDecompressor().stream_reader(lines, read_across_frames=True)
+            )
         return portable.import_lines(store, lines, report=report)
 
 
@@ -405,9 +450,9 @@ def _from_others(form: str, url: str, path: str, options: dict[str, Any]) -> "Tr
 
 
 @contextmanager
-def _lines_of(path: str) -> Iterator[IO[bytes]]:
+def _lines_of(path: str) -> Iterator[io.BufferedReader]:
     if path == "-":
-        yield sys.stdin.buffer
+        yield cast(io.BufferedReader, sys.stdin.buffer)
         return
     try:
         with open(path, "rb") as file:
@@ -439,85 +484,3 @@ def class_named(name: str) -> type:
     if not isinstance(found, type):
         raise limpet.InvalidInput(f"the module has no such class. class=`{name}`")
     return found
-
-
-@click.command()
-@click.argument("source", metavar="SOURCE")
-@click.argument("target", metavar="TARGET")
-@session_option("Copy only this session.")
-@click.option("--prefix", default="", metavar="TEXT", help="Copy only sessions with this prefix.")
-@click.option("--no-verify", is_flag=True, help="Do not read the copy back to compare it.")
-@json_option
-def copy(
-    source: str, target: str, session: str | None, prefix: str, no_verify: bool, as_json: bool
-) -> int:
-    """Copy a store to another one, of any engine.
-
-    SOURCE and TARGET are URLs. Ids, order, times, notes and lineage are preserved. The copy is read
-    back and compared. It can be interrupted: run the same command again to continue, or later to
-    copy what is new. Sessions that exist only in the target are not changed.
-
-    A scope of the target that holds other snapshots than the source is reported and not changed;
-    then the exit code is 3. This also happens after snapshots were deleted in the source. Damaged
-    data in the source is reported and skipped; then it is 5. Links in a folder, which are not
-    followed, and snapshots whose head is lost are reported, too; if there is nothing worse, it is
-    1. Deleted notes stay in the target.
-
-    \b
-    --json: {"sessions": n, "scopes": n, "snapshots": n, "notes": n, "written": n,
-             "bytes": n, "verified": true or false,
-             "conflicts": and "skipped": findings as in `check --json`}
-
-    \b
-    Examples:
-      limpet copy sqlite:///agents.db postgresql://localhost/agents
-      limpet copy s3://bucket/agents sqlite:///backup.db --prefix alice/
-    """
-    if _location(source) == _location(target):
-        raise click.UsageError("a store cannot be copied to itself")
-    conflicts: list[limpet.Finding] = []
-    with existing_store(source, read_only=True) as origin:
-        next(origin.sessions(limit=1), None)  # fail before a target is created
-        session_id = None if session is None else find_session(origin, session)
-        total = None if prefix else snapshots_in(origin, source, session_id)
-        with limpet.open(target) as goal, progress("copying", total) as report:
-            done = portable.copy(
-                origin,
-                goal,
-                session_id=session_id,
-                prefix=prefix,
-                verify=not no_verify,
-                conflicts=conflicts.append,
-                report=report,
-            )
-    if as_json:
-        found = {"conflicts": conflicts, "skipped": done.skipped}
-        shown = {name: [finding_json(each) for each in some] for name, some in found.items()}
-        echo_json({**asdict(done), "verified": not no_verify, **shown})
-    else:
-        draw_skipped([*conflicts, *done.skipped])
-        _draw_copied(target, done, verified=not no_verify)
-    if conflicts and code_of_skipped(done.skipped) != _exits.CORRUPT:
-        return _exits.CONFLICT
-    return code_of_skipped(done.skipped)
-
-
-def _location(url: str) -> object:
-    path = file_of(url)
-    if path is None:
-        return url.partition("?")[0].rstrip("/")
-    try:
-        found = os.stat(path)
-    except OSError:
-        return os.path.realpath(path)
-    return found.st_dev, found.st_ino
-
-
-def _draw_copied(target: str, done: portable.Carried, *, verified: bool) -> None:
-    where = (visible(masked_url(target)), "accent")
-    say(("✓ ", "good"), _amounts(done), " in ", where)
-    is_new = done.written == done.snapshots + done.notes
-    new = "all new" if is_new else f"{done.written:,} new"
-    checked = ", verified" if verified else ""
-    less = f"; {count_text(len(done.skipped), 'finding')} above: not all was copied"
-    say((f"  {new}{checked}{less if done.skipped else ''}", "quiet"))

@@ -55,7 +55,8 @@ class LimpetStorage(Storage):
     """
 
     def __init__(self, store: Store | AsyncStore, *, modules: Iterable[str] = ()) -> None:
-        self._logs = Logs(check_store(store).aio, "events", "ag2")
+        self._driver = check_store(store).aio.driver
+        self._logs = Logs(store.sync, "events", "ag2")
         self._modules = frozenset(modules)
 
     async def save_event(self, event: BaseEvent, context: Context) -> None:
@@ -65,7 +66,8 @@ class LimpetStorage(Storage):
             AlreadyExists: another framework has a conversation with this id.
             InvalidInput: the event is not JSON, or could not be read again. Nothing was stored.
         """
-        await self._logs.of(str(context.stream.id)).append([self._item(event)])
+        log = self._logs.of(str(context.stream.id))
+        await self._driver.offload(log.append, [self._item(event)])
 
     async def get_history(self, stream_id: StreamId) -> list[BaseEvent]:
         """Return the events of a stream, the oldest first.
@@ -73,15 +75,16 @@ class LimpetStorage(Storage):
         Raises:
             InvalidInput: an event is of a class that is not allowed, or that is gone.
         """
-        return await self._logs.of(str(stream_id)).read(self._event) or []
+        return await self._driver.offload(self._logs.of(str(stream_id)).read, self._event) or []
 
     async def set_history(self, stream_id: StreamId, events: Iterable[BaseEvent]) -> None:
         """Replace the events of a stream, as one step; earlier snapshots keep them."""
-        await self._logs.of(str(stream_id)).replace(list(map(self._item, events)))
+        log = self._logs.of(str(stream_id))
+        await self._driver.offload(log.replace, list(map(self._item, events)))
 
     async def drop_history(self, stream_id: StreamId) -> None:
         """Delete the events of a stream with their history."""
-        await self._logs.of(str(stream_id)).delete()
+        await self._driver.offload(self._logs.of(str(stream_id)).delete)
 
     def _item(self, event: BaseEvent) -> Any:
         item = _Saved(event=event).to_dict()["event"]

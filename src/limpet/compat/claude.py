@@ -16,12 +16,13 @@ The SDK mirrors each transcript into it while the agent works, and resumes from 
 import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
-from limpet import AsyncScope, AsyncStore, Store
+from limpet import AsyncScope, AsyncStore, Scope, Store
 from limpet.api.integrations import codec, limits
 from limpet.compat import needs
-from limpet.compat.logs import KIND, MAIN, Log, Logs, check_own, conversations
+from limpet.compat.logs import KIND, MAIN, Log, Logs, check_own, is_of
 from limpet.compat.wire import check_store, escaped, shown, unescaped
 from limpet.errors import Conflict, Corrupt, InvalidInput
 from limpet.model import JSON, SnapshotInfo, SnapshotRef
@@ -54,7 +55,7 @@ class LimpetClaudeStore(SessionStore):
 
     def __init__(self, store: Store | AsyncStore) -> None:
         self._store = check_store(store).aio
-        self._logs = Logs(self._store, _ENTRIES, FACADE, id_of=_uuid)
+        self._logs = Logs(store.sync, _ENTRIES, FACADE, id_of=_uuid)
 
     async def append(self, key: SessionKey, entries: list[SessionStoreEntry]) -> None:
         """Append entries and fold them into the summary, as one step.
@@ -62,18 +63,18 @@ class LimpetClaudeStore(SessionStore):
         An entry whose `uuid` is in the transcript already is not appended again. The first entries
         of a fork, which name the session they were copied from, also record from which snapshot.
         """
-        log = self._log(key)
+        append = partial(self._store.driver.offload, self._append, self._log(key), key)
         try:
-            await self._append(log, key, entries)
+            await append(entries)
         except InvalidInput:
             storable = [_storable(each) for each in entries]
             if storable == entries:
                 raise
-            await self._append(log, key, storable)
+            await append(storable)
 
     async def load(self, key: SessionKey) -> list[SessionStoreEntry] | None:
         """Return the entries in the order in which they were appended, None if there are none."""
-        found = await self._log(key).read()
+        found = await self._store.driver.offload(self._log(key).read)
         return found and [_restored(each) if _EXACT in each else each for each in found]
 
     async def list_sessions(self, project_key: str) -> list[SessionStoreListEntry]:
@@ -106,8 +107,8 @@ class LimpetClaudeStore(SessionStore):
 
     async def list_subkeys(self, key: SessionListSubkeysKey) -> list[str]:
         """Return the subpaths of a session."""
-        found = conversations(self._store, FACADE, _session(key))
-        names = [each.key.scope_id async for each in found]
+        found = self._store.scopes(_session(key), kind=KIND)
+        names = [each.key.scope_id async for each in found if is_of(each, FACADE)]
         return [name.removeprefix(f"{MAIN}/") for name in names if name.startswith(f"{MAIN}/")]
 
     def scope(self, key: SessionKey) -> AsyncScope[Any]:
@@ -121,30 +122,31 @@ class LimpetClaudeStore(SessionStore):
 
     async def _sessions(self, project_key: str) -> AsyncIterator[tuple[str, SnapshotInfo]]:
         prefix = _project({"project_key": project_key})
-        async for each in conversations(self._store, FACADE, prefix=prefix):
+        async for each in self._store.scopes(kind=KIND, prefix=prefix):
             session_id = unescaped(each.key.session_id.removeprefix(prefix))
-            if session_id is not None and each.head is not None and each.key.scope_id == MAIN:
+            is_main = each.key.scope_id == MAIN and is_of(each, FACADE)
+            if session_id is not None and each.head is not None and is_main:
                 yield session_id, each.head
 
-    async def _append(self, log: Log, key: SessionKey, entries: list[SessionStoreEntry]) -> None:
+    def _append(self, log: Log, key: SessionKey, entries: list[SessionStoreEntry]) -> None:
         if not _is_main(key):
-            await log.append(entries)
-        elif not await self._append_fork(log.scope, key, entries):
-            await log.append(entries, describe=lambda head, new: _folded(key, head, new))
+            log.append(entries)
+        elif not self._append_fork(log.scope, key, entries):
+            log.append(entries, lambda head, new: _folded(key, head, new))
 
-    async def _append_fork(
-        self, scope: AsyncScope[Any], key: SessionKey, entries: list[SessionStoreEntry]
+    def _append_fork(
+        self, scope: Scope[Any], key: SessionKey, entries: list[SessionStoreEntry]
     ) -> bool:
         """Save the first entries of a fork with its origin; return whether that was done."""
         origins = [each.get("forkedFrom") for each in entries]
         origin = next((each for each in reversed(origins) if isinstance(each, dict)), None)
-        if origin is None or await scope.info() is not None:
+        if origin is None or scope.info() is not None:
             return False
-        source = await self._snapshot_with(key, origin)
+        source = self._snapshot_with(key, origin)
         if source is None:
             return False
         try:
-            await scope.save(
+            scope.save(
                 {_ENTRIES: entries},
                 metadata={FACADE: _folded(key, None, entries)},
                 forked_from=source,
@@ -154,19 +156,18 @@ class LimpetClaudeStore(SessionStore):
             return False
         return True
 
-    async def _snapshot_with(
-        self, key: SessionKey, origin: Mapping[str, object]
-    ) -> SnapshotRef | None:
+    def _snapshot_with(self, key: SessionKey, origin: Mapping[str, object]) -> SnapshotRef | None:
         """Return the first snapshot of the session that has the entry from which a fork begins."""
         session_id, uuid = origin.get("sessionId"), origin.get("messageUuid")
         if not (isinstance(session_id, str) and session_id and isinstance(uuid, str)):
             return None
-        scope = self.scope({"project_key": key["project_key"], "session_id": session_id})
-        ids = [id async for id in scope.ids()]  # the store minted them: in the order of saving
+        there: SessionKey = {"project_key": key["project_key"], "session_id": session_id}
+        scope = self._log(there).scope
+        ids = list(scope.ids())  # the store minted them: in the order of saving
         first, end = 0, len(ids)
         while first < end:
             middle = (first + end) // 2
-            found = await scope.load(ids[middle])
+            found = scope.load(ids[middle])
             if found is not None and uuid in map(_uuid, found.state.get(_ENTRIES, [])):
                 end = middle
             else:

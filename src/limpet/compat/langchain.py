@@ -15,9 +15,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from limpet import AsyncStore, Store
+from limpet import AsyncStore, Scope, Store
 from limpet.compat import needs
-from limpet.compat.blocking import blocking, result_of
 from limpet.compat.logs import KIND, MAIN, Log
 from limpet.compat.wire import check_store
 
@@ -44,7 +43,7 @@ class LimpetChatMessageHistory(BaseChatMessageHistory):
     def __init__(self, session_id: str, store: Store | AsyncStore) -> None:
         """Open a history. Nothing is read or written."""
         self.session_id = session_id
-        scope = blocking(check_store(store)).scope(session_id, MAIN, KIND)
+        scope: Scope[Any] = check_store(store).sync.scope(session_id, MAIN, KIND)
         self._log = Log(scope, "messages", "langchain")
 
     def __repr__(self) -> str:
@@ -58,7 +57,7 @@ class LimpetChatMessageHistory(BaseChatMessageHistory):
             AlreadyExists: another framework has a conversation with this id.
             Corrupt: another program, or a newer LangChain, saved something else here.
         """
-        return result_of(self._log.read(_message)) or []
+        return self._log.read(_message) or []
 
     def add_messages(self, messages: Sequence[BaseMessage]) -> None:
         """Add messages as one snapshot: all of them are stored when this returns.
@@ -67,11 +66,11 @@ class LimpetChatMessageHistory(BaseChatMessageHistory):
             AlreadyExists: another framework has a conversation with this id.
             InvalidInput: a message is not JSON. Nothing was stored.
         """
-        result_of(self._log.append([message_to_dict(each) for each in messages]))
+        self._log.append([message_to_dict(each) for each in messages])
 
     def clear(self) -> None:
         """Delete the messages and their history."""
-        result_of(self._log.delete())
+        self._log.delete()
 
 
 def _message(item: Any) -> BaseMessage:

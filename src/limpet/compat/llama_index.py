@@ -12,11 +12,13 @@
 Both have the same conversations. `docs/guides/llama_index.md` lists where each thing is stored.
 """
 
-from typing import Any, TypeAlias
+from collections.abc import Callable, Coroutine
+from functools import partial, wraps
+from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar
 
 from limpet import AsyncStore, Store
+from limpet.api.integrations import AsyncDriver
 from limpet.compat import needs
-from limpet.compat.blocking import awaiting, blocking, result_of
 from limpet.compat.logs import Logs
 from limpet.compat.wire import ABSENT, check_store
 
@@ -31,76 +33,82 @@ __all__ = ["LimpetAsyncChatStore", "LimpetChatStore"]
 STATUS = "status"  # of an item that is archived; its other members are those of a `ChatMessage`
 ACTIVE, ARCHIVED = MessageStatus.ACTIVE, MessageStatus.ARCHIVED
 
+P = ParamSpec("P")
+T = TypeVar("T")
 Messages: TypeAlias = list[ChatMessage]
 Status: TypeAlias = MessageStatus | None
 as_message = ChatMessage.model_validate
 
 
-class LimpetAsyncChatStore(AsyncDBChatStore):
-    """The messages of `Memory` in an open store, sync or async. Safe for tasks and processes.
+class LimpetChatStore(BaseChatStore):
+    """The messages of a `ChatMemoryBuffer` in an open store, sync or async.
 
-    Each call is one step and one snapshot; history keeps what is removed, except by
-    `delete_messages` without a status. A conversation of another framework is AlreadyExists.
+    Safe for threads and processes. Each call is one step and one snapshot; history keeps what is
+    removed, except by `delete_messages` without a status. A conversation of another framework is
+    AlreadyExists. The async methods are those of the base class, which call these in a thread.
     """
 
     _logs: Logs = PrivateAttr()
 
     def __init__(self, store: Store | AsyncStore, /) -> None:
         super().__init__()
-        self._logs = Logs(check_store(store).aio, "messages", "llama_index")
+        self._logs = Logs(check_store(store).sync, "messages", "llama_index")
 
-    async def get_messages(
-        self, key: str, status: Status = ACTIVE, limit: int | None = None, offset: int | None = None
+    def get_messages(
+        self, key: str, status: Status = None, limit: int | None = None, offset: int | None = None
     ) -> Messages:
-        """Return the messages with a status, or all of them; the oldest first."""
-        found = await self._logs.of(key).read(lambda item: (as_message(item), _status(item)))
+        """Return the messages with a status, by default also those that `Memory` archived.
+
+        The oldest are first.
+        """
+        found = self._logs.of(key).read(lambda item: (as_message(item), _status(item)))
         messages = [message for message, its in found or [] if status in (None, its)]
         return messages[offset or 0 :][:limit]
 
-    async def count_messages(self, key: str, status: Status = ACTIVE) -> int:
-        """Return how many messages have a status, or how many there are."""
-        return len(await self.get_messages(key, status))
-
-    async def add_message(self, key: str, message: ChatMessage, status: Status = ACTIVE) -> None:
+    def add_message(self, key: str, message: ChatMessage, status: Status = ACTIVE) -> None:
         """Append a message."""
-        await self.add_messages(key, [message], status)
+        self.add_messages(key, [message], status)
 
-    async def add_messages(self, key: str, messages: Messages, status: Status = ACTIVE) -> None:
+    def add_messages(self, key: str, messages: Messages, status: Status = ACTIVE) -> None:
         """Append messages."""
-        await self._logs.of(key).append([_item(each, status) for each in messages])
+        self._logs.of(key).append([_item(each, status) for each in messages])
 
-    async def set_messages(self, key: str, messages: Messages, status: Status = ACTIVE) -> None:
+    def set_messages(self, key: str, messages: Messages, status: Status = ACTIVE) -> None:
         """Replace all messages, whatever their status is."""
-        await self._logs.of(key).replace([_item(each, status) for each in messages])
+        self._logs.of(key).replace([_item(each, status) for each in messages])
 
-    async def delete_message(self, key: str, idx: int) -> ChatMessage | None:
+    def delete_message(self, key: str, idx: int) -> ChatMessage | None:
         """Remove the message at a position among all of them and return it; None if none is."""
 
         def take(items: list[Any]) -> Any:
             return as_message(items.pop(idx)) if -len(items) <= idx < len(items) else ABSENT
 
-        return await self._logs.of(key).change(take) or None
+        return self._logs.of(key).change(take) or None
 
-    async def delete_messages(self, key: str, status: Status = None) -> Messages | None:
+    def delete_last_message(self, key: str) -> ChatMessage | None:
+        """Remove the last message and return it; None if there is none."""
+        return self.delete_message(key, -1)
+
+    def delete_messages(self, key: str, status: Status = None) -> Messages | None:
         """Remove the messages with a status; without one delete the conversation. Return them."""
         if status is not None:
-            return await self._take(key, status, None)
-        items = await self._logs.of(key).delete()
+            return self._take(key, status, None)
+        items = self._logs.of(key).delete()
         return None if items is None else list(map(as_message, items))
 
-    async def delete_oldest_messages(self, key: str, n: int) -> Messages:
+    def delete_oldest_messages(self, key: str, n: int) -> Messages:
         """Remove the oldest active messages and return them."""
-        return await self._take(key, ACTIVE, n)
+        return self._take(key, ACTIVE, n)
 
-    async def archive_oldest_messages(self, key: str, n: int) -> Messages:
+    def archive_oldest_messages(self, key: str, n: int) -> Messages:
         """Give the oldest active messages the status `archived` and return them."""
-        return await self._take(key, ACTIVE, n, archive=True)
+        return self._take(key, ACTIVE, n, archive=True)
 
-    async def get_keys(self) -> list[str]:
+    def get_keys(self) -> list[str]:
         """Return the keys, in text order."""
-        return await self._logs.names()
+        return self._logs.names()
 
-    async def _take(
+    def _take(
         self, key: str, status: MessageStatus, n: int | None, *, archive: bool = False
     ) -> Messages:
         def take(items: list[Any]) -> Any:
@@ -111,34 +119,52 @@ class LimpetAsyncChatStore(AsyncDBChatStore):
             items[:] = [item for item in items if _status(item) is not None]
             return messages or ABSENT
 
-        return await self._logs.of(key).change(take) or []
+        return self._logs.of(key).change(take) or []
 
 
-class LimpetChatStore(BaseChatStore):
-    """The messages of a `ChatMemoryBuffer`: a `LimpetAsyncChatStore` for callers that do not await.
+def _in_pool(
+    method: Callable[Concatenate[LimpetChatStore, P], T],
+) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
+    """Return the async twin of a method."""
 
-    Its async methods are those of the base class, which call the sync ones in a thread.
-    """
+    @wraps(method)
+    async def twin(self: Any, /, *args: P.args, **options: P.kwargs) -> T:
+        driver: AsyncDriver = self._driver
+        return await driver.offload(partial(method, self._chats, *args, **options))
 
-    _aio: LimpetAsyncChatStore = PrivateAttr()
+    return twin
+
+
+class LimpetAsyncChatStore(AsyncDBChatStore):
+    """The messages of `Memory`: a `LimpetChatStore` whose methods are awaited."""
+
+    _chats: LimpetChatStore = PrivateAttr()
+    _driver: AsyncDriver = PrivateAttr()
 
     def __init__(self, store: Store | AsyncStore, /) -> None:
         super().__init__()
-        self._aio = LimpetAsyncChatStore(blocking(check_store(store)))
+        self._chats = LimpetChatStore(store)
+        self._driver = store.aio.driver
 
-    add_message = awaiting(LimpetAsyncChatStore.add_message)
-    set_messages = awaiting(LimpetAsyncChatStore.set_messages)
-    delete_message = awaiting(LimpetAsyncChatStore.delete_message)
-    delete_messages = awaiting(LimpetAsyncChatStore.delete_messages)
-    get_keys = awaiting(LimpetAsyncChatStore.get_keys)
+    _read = _in_pool(LimpetChatStore.get_messages)
+    add_message = _in_pool(LimpetChatStore.add_message)
+    add_messages = _in_pool(LimpetChatStore.add_messages)
+    set_messages = _in_pool(LimpetChatStore.set_messages)
+    delete_message = _in_pool(LimpetChatStore.delete_message)
+    delete_messages = _in_pool(LimpetChatStore.delete_messages)
+    delete_oldest_messages = _in_pool(LimpetChatStore.delete_oldest_messages)
+    archive_oldest_messages = _in_pool(LimpetChatStore.archive_oldest_messages)
+    get_keys = _in_pool(LimpetChatStore.get_keys)
 
-    def get_messages(self, key: str) -> Messages:
-        """Return the messages, also those that `Memory` archived; the oldest first."""
-        return result_of(self._aio.get_messages(key, None))
+    async def get_messages(
+        self, key: str, status: Status = ACTIVE, limit: int | None = None, offset: int | None = None
+    ) -> Messages:
+        """Return the messages with a status, or all of them; the oldest first."""
+        return await self._read(key, status, limit, offset)
 
-    def delete_last_message(self, key: str) -> ChatMessage | None:
-        """Remove the last message and return it; None if there is none."""
-        return self.delete_message(key, -1)
+    async def count_messages(self, key: str, status: Status = ACTIVE) -> int:
+        """Return how many messages have a status, or how many there are."""
+        return len(await self.get_messages(key, status))
 
 
 def _item(message: ChatMessage, status: Status) -> Any:

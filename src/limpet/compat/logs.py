@@ -8,12 +8,12 @@ framework marks what it saves, by a member of the metadata that has its name, an
 changes what another one has marked.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias
 
-from limpet import AsyncScope, AsyncStore
+from limpet import Scope, Store
 from limpet.api.integrations import Recent
 from limpet.compat.wire import ABSENT, Absent
 from limpet.compat.writes import contended
@@ -40,7 +40,6 @@ FRAMEWORKS: Final = {
 
 _LOGS_MAX = 256  # an agent has few open at a time
 
-T = TypeVar("T")
 IdOf: TypeAlias = Callable[[Any], str | None]
 Describe: TypeAlias = Callable[[SnapshotInfo | None, list[Any]], JSON]
 
@@ -53,16 +52,12 @@ class _Known:
     ids: set[str]
 
 
-async def conversations(
-    store: AsyncStore, mark: str, session_id: str | None = None, *, prefix: str = ""
-) -> AsyncIterator[ScopeInfo]:
-    """Yield the scopes of a framework, of one session or of those that begin with `prefix`.
+def is_of(each: ScopeInfo, mark: str) -> bool:
+    """Tell whether a scope is a framework's.
 
-    Also those without a head: a framework may set a note before the first item.
+    So is one without a head: a framework may set a note before the first item.
     """
-    async for each in store.scopes(session_id, kind=KIND, prefix=prefix):
-        if each.head is None or mark in each.head.metadata:
-            yield each
+    return each.head is None or mark in each.head.metadata
 
 
 def check_own(head: SnapshotInfo | None, mark: str) -> None:
@@ -92,7 +87,10 @@ def foreign(found: SnapshotInfo, mark: str) -> Corrupt:
 
 
 class Log:
-    """The list under one key of a scope's state. Safe for tasks, threads and processes.
+    """The list under one key of a scope's state. Safe for threads and processes.
+
+    It is synchronous: a framework that awaits calls it in the pool, which is one switch to a thread
+    for all that a call does.
 
     `mark` is the framework's, of `FRAMEWORKS`. With `id_of`, an item whose id is in the list
     already is not appended again; items without an id always are. The head and the ids are
@@ -102,7 +100,7 @@ class Log:
     """
 
     def __init__(
-        self, scope: AsyncScope[Any], key: str, mark: str, *, id_of: IdOf | None = None
+        self, scope: Scope[Any], key: str, mark: str, *, id_of: IdOf | None = None
     ) -> None:
         self.scope = scope
         self._key = key
@@ -110,13 +108,13 @@ class Log:
         self._id_of = id_of
         self._known: _Known | None = None
 
-    async def read(self, make: Callable[[Any], Any] | None = None) -> list[Any] | None:
+    def read(self, make: Callable[[Any], Any] | None = None) -> list[Any] | None:
         """Return the items, or what `make` makes of each; None if nothing was ever written.
 
         Raises:
             Corrupt: `make` cannot read an item.
         """
-        found = await self.scope.load()
+        found = self.scope.load()
         if found is None:
             return None
         items = self.items_of(found)
@@ -127,9 +125,7 @@ class Log:
             # Without the cause, whose text may have parts of the conversation.
             raise foreign(found, self._mark) from None
 
-    async def append(
-        self, items: list[Any], *, describe: Describe | None = None
-    ) -> SnapshotInfo | None:
+    def append(self, items: list[Any], describe: Describe | None = None) -> SnapshotInfo | None:
         """Append items, as one step; return the snapshot, None if nothing was new.
 
         `describe` gets the head and the new items and returns the value of the mark. It may be
@@ -137,61 +133,57 @@ class Log:
         """
         if not items:
             return None
-        return await self._contended(partial(self._append, items, describe))
+        return contended(self.scope.driver, partial(self._append, items, describe))
 
-    async def pop(self) -> Any | Absent:
+    def pop(self) -> Any | Absent:
         """Remove the last item and return it; ABSENT if there is none. History keeps it."""
-        return await self.change(lambda items: items.pop() if items else ABSENT)
+        return self.change(lambda items: items.pop() if items else ABSENT)
 
-    async def change(self, fn: Callable[[list[Any]], Any]) -> Any:
+    def change(self, fn: Callable[[list[Any]], Any]) -> Any:
         """Let `fn` change the items in place, as one step; return what it returns.
 
         If that is ABSENT nothing is stored, nor if there are no items: then it is not called.
         `fn` may be called again if another writer was faster. History keeps the earlier items.
         """
-        return await self._contended(partial(self._change, fn))
+        return contended(self.scope.driver, partial(self._change, fn))
 
-    async def delete(self) -> list[Any] | None:
+    def delete(self) -> list[Any] | None:
         """Delete the list with its history; return the items, None if there was no list."""
-        return await self._contended(self._delete)
+        return contended(self.scope.driver, self._delete)
 
-    async def replace(self, items: list[Any]) -> SnapshotInfo:
+    def replace(self, items: list[Any]) -> SnapshotInfo:
         """Replace all items, as one step."""
-        return await self._contended(partial(self._replace, items))
+        return contended(self.scope.driver, partial(self._replace, items))
 
-    async def own(self) -> SnapshotInfo | None:
+    def own(self) -> SnapshotInfo | None:
         """Return the head, None if nothing was ever written."""
-        return (await self._read_known()).head
+        return self._read_known().head
 
-    async def _contended(self, attempt: Callable[[], Awaitable[T]]) -> T:
-        where = f"scope=`{'/'.join(self.scope.key)}`"
-        return await contended(self.scope.driver, where, attempt)
-
-    async def _append(self, items: list[Any], describe: Describe | None) -> SnapshotInfo | None:
-        known = self._known or await self._read_known()  # another thread may set it meanwhile
+    def _append(self, items: list[Any], describe: Describe | None) -> SnapshotInfo | None:
+        known = self._known or self._read_known()  # another thread may set it meanwhile
         self._known = None  # unless this succeeds
         new = self._new(items, known.ids)
         if not new:
-            if _revision(await self.scope.info()) != _revision(known.head):
+            if _revision(self.scope.info()) != _revision(known.head):
                 raise Conflict("the log was deleted or changed meanwhile")
             self._known = known
             return None
         value = True if describe is None else describe(known.head, new)
-        head = await self.scope.append(
+        head = self.scope.append(
             self._key, new, metadata={self._mark: value}, expect=_revision(known.head)
         )
         known.ids.update(self._ids(new))
         self._known = _Known(head, known.ids)
         return head
 
-    async def _change(self, fn: Callable[[list[Any]], Any]) -> Any:
-        found = await self.scope.load()
+    def _change(self, fn: Callable[[list[Any]], Any]) -> Any:
+        found = self.scope.load()
         if found is None:
             return ABSENT
         items = self.items_of(found)
         result = fn(items)
         if result is not ABSENT:
-            await self.scope.save(
+            self.scope.save(
                 {**found.state, self._key: items},
                 labels=found.labels,
                 metadata={self._mark: True, **found.metadata},
@@ -200,24 +192,24 @@ class Log:
             )
         return result
 
-    async def _delete(self) -> list[Any] | None:
-        found = await self.scope.load()
+    def _delete(self) -> list[Any] | None:
+        found = self.scope.load()
         if found is None:
             return None
         items = self.items_of(found)
-        await self.scope.delete(expect=found.revision)
+        self.scope.delete(expect=found.revision)
         return items
 
-    async def _replace(self, items: list[Any]) -> SnapshotInfo:
-        expect = _revision(await self.own())
-        return await self.scope.save({self._key: items}, metadata={self._mark: True}, expect=expect)
+    def _replace(self, items: list[Any]) -> SnapshotInfo:
+        expect = _revision(self.own())
+        return self.scope.save({self._key: items}, metadata={self._mark: True}, expect=expect)
 
-    async def _read_known(self) -> _Known:
+    def _read_known(self) -> _Known:
         if self._id_of is None:
-            head = await self.scope.info()
+            head = self.scope.info()
             if head is None or self._mark in head.metadata:
                 return _Known(head, set())
-        found = await self.scope.load()
+        found = self.scope.load()
         if found is None:
             return _Known(None, set())
         return self._known_of(found, self.items_of(found))
@@ -257,9 +249,7 @@ class Log:
 class Logs:
     """The logs of many conversations. What is known of those used last is remembered."""
 
-    def __init__(
-        self, store: AsyncStore, key: str, mark: str, *, id_of: IdOf | None = None
-    ) -> None:
+    def __init__(self, store: Store, key: str, mark: str, *, id_of: IdOf | None = None) -> None:
         self._store = store
         self._key = key
         self._mark = mark
@@ -275,11 +265,13 @@ class Logs:
             self._open.put(scope.key, log)
         return log
 
-    async def names(self) -> list[str]:
+    def names(self) -> list[str]:
         """Return the sessions with a conversation of the framework, in text order."""
-        found = conversations(self._store, self._mark)
-        mine = [each.key async for each in found if each.head is not None]
-        return [key.session_id for key in mine if key.scope_id == MAIN]
+        return [
+            each.key.session_id
+            for each in self._store.scopes(kind=KIND)
+            if each.head is not None and is_of(each, self._mark) and each.key.scope_id == MAIN
+        ]
 
 
 def _revision(info: SnapshotInfo | None) -> str | None:

@@ -15,19 +15,19 @@ They branch, keep their history, and store runs that wait for a person::
 `limpet import openai-sqlite` imports the files of the SDK's own sessions.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
-from limpet import AsyncScope, AsyncStore, Store
-from limpet.api.integrations import hold
+from limpet import AsyncLease, AsyncScope, AsyncStore, Store
+from limpet.api.integrations import leases
 from limpet.compat import needs
-from limpet.compat.logs import KIND, MAIN, Log, conversations
+from limpet.compat.logs import KIND, MAIN, Log, is_of
 from limpet.compat.openai_sqlite import KEY, MARK
 from limpet.compat.wire import ABSENT, check_store
-from limpet.compat.writes import finished
+from limpet.compat.writes import Lasting
 from limpet.errors import InvalidInput, LimpetError, NotFound
 from limpet.model import JSON, Snapshot, SnapshotInfo, SnapshotLike
 from limpet.runs.handles import prepare_claim
@@ -44,6 +44,8 @@ METADATA = "metadata"
 WAITING = "interrupted"
 _OWNER = "resume_run"
 _TTL_S = 30.0
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +94,7 @@ class LimpetSession:
             if isinstance(session_settings, SessionSettings)
             else SessionSettings(**session_settings or {})
         )
-        self._log = Log(self.scope, KEY, MARK)
+        self._log = _log_of(self._store, session_id, branch)
 
     def __repr__(self) -> str:
         return f"LimpetSession({self.session_id!r}, branch={self.scope.scope_id!r})"
@@ -104,7 +106,7 @@ class LimpetSession:
         """
         if limit is None and self.session_settings is not None:
             limit = self.session_settings.limit
-        items = await self._log.read() or []
+        items = await self._store.driver.offload(self._log.read) or []
         if limit is None or limit < 0:
             return items
         return items[-limit:] if limit else []
@@ -115,14 +117,14 @@ class LimpetSession:
         Raises:
             InvalidInput: an item is not JSON. Nothing was stored.
         """
-        await finished(self._log.append(list(items)))
+        await self._finished(self._log.append, list(items))
 
     async def pop_item(self) -> TResponseInputItem | None:
         """Remove the last item and return it; None if there is none.
 
         Earlier snapshots keep it. Two callers never get the same item.
         """
-        item = await finished(self._log.pop())
+        item = await self._finished(self._log.pop)
         return None if item is ABSENT else item
 
     async def clear_session(self) -> None:
@@ -130,7 +132,7 @@ class LimpetSession:
 
         Other branches, the metadata, and a run that waits stay.
         """
-        await finished(self._clear())
+        await self._finished(self._clear)
 
     async def branch(
         self,
@@ -155,7 +157,7 @@ class LimpetSession:
         if turn is not None and at is not None:
             raise InvalidInput("a branch begins at a turn or at a point, not both")
         if at is not None and not isinstance(at, int):
-            await self._log.own()
+            await self._store.driver.offload(self._log.own)
             return self._of(await self.scope.fork(at, scope_id=name))
         head = await self.scope.load()
         if head is None:
@@ -172,8 +174,9 @@ class LimpetSession:
 
     async def branches(self) -> list[str]:
         """Return the names of all branches of the session, `main` among them, in text order."""
-        found = conversations(self._store, MARK, self.session_id)
-        return [each.key.scope_id async for each in found if each.head is not None]
+        found = self._store.scopes(self.session_id, kind=KIND)
+        mine = [each.key async for each in found if each.head is not None and is_of(each, MARK)]
+        return [key.scope_id for key in mine]
 
     async def metadata(self) -> dict[str, JSON]:
         """Return what `set_metadata` stored; all branches of a session share it."""
@@ -240,7 +243,7 @@ class LimpetSession:
         """
         scope = self._run()
         wanted, _ = prepare_claim(scope.driver.tools, scope.key, _OWNER, _TTL_S, 0)
-        async with hold(scope, wanted) as lease:
+        async with leases.held(scope, wanted, AsyncLease) as lease:
             found = _waiting(await lease.load())
             if found is None:
                 branch = self.scope.scope_id
@@ -258,16 +261,22 @@ class LimpetSession:
                 raise
             await lease.update(found, lambda run: _with(run, COMPLETED))
 
-    async def _clear(self) -> None:
-        if await self._log.own() is not None:
-            await self._log.replace([])
-            await self.scope.prune(keep_last=1)
+    def _clear(self) -> None:
+        if self._log.own() is not None:
+            self._log.replace([])
+            self._log.scope.prune(keep_last=1)
+
+    async def _finished(self, write: Callable[..., T], *args: Any) -> T:
+        driver = self._store.driver
+        if not driver.opened.may_block:
+            return write(*args)
+        return await driver.in_pool(write, *args, future=Lasting())
 
     async def _atomic_replace_items(self, items: list[TResponseInputItem]) -> bool:
         """Replace all items in one step, and say so; the SDK compacts a session by it."""
         if type(self) is not LimpetSession:
             return False  # a subclass may store items in another form
-        await self._log.replace(list(items))
+        await self._store.driver.offload(self._log.replace, list(items))
         return True
 
     def _of(self, scope: AsyncScope[Any]) -> "LimpetSession":
@@ -284,9 +293,8 @@ class LimpetSession:
         return self._store.scope(self.session_id, "run" if branch == MAIN else f"run/{branch}", RUN)
 
     async def _main(self) -> AsyncScope[Any]:
-        scope = self._store.scope(self.session_id, MAIN, KIND)
-        await Log(scope, KEY, MARK).own()
-        return scope
+        await self._store.driver.offload(_log_of(self._store, self.session_id, MAIN).own)
+        return self._store.scope(self.session_id, MAIN, KIND)
 
 
 async def list_sessions(
@@ -298,11 +306,15 @@ async def list_sessions(
         async for each in list_sessions(store, prefix="alice/"): print(each.metadata.get("title"))
     """
     aio = check_store(store).aio
-    async for each in conversations(aio, MARK, prefix=prefix):
-        if each.key.scope_id == MAIN:
+    async for each in aio.scopes(kind=KIND, prefix=prefix):
+        if each.key.scope_id == MAIN and is_of(each, MARK):
             metadata = await _metadata_of(aio.scope(*each.key))
             updated_at = None if each.head is None else each.head.updated_at
             yield SessionInfo(each.key.session_id, metadata, updated_at)
+
+
+def _log_of(store: AsyncStore, session_id: str, branch: str) -> Log:
+    return Log(store.sync.scope(session_id, branch, KIND), KEY, MARK)
 
 
 async def _metadata_of(main: AsyncScope[Any]) -> dict[str, JSON]:

@@ -16,6 +16,7 @@ Load a conversation before a run, and save the result after it::
 `docs/decisions/0038-pydantic-ai.md` says why.
 """
 
+import asyncio
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import nlargest
 from itertools import chain, pairwise
@@ -28,7 +29,7 @@ from limpet.compat import needs
 from limpet.compat.logs import KIND, MAIN, check_own, foreign
 from limpet.compat.wire import check_store
 from limpet.errors import AlreadyExists, Conflict, Corrupt, InvalidInput, NotFound
-from limpet.model import HEAD, JSON, Parent, SnapshotInfo
+from limpet.model import HEAD, JSON, Parent, ScopeKey, SnapshotInfo
 
 with needs("pydantic_ai", "Pydantic AI", extra="pydantic-ai"):
     from pydantic import TypeAdapter, ValidationError
@@ -46,6 +47,7 @@ __all__ = ["LimpetConversationStore"]
 _FACADE = "pydantic_ai"
 _KEY = "messages"
 _HEADS_MAX = 256
+_SMALL_BYTES = 64 * 1024  # of a history that is parsed in the event loop
 _ENTRY = "entry"
 """The value of a label that is named after an entry."""
 
@@ -91,6 +93,7 @@ class LimpetConversationStore(ConversationStore):
         # By the revision of the record and by the entry: what follows a `read_record` need not
         # look for its head again. Outdated ones are harmless: they lead to nothing, or a conflict.
         self._heads: Recent[str, SnapshotInfo] = Recent(_HEADS_MAX)
+        self._just_read: tuple[str | None, _Line] | None = None
 
     async def read_record(self, conversation_id: str) -> ConversationRecord | None:
         """Return the record of a conversation, None if there is none.
@@ -99,10 +102,15 @@ class LimpetConversationStore(ConversationStore):
             AlreadyExists: it is a conversation of another framework.
             Corrupt: another program saved something else under this id.
         """
-        head = await _scope(self._store, conversation_id).info()
-        if head is None:
+        key = _scope(self._store, conversation_id).key
+        line = await self._store.run(lambda store: _line_of(store, key, None))
+        if line is None:
             return None
+        head = line.snapshot
         record = _record_of(head)
+        # `load` asks for the history right after this, and before any other callback of the loop.
+        self._just_read = record.head_id, line
+        asyncio.get_running_loop().call_soon(self._forget)
         self._heads.put(record.revision, head)
         if record.head_id is not None:
             self._heads.put(record.head_id, head)
@@ -189,6 +197,9 @@ class LimpetConversationStore(ConversationStore):
         """
         if head_id is None or limit == 0:
             return []
+        last_id, line = self._just_read or (None, None)
+        if line is not None and last_id == head_id and len(line.body) <= _SMALL_BYTES:
+            return _entries_of(line, limit)
         seen = self._heads.get(head_id)
 
         def read(store: Store) -> list[ConversationEntry]:
@@ -198,6 +209,9 @@ class LimpetConversationStore(ConversationStore):
             return _entries_of(found, limit)
 
         return await self._store.run(read)
+
+    def _forget(self) -> None:
+        self._just_read = None
 
 
 def _scope(store: Any, conversation_id: str) -> Any:
@@ -311,12 +325,11 @@ def _candidates(scope: Scope, entry_id: str) -> Iterator[SnapshotInfo]:
 def _line_to(store: Store, info: SnapshotInfo, entry_id: str) -> _Line | None:
     """Return the state of a snapshot, without what comes after an entry; None if it has not it."""
     # The head is read faster than others, and nearly always it is the head.
-    found = store.driver.run(lambda backend: backend.read_snapshots(info.scope, [None]))
-    if not found or found[0][0].id != info.id:
-        found = store.driver.run(lambda backend: backend.read_snapshots(info.scope, [info.id]))
-    if not found:
+    whole = _line_of(store, info.scope, None)
+    if whole is None or whole.snapshot.id != info.id:
+        whole = _line_of(store, info.scope, info.id)
+    if whole is None:
         return None  # deleted meanwhile
-    whole = _Line(info, found[0][1])
     if _record_of(info).head_id == entry_id:
         return whole
     items = _items_in(whole)
@@ -324,6 +337,11 @@ def _line_to(store: Store, info: SnapshotInfo, entry_id: str) -> _Line | None:
         if items[end - 1]["id"] == entry_id:
             return _Line(info, codec.encode({_KEY: items[:end]}))
     return None
+
+
+def _line_of(store: Store, scope: ScopeKey, id: str | None) -> _Line | None:
+    found = store.driver.run(lambda backend: backend.read_snapshots(scope, [id]))
+    return _Line(*found[0]) if found else None
 
 
 def _record_of(head: SnapshotInfo) -> ConversationRecord:

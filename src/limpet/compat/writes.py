@@ -1,40 +1,23 @@
 """Writes of an async caller that others disturb: other writers, or a cancellation."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any, Self, TypeVar
 
-from limpet.api.integrations import AsyncDriver, Backoff, Pause, Steps, limits
-from limpet.errors import Conflict, Unavailable
+from limpet.api.integrations import Driver, Steps, contend
 
 T = TypeVar("T")
 
 
-async def contended(
-    driver: AsyncDriver,
-    what: str,
-    attempt: Callable[[], Awaitable[T]],
-    *,
-    overtaken: type[Exception] = Conflict,
-) -> T:
-    """Repeat an attempt while other writers are faster, which it says by raising `overtaken`.
-
-    `what` ends the message of the error: ``snapshot_id=`a```.
-    """
-    wait_s = limits.CONTENTION_WAIT_S_MAX
-    backoff = Backoff(driver.tools.clock, first_s=0.001, longest_s=0.1, wait_s=wait_s)
-    while True:
-        try:
-            return await attempt()
-        except overtaken:
-            pause_s = backoff.pause_s()
-            if pause_s is None:
-                raise Unavailable(f"other writers were faster for {wait_s} s. {what}") from None
-        await driver.drive(_pause(pause_s))
+def contended(driver: Driver, attempt: Callable[[], T]) -> T:
+    """Repeat an attempt while other writers are faster, which it says by raising Conflict."""
+    return driver.drive(contend(driver.tools, partial(_once, attempt), lambda _: True))
 
 
-def _pause(seconds: float) -> Steps[None]:
-    yield Pause(seconds)
+def _once(attempt: Callable[[], T]) -> Steps[T]:
+    result: T = yield lambda _: attempt()
+    return result
 
 
 class AsyncClosing:
@@ -50,25 +33,27 @@ class AsyncClosing:
         raise NotImplementedError
 
 
-async def finished(write: Coroutine[Any, Any, T]) -> T:
-    """Return what a write returns; a cancelled caller goes on only when it has finished.
+class Lasting(asyncio.Future[T]):
+    """A future of a write: a caller that is cancelled goes on only when the write has finished.
 
     A write that has begun goes on in any case: what the caller does next must not overtake it.
     """
-    task = asyncio.ensure_future(write)
-    cancelled = False
-    while not task.done():
-        try:
-            # Not `shield`: its exception would stay in the loop, and keep what it knows alive.
-            await asyncio.wait([task])
-        except asyncio.CancelledError:
-            cancelled = True
-    error = asyncio.CancelledError() if task.cancelled() else task.exception()
+
+    def cancel(self, msg: object = None) -> bool:
+        """Return False: the caller's task then raises the cancellation once this has a result."""
+        return False
+
+
+async def finished(write: Coroutine[Any, Any, T]) -> T:
+    """Return what a write returns; a cancelled caller goes on only when it has finished."""
+    task, done = asyncio.ensure_future(write), Lasting[None]()
+    task.add_done_callback(lambda _: done.set_result(None))
     try:
-        if cancelled:
-            raise asyncio.CancelledError
-        if error is not None:
-            raise error
+        await done
+    finally:
+        if not task.cancelled():
+            task.exception()  # or asyncio would report one that a cancelled caller leaves
+    try:
         return task.result()
     finally:
-        del error, task
+        del task  # an error refers to this frame

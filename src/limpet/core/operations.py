@@ -416,6 +416,7 @@ OPERATIONS = (
     ).takes(
         body=record({"ids": _IDS}, {"spare_head": BOOLEAN}),
         result=wire.PRUNED,
+        conditional=True,
         backend="delete_snapshots",
     ),
     _Named("delete_scope", "DELETE /v1/scope", "Delete a scope with its notes.").takes(

@@ -105,6 +105,15 @@ class Segment:
         """The seqs of all its states, the newest first."""
         return [seq for at in range(len(self.frames)) for seq in self._open(at).seqs]
 
+    def sizes(self) -> dict[int, int]:
+        """Return the size of each of its states by seq, which makes none of them."""
+        found = dict[int, int]()
+        for at in range(len(self.frames)):
+            kind, seqs, payloads, _ = self._open(at)
+            for seq, each in zip(seqs, payloads, strict=False):
+                found[seq] = len(each) if kind == WHOLE else delta.size_of(delta.parse(each))
+        return found
+
     @property
     def delta_bytes(self) -> int:
         """How much its frames take without the first."""

@@ -224,9 +224,13 @@ INFO = Record(record(_INFO), info_json, info_of)
 SNAPSHOT = Record(record({**_INFO, "state": ANYTHING}))
 _HEAD = optional(INFO)
 SCOPE_INFO = Record(
-    record({**_ADDRESS, "head": _HEAD.schema}),
-    lambda info: {**scope_json(info.key), "head": _HEAD.to_json(info.head)},
-    lambda found: ScopeInfo(scope_of(found), _HEAD.of_json(found["head"])),
+    record({**_ADDRESS, "head": _HEAD.schema, "revision": TEXT}),
+    lambda info: {
+        **scope_json(info.key),
+        "head": _HEAD.to_json(info.head),
+        "revision": info.revision,
+    },
+    lambda found: ScopeInfo(scope_of(found), _HEAD.of_json(found["head"]), found["revision"]),
 )
 SESSION_AGE = fields(SessionAge, session_id=_ID, created_at=optional(_INTEGER))
 NOTE = fields(

@@ -12,10 +12,10 @@ from limpet.core import commits, segments
 from limpet.core.commits import ScopeState
 from limpet.core.encryption import WrongKeys
 from limpet.core.rows import Row
-from limpet.engine.records import changed, dump_offsets
+from limpet.engine.records import changed, check_expect, dump_offsets
 from limpet.engine.states import State, States, ignoring_damage, tail_row
 from limpet.errors import Corrupt
-from limpet.model import Pruned, ScopeKey
+from limpet.model import Expect, Pruned, ScopeKey
 from limpet.protocol import AppendOffsets, Commit, Stamp
 from limpet.storage import NAME_BYTES, SHARED, Change, Reader, ScopeRecord, SegmentRow, TailRow
 
@@ -206,10 +206,12 @@ def delete_snapshots(
     key: ScopeKey,
     ids: Sequence[str],
     spare_head: bool,
+    expect: Expect,
     fence: str | None,
 ) -> tuple[Change | None, Pruned]:
     record = reader.record
     commits.check_fence(fence, None if record is None else record.fence, key)
+    check_expect(expect, reader, key)
     if record is None or not ids:
         return None, Pruned(0, 0)
     doomed = dict.fromkeys(ids)

@@ -17,8 +17,16 @@ from limpet.core import commits, limits, matching
 from limpet.core.commits import claimed, renewed
 from limpet.core.notes import NoteRow, found_note, note_of
 from limpet.core.rows import Row, info_of
-from limpet.engine import editing, noting, rolling, saving
-from limpet.engine.records import head_of, in_doubt_of, is_deleted, is_stored, may_be_stored
+from limpet.engine import editing, moving, noting, rolling, saving
+from limpet.engine.moving import Part
+from limpet.engine.records import (
+    check_expect,
+    head_of,
+    in_doubt_of,
+    is_deleted,
+    is_stored,
+    may_be_stored,
+)
 from limpet.engine.rolling import Roller
 from limpet.engine.saving import Known, Saved, known_of
 from limpet.engine.states import SegmentCache, States, checked, compare, payload_of
@@ -44,6 +52,7 @@ from limpet.model import (
     Stats,
 )
 from limpet.protocol import (
+    OWN_SESSION,
     Backend,
     Claim,
     Clock,
@@ -57,6 +66,7 @@ from limpet.protocol import (
     NoteQuery,
     NoteWrite,
     Query,
+    SessionAge,
     Stamp,
     Target,
     Topic,
@@ -289,9 +299,10 @@ class Engine:
         ids: Sequence[str],
         *,
         spare_head: bool = False,
+        expect: Expect = ANY,
         fence: str | None = None,
     ) -> Pruned:
-        asked = partial(editing.delete_snapshots, key=scope, ids=ids)
+        asked = partial(editing.delete_snapshots, key=scope, ids=ids, expect=expect)
         return self._edit(scope, partial(asked, spare_head=spare_head, fence=fence))
 
     def delete_scope(
@@ -303,8 +314,7 @@ class Engine:
         def decide(reader: Reader, _: Stamp) -> tuple[Change | None, int]:
             record = reader.record
             commits.check_fence(fence, None if record is None else record.fence, scope)
-            if expect is not ANY:
-                commits.check_expect(expect, head_of(reader), scope)
+            check_expect(expect, reader, scope)
             return (None, 0) if record is None else (Change(scope, record, None), reader.count())
 
         return self._edit(scope, decide)
@@ -344,6 +354,16 @@ class Engine:
                 self._put_off.pop(key)
                 self._touch(key, self._draw(), roll.at)
 
+    def write_part(self, part: Part, *, mirror: bool = False, verify: bool = False) -> int:
+        """Do what `moving.difference` promises as one step; return how much that adds or changes.
+
+        With `verify` nothing is written, and anything but 0 is a difference.
+        """
+        key, write = part.record.key, partial(moving.difference, part=part, mirror=mirror)
+        if not verify:
+            return self._edit(key, write)
+        return self.storage.read(key, lambda reader: write(reader, self._draw())[0] is not None)
+
     # Reading
 
     def read_snapshots(self, scope: ScopeKey, ids: Sequence[str | None]) -> list[Found]:
@@ -377,6 +397,9 @@ class Engine:
             known = self._known.get(key)
             if known is not None and known.record == record and record.head == record.tip:
                 state = known.state()
+                if row is not None and state is not None and known.steps:
+                    # So that the next one joins only the steps that are new.
+                    self._known.put(key, known_of(record, row, state))
         if row is not None and state is not None:
             return [(info_of(key, row), checked(row, state))]
 
@@ -413,8 +436,14 @@ class Engine:
 
     list_ids = _of_storage(Backend.list_ids)
     find_refs = _of_storage(Backend.find_refs)
-    list_sessions = _of_storage(Backend.list_sessions)
-    list_newest = _of_storage(Backend.list_newest)
+
+    def list_sessions(self, *, prefix: str, after: str, limit: int) -> list[str]:
+        found = self.storage.list_sessions(prefix, after, limit + 1)  # one may be hidden
+        return [each for each in found if each != OWN_SESSION][:limit]
+
+    def list_newest(self, *, prefix: str, after: SessionAge | None, limit: int) -> list[SessionAge]:
+        found = self.storage.list_newest(prefix, after, limit + 1)
+        return [each for each in found if each.session_id != OWN_SESSION][:limit]
 
     def list_scopes(
         self,
@@ -425,11 +454,13 @@ class Engine:
         after: ScopeKey | None,
         limit: int,
     ) -> list[ScopeInfo]:
-        found = self.storage.list_scopes(ScopeQuery(session_id, kind, prefix, after), limit)
-        return [
-            ScopeInfo(record.key, None if head is None else info_of(record.key, head))
-            for record, head in found
+        query = ScopeQuery(session_id, kind, prefix, after)
+        found = [
+            ScopeInfo(record.key, head and info_of(record.key, head), record.revision)
+            for record, head in self.storage.list_scopes(query, limit + 1)
+            if record.key.session_id != OWN_SESSION or session_id == OWN_SESSION
         ]
+        return found[:limit]
 
     def list_largest_heads(self, session_id: str, *, limit: int) -> list[SnapshotInfo]:
         scopes = self.storage.list_scopes(ScopeQuery(session_id))
@@ -438,6 +469,8 @@ class Engine:
 
     def read_stats(self, session_id: str | None, *, limit: int) -> Stats:
         found, sizes = self.storage.sizes(session_id), Counter[str]()
+        if session_id is None:
+            found = [each for each in found if each[0] != OWN_SESSION]
         for name, _, size in found:
             sizes[name] += size
         return Stats(

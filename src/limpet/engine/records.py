@@ -4,10 +4,10 @@ from typing import Any
 
 import orjson
 
-from limpet.core import ids
+from limpet.core import commits, ids
 from limpet.core.rows import Row
 from limpet.errors import Corrupt, Unavailable
-from limpet.model import ScopeKey
+from limpet.model import ANY, Expect, ScopeKey
 from limpet.protocol import AppendOffsets, Stamp
 from limpet.storage import TRAIL_BYTES_MAX, VERSION_BYTES, Change, Reader, ScopeRecord, is_at
 
@@ -60,6 +60,13 @@ def head_of(reader: Reader) -> Row | None:
     if row is None:
         raise Corrupt(f"the head of a scope is missing. seq=`{record.head}`")
     return row
+
+
+def check_expect(expect: Expect, reader: Reader, key: ScopeKey) -> None:
+    """Raise Conflict unless the scope, or its head, has this revision."""
+    record = reader.record
+    if expect is not ANY and (record is None or record.revision != expect):
+        commits.check_expect(expect, head_of(reader), key)
 
 
 def is_stored(change: Change, reader: Reader, is_lost: bool) -> bool:

@@ -31,6 +31,7 @@ from limpet.views.format import (
     visible,
 )
 from limpet.views.page.page import STYLE, status_html
+from limpet.views.usage import usage_text
 
 HTML_TYPE = "text/html; charset=utf-8"
 OPERATIONS: list[Operation] = []
@@ -177,6 +178,7 @@ def _templates() -> Environment:
         "short": short_id,
         "shown": visible,
         "size": size_text,
+        "tokens": usage_text,
         "status": lambda status: Markup(status_html(status)),  # noqa: S704  (it escapes)
     }
     return found

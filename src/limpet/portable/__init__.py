@@ -14,8 +14,18 @@ docs/format.md specifies the format. Everything streams: memory does not grow wi
 Synchronous; from async code `await store.run(lambda store: …)`.
 """
 
+from limpet.portable.backups import backup, restore
 from limpet.portable.copying import Carried, copy, import_lines
 from limpet.portable.reading import Progress, export_lines
 from limpet.portable.records import VERSION
 
-__all__ = ["VERSION", "Carried", "Progress", "copy", "export_lines", "import_lines"]
+__all__ = [
+    "VERSION",
+    "Carried",
+    "Progress",
+    "backup",
+    "copy",
+    "export_lines",
+    "import_lines",
+    "restore",
+]

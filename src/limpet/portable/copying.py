@@ -1,12 +1,19 @@
 """Copies a store to another one, and imports lines into a store."""
 
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from hashlib import blake2b
+from threading import Lock
 
 from limpet.api.scope import Scope
 from limpet.api.store import Store
-from limpet.errors import AlreadyExists, Conflict, InvalidInput
+from limpet.backends.observed import Observed
+from limpet.core.encryption import WrongKeys
+from limpet.engine import Engine, moving
+from limpet.engine.moving import Changed, Part
+from limpet.errors import AlreadyExists, Conflict, Corrupt, InvalidInput, Unavailable
 from limpet.model import Finding, ScopeKey
 from limpet.portable.reading import (
     OnFinding,
@@ -14,7 +21,6 @@ from limpet.portable.reading import (
     Progress,
     scope_records,
     scopes_of,
-    sessions_of,
     unlisted,
 )
 from limpet.portable.records import (
@@ -25,6 +31,10 @@ from limpet.portable.records import (
     SnapshotRecord,
     line_of,
 )
+
+_TRIES_MAX = 20
+_THREADS = 8
+_CHUNK = 64  # scopes
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +66,10 @@ def copy(
 ) -> Carried:
     """Copy a store, one session, or those of a prefix: ids, order, times, notes and lineage.
 
-    May be interrupted and repeated: existing snapshots are compared and not written again. With
+    Scopes are copied as they are stored, with their revisions. Over HTTP, and where the source is
+    damaged or the target has the scope from elsewhere, they are copied snapshot by snapshot.
+
+    May be interrupted and repeated: what is there is compared and not written again. With
     `verify` every scope is read back from the target and compared with the source. Damaged data in
     the source is skipped. Saves during the copy may be left for the next one. Deletions in the
     source are not repeated in the target. With `conflicts` a scope in conflict is reported to it,
@@ -68,28 +81,32 @@ def copy(
     """
     if source.sync.driver.opened is target.sync.driver.opened:
         raise InvalidInput("a store cannot be copied to itself")
-    transfer = _Transfer(report)
-    for session in sessions_of(source, session_id=session_id, prefix=prefix):
-        for scope in scopes_of(source, session):
-            try:
-                _copy_scope(source, target, scope.key, transfer, verify=verify)
-            except (AlreadyExists, Conflict) as conflict:
-                if conflicts is None:
-                    raise
-                conflicts(Finding("error", "conflict", str(conflict), scope.key))
+    transfer, one, other = Transfer(report), engine_of(source), engine_of(target)
+
+    def copy_one(key: ScopeKey) -> None:
+        try:
+            if not (one and other and transfer.move(one, other, key, verify=verify)):
+                transfer.copy_scope(source, target, key, verify=verify)
+        except (AlreadyExists, Conflict) as conflict:
+            if conflicts is None:
+                raise
+            conflicts(Finding("error", "conflict", str(conflict), key))
+
+    keys = scopes_of(source, session_id=session_id, prefix=prefix)
+    with ThreadPoolExecutor(_THREADS) as pool:  # SQLite makes one commit of several
+        for at in range(0, len(keys), _CHUNK):
+            for _ in pool.map(copy_one, keys[at : at + _CHUNK]):
+                pass
     transfer.skipped += unlisted(source, session_id=session_id, prefix=prefix)
     return transfer.total()
 
 
-def _copy_scope(
-    source: Store, target: Store, key: ScopeKey, transfer: "_Transfer", *, verify: bool
-) -> None:
-    records = scope_records(source.scope(*key), skipped=transfer.skipped.append)
-    first = next(records, None)
-    if isinstance(first, ScopeRecord):
-        read = transfer.write_scope(target, first, records)
-        if verify:
-            read.compare(target.scope(*key))
+def engine_of(store: Store) -> Engine | None:
+    """Return the engine of a store; None if another process has it."""
+    backend: object = store.driver.run(lambda backend: backend)
+    while isinstance(backend, Observed):
+        backend = backend.below
+    return backend if isinstance(backend, Engine) else None
 
 
 def import_lines(
@@ -104,7 +121,7 @@ def import_lines(
         Corrupt: the export is incomplete, or a line was changed.
         Conflict: a scope of the store holds other data.
     """
-    transfer = _Transfer(report)
+    transfer = Transfer(report)
     reader = LineReader(lines, state_bytes_max=store.driver.tools.state_bytes_max)
     try:
         _import(store, iter(reader), transfer)
@@ -116,7 +133,7 @@ def import_lines(
     return transfer.total()
 
 
-def _import(store: Store, records: Iterator[ExportRecord], transfer: "_Transfer") -> None:
+def _import(store: Store, records: Iterator[ExportRecord], transfer: "Transfer") -> None:
     scope = next(records, None)
 
     def until_next_scope() -> Iterator[ExportRecord]:
@@ -134,34 +151,100 @@ def _import(store: Store, records: Iterator[ExportRecord], transfer: "_Transfer"
         transfer.write_scope(store, scope, until_next_scope())
 
 
-class _Transfer:
+class Transfer:
+    """Counts what is transferred, and reports it."""
+
     def __init__(self, report: OnProgress | None) -> None:
         self._report = report
-        self._session: str | None = None
+        self._lock = Lock()
+        self._sessions: set[str] = set()
         names = ("sessions", "scopes", "snapshots", "notes", "written", "bytes")
         self._counts = dict.fromkeys(names, 0)
         self.skipped: list[Finding] = []
 
+    def _begin(self, key: ScopeKey) -> None:
+        self._sessions.add(key.session_id)
+        self._add(scopes=1)
+
+    def count(self, key: ScopeKey, *, snapshots: int) -> None:
+        """Count a scope that is there already."""
+        self._begin(key)
+        self._add(snapshots=snapshots)
+
+    def _add(self, **more: int) -> None:
+        counts = self._counts
+        with self._lock:
+            for name, count in more.items():
+                counts[name] += count
+            counts["sessions"] = len(self._sessions)
+            if self._report is not None:
+                self._report(Progress(counts["sessions"], counts["snapshots"], counts["bytes"]))
+
+    def move(
+        self, source: Engine, target: Engine, key: ScopeKey, *, mirror: bool = False, verify: bool
+    ) -> bool:
+        """Copy a scope as it is stored; with `mirror` the other one becomes equal to it.
+
+        Return False if that cannot be: it is damaged, or the other one holds other snapshots.
+        """
+        before: Part | None = None
+        tries = 0
+        while before is None or before.last is not None:
+            try:
+                part = source.storage.read(key, partial(moving.read_part, before=before))
+            except Changed:
+                before, tries = None, tries + 1
+                if tries > _TRIES_MAX:
+                    fact = f"the scope keeps being changed. scope=`{_text_of(key)}`"
+                    raise Unavailable(fact) from None
+                continue
+            except Corrupt as damage:
+                if mirror and isinstance(damage, WrongKeys):
+                    raise
+                return False
+            if part is None:
+                if target.storage.read(key, moving.is_unfinished):  # it was deleted meanwhile
+                    target.delete_scope(key)
+                return True
+            try:
+                written = target.write_part(part, mirror=mirror)
+            except (Conflict, Corrupt):
+                if not mirror:
+                    return False
+                target.delete_scope(key)
+                before, tries = None, tries + 1
+                continue
+            if part.after == 0 and tries == 0:
+                self._begin(key)
+            found = {"snapshots": len(part.rows), "notes": len(part.notes), "bytes": part.size}
+            self._add(written=written, **found)
+            if verify and target.write_part(part, mirror=mirror, verify=True):
+                raise Conflict(f"the copy differs from the source. scope=`{_text_of(key)}`")
+            before = part
+        return True
+
+    def copy_scope(self, source: Store, target: Store, key: ScopeKey, *, verify: bool) -> None:
+        """Copy a scope snapshot by snapshot; what is damaged is skipped."""
+        records = scope_records(source.scope(*key), skipped=self.skipped.append)
+        first = next(records, None)
+        if isinstance(first, ScopeRecord):
+            read = self.write_scope(target, first, records)
+            if verify:
+                read.compare(target.scope(*key))
+
     def write_scope(
         self, store: Store, scope: ScopeRecord, records: Iterator[ExportRecord]
     ) -> "_ScopeDigest":
-        counts = self._counts
-        if scope.scope.session_id != self._session:
-            self._session = scope.scope.session_id
-            counts["sessions"] += 1
-        counts["scopes"] += 1
+        self._begin(scope.scope)
         writer = ScopeWriter(store, scope)
         read = _ScopeDigest()
         read.add(scope, line_of(scope))
         for record in records:
             line = line_of(record)
             read.add(record, line)
-            if not isinstance(record, ScopeRecord):
-                counts["written"] += writer.write(record)
-            counts["bytes"] += len(line)
-            counts["snapshots" if isinstance(record, SnapshotRecord) else "notes"] += 1
-            if self._report is not None:
-                self._report(Progress(counts["sessions"], counts["snapshots"], counts["bytes"]))
+            written = isinstance(record, ScopeRecord) or writer.write(record)
+            kind = "snapshots" if isinstance(record, SnapshotRecord) else "notes"
+            self._add(written=written, bytes=len(line), **{kind: 1})
         writer.finish()
         return read
 
@@ -189,8 +272,7 @@ class _ScopeDigest:
             found.add(record, line_of(record))
         same = found._snapshots.digest() == self._snapshots.digest()
         if not same or not self._notes <= found._notes:
-            where = f"{target.session_id}:{target.scope_id}"
-            raise Conflict(f"the copy differs from the source. scope=`{where}`")
+            raise Conflict(f"the copy differs from the source. scope=`{_text_of(target.key)}`")
 
 
 class ScopeWriter:
@@ -236,7 +318,7 @@ class ScopeWriter:
             raise Conflict(
                 "the scope holds another snapshot at this position: it was saved here, or one was"
                 " deleted in the source. Delete the scope in the target to copy it again."
-                f" scope=`{_shown(self._scope.key)}` id=`{present.id}`"
+                f" scope=`{_text_of(self._scope.key)}` id=`{present.id}`"
             )
         self._next = next(self._present, None)
         if line_of(present) == line_of(record):
@@ -297,7 +379,7 @@ class ScopeWriter:
         now = self._scope.info()
         if self._head_id != (None if now is None else now.id):
             raise Conflict(
-                f"the head was changed during the copy. scope=`{_shown(self._scope.key)}`"
+                f"the head was changed during the copy. scope=`{_text_of(self._scope.key)}`"
             )
 
     def _check_at_end(self) -> None:
@@ -306,9 +388,9 @@ class ScopeWriter:
             raise Conflict(
                 "the scope holds more snapshots than the source, where some were perhaps deleted."
                 " Delete the scope in the target to copy it again."
-                f" scope=`{_shown(self._scope.key)}` id=`{present.id}`"
+                f" scope=`{_text_of(self._scope.key)}` id=`{present.id}`"
             )
 
 
-def _shown(key: ScopeKey) -> str:
+def _text_of(key: ScopeKey) -> str:
     return f"{key.session_id}:{key.scope_id}"

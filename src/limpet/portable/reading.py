@@ -4,7 +4,8 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, groupby
+from operator import attrgetter
 from tempfile import SpooledTemporaryFile
 from typing import IO, cast
 
@@ -13,7 +14,7 @@ from limpet.api.store import Store
 from limpet.core import limits
 from limpet.core.ids import seq_of
 from limpet.errors import Corrupt, Unavailable
-from limpet.model import Finding, ScopeInfo, Snapshot, SnapshotInfo
+from limpet.model import Finding, ScopeKey, Snapshot, SnapshotInfo
 from limpet.portable.records import (
     Counts,
     ExportRecord,
@@ -25,6 +26,7 @@ from limpet.portable.records import (
     last_line,
     line_of,
 )
+from limpet.protocol import OWN_SESSION
 
 OnFinding = Callable[[Finding], None]
 
@@ -63,10 +65,10 @@ def export_lines(
     checks = LineChecks()
     yield checks.add(first_line())
     counts, size = Counts(), 0
-    sessions = sessions_of(store, session_id=session_id, prefix=prefix)
-    for number, session in enumerate(sessions, 1):
-        for scope in scopes_of(store, session):
-            for record in scope_records(store.scope(*scope.key), skipped=skipped):
+    scopes = scopes_of(store, session_id=session_id, prefix=prefix)
+    for number, (_, keys) in enumerate(groupby(scopes, attrgetter("session_id")), 1):
+        for key in keys:
+            for record in scope_records(store.scope(*key), skipped=skipped):
                 line = checks.add(line_of(_without_origin(record, origins)))
                 counts = counts.plus(record)
                 size += len(line)
@@ -99,16 +101,13 @@ def unlisted(store: Store, *, session_id: str | None, prefix: str) -> list[Findi
     ]
 
 
-def sessions_of(store: Store, *, session_id: str | None, prefix: str) -> list[str]:
-    if session_id is not None:
-        found = next(iter(store.scopes(session_id, prefix=prefix)), None)
-        return [] if found is None else [session_id]
-    return sorted(store.sessions(prefix=prefix))  # object stores list in key order
-
-
-def scopes_of(store: Store, session_id: str) -> list[ScopeInfo]:
-    found = store.scopes(session_id)
-    return sorted(found, key=lambda each: (each.key.kind, each.key.scope_id))
+def scopes_of(store: Store, *, session_id: str | None, prefix: str = "") -> list[ScopeKey]:
+    """Return the scopes of a store, in the order of an export; object stores have another."""
+    found = [*store.scopes(session_id, prefix=prefix)]
+    if session_id is None:
+        found += store.scopes(OWN_SESSION)  # which no listing shows
+    keys = [each.key for each in found if each.key.session_id.startswith(prefix)]
+    return sorted(keys, key=lambda key: (key.session_id, key.kind, key.scope_id))
 
 
 def scope_records(scope: Scope, *, skipped: OnFinding | None = None) -> Iterator[ExportRecord]:

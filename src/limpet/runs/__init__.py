@@ -14,20 +14,20 @@ status of the run.
 """
 
 import builtins
-import os
 from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from typing import Any, Literal, overload
+from dataclasses import replace
+from typing import Any, Literal, TypedDict, Unpack, cast, overload
 
-from limpet.api.opened import Tools
-from limpet.api.store import AsyncStore, Store
+from limpet.api.store import AsyncStore, Store, context_of
 from limpet.core import codec, limits, prepare
 from limpet.errors import InvalidInput
-from limpet.model import JSON
-from limpet.runs import verbs
-from limpet.runs.attempt import Plan, check_labels, check_metadata
+from limpet.model import JSON, State
+from limpet.runs import queue, verbs
+from limpet.runs.attempt import Plan, check_labels, check_metadata, check_room
 from limpet.runs.handles import AsyncRun, Run, hold
-from limpet.runs.model import FACTS, Aborted, RunError, RunInfo
+from limpet.runs.model import QUEUED, RUNNING, Aborted, RunError, RunInfo
+from limpet.runs.processes import host_of_process
 
 __all__ = [
     "Aborted",
@@ -37,9 +37,11 @@ __all__ = [
     "RunInfo",
     "abort",
     "adopt",
+    "enqueue",
     "get",
     "list",
     "start",
+    "work",
 ]
 
 OnSuccess = Literal["delete", "keep"]
@@ -49,38 +51,36 @@ def __dir__() -> builtins.list[str]:
     return sorted(__all__)
 
 
-@overload
-def start(
-    store: Store,
-    run_id: str,
-    *,
-    task: str | None = None,
-    owner: str | None = None,
-    ttl_s: float = 30.0,
-    wait_s: float = 0.0,
-    on_success: OnSuccess = "keep",
-    initial: JSON = None,
-    again: bool = False,
-    labels: Mapping[str, str] | None = None,
-    metadata: Mapping[str, JSON] | None = None,
-) -> AbstractContextManager[Run]: ...
+class _Worker(TypedDict, total=False):
+    owner: str | None
+    ttl_s: float
+    wait_s: float
+    on_success: OnSuccess
+    traceback: bool
+
+
+class _Given(TypedDict, total=False):
+    task: str | None
+    initial: JSON
+    again: bool
+    labels: Mapping[str, str] | None
+    metadata: Mapping[str, JSON] | None
+
+
+class _Start(_Worker, _Given):
+    pass
 
 
 @overload
 def start(
-    store: AsyncStore,
-    run_id: str,
-    *,
-    task: str | None = None,
-    owner: str | None = None,
-    ttl_s: float = 30.0,
-    wait_s: float = 0.0,
-    on_success: OnSuccess = "keep",
-    initial: JSON = None,
-    again: bool = False,
-    labels: Mapping[str, str] | None = None,
-    metadata: Mapping[str, JSON] | None = None,
-) -> AbstractAsyncContextManager[AsyncRun]: ...
+    store: Store, run_id: str, *, model: type[State] | None = None, **options: Unpack[_Start]
+) -> AbstractContextManager[Run[State]]: ...
+
+
+@overload
+def start(
+    store: AsyncStore, run_id: str, *, model: type[State] | None = None, **options: Unpack[_Start]
+) -> AbstractAsyncContextManager[AsyncRun[State]]: ...
 
 
 def start(
@@ -96,6 +96,8 @@ def start(
     again: bool = False,
     labels: Mapping[str, str] | None = None,
     metadata: Mapping[str, JSON] | None = None,
+    model: type[Any] | None = None,
+    traceback: bool = False,
 ) -> Any:
     """Begin a run, or resume it; with an `AsyncStore`: `async with`, and `await run.step(…)`::
 
@@ -122,6 +124,9 @@ def start(
         again: begin another round if the run has completed.
         labels: given to every snapshot of the run.
         metadata: given to every snapshot of the run.
+        model: the class of the states, as for `Store.scope`. By default they are any JSON.
+        traceback: keep the end of the traceback if the run fails, in `RunInfo.error`. It shows
+            file names and lines of your code, and messages of other errors.
 
     Raises:
         Conflict: a worker that is alive holds it, also after `wait_s`.
@@ -129,44 +134,21 @@ def start(
         InvalidInput: an argument is not acceptable.
     """
     _check_store(store)
-    task = verbs.check_task(task)
-    tools = store.driver.tools
-    plan = Plan(
-        verbs.scope_of(run_id),
-        _owner(owner),
-        deletes=_deletes(on_success),
-        adopts=False,
-        task=task,
-        labels=None if labels is None else check_labels(labels, task),
-        metadata=_own(tools, metadata),
-        initial=_encoded(tools, initial),
-        again=limits.check_flag("again", again),
-    )
-    return hold(store, plan, ttl_s, wait_s)
+    plan = _plan(store, run_id, model, initial, task, labels, metadata, again=again)
+    plan = _of_worker(plan, owner, ttl_s, on_success, traceback=traceback)
+    return hold(store, plan, wait_s)
 
 
 @overload
 def adopt(
-    store: Store,
-    run_id: str,
-    *,
-    owner: str | None = None,
-    ttl_s: float = 30.0,
-    wait_s: float = 0.0,
-    on_success: OnSuccess = "keep",
-) -> AbstractContextManager[Run]: ...
+    store: Store, run_id: str, *, model: type[State] | None = None, **options: Unpack[_Worker]
+) -> AbstractContextManager[Run[State]]: ...
 
 
 @overload
 def adopt(
-    store: AsyncStore,
-    run_id: str,
-    *,
-    owner: str | None = None,
-    ttl_s: float = 30.0,
-    wait_s: float = 0.0,
-    on_success: OnSuccess = "keep",
-) -> AbstractAsyncContextManager[AsyncRun]: ...
+    store: AsyncStore, run_id: str, *, model: type[State] | None = None, **options: Unpack[_Worker]
+) -> AbstractAsyncContextManager[AsyncRun[State]]: ...
 
 
 def adopt(
@@ -177,6 +159,8 @@ def adopt(
     ttl_s: float = 30.0,
     wait_s: float = 0.0,
     on_success: OnSuccess = "keep",
+    model: type[Any] | None = None,
+    traceback: bool = False,
 ) -> Any:
     """Take over the run of a worker that died::
 
@@ -193,14 +177,127 @@ def adopt(
         ttl_s: as for `start`.
         wait_s: as for `start`.
         on_success: as for `start`.
+        model: as for `start`.
+        traceback: as for `start`.
 
     Raises:
         NotFound: there is no such run.
         Conflict: a worker that is alive holds it, also after `wait_s`; or the run is not running.
     """
     _check_store(store)
-    plan = Plan(verbs.scope_of(run_id), _owner(owner), deletes=_deletes(on_success), adopts=True)
-    return hold(store, plan, ttl_s, wait_s)
+    plan = replace(_plan(store, run_id, model), only=(RUNNING,))
+    return hold(store, _of_worker(plan, owner, ttl_s, on_success, traceback=traceback), wait_s)
+
+
+@overload
+def enqueue(
+    store: Store, run_id: str, *, model: type[Any] | None = None, **options: Unpack[_Given]
+) -> RunInfo: ...
+
+
+@overload
+def enqueue(
+    store: AsyncStore, run_id: str, *, model: type[Any] | None = None, **options: Unpack[_Given]
+) -> Awaitable[RunInfo]: ...
+
+
+def enqueue(
+    store: Store | AsyncStore,
+    run_id: str,
+    *,
+    initial: JSON = None,
+    task: str | None = None,
+    again: bool = False,
+    labels: Mapping[str, str] | None = None,
+    metadata: Mapping[str, JSON] | None = None,
+    model: type[Any] | None = None,
+) -> Any:
+    """Let a run wait for a worker, see `work`; return its status and facts::
+
+        runs.enqueue(store, "reports/berlin", initial={"pages": []})
+
+    A run that failed or was aborted waits again, with its last state. One that waits already, has a
+    worker, or has completed is left as it is: so this may be repeated.
+
+    Args:
+        store: where the run is. With an `AsyncStore`, await the result.
+        run_id: the name of the run.
+        initial: `run.state` as long as no step was saved.
+        task: as for `start`.
+        again: begin another round if the run has completed.
+        labels: given to every snapshot of the run.
+        metadata: given to every snapshot of the run.
+        model: the class of `initial`, as for `start`.
+
+    Raises:
+        InvalidInput: an argument is not acceptable.
+    """
+    _check_store(store)
+    plan = _plan(store, run_id, model, initial, task, labels, metadata, again=again)
+    return store.driver.drive(queue.enqueue(store.driver.tools, plan))
+
+
+@overload
+def work(
+    store: Store,
+    *,
+    prefix: str = "",
+    model: type[State] | None = None,
+    **options: Unpack[_Worker],
+) -> Iterator[AbstractContextManager[Run[State]]]: ...
+
+
+@overload
+def work(
+    store: AsyncStore,
+    *,
+    prefix: str = "",
+    model: type[State] | None = None,
+    **options: Unpack[_Worker],
+) -> AsyncIterator[AbstractAsyncContextManager[AsyncRun[State]]]: ...
+
+
+def work(
+    store: Store | AsyncStore,
+    *,
+    prefix: str = "",
+    wait_s: float = 0.0,
+    owner: str | None = None,
+    ttl_s: float = 30.0,
+    on_success: OnSuccess = "keep",
+    model: type[Any] | None = None,
+    traceback: bool = False,
+) -> Any:
+    """Claim runs of the queue, one after the other, and yield a block for each::
+
+        for claim in runs.work(store, prefix="reports/", wait_s=60):
+            with claim as run:
+                write_report(run)
+
+    The block is that of `start`: leaving it completes the run, an exception marks it as failed, and
+    the run is then not done again unless it is enqueued again. Each run has one worker at a time.
+    That of a worker that died comes back, behind those that wait. The oldest come first, but not
+    strictly: workers choose among the first few. A run that cannot be read is passed over.
+
+    Enter each block before the next claim is asked for, or the run goes back to the queue.
+
+    Args:
+        store: where the runs are. With an `AsyncStore`: `async for`, `async with`.
+        prefix: only runs whose name begins with this.
+        wait_s: how long to wait for a run when none waits, before the loop ends.
+        owner: as for `start`.
+        ttl_s: as for `start`.
+        on_success: as for `start`.
+        model: as for `start`.
+        traceback: as for `start`.
+
+    Raises:
+        InvalidInput: an argument is not acceptable.
+    """
+    _check_store(store)
+    plan = _of_worker(_plan(store, "any", model), owner, ttl_s, on_success, traceback=traceback)
+    plan = replace(plan, only=(QUEUED, RUNNING))
+    return store.driver.blocks(queue.Queue(store, plan, prefix, wait_s).claim)
 
 
 @overload
@@ -295,31 +392,41 @@ def _check_store(store: object) -> None:
         raise InvalidInput(f"expected a store. type=`{type(store).__name__}`")
 
 
-def _deletes(on_success: object) -> bool:
+def _plan(
+    store: Store | AsyncStore,
+    run_id: str,
+    model: type[Any] | None,
+    initial: JSON = None,
+    task: str | None = None,
+    labels: Mapping[str, str] | None = None,
+    metadata: Mapping[str, JSON] | None = None,
+    *,
+    again: bool = False,
+) -> Plan:
+    task, tools = verbs.check_task(task), store.driver.tools
+    key, _, states, _ = context_of(verbs.scope_of(run_id), tools, model)
+    limit, default = tools.state_bytes_max, tools.default
+    if initial is not None:
+        initial = prepare.encode_state(states.dump(initial), limit, default)[0]
+    if metadata is not None:  # a copy, which the caller cannot change later
+        encoded = prepare.encode_metadata(check_metadata(metadata), limit, default)
+        metadata = cast(Mapping[str, JSON], codec.decode(encoded))
+    labels = None if labels is None else check_labels(labels, task)
+    again = limits.check_flag("again", again)
+    plan = Plan(key, task, labels, metadata, initial, again=again, model=states)
+    check_room(tools, plan)
+    return plan
+
+
+def _of_worker(
+    plan: Plan, owner: str | None, ttl_s: float, on_success: object, *, traceback: bool
+) -> Plan:
     if on_success not in ("delete", "keep"):
         raise InvalidInput("on_success must be delete or keep")
-    return on_success == "delete"
-
-
-def _owner(owner: str | None) -> str:
-    if owner is None:
-        return f"{os.uname().nodename}:{os.getpid()}"
-    return limits.check_id("owner", owner)
-
-
-def _encoded(tools: Tools, initial: JSON) -> bytes | None:
-    if initial is None:
-        return None
-    return prepare.encode_state(initial, tools.state_bytes_max, tools.default)[0]
-
-
-def _own(tools: Tools, metadata: Mapping[str, JSON] | None) -> Mapping[str, JSON] | None:
-    """Return a checked copy, which the caller cannot change later."""
-    if metadata is None:
-        return None
-    plain = check_metadata(metadata)
-    # Encoded as it is stored: next to the facts, and among them for workers that resume the run.
-    whole = {**plain, FACTS: {"metadata": plain}}
-    copied: Any = codec.decode(prepare.encode_metadata(whole, tools.state_bytes_max, tools.default))
-    own: Mapping[str, JSON] = copied[FACTS]["metadata"]
-    return own
+    return replace(
+        plan,
+        owner=host_of_process() if owner is None else limits.check_id("owner", owner),
+        ttl_s=ttl_s,
+        deletes=on_success == "delete",
+        traceback=limits.check_flag("traceback", traceback),
+    )

@@ -9,11 +9,13 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
+from datetime import datetime
+from functools import cached_property
+from typing import Any
 
-from limpet.api.opened import ScopeContext, Tools
+from limpet.api.opened import JSON_MODEL, JsonModel, ScopeContext, Tools
 from limpet.api.verbs import Encode, Steps, Work, save
-from limpet.core import codec, ids, limits, prepare, times
+from limpet.core import ids, limits, prepare, times
 from limpet.errors import Conflict, InvalidInput, LimpetError, NotFound
 from limpet.model import JSON, ScopeKey, SnapshotInfo
 from limpet.protocol import Commit, Found
@@ -22,6 +24,8 @@ from limpet.runs.model import (
     COMPLETED,
     FACTS,
     FAILED,
+    QUEUED,
+    ROOM_BYTES,
     RUNNING,
     TASK_LABEL,
     Aborted,
@@ -30,6 +34,7 @@ from limpet.runs.model import (
     error_of,
     read_record,
 )
+from limpet.runs.processes import host_of_process
 
 _NONCES = 64  # of our last writes, to recognize one whose answer was lost
 
@@ -38,18 +43,44 @@ _NONCES = 64  # of our last writes, to recognize one whose answer was lost
 class Plan:
     """The checked options of a worker. `labels` and `metadata` None: as before.
 
-    `initial` is the encoded state of a run that has none.
+    `only`: the run must have one of these statuses, if any is given. `initial` is the encoded state
+    of a run that has none.
     """
 
     scope: ScopeKey
-    owner: str
-    deletes: bool
-    adopts: bool
     task: str | None = None
     labels: Mapping[str, str] | None = None
     metadata: Mapping[str, JSON] | None = None
     initial: bytes | None = None
     again: bool = False
+    model: JsonModel = JSON_MODEL
+    owner: str = ""
+    ttl_s: float = 30.0
+    deletes: bool = False
+    traceback: bool = False
+    only: tuple[str, ...] = ()
+
+    def body_of(self, record: RunRecord, body: Any) -> Any:
+        """Return the state to go on with: `initial` if no step was done, since nothing is lost."""
+        return body if record.steps != 0 or self.initial is None else self.initial
+
+    def applied(self, record: RunRecord) -> RunRecord:
+        """Return the facts of a run with what is given here."""
+        return replace(
+            record,
+            task=record.task if self.task is None else self.task,
+            labels=record.labels if self.labels is None else self.labels,
+            metadata=record.metadata if self.metadata is None else self.metadata,
+            has_initial=record.has_initial or self.initial is not None,
+        )
+
+    def check_status(self, head: SnapshotInfo | None) -> None:
+        """Raise if the head of the run has none of the statuses that it must have."""
+        if self.only and head is None:
+            raise NotFound(f"there is no such run. run_id=`{self.scope.session_id}`")
+        if head is not None and self.only and head.status not in self.only:
+            where = f"run_id=`{self.scope.session_id}` status=`{head.status}`"
+            raise Conflict(f"only a running run can be adopted. {where}")
 
 
 class Attempt:
@@ -61,7 +92,6 @@ class Attempt:
     def __init__(
         self, tools: Tools, plan: Plan, fence: str, awaited: SnapshotInfo | None = None
     ) -> None:
-        self.state: JSON = None
         self.resumed = False
         self.completed = False  # before this worker had it: there is nothing to do
         self.aborted = False
@@ -72,8 +102,14 @@ class Attempt:
         self._fence = fence
         self._awaited = awaited
         self._last: SnapshotInfo | None = None
+        self._body: bytes | None = None  # of the state that the worker begins with
         self._nonces: deque[str] = deque(maxlen=_NONCES)
         self._pid = os.getpid()
+
+    @cached_property
+    def state(self) -> Any:
+        """Decoded when it is used first, so that one that does not fit the model fails the run."""
+        return None if self._body is None else self._plan.model.load(self.last, self._body)
 
     @property
     def last(self) -> SnapshotInfo:
@@ -96,24 +132,21 @@ class Attempt:
         plan = self._plan
         found: list[Found] = yield read_head(plan.scope)
         head, body = found[0] if found else (None, b"")
-        if plan.adopts:
-            check_adoptable(plan.scope, head)
+        plan.check_status(head)
         # If it was running and is gone, then its worker has completed and deleted it.
         self._last = head or self._awaited
         is_completed = self._last is not None and (head is None or head.status == COMPLETED)
         self.completed = is_completed and not plan.again
-        self.resumed = head is not None and (self.completed or not is_completed)
-        if head is not None and self.resumed and not self._is_initial(read_record(head)):
-            self.state = codec.decode(body) if read_record(head).has_state else None
-        elif plan.initial is not None:
-            self.state = codec.decode(plan.initial)
+        goes_on = head is not None and (self.completed or not is_completed)
+        self._body = plan.initial
+        if head is not None and goes_on:
+            record = read_record(head)
+            self.resumed = record.attempt > 0
+            if record.has_state:
+                self._body = plan.body_of(record, body)
         if not self.completed:
             self._last = head
-            yield from self._write(self._resumption if self.resumed else self._first)
-
-    def _is_initial(self, record: RunRecord) -> bool:
-        """Whether the state is that of the plan: no step was done, so nothing is lost by it."""
-        return record.steps == 0 and self._plan.initial is not None
+            yield from self._write(self._resumption if goes_on else self._first)
 
     def step(
         self,
@@ -128,14 +161,20 @@ class Attempt:
         labels = {**record.labels, **check_labels(labels)}
         metadata = {**record.metadata, **check_metadata(metadata)}
         # Encoded once. If an earlier write of ours turns out to be stored, only `steps` changes.
-        encode = partial(self._saved, state, record, keep=keep, labels=labels, metadata=metadata)
+        plan, expect, fence = self._plan, self.last.revision, self._fence
+        given: dict[str, Any] = {"keep": keep, "labels": labels, "metadata": metadata}
+
+        def encode() -> Commit:
+            dumped = plan.model.dump(state)
+            return saved(self._tools, plan, dumped, record, expect=expect, fence=fence, **given)
+
         draft: Commit = yield Encode(state, encode)
 
         def make() -> Steps[Commit]:
             yield from ()
-            steps = (read_record(self.last).steps or 0) + 1
+            facts = replace(record, steps=(read_record(self.last).steps or 0) + 1)
             return draft._replace(
-                metadata=self._encoded(metadata, replace(record, steps=steps)),
+                metadata=_encoded(self._tools, metadata, facts),
                 expect=self.last.revision,
                 stamp=self._tools.draw(),
             )
@@ -147,7 +186,7 @@ class Attempt:
         if self.completed or self._is_forked():
             return
         if not self._plan.deletes:
-            yield from self._write(self._completion)
+            yield from self._write(lambda: self._marked(COMPLETED))
             return
         while True:
             expect = self.last.revision
@@ -161,8 +200,18 @@ class Attempt:
     def fail(self, error: BaseException) -> Steps[None]:
         """Mark the run as failed, if it is still ours; the caller's exception comes first."""
         if not (self.aborted or self.completed or self._is_forked()):
+            failure = error_of(error, traceback=self._plan.traceback)
             with suppress(LimpetError):
-                yield from self._write(lambda: self._marked(FAILED, error_of(error)))
+                try:
+                    yield from self._write(lambda: self._marked(FAILED, failure))
+                except InvalidInput:  # metadata leaves no room for the traceback
+                    failure = replace(failure, traceback=None)
+                    yield from self._write(lambda: self._marked(FAILED, failure))
+
+    def give_back(self) -> Steps[None]:
+        """Put the run into the queue again: its block was not entered."""
+        with suppress(LimpetError):
+            yield from self._write(lambda: self._marked(QUEUED))
 
     def observe(self, head: SnapshotInfo) -> None:
         """Record whether a head aborts or supersedes this attempt.
@@ -213,46 +262,37 @@ class Attempt:
 
     def _first(self) -> Steps[Commit]:
         """Return the commit of a new run: an empty draft, which the first step replaces."""
-        plan = self._plan
-        record = RunRecord(
-            task=plan.task,
-            owner=plan.owner,
-            attempt=1,
-            steps=0,
-            started_at=times.from_us(self._tools.draw().now),
-            labels=plan.labels or {},
-            metadata=plan.metadata or {},
-            has_initial=plan.initial is not None,
-        )
         yield from ()
-        first = self._saved({}, record, keep=False, labels=record.labels, metadata=record.metadata)
-        return first if plan.initial is None else first._replace(body=plan.initial)
+        record = self._begun(new_record(self._plan, times.from_us(self._tools.draw().now)))
+        expect = None if self._last is None else self._last.revision
+        return new_run(
+            self._tools, self._plan, record, status=RUNNING, expect=expect, fence=self._fence
+        )
+
+    def _begun(self, before: RunRecord) -> RunRecord:
+        """Return the facts of this attempt, which goes on where a record ends."""
+        plan, now = self._plan, times.from_us(self._tools.draw().now)
+        return replace(
+            before,
+            owner=plan.owner,
+            host=host_of_process(),
+            attempt=before.attempt + 1,
+            began_at=now,
+            ttl_s=plan.ttl_s,
+            error=None,
+            started_at=before.started_at if before.attempt else now,
+        )
 
     def _resumption(self) -> Steps[Commit]:
         """Return the commit that resumes a run: the last snapshot, running again."""
         plan, record = self._plan, read_record(self.last)
-        record = replace(
-            record,
-            task=record.task if plan.task is None else plan.task,
-            owner=plan.owner,
-            attempt=record.attempt + 1,
-            labels=record.labels if plan.labels is None else plan.labels,
-            metadata=record.metadata if plan.metadata is None else plan.metadata,
-            error=None,
-            has_initial=record.has_initial or plan.initial is not None,
-        )
-        commit = yield from self._rewritten(RUNNING, record)
-        if self._is_initial(record) and plan.initial is not None:
-            commit = commit._replace(body=plan.initial)
-        return commit
-
-    def _completion(self) -> Steps[Commit]:
-        """Return the commit that completes the run. Its state stays in history: see `again`."""
-        commit = yield from self._marked(COMPLETED)
-        return commit._replace(keep=True)
+        commit = yield from self._rewritten(RUNNING, plan.applied(self._begun(record)))
+        return draft_after(commit, plan.body_of(record, commit.body))
 
     def _marked(self, status: str, error: RunError | None = None) -> Steps[Commit]:
-        return self._rewritten(status, replace(read_record(self.last), error=error))
+        """Return the commit of the end of the attempt, which stays in history."""
+        commit = yield from self._rewritten(status, replace(read_record(self.last), error=error))
+        return commit._replace(keep=True)
 
     def _rewritten(self, status: str, record: RunRecord) -> Steps[Commit]:
         """Return the commit that changes the last snapshot in place, except its state."""
@@ -261,7 +301,7 @@ class Attempt:
         if not found or found[0][0].revision != last.revision:
             raise Conflict(f"the run has changed. run_id=`{last.session_id}`")
         metadata = {**last.metadata, FACTS: record.to_json()}
-        labels = {**last.labels, **_task_label(record)}
+        labels = {**last.labels, **task_label(record)}
         return in_place(
             self._tools,
             *found[0],
@@ -271,29 +311,87 @@ class Attempt:
             fence=self._fence,
         )
 
-    def _saved(
-        self,
-        state: JSON,
-        record: RunRecord,
-        *,
-        keep: bool,
-        labels: Mapping[str, str],
-        metadata: Mapping[str, JSON],
-    ) -> Commit:
-        return prepare.save(
-            self._plan.scope,
-            state,
-            keep=keep,
-            status=RUNNING,
-            labels={**labels, **_task_label(record)},
-            metadata={**metadata, FACTS: record.to_json()},
-            expect=None if self._last is None else self._last.revision,
-            **ScopeContext(self._plan.scope, self._tools, fence=self._fence).of_write(),
-        )
 
-    def _encoded(self, metadata: Mapping[str, JSON], record: RunRecord) -> bytes:
-        whole = {**metadata, FACTS: record.to_json()}
-        return prepare.encode_metadata(whole, self._tools.state_bytes_max, self._tools.default)
+def saved(
+    tools: Tools,
+    plan: Plan,
+    state: JSON,
+    record: RunRecord,
+    *,
+    expect: str | None,
+    status: str = RUNNING,
+    keep: bool = False,
+    labels: Mapping[str, str] | None = None,
+    metadata: Mapping[str, JSON] | None = None,
+    fence: str | None = None,
+) -> Commit:
+    """Return the commit of a state; `labels` and `metadata` by default those of the run."""
+    labels = record.labels if labels is None else labels
+    metadata = record.metadata if metadata is None else metadata
+    commit = prepare.save(
+        plan.scope,
+        state,
+        keep=keep,
+        status=status,
+        labels={**labels, **task_label(record)},
+        expect=expect,
+        **ScopeContext(plan.scope, tools, fence=fence).of_write(),
+    )
+    return commit._replace(metadata=_encode_with_room(tools, metadata, record))
+
+
+def new_run(
+    tools: Tools,
+    plan: Plan,
+    record: RunRecord,
+    *,
+    status: str,
+    expect: str | None = None,
+    fence: str | None = None,
+) -> Commit:
+    """Return the commit of a new run: a draft, which the first step replaces."""
+    first = saved(tools, plan, {}, record, status=status, expect=expect, fence=fence)
+    return first if plan.initial is None else first._replace(body=plan.initial)
+
+
+def new_record(plan: Plan, now: datetime) -> RunRecord:
+    """Return the facts of a run that no worker had yet."""
+    return RunRecord(
+        task=plan.task,
+        owner=None,
+        attempt=0,
+        steps=0,
+        started_at=now,
+        labels=plan.labels or {},
+        metadata=plan.metadata or {},
+        has_initial=plan.initial is not None,
+    )
+
+
+def check_room(tools: Tools, plan: Plan) -> None:
+    """Raise InvalidInput if what is given for a whole run leaves no room for its facts."""
+    record = new_record(plan, times.from_us(0))
+    _encode_with_room(tools, record.metadata, record)
+
+
+def _encode_with_room(tools: Tools, metadata: Mapping[str, JSON], record: RunRecord) -> bytes:
+    encoded, bytes_max = _encoded(tools, metadata, record), limits.METADATA_BYTES_MAX - ROOM_BYTES
+    if len(encoded) > bytes_max:
+        raise InvalidInput(
+            "the metadata leaves no room for the facts of the run, such as its error if it fails: "
+            f"make it smaller, or put it into the state. bytes=`{len(encoded)}` max=`{bytes_max}`"
+        )
+    return encoded
+
+
+def _encoded(tools: Tools, metadata: Mapping[str, JSON], record: RunRecord) -> bytes:
+    whole = {**metadata, FACTS: record.to_json()}
+    return prepare.encode_metadata(whole, tools.state_bytes_max, tools.default)
+
+
+def draft_after(commit: Commit, body: Any) -> Commit:
+    """Return a commit in place as one of a draft after it, so that what is kept stays as it is."""
+    return commit._replace(body=body, id=None, overwrite=False, keep=False)
 
 
 def read_head(scope: ScopeKey) -> Work[list[Found]]:
@@ -334,14 +432,6 @@ def in_place(
     )
 
 
-def check_adoptable(scope: ScopeKey, head: SnapshotInfo | None) -> None:
-    if head is None:
-        raise NotFound(f"there is no such run. run_id=`{scope.session_id}`")
-    if head.status != RUNNING:
-        where = f"run_id=`{scope.session_id}` status=`{head.status}`"
-        raise Conflict(f"only a running run can be adopted. {where}")
-
-
 def check_labels(labels: Mapping[str, str] | None, task: str | None = None) -> dict[str, str]:
     """Return checked labels of the caller; with that of the task there may be too many."""
     checked = limits.check_labels(labels)
@@ -362,7 +452,7 @@ def check_metadata(metadata: Mapping[str, JSON] | None) -> dict[str, JSON]:
     return dict(metadata)
 
 
-def _task_label(record: RunRecord) -> dict[str, str]:
+def task_label(record: RunRecord) -> dict[str, str]:
     return {} if record.task is None else {TASK_LABEL: record.task}
 
 

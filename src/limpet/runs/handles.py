@@ -1,31 +1,21 @@
 """The handles by which a worker uses its run, sync and async."""
 
 import sys
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import (
-    AbstractAsyncContextManager,
-    AbstractContextManager,
-    asynccontextmanager,
-    contextmanager,
-    suppress,
-)
-from typing import Any
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any, Generic
 
 from limpet.api import leases
-from limpet.api.aio_scope import AsyncLease
-from limpet.api.aio_scope import hold as hold_async
-from limpet.api.driver import awaited
+from limpet.api.driver import NotEntered, awaited
 from limpet.api.opened import Opened, Tools
-from limpet.api.scope import Lease
-from limpet.api.scope import hold as hold_sync
 from limpet.api.store import AsyncStore, Store
-from limpet.api.verbs import Steps
+from limpet.api.verbs import Block, Steps
 from limpet.api.verbs import info as read_info
 from limpet.api.watching import Dispatcher, Subscription
 from limpet.errors import Conflict, LimpetError
-from limpet.model import JSON, ScopeKey, SnapshotInfo
+from limpet.model import JSON, ScopeKey, SnapshotInfo, State
 from limpet.protocol import Backend, Hold, Target, Topic
-from limpet.runs.attempt import Attempt, Plan, check_adoptable
+from limpet.runs.attempt import Attempt, Plan
 from limpet.runs.model import RUNNING, Aborted
 from limpet.runs.processes import is_alive, with_process, without_process
 
@@ -61,6 +51,8 @@ class _Waiting:
     def __init__(self, scope: ScopeKey) -> None:
         self._scope = scope
         self.seen: SnapshotInfo | None = None  # the head, while it was running
+        self.has_begun = False
+        self.is_patient = True  # with a holder that may be dead
 
     def inspect(self, held: Hold) -> Steps[leases.Holder]:
         def work(backend: Backend) -> tuple[SnapshotInfo | None, bool | None]:
@@ -69,33 +61,39 @@ class _Waiting:
         head, alive = yield work
         if head is not None and head.status == RUNNING:
             self.seen = head
+        if alive is None and not self.is_patient:
+            alive = True
         return leases.Holder(without_process(held.owner), alive)
 
 
-class _RunHandle:
+class _RunHandle(Generic[State]):
     """What `Run` and `AsyncRun` share."""
 
     def __init__(
-        self, driver: Any, attempt: Attempt, lease: Lease | AsyncLease, watch: _AbortWatch
+        self, driver: Any, attempt: Attempt, term: leases.Term, watch: _AbortWatch
     ) -> None:
-        """Made by `start` and `adopt`."""
+        """Made by `start`, `adopt` and `work`."""
         self.driver = driver
         self._attempt = attempt
-        self._lease = lease
+        self._term = term
         self._watch = watch
 
     @property
     def run_id(self) -> str:
         """The name of the run, which is also the id of its session."""
-        return self._lease.session_id
+        return self._term.claim.scope.session_id
 
     @property
-    def state(self) -> JSON:
+    def state(self) -> State:
         """The last state that was saved before this worker began; else `initial`, or None.
 
-        It is the worker's own copy.
+        It is the worker's own copy, and stays the same object.
+
+        Raises:
+            InvalidInput: it does not fit the `model`.
         """
-        return self._attempt.state
+        state: State = self._attempt.state
+        return state
 
     @property
     def resumed(self) -> bool:
@@ -135,11 +133,11 @@ class _RunHandle:
             raise Aborted(f"the run was aborted. run_id=`{self.run_id}`")
         if self._watch.is_over:
             raise Conflict(f"the run was deleted. run_id=`{self.run_id}`")
-        if self._attempt.superseded or leases.is_lost(self._lease):
+        if self._attempt.superseded or self._term.is_lost:
             raise Conflict(f"the lease has passed to another worker. run_id=`{self.run_id}`")
 
 
-class Run(_RunHandle):
+class Run(_RunHandle[State]):
     """A run that this worker holds. Made by `start` and `adopt`; one step at a time::
 
     with runs.start(store, "import", initial={"rows": 0}) as run:
@@ -150,9 +148,9 @@ class Run(_RunHandle):
 
     def step(
         self,
-        state: JSON,
+        state: State,
         *,
-        keep: bool = False,
+        keep: bool = True,
         labels: Mapping[str, str] | None = None,
         metadata: Mapping[str, JSON] | None = None,
     ) -> SnapshotInfo:
@@ -160,11 +158,11 @@ class Run(_RunHandle):
 
         The lease is renewed in the background, so steps may be far apart::
 
-            run.step({"pages": pages}, keep=True, labels={"phase": "draft"})
+            run.step({"pages": pages}, labels={"phase": "draft"})
 
         Args:
             state: the whole state, as for `Scope.save`.
-            keep: leave it in history; otherwise the next step replaces it.
+            keep: leave it in history. False saves space: the next step replaces it.
             labels: for this step only, in addition to those of the run.
             metadata: for this step only, in addition to that of the run.
 
@@ -179,18 +177,17 @@ class Run(_RunHandle):
         return saved
 
 
-class AsyncRun(_RunHandle):
+class AsyncRun(_RunHandle[State]):
     """Async twin of `Run`."""
 
-    step = awaited(Run.step)
+    step = awaited(Run[State].step)
 
 
-def hold(store: Store | AsyncStore, plan: Plan, ttl_s: float, wait_s: float) -> Any:
+def hold(store: Store | AsyncStore, plan: Plan, wait_s: float) -> Any:
     """Return the context manager that holds a run for a block, async for an `AsyncStore`."""
-    wanted, waiting = prepare_claim(store.driver.tools, plan.scope, plan.owner, ttl_s, wait_s)
-    if isinstance(store, Store):
-        return _held(store, plan, hold_sync(store.scope(*plan.scope), wanted), waiting)
-    return _held_async(store, plan, hold_async(store.scope(*plan.scope), wanted), waiting)
+    tools = store.driver.tools
+    wanted, waiting = prepare_claim(tools, plan.scope, plan.owner, plan.ttl_s, wait_s)
+    return store.driver.block(supervised(store, plan, wanted, waiting))
 
 
 def prepare_claim(
@@ -202,49 +199,28 @@ def prepare_claim(
     return wanted._replace(inspect=waiting.inspect), waiting
 
 
-@contextmanager
-def _held(
-    store: Store, plan: Plan, claim: AbstractContextManager[Lease], waiting: _Waiting
-) -> Iterator[Run]:
+def supervised(store: Any, plan: Plan, wanted: leases.Wanted, waiting: _Waiting) -> Steps[None]:
     """Claim a run for a block, and complete or fail it when the block ends."""
-    opened = store.driver.opened
-    if plan.adopts:
-        check_adoptable(plan.scope, store.driver.run(read_info(plan.scope, None)))
-    with claim as lease:
-        attempt = Attempt(opened.tools, plan, lease.token, waiting.seen)
-        store.driver.drive(attempt.begin())
+    opened: Opened = store.driver.opened
+    handle: Any = Run if isinstance(store, Store) else AsyncRun
+    if plan.only:
+        plan.check_status((yield read_info(plan.scope, None)))
+
+    def inside(term: leases.Term) -> Steps[None]:
+        attempt = Attempt(opened.tools, plan, term.claim.key, waiting.seen)
+        yield from attempt.begin()
+        waiting.has_begun = True
         with _AbortWatch(opened, plan, attempt) as watch:
             try:
-                yield Run(store.driver, attempt, lease, watch)
+                yield Block(handle(store.driver, attempt, term, watch))
+            except NotEntered:
+                return (yield from attempt.give_back())
             except BaseException as error:
                 if not sys.is_finalizing():  # see `hold` in api/leases.py
-                    store.driver.drive(attempt.fail(error))
+                    yield from attempt.fail(error)
                 raise
             finally:
                 attempt.ended = True
-            store.driver.drive(attempt.succeed())
+            yield from attempt.succeed()
 
-
-@asynccontextmanager
-async def _held_async(
-    store: AsyncStore,
-    plan: Plan,
-    claim: AbstractAsyncContextManager[AsyncLease],
-    waiting: _Waiting,
-) -> AsyncIterator[AsyncRun]:
-    """Async twin of `_held`."""
-    opened = store.driver.opened
-    if plan.adopts:
-        check_adoptable(plan.scope, await store.driver.run(read_info(plan.scope, None)))
-    async with claim as lease:
-        attempt = Attempt(opened.tools, plan, lease.token, waiting.seen)
-        await store.driver.drive(attempt.begin())
-        with _AbortWatch(opened, plan, attempt) as watch:
-            try:
-                yield AsyncRun(store.driver, attempt, lease, watch)
-            except BaseException as error:
-                await store.driver.drive(attempt.fail(error))
-                raise
-            finally:
-                attempt.ended = True
-            await store.driver.drive(attempt.succeed())
+    yield from leases.hold(opened, wanted, inside)

@@ -20,9 +20,12 @@ _GONE = "ZX"  # the states of a process that has ended, and that its parent has 
 
 def with_process(owner: str) -> str:
     """Return the owner with a mark of this process, cut if it would be too long."""
-    pid = os.getpid()
-    mark = f" [{os.uname().nodename}:{pid} {_place() or '-'} {_started(pid) or '-'}]"
+    mark = f" [{host_of_process()} {_place() or '-'} {_started(os.getpid()) or '-'}]"
     return owner[: limits.ID_CHARS_MAX - len(mark)] + mark
+
+
+def host_of_process() -> str:
+    return f"{os.uname().nodename}:{os.getpid()}"
 
 
 def without_process(owner: str) -> str:

@@ -14,6 +14,7 @@ from limpet.runs.model import (
     ABORTED,
     EXPIRED,
     KIND,
+    QUEUED,
     RUNNING,
     SCOPE_ID,
     STATUSES,
@@ -79,7 +80,7 @@ _TRIES_WITHOUT_PAUSE = 20  # of an abort
 
 
 def abort(tools: Tools, run_id: str) -> Steps[RunInfo]:
-    """Abort a running run; any other is left as it is."""
+    """Abort a run that is running or queued; any other is left as it is."""
     scope = scope_of(run_id)
 
     def once(backend: Backend) -> RunInfo:
@@ -87,7 +88,7 @@ def abort(tools: Tools, run_id: str) -> Steps[RunInfo]:
         if not found:
             raise NotFound(f"there is no such run. run_id=`{run_id}`")
         head, body = found[0]
-        if head.status != RUNNING:
+        if head.status not in (QUEUED, RUNNING):
             return run_info(head, is_held=False)
         commit = in_place(
             tools,

@@ -95,7 +95,7 @@ class Grant(NamedTuple):
         if isinstance(value, SnapshotInfo):
             return self.visible(value)
         if isinstance(value, ScopeInfo):
-            return ScopeInfo(value.key, self.shown(value.head))
+            return replace(value, head=self.shown(value.head))
         if isinstance(value, Finding):
             return replace(value, message=self.told(value.message))
         return value

@@ -8,6 +8,7 @@ import socket
 import ssl
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from datetime import timedelta
 from pathlib import Path
 from types import FrameType
 from typing import NamedTuple
@@ -15,7 +16,8 @@ from typing import NamedTuple
 import uvicorn
 
 from limpet.api.store import AsyncStore
-from limpet.errors import InvalidInput, Unavailable
+from limpet.errors import InvalidInput, LimpetError, Unavailable
+from limpet.retention import AsyncPolicy
 from limpet.server.access import Access
 from limpet.server.app import App, Pages, log
 from limpet.server.connection import Connection
@@ -105,6 +107,7 @@ class _Server(uvicorn.Server):
 def run(
     store: AsyncStore,
     access: Access,
+    policy_every: timedelta | None = None,
     *,
     host: str,
     port: int,
@@ -114,7 +117,8 @@ def run(
 ) -> None:
     """Serve a store until a signal ends it; what was accepted is finished first.
 
-    `started` is called with the address once requests are accepted.
+    `started` is called with the address once requests are accepted. With `policy_every` the store
+    is pruned by its policy, first at once.
     """
     app = App(store, access, pages)
     config = uvicorn.Config(
@@ -148,10 +152,26 @@ def run(
     async def serve() -> None:
         async with store:
             server = _Server(config, app, access, tls, lambda: started(address))
+            if policy_every is None:
+                await server.serve([listening])
+                return
+            pruning = asyncio.ensure_future(_prune(store, policy_every.total_seconds()))
             await server.serve([listening])
+            pruning.cancel()
 
     with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
         runner.run(serve())
+
+
+async def _prune(store: AsyncStore, every_s: float) -> None:
+    while True:
+        try:
+            swept = await AsyncPolicy(store).apply()
+            if any(swept):
+                log.info("pruned by the policy: %s", swept)
+        except LimpetError:
+            log.exception("the store could not be pruned by its policy; it is tried again")
+        await asyncio.sleep(every_s)
 
 
 def is_free(host: str, port: int) -> bool:

@@ -8,8 +8,10 @@ from itertools import groupby
 from math import inf
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, get_args
 
+from limpet.api.opened import Opened
 from limpet.api.store import Store
 from limpet.api.verbs import check_prefix
+from limpet.backends.support.recent import Recent
 from limpet.core import limits
 from limpet.core.rows import newest_page
 from limpet.core.times import to_us
@@ -18,9 +20,11 @@ from limpet.errors import Corrupt, InvalidInput
 from limpet.model import ScopeInfo, ScopeKey, Snapshot, SnapshotInfo, SnapshotRef, Stats
 from limpet.protocol import Backend, SessionAge
 from limpet.views.format import clipped, visible
+from limpet.views.status import is_stored, read_status
 
 if TYPE_CHECKING:
     from limpet.views.chat import ChatTurn
+    from limpet.views.usage import Usage
 
 Sort: TypeAlias = Literal["age", "name", "size", "snapshots"]
 
@@ -33,6 +37,7 @@ SEARCHED_MAX = 500
 _FIRST_PAGE = 50  # scopes that are read before the first session is shown, in the order of names
 _TITLE_CHARS_MAX = 500  # as of a message
 _HEADING_CHARS_MAX = 160  # of a title that is the heading of a page
+_CALLS_MAX = 50_000  # of heads that are kept
 _ALL = 1 << 62
 
 
@@ -40,12 +45,21 @@ class About(NamedTuple):
     """What a conversation is about: its title, and its last turn.
 
     The title is the note `title`, else the first message of the user. `keys` are the names of the
-    values in a state that is no chat.
+    values in a state that is no chat. `status` is that of `status_of`, and `calls` what the
+    messages of this head took.
     """
 
     title: str | None = None
     last: "ChatTurn | None" = None
     keys: tuple[str, ...] = ()
+    status: str = ""
+    calls: "tuple[Usage, ...]" = ()
+
+    @property
+    def usage(self) -> "Usage | None":
+        from limpet.views.usage import total
+
+        return total(self.calls) if self.calls else None
 
     @property
     def said(self) -> str | None:
@@ -107,7 +121,8 @@ class SessionFilter(NamedTuple):
     """Which sessions are listed: all that is given must hold.
 
     `status` is that of the newest head, `kind` that of any scope, `attention` is for those that
-    need it (see `reasons`). `text` is in the title or the last message, in any case.
+    need it (see `reasons`). `text` is in the title or the last message, in any case. To find a
+    text, or a status that is not the stored one, states are read.
     """
 
     status: str | None = None
@@ -131,7 +146,7 @@ class Sessions:
     """Sessions in an order: a page of them, or all.
 
     After `read`, `next` is where the next page begins, None at the end. `is_cut` says that a search
-    for a text stopped before its page was full, after `SEARCHED_MAX` sessions.
+    in states stopped before its page was full, after `SEARCHED_MAX` sessions.
     """
 
     store: Store
@@ -146,21 +161,23 @@ class Sessions:
     is_cut: bool = False
     _counting_s: float = 0.0
     _total: int | None = None
+    _is_search: bool = False
 
     def total(self) -> int | None:
-        """Return how many there are on all pages; None with a text: all would have to be read."""
+        """Return how many there are on all pages; None if all states would have to be read."""
         if self._total is None and not self.where.text:
             heads, prefix = self.where.is_about_heads, self.prefix
             listed = self._matching(None) if heads else self.store.sessions(prefix=prefix)
             self._total = sum(1 for _ in listed)
-        return self._total
+        return None if self._is_search else self._total
 
     def read(self) -> Iterator[SessionOverview]:
         """Yield the sessions of the page, each when it is read."""
         count = searched = 0
         last: SessionAge | None = None
         for age, group in self._ordered():
-            if count == self.limit or (self.where.text and searched == SEARCHED_MAX):
+            is_search = self.where.text or self._is_search
+            if count == self.limit or (is_search and searched == SEARCHED_MAX):
                 self.next = None if last is None else age_cursor(last)
                 self.is_cut = count != self.limit
                 return
@@ -178,6 +195,8 @@ class Sessions:
                 yield SessionAge(session_id, None), group
             return
         wanted = SEARCHED_MAX if where.text else self.limit
+        if wanted is not None and (where.status is not None or where.attention):
+            wanted = max(wanted, SEARCHED_MAX)
         wanted = _ALL if wanted is None else wanted + 1  # is there another page?
         is_short = wanted <= limits.PAGE_ITEMS_MAX
         if self.sort == "age" and is_short and not where.is_about_heads:
@@ -206,23 +225,36 @@ class Sessions:
         where = self.where
         for session_id, group in _groups(self.store, self.prefix, after):
             newest = _newest(group)
-            is_wanted = where.status is None or (
-                newest is not None and newest.status == where.status
-            )
-            if where.kind is not None:
-                is_wanted &= any(each.key.kind == where.kind for each in group)
-            if is_wanted and where.attention:
-                is_wanted = bool(reasons(self.store, _scope_heads(group, self.store)))
-            if is_wanted:
-                yield session_id, group
+            if where.kind is not None and all(each.key.kind != where.kind for each in group):
+                continue
+            # Else `_session` decides: the state is needed.
+            if newest is None or is_stored(newest):
+                status = None if newest is None else newest.status
+                if where.status not in (None, status):
+                    continue
+                if where.attention and not reasons(self.store, _scope_heads(group, self.store)):
+                    continue
+            elif where.status is not None or where.attention:
+                self._is_search = True
+            yield session_id, group
 
     def _session(self, session_id: str, group: _Group) -> SessionOverview | None:
         """Return a session unless it was deleted meanwhile, or is not about the text asked for."""
         store, found = self.store, list(_scope_heads(group, self.store))
         head = _newest(found)
         # A fork has no notes of its own, so the title is that of the main scope.
-        topic = read_about(store, head, ScopeKey(session_id))
-        if not found or not _has_text(topic, self.where.text):
+        main = next((each.key for each in found if each.key == ScopeKey(session_id)), None)
+        topic, where = read_about(store, head, main), self.where
+        if (
+            not found
+            or not _has_text(topic, where.text)
+            or where.status not in (None, topic.status)
+        ):
+            return None
+        attention = reasons(store, found) if self.attention or where.attention else []
+        if head is not None and topic.status != head.status and topic.status in STOPPED:
+            attention.append(topic.status)
+        if where.attention and not attention:
             return None
         return SessionOverview(
             session_id,
@@ -233,7 +265,7 @@ class Sessions:
             head_bytes=sum(each.head.size for each in found if each.head is not None),
             about=topic,
             counts=self._counts(session_id, found),
-            attention=tuple(reasons(store, found)) if self.attention else (),
+            attention=tuple(attention) if self.attention else (),
         )
 
     def _counts(self, session_id: str, found: list[ScopeHead]) -> Counts | None:
@@ -346,17 +378,29 @@ def read_about(store: Store, head: SnapshotInfo | None, main: ScopeKey | None = 
     with suppress(Corrupt):
         found = store.scope(*head.scope).load(head.id)
         if found is not None:
-            return _about_of(found, _title_note(store, head.scope, main))
-    return About()
+            about = _about_of(store, found, _title_note(store, head.scope, main))
+            return about._replace(status=status_of(store, found))
+    return About(status=head.status)
+
+
+def status_of(store: Store, snapshot: Snapshot) -> str:
+    """Return the status of a snapshot at its time, by what its framework stores."""
+    return read_status(snapshot, store.scope(*snapshot.scope).notes(on=snapshot.id))
+
+
+def about_session(
+    store: Store, session_id: str, scopes: Iterable[ScopeInfo] | None = None
+) -> About:
+    """Return what the newest head of a session is about, with a title for a heading."""
+    listed = store.scopes(session_id) if scopes is None else scopes
+    about = read_about(store, _newest(listed), ScopeKey(session_id))
+    return about._replace(title=about.title and clipped(about.title, _HEADING_CHARS_MAX))
 
 
 def session_title(
     store: Store, session_id: str, scopes: Iterable[ScopeInfo] | None = None
 ) -> str | None:
-    """Return the title of a session: that of its newest head."""
-    listed = store.scopes(session_id) if scopes is None else scopes
-    title = read_about(store, _newest(listed), ScopeKey(session_id)).title
-    return None if title is None else clipped(title, _HEADING_CHARS_MAX)
+    return about_session(store, session_id, scopes).title
 
 
 def _title_note(store: Store, *keys: ScopeKey | None) -> str | None:
@@ -370,15 +414,41 @@ def _title_note(store: Store, *keys: ScopeKey | None) -> str | None:
     return None
 
 
-def _about_of(snapshot: Snapshot, title: str | None = None) -> About:
+class _Calls:
+    """A service of an opened store: what messages took is read once from each revision of a head.
+
+    A list follows every change, and of most sessions nothing has changed.
+    """
+
+    def __init__(self, opened: Opened) -> None:
+        self._kept: Recent[tuple[ScopeKey, str], tuple[Usage, ...]] = Recent(
+            _CALLS_MAX, lambda calls: 1 + len(calls)
+        )
+
+    def close(self) -> None:
+        self._kept.clear()
+
+    def read(self, head: Snapshot) -> "tuple[Usage, ...]":
+        from limpet.views.usage import read_calls
+
+        key = head.scope, head.revision
+        found = self._kept.get(key)
+        if found is None:
+            found = tuple(each.usage for each in read_calls(head.state))
+            self._kept.put(key, found)
+        return found
+
+
+def _about_of(store: Store, snapshot: Snapshot, title: str | None) -> About:
     from limpet.views.chat import read_chat, turn_text  # an empty store is listed without them
 
     chat = read_chat(snapshot.state, ends=True)
+    calls = store.driver.opened.service(_Calls).read(snapshot)
     if chat is None or not chat.turns:
         names = snapshot.state if isinstance(snapshot.state, dict) else ()
-        return About(title, keys=tuple(map(visible, names)))
+        return About(title, keys=tuple(map(visible, names)), calls=calls)
     asked = (turn_text(turn) for turn in chat.turns if turn.role == "user")
-    return About(title or next(filter(None, asked), None), chat.last)
+    return About(title or next(filter(None, asked), None), chat.last, calls=calls)
 
 
 def _scope_heads(listed: Iterable[ScopeInfo], store: Store) -> Iterator[ScopeHead]:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from limpet.api.store import Store
 from limpet.core.diff import diff
 from limpet.core.ids import fork_name
-from limpet.core.prepare import check_retention
+from limpet.core.retention import Choice, check_retention
 from limpet.errors import Corrupt, NotFound
 from limpet.model import Pruned, ScopeKey, Snapshot, SnapshotInfo
 from limpet.views.chat import read_chat
@@ -98,9 +98,7 @@ def preview_prune(
             pruned = scope.prune(keep_last=keep_last, older_than=older_than, dry_run=True)
             if pruned.count:
                 found.scopes.append((key, pruned))
-                head = scope.info()
-                head_id = None if head is None else head.id
-                doomed = policy.droppable(scope.history(), seen=0, head_id=head_id)
+                doomed = filter(Choice(policy, scope.info()).drops, scope.history())
                 found.first.extend(islice(doomed, limit - len(found.first)))
         except Corrupt as error:
             found.damaged.append(error)

@@ -206,3 +206,57 @@ def test_a_checkpoint_that_is_deleted_meanwhile_has_its_ancestors(memory: Limpet
     assert [each.id for each in _ancestors(scope, target)] == [id_of(2), id_of(1)]
     scope.delete_snapshot(id_of(2))
     assert [*_ancestors(scope, target)] == []
+
+
+class Log(TypedDict):
+    log: Annotated[list[Any], DeltaChannel(extend, snapshot_frequency=7)]
+
+
+def logging_graph(saver: LimpetSaver, turns: int = 10) -> Any:
+    builder = StateGraph(Log)
+    builder.add_node("node", lambda state: {"log": [HumanMessage("n", id=f"{len(state['log'])}")]})
+    builder.add_edge(START, "node")
+    graph = builder.compile(checkpointer=saver)
+    for turn in range(turns):
+        graph.invoke({"log": [("in", turn)]}, on("t", turn))
+    return graph
+
+
+@for_each("keep_last", [0, 1, 5])
+def test_a_prune_of_the_scope_keeps_what_is_needed(saver: LimpetSaver, keep_last: int) -> None:
+    """The checkpoints that a kept one is computed from stay, with their writes; older ones go."""
+    saver.delete_thread("t")
+    graph = logging_graph(saver)
+    before, scope = states(graph), saver._sync.scope("t", kind="thread")
+    planned = scope.prune(keep_last=keep_last, dry_run=True)
+    assert scope.prune(keep_last=keep_last) == planned
+    after = states(graph)
+    assert max(keep_last, 1) < len(after) == len(before) - planned.count < len(before)
+    for id in sorted(before)[-max(keep_last, 1) :]:
+        assert after[id] == before[id]
+    graph.invoke({"log": [("in", "more")]}, on("t"))
+    assert graph.get_state(on("t")).values["log"][:-2] == before[max(before)]["log"]
+
+
+def test_a_prune_of_the_scope_sees_a_new_head(
+    saver: LimpetSaver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody goes on from an old checkpoint, right before that would be deleted."""
+    graph = logging_graph(saver)
+    past = list(graph.get_state_history(on("t")))[-5]
+    backend, scope = saver._sync.driver.opened.backend, saver._sync.scope("t", kind="thread")
+    delete = backend.delete_snapshots
+    tried: list[Any] = []
+
+    def interfering(*args: Any, **options: Any) -> Any:
+        tried.append(args)
+        if len(tried) == 1:
+            other = logging_graph(LimpetSaver(saver._sync), turns=0)
+            other.update_state(past.config, {"log": ["changed"]})
+        return delete(*args, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(backend, "delete_snapshots", interfering)
+        assert scope.prune(keep_last=0).count
+    assert len(tried) == 2
+    assert graph.get_state(on("t")).values["log"] == [*past.values["log"], "changed"]

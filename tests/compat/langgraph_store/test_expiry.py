@@ -1,11 +1,13 @@
 """Items that expire: never returned once they have, extended by reads, and swept."""
 
+from datetime import timedelta
 from typing import Any
 
 from langgraph.store.base import GetOp, TTLConfig
 
 from limpet import Conflict, Store
 from limpet.compat.langgraph import LimpetStore
+from limpet.retention import Policy, Rule, Swept
 from tests.compat.langgraph_store.kit import Through, Time, keys, run
 from tests.waiting import until
 
@@ -38,6 +40,19 @@ def test_what_has_expired_is_not_returned(store: Store, api: str) -> None:
     time.minutes = 61
     assert items.list_namespaces() == [PLACE]
     assert keys(items.search(())) == ["ever"]
+
+
+def test_the_policy_of_the_store_deletes_them_and_no_memory_else(store: Store, api: str) -> None:
+    items, _ = opened(store, api)
+    items.put(PLACE, "gone", {}, ttl=0)
+    items.put(PLACE, "stays", {})
+    policy = Policy(store)
+    policy.set(Rule(delete_session_after=timedelta(0)))
+    assert policy.apply(dry_run=True) == policy.apply() == Swept(0, 0, 0, 1, 0)
+    assert [note.name for note in store.scope("users/ann", kind="items").notes()] == ["stays"]
+    policy.set(Rule(kind="items", delete_session_after=timedelta(0)))
+    assert policy.apply() == Swept(1, 0, 0, 0, 0)
+    assert items.search(()) == []
 
 
 def test_reads_extend_the_time_to_live_and_are_no_updates(store: Store, api: str) -> None:

@@ -147,7 +147,7 @@ class LangChain:
 
     async def listed(self) -> list[str]:
         """It has no list."""
-        return await Logs(self.store.aio, "messages", "langchain").names()
+        return Logs(self.store, "messages", "langchain").names()
 
 
 class LlamaIndex:
@@ -192,7 +192,7 @@ class Ag2:
 
     async def listed(self) -> list[str]:
         """It has no list."""
-        return await Logs(self.store.aio, "events", "ag2").names()
+        return Logs(self.store, "events", "ag2").names()
 
 
 SHARING: dict[str, Callable[[limpet.Store, str], Any]] = {

@@ -15,6 +15,7 @@ from playwright.sync_api import (
 )
 
 from tests.cli.test_ui import Ui as Ui
+from tests.waiting import WAIT_S_MAX
 
 WIDE = ViewportSize(width=1280, height=800)
 NARROW = ViewportSize(width=380, height=740)
@@ -37,6 +38,7 @@ class Window:
         self._context = browser.new_context(
             base_url=url, reduced_motion="reduce", **{"viewport": WIDE, **options}
         )
+        self._context.set_default_timeout(WAIT_S_MAX * 1000)
         self._context.add_init_script(_REPORT)
         self._context.on("console", self._note_console)
         self._context.on("weberror", self._note_error)

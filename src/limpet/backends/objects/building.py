@@ -25,7 +25,7 @@ from limpet.backends.objects.heads import Entry, Head, nonce_of
 from limpet.backends.objects.reader import ObjectReader
 from limpet.core import ids
 from limpet.core.limits import KIB
-from limpet.core.rows import Row
+from limpet.core.rows import EMPTY, Row
 from limpet.errors import Corrupt
 from limpet.model import ScopeKey
 from limpet.storage import Change, ScopeRecord, TailRow, Taken
@@ -79,6 +79,8 @@ class Builder:
         self._index, self._change, self._after, self._reader = index, change, after, reader
         self._before, self._attempt, self._compress = reader.head, attempt, compress
         self._parts: dict[str, bytes] = {}
+        self._made: dict[int, Fact] = {}  # new snapshots
+        self._stamps: dict[int, dict[tuple[str, str], int]] = {}  # of the labels of a minute
         self._replaced: dict[int, Fact] = {}
         self._gone: list[Fact] = []  # and other versions than those that are there from now on
         self._left: list[Fact] = []  # the snapshots of segments that are written again
@@ -119,12 +121,12 @@ class Builder:
         # A draft is replaced with every save, and is not what its caller deletes.
         if change.replace or change.notes_gone or (change.rows_gone and not change.rows):
             head = head._replace(unswept=True)
-        pointers = self._pointers(entries)
+        pointers = self._pointers()
         return Built(head, self._parts, removed, pointers, self._unneeded(head))
 
     def _check_taken(self, rows: Sequence[Row]) -> None:
         for row in rows:
-            if row.seq in self._before.entries:
+            if row.seq in self._before.entries and row.seq not in self._change.rows_gone:
                 raise Taken
             if self._is_own(row):
                 found = self._reader.facts([row.id]).get(row.id)
@@ -144,7 +146,7 @@ class Builder:
             if fact is not None:
                 new = fact._replace(row=row)
                 stamp = ids.place(row.updated_at, 0, self._after.version)
-                found[row.seq] = stamped(new, (), stamp, fact)
+                found[row.seq] = stamped(new, dict(fact.stamps), stamp)
                 self._gone.append(fact)
         return found
 
@@ -163,11 +165,31 @@ class Builder:
             if seq in entries:
                 entries[seq] = entries[seq].with_fact(fact)
         for row in () if change.replace else change.rows:
-            fact = stamped(Fact(row, self._is_own(row)), self._before.entries.values(), row.seq)
-            entries[row.seq] = Entry.of(fact, tails.pop(row.seq))
+            fact = self._made[row.seq] = self._stamped(row)
+            if (tail := tails.pop(row.seq, None)) is None:
+                self._pool[row.seq] = fact  # its state comes in a segment
+            else:
+                entries[row.seq] = Entry.of(fact, tail)
         for seq, tail in tails.items():
             entries[seq] = self._with_tail(entries.get(seq), tail)
         return dict(sorted(entries.items())) if tails else entries
+
+    def _stamped(self, row: Row) -> Fact:
+        """Return a new snapshot; a pointer that another one of its minute has is shared."""
+        is_minted = ids.tag_of(row.id) == ids.tag_of_place(self._after.pk)
+        fact = Fact(row, own=not is_minted)
+        if not row.kept or row.labels == EMPTY:
+            return fact
+        minute = keys.minute_of(row.seq)
+        known = self._stamps.get(minute)
+        if known is None:
+            entries = self._before.entries.values()
+            near = [each.fact for each in entries if keys.minute_of(each.seq) == minute]
+            known = {pair: at for each in near for pair, at in each.stamps}
+            self._stamps[minute] = known
+        fact = stamped(fact, known, row.seq)
+        known |= fact.stamps
+        return fact
 
     def _with_tail(self, entry: Entry | None, tail: TailRow) -> Entry:
         if entry is not None:
@@ -310,14 +332,15 @@ class Builder:
                 return key, other.record.pk
         return None
 
-    def _pointers(self, entries: Mapping[int, Entry]) -> list[str]:
+    def _pointers(self) -> list[str]:
         key, index = self._after.key, self._index
         is_first = self._before.record is None
         found = [keys.line_key(key, line_of(self._after.pk))] if is_first else []
         for row in () if self._change.replace else self._change.rows:
             # The others are shared with a snapshot of the tail, which has written them.
             own = f".{row.seq:016x}"
-            found += (k for k in index.pointers_of(key, entries[row.seq].fact) if k.endswith(own))
+            fact = self._made[row.seq]
+            found += (k for k in index.pointers_of(key, fact) if k.endswith(own))
         known = {each for fact in self._gone for each in index.pointers_of(key, fact)}
         some = (each for fact in self._replaced.values() for each in index.pointers_of(key, fact))
         return found + [each for each in some if each not in known]

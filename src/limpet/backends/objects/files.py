@@ -6,7 +6,7 @@ pointer may lead nowhere, or to something that has changed since: readers read t
 A pointer with a clipped name in its key holds the whole address; the others are empty.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
@@ -25,13 +25,12 @@ from limpet.backends.objects.format import (
     parse_page,
     parsed,
 )
-from limpet.backends.objects.heads import Entry, Head, parse_head
+from limpet.backends.objects.heads import Head, parse_head
 from limpet.backends.objects.keys import Pointer
 from limpet.backends.support.recent import Recent
 from limpet.core.encryption import Ciphers
 from limpet.core.foreign import recognise
 from limpet.core.limits import CACHE_BYTES_MAX
-from limpet.core.rows import EMPTY
 from limpet.errors import CLOSED, Corrupt, InvalidInput, LimpetError, Unavailable, Unsupported
 from limpet.model import ANY, ScopeKey
 from limpet.protocol import Clock
@@ -421,19 +420,12 @@ def _address_in(data: bytes) -> ScopeKey | None:
     return None
 
 
-def stamped(fact: Fact, tail: Iterable[Entry], stamp: int, before: Fact | None = None) -> Fact:
-    """Return a kept snapshot whose labels are covered by pointers.
+def stamped(fact: Fact, known: Mapping[tuple[str, str], int], stamp: int) -> Fact:
+    """Return a kept snapshot whose labels are covered by pointers: known ones, or with a stamp.
 
     A pointer stands for a minute, so one that another snapshot of the tail has, or this one had
-    `before`, is shared; the others get this stamp.
+    before, is shared.
     """
-    if not fact.row.kept or fact.row.labels == EMPTY:
+    if not fact.row.kept:
         return fact._replace(pointers=())
-    minute = keys.minute_of(fact.row.seq)
-    facts = [entry.fact for entry in tail if keys.minute_of(entry.seq) == minute]
-    known: dict[tuple[str, str], int] = {}
-    for each in facts if before is None else [before]:
-        if each.pointers:
-            known |= zip(each.labels.items(), each.pointers, strict=True)
-    pointers = tuple(known.get(pair, stamp) for pair in fact.labels.items())
-    return fact._replace(pointers=pointers)
+    return fact._replace(pointers=tuple(known.get(pair, stamp) for pair in fact.labels.items()))

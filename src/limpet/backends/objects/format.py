@@ -54,6 +54,11 @@ class Fact(NamedTuple):
     def labels(self) -> dict[str, str]:
         return {} if self.row.labels == EMPTY else orjson.loads(self.row.labels)
 
+    @property
+    def stamps(self) -> Iterable[tuple[tuple[str, str], int]]:
+        """Its labels, each with the stamp of its pointer."""
+        return zip(self.labels.items(), self.pointers, strict=True) if self.pointers else ()
+
 
 class Named(NamedTuple):
     """A segment as a head names it: the first and the last seq whose state it may hold.

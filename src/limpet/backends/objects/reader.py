@@ -123,6 +123,9 @@ class ObjectReader:
     def row_by_nonce(self, nonce: str) -> Row | None:
         return next((fact.row for fact in self.newest_first() if fact.row.nonce == nonce), None)
 
+    def rows_between(self, first: int, last: int) -> list[Row]:
+        return [fact.row for fact in self.newest_first(last + 1, first)][::-1]
+
     def seqs_and_sizes(self, ids: Sequence[str]) -> list[tuple[int, int]]:
         return [(row.seq, row.size) for row in self.rows(list(dict.fromkeys(ids)))]
 

@@ -76,6 +76,7 @@ class ObjectStorage(Checking, Watching):
 
         `poll_s` is the interval of polling where there are no notifications.
         """
+        self.ciphers = ciphers
         self.files = Files(bucket, clock=clock, ciphers=ciphers)
         self.index = Index(self.files)
         self.draw = draw
@@ -163,6 +164,14 @@ class ObjectStorage(Checking, Watching):
         key = change.key
         if change.after is None:
             return change.before is None or self._bury(held, reader)
+        if change.segments and held.version is None:
+            # A first head names no part: a deletion of its session could remove that before the
+            # head is there.
+            try:
+                held = self._put_head(Head(key, None, self.draw().nonce), held)
+            except Moved:
+                return False
+            reader = ObjectReader(self.files, key, held.head)
         attempt, compress = self.draw().nonce, self.compress
         built = Builder(
             self.index, change, change.after, reader, attempt=attempt, compress=compress

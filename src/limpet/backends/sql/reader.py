@@ -88,6 +88,11 @@ class SqlReader:
     def row_by_nonce(self, nonce: str) -> Row | None:
         return self._row("row_by_nonce", nonce)
 
+    def rows_between(self, first: int, last: int) -> list[Row]:
+        values = {"pk": self._pk, "first": first, "last": last}
+        found = self._transaction.all("rows_between", values)
+        return [read_row(columns, self._key, self._cipher) for columns in found]
+
     def seqs_and_sizes(self, ids: Sequence[str]) -> list[tuple[int, int]]:
         values = {"pk": self._pk, "ids": self._transaction.many(ids)}
         found = self._transaction.all("seqs_and_sizes", values)

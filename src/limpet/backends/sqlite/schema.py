@@ -61,10 +61,12 @@ def make_ready(conn: sqlite3.Connection, path: str) -> None:
     for _ in range(_TRIES_MAX):
         conn.execute("BEGIN")  # facts of one moment: others may be making it ready right now
         try:
-            if is_ready(conn, path):
-                return
+            ready = is_ready(conn, path)
         finally:
             conn.execute("ROLLBACK")
+        if ready:
+            conn.execute("PRAGMA journal_mode = WAL")  # it may be a backup
+            return
         try:
             _migrate(conn, path)
         except sqlite3.OperationalError as cause:

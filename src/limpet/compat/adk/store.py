@@ -18,11 +18,11 @@ from google.adk.sessions.base_session_service import GetSessionConfig, ListSessi
 from pydantic import ValidationError
 from pydantic_core import from_json
 
-from limpet import AsyncScope, AsyncStore, Store
+from limpet import AsyncScope, AsyncStore, Scope, Store
 from limpet.api.integrations import Recent, codec, limits, new_id
 from limpet.compat.adk import records
 from limpet.compat.adk.records import Address, Document, Tiers
-from limpet.compat.logs import check_own, conversations, foreign
+from limpet.compat.logs import KIND, check_own, foreign, is_of
 from limpet.compat.wire import check_store
 from limpet.compat.writes import contended
 from limpet.errors import AlreadyExists, Conflict, Corrupt
@@ -141,8 +141,12 @@ class LimpetSessionService(BaseSessionService):  # type: ignore[misc,unused-igno
         A session that has changed since this service listed it last is read as a whole.
         """
         names = (app_name,) if user_id is None else (app_name, user_id)
-        found = conversations(self._store, records.MARK, prefix=records.prefix_of(*names))
-        keys = [(address, each) async for each in found if (address := Address.of(each.key))]
+        found = self._store.scopes(kind=KIND, prefix=records.prefix_of(*names))
+        keys = [
+            (address, each)
+            async for each in found
+            if is_of(each, records.MARK) and (address := Address.of(each.key))
+        ]
         listed = await _for_each(self._list, [each.head for _, each in keys])
         users = list(dict.fromkeys(address.user_id for address, _ in keys))
         keys_of_users = [records.user_key(app_name, user_id) for user_id in users]
@@ -357,16 +361,15 @@ class LimpetSessionService(BaseSessionService):  # type: ignore[misc,unused-igno
         await self._scope(address.session).set_note(_SHARED, id)
 
     async def _merge(self, key: ScopeKey, id: str, values: dict[str, JSON]) -> None:
-        scope = self._scope(key)
+        scope: Scope[Any] = self._store.sync.scope(*key)
 
-        async def merge() -> None:
-            found = await scope.load()
+        def merge() -> None:
+            found = scope.load()
             state = {**({} if found is None else found.state), **values}
             with suppress(AlreadyExists):  # it was made before, and others after it
-                await scope.save(state, id=id, expect=None if found is None else found.revision)
+                scope.save(state, id=id, expect=None if found is None else found.revision)
 
-        where = f"session=`{key.session_id}` kind=`{key.kind}`"
-        await contended(self._store.driver, where, merge)
+        await self._store.driver.offload(contended, scope.driver, merge)
 
 
 def _session(

@@ -22,7 +22,6 @@ from limpet.compat.genkit.records import (
     tenant_of,
 )
 from limpet.compat.wire import check_store, require
-from limpet.compat.writes import contended
 from limpet.errors import CLOSED, AlreadyExists, InvalidInput, LimpetError, NotFound, Unavailable
 from limpet.model import ScopeKey, Snapshot, SnapshotInfo, SnapshotRef
 
@@ -249,7 +248,7 @@ class Sessions(Generic[S]):
     ) -> SessionSnapshot[S] | None:
         id = check_id("snapshot_id", snapshot_id)
 
-        async def save() -> SessionSnapshot[S] | None:
+        while True:
             found = await self._locate(tenant, id)
             where = None if found is None else found.scope
             if where is None:
@@ -261,10 +260,8 @@ class Sessions(Generic[S]):
                 except AlreadyExists:
                     # Another writer was faster; or it is a draft, which is not found by its id.
                     where = tenant.scope(rules.session_of(after) or "")
-            return await self._update(tenant, where, id, mutator)
-
-        driver, what = self._store.driver, f"snapshot_id=`{id}`"
-        return await contended(driver, what, save, overtaken=_DeletedMeanwhile)
+            with suppress(_DeletedMeanwhile):
+                return await self._update(tenant, where, id, mutator)
 
     async def _create(self, tenant: Tenant, mutator: Mutator[S]) -> SessionSnapshot[S] | None:
         after = await apply_mutator(mutator, None)

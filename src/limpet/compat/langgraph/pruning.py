@@ -13,20 +13,20 @@ from limpet.api.integrations import (
     Backend,
     Commit,
     NoteWrite,
-    Retention,
     Steps,
-    check_retention,
     codec,
     contend,
     limits,
     prepare,
+    retention,
     times,
+    upkeep,
 )
 from limpet.compat.langgraph import records
-from limpet.compat.langgraph.checkpoints import SaverContext, notes_on, save
+from limpet.compat.langgraph.checkpoints import SaverContext, save
 from limpet.compat.langgraph.history import channel_histories, stored_history
 from limpet.errors import Conflict, Corrupt, InvalidInput
-from limpet.model import ScopeKey, SnapshotInfo
+from limpet.model import ScopeInfo, ScopeKey, SnapshotInfo
 
 T = TypeVar("T")
 
@@ -85,13 +85,13 @@ def prune(
             delete_thread(context, thread_id)
         return
     kept = max(limits.check_count("keep_last", keep_last) or 1, 1)  # the latest always stays
-    policy = check_retention(kept, older_than, now_us=context.tools.draw().now)
+    policy = retention.check_retention(kept, older_than, now_us=context.tools.draw().now)
     for thread_id in thread_ids:
         for scope in _scopes_of(context, records.session_of(thread_id)):
             _prune_scope(context, scope, policy)
 
 
-def _prune_scope(context: SaverContext, scope: Scope, policy: Retention) -> None:
+def _prune_scope(context: SaverContext, scope: Scope, policy: retention.Retention) -> None:
     created = {info.id: info.created_at for info in scope.history()}
     head = scope.info()
     order = sorted(created, reverse=True)
@@ -214,61 +214,25 @@ def expire(
     context: SaverContext, older_than: timedelta, prefix: str, limit: int | None
 ) -> list[str]:
     count = limits.check_count("limit", limit)
-    cutoff = check_retention(0, older_than, now_us=context.tools.draw().now).cutoff
-    if cutoff is None:
-        raise InvalidInput("older_than must be a timedelta, such as timedelta(days=30)")
+    cutoff = retention.cutoff_of("older_than", older_than, context.tools.draw().now)
     removed: list[str] = []
     scopes = context.store.scopes(kind=records.KIND, prefix=prefix)
-    for session_id, some in groupby(scopes, lambda each: each.key.session_id):
+    ours = (each for each in scopes if records.namespace_of(each.key) is not None)
+    for session_id, some in groupby(ours, lambda each: each.key.session_id):
         if len(removed) == count:
             break
-        # The heads rule out most threads that are in use; the others are checked one by one.
-        if any(each.head is not None and _saved_at(each.head) >= cutoff for each in some):
-            continue
         thread_id = records.thread_of(session_id)
-        if thread_id.startswith(prefix) and _remove_if_old(context, session_id, cutoff):
+        if thread_id.startswith(prefix) and _expired(context, [*some], cutoff):
             removed.append(thread_id)
     return removed
 
 
-def _remove_if_old(context: SaverContext, session_id: str, cutoff: datetime) -> bool:
-    """Remove a thread if nothing was saved in it since `cutoff`; return whether it is gone.
-
-    The heads are read first and compared when the scopes are deleted, so a new head stays. The
-    root namespace goes first: a thread that is continued then starts from nothing, not from a part.
-    """
+def _expired(context: SaverContext, scopes: Sequence[ScopeInfo], cutoff: datetime) -> bool:
+    """Remove a thread if nothing in it was changed since `cutoff`; return whether it is gone."""
+    for each in scopes:
+        context.heads.pop(each.key)
     try:
-        heads = {scope: scope.info() for scope in _scopes_of(context, session_id)}
-        fresh = (_is_fresh(context, scope, head, cutoff) for scope, head in heads.items())
-        if not heads or any(fresh):
-            return False
-        for scope in sorted(heads, key=lambda each: each.key.scope_id != "main"):
-            head = heads[scope]
-            context.heads.pop(scope.key)
-            scope.delete(expect=None if head is None else head.revision)
+        verb = upkeep.expire(context.tools, scopes, cutoff)
+        return context.store.driver.drive(verb) is not None
     except (Conflict, Corrupt):
         return False  # it is in use; or its age is not known, which `limpet check` reports
-    return True
-
-
-def _is_fresh(
-    context: SaverContext, scope: Scope, head: SnapshotInfo | None, cutoff: datetime
-) -> bool:
-    """Return whether something was saved at `cutoff` or later, or a worker holds the scope."""
-    if head is not None and _saved_at(head) >= cutoff:
-        return True
-    lease = context.backend.read_lease(scope.key, now=context.tools.draw().now)
-    if lease is not None and lease.left_us > 0:
-        return True
-    if any(_saved_at(info) >= cutoff for info in scope.history()):
-        return True
-    return any(
-        note.updated_at >= cutoff
-        for page in _pages([None, *scope.noted_ids()], limits.PAGE_ITEMS_MAX)
-        for note in notes_on(context.backend, scope.key, page)
-    )
-
-
-def _saved_at(info: SnapshotInfo) -> datetime:
-    # `created_at` of an imported or copied checkpoint is older than the moment it was saved here.
-    return max(info.created_at, info.updated_at)

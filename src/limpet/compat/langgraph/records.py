@@ -19,7 +19,7 @@ from langgraph.checkpoint.base import (
     CheckpointTuple,
 )
 
-from limpet.api.integrations import Commit, Stamp, codec, limits, prepare, times
+from limpet.api.integrations import Commit, Stamp, codec, limits, prepare, retention, times
 from limpet.compat.langgraph.classes import MESSAGE_NAMES
 from limpet.compat.langgraph.decode import ValueDecoder
 from limpet.compat.langgraph.encode import ValueEncoder
@@ -37,7 +37,7 @@ from limpet.model import Note, ScopeKey, SnapshotInfo
 
 KIND = "thread"
 FACADE = "langgraph"
-ABSENT = "langgraph_absent"  # in the metadata: channels without a value here, if some are deltas
+ABSENT = retention.NEEDS_PARENT  # in the metadata: delta channels without a value here
 DELTA_HISTORY = "delta_history"  # in the state: the deltas of removed ancestors, by channel
 RUN = "run_id"
 
@@ -240,8 +240,9 @@ def _encoded_metadata(
 ) -> bytes:
     encoder = ValueEncoder(codec_.rules, codec_.cache, ["metadata"], bytes_max=bytes_max)
     parts = [b'{"langgraph":', encoder.value(meta)]
-    absent = checkpoint.get("channel_versions", {}).keys() - checkpoint[_VALUES].keys()
-    if absent and meta.get(_COUNTERS):  # there are delta channels
+    # Only of delta channels: a prune keeps the ancestors of a checkpoint that lacks some.
+    deltas = delta_channels(meta) & checkpoint.get("channel_versions", {}).keys()
+    if absent := deltas - checkpoint[_VALUES].keys():
         parts += (b',"langgraph_absent":', orjson.dumps(sorted(absent)))
     parts.append(b"}")
     return joined(parts, "the metadata", bytes_max)

@@ -1,7 +1,9 @@
 """One session: its history as a graph, and one of its snapshots next to it."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from itertools import pairwise
 from statistics import median
 from typing import Any
@@ -18,11 +20,13 @@ from limpet.inspector import links
 from limpet.inspector.page import page, render
 from limpet.inspector.pages.snapshot import DETAIL_PARAMS, read_detail, shown_notes
 from limpet.model import SnapshotInfo, SnapshotRef
+from limpet.runs.model import KIND
 from limpet.server.access import Grant
 from limpet.server.call import Call, Response
 from limpet.views.format import address_text, count_text, duration_text, short_id, size_text
-from limpet.views.overview import session_title
+from limpet.views.overview import About, about_session
 from limpet.views.page.svg import bars, graph_svg, lane_class, sparkline
+from limpet.views.runs import Panel, read_run
 from limpet.views.timeline import (
     SNAPSHOTS_MAX,
     LastMessage,
@@ -31,6 +35,7 @@ from limpet.views.timeline import (
     read_last_messages,
     read_timeline,
 )
+from limpet.views.usage import usage_text
 
 CHUNK = 100
 """How many rows are sent at once; a page begins with two of these."""
@@ -155,14 +160,16 @@ def _read(store: Store, call: Call) -> dict[str, Any]:
     total = len(timeline.rows)
     start = min(given.get("at", selected or 0), total) // CHUNK * CHUNK
     following = start + CHUNK if start + CHUNK >= total else start + 2 * CHUNK
-    session = {
+    about = about_session(store, session_id, timeline.scopes)
+    session: dict[str, Any] = {
         "session_id": session_id,
-        "title": session_title(store, session_id, timeline.scopes),
+        "title": about.title,
+        "about": about,
         "newest": newest,
         "timeline": timeline,
         "snapshots": f"{total:,}" + ("+" if timeline.is_cut else ""),
         "snapshots_max": SNAPSHOTS_MAX,
-        "sparks": _sparks(timeline),
+        "sparks": _sparks(timeline, about),
         "scopes": timeline.scopes[:_SCOPES_MAX],
         "scopes_left_out": len(timeline.scopes[_SCOPES_MAX:]),
         "chunks": [_chunk(kept, timeline, at, grant) for at in range(start, following, CHUNK)],
@@ -171,9 +178,20 @@ def _read(store: Store, call: Call) -> dict[str, Any]:
         "older": following if following < total else None,
         "selected": selected,
         "problem": problem,
+        "run": _run(store, session_id, timeline),
         "notes": [] if info or problem else shown_notes(notes),
     }
+    for row in (row for chunk in session["chunks"] for row in chunk["rows"]):
+        if newest is not None and (row["info"].scope, row["info"].id) == (newest.scope, newest.id):
+            row["info"] = replace(row["info"], status=about.status)
     return {"session": session, **detail, "view_asked": given.get("view")}
+
+
+def _run(store: Store, session_id: str, timeline: Timeline) -> Panel | None:
+    has_run = any(each.key.kind == KIND for each in timeline.scopes)
+    with suppress(Corrupt):
+        return read_run(store, session_id) if has_run else None
+    return None
 
 
 def _selected(store: Store, call: Call) -> tuple[SnapshotInfo | None, str | None]:
@@ -221,32 +239,35 @@ def _row(row: TimelineRow, info: SnapshotInfo, cells: int) -> dict[str, Any]:
     }
 
 
-def _sparks(timeline: Timeline) -> list[dict[str, Any]]:
+def _sparks(timeline: Timeline, about: About) -> list[dict[str, Any]]:
     """Return pictures with their names, and what they say in words.
 
-    They show how the state grew, and how long each step took, on the way to the main head.
+    They show how the state grew, and how long each step took, on the way to the main head; and what
+    the model calls in the newest head took.
     """
+    pictures: list[tuple[str, str, str, Callable[[list[float], str], str], list[float]]] = []
     head = timeline.main_head
     at = None if head is None else timeline.position(SnapshotRef(head.scope, head.id))
     line = [] if at is None else timeline.line(at)
-    if len(line) < _SPARK_MIN:
-        return []
-    sizes = [info.size for info in line]
-    waits = [
-        max(0.0, (after.created_at - before.created_at).total_seconds())
-        for before, after in pairwise(line)
-    ]
-    grown = f"{size_text(sizes[0])} to {size_text(sizes[-1])}"
-    if max(sizes) > sizes[-1]:
-        grown += f", at most {size_text(max(sizes))}"
-    paused = f"median {duration_text(median(waits))}, longest {duration_text(max(waits))}"
-    steps = count_text(len(line), "snapshot")
-    # Waits are seconds or days: on a straight scale only the longest would be seen.
-    pictures = (
-        ("Size of the state", grown, sparkline, sizes),
-        ("Time between saves", paused, bars, [math.log1p(wait) for wait in waits]),
-    )
+    if len(line) >= _SPARK_MIN:
+        sizes = [info.size for info in line]
+        waits = [
+            max(0.0, (after.created_at - before.created_at).total_seconds())
+            for before, after in pairwise(line)
+        ]
+        grown = f"{size_text(sizes[0])} to {size_text(sizes[-1])}"
+        if max(sizes) > sizes[-1]:
+            grown += f", at most {size_text(max(sizes))}"
+        paused = f"median {duration_text(median(waits))}, longest {duration_text(max(waits))}"
+        steps = count_text(len(line), "snapshot") + ": "
+        pictures.append(("Size of the state", steps, grown, sparkline, [*map(float, sizes)]))
+        # Waits are seconds or days: on a straight scale only the longest would be seen.
+        logs = [math.log1p(wait) for wait in waits]
+        pictures.append(("Time between saves", steps, paused, bars, logs))
+    if about.usage is not None and len(about.calls) >= _SPARK_MIN:
+        took = [float(each.input + each.output) for each in about.calls]
+        pictures.append(("Tokens of each call", "", usage_text(about.usage), bars, took))
     return [
-        {"name": name, "text": text, "svg": Markup(draw(values, f"{name}, {steps}: {text}"))}  # noqa: S704
-        for name, text, draw, values in pictures
+        {"name": name, "text": text, "svg": Markup(draw(values, f"{name}, {steps}{text}"))}  # noqa: S704
+        for name, steps, text, draw, values in pictures
     ]

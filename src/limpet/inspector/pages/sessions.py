@@ -107,7 +107,7 @@ async def list_sessions(call: Call) -> Response:
         before
         + _table(call, asked, rows)
         + between
-        + _end(call, asked, found, total, is_empty=not rows)
+        + _end(call, asked, found, total, rows=len(rows), tokens=sum(map(_tokens, rows)))
         + after
     )
 
@@ -116,15 +116,24 @@ async def _parts(call: Call, asked: _Asked, found: overview.Sessions) -> AsyncGe
     """Yield the page as it is read: first its frame, then row by row."""
     before, between, after = _frame(call, asked)
     yield before
-    rows, group, is_empty = found.read(), None, True
+    rows, group, count, tokens = found.read(), None, 0, 0
     try:
         while (row := await call.store.run(lambda _: next(rows, None))) is not None:
             yield _table(call, asked, [row], group)
-            group, is_empty = _group_of(call, asked, row) or group, False
+            group, count, tokens = (
+                _group_of(call, asked, row) or group,
+                count + 1,
+                tokens + _tokens(row),
+            )
     except LimpetError as error:
         yield between + rendered(call, "_sessions_cut.html", message=call.grant.told(error)) + after
         return
-    yield between + _end(call, asked, found, None, is_empty=is_empty) + after
+    yield between + _end(call, asked, found, None, rows=count, tokens=tokens) + after
+
+
+def _tokens(row: SessionOverview) -> int:
+    used = row.about.usage
+    return 0 if used is None else used.input + used.output
 
 
 def _frame(call: Call, asked: _Asked) -> tuple[str, str, str]:
@@ -169,12 +178,19 @@ def _group_of(call: Call, asked: _Asked, row: SessionOverview) -> str | None:
 
 
 def _end(
-    call: Call, asked: _Asked, found: overview.Sessions, total: int | None, *, is_empty: bool
+    call: Call,
+    asked: _Asked,
+    found: overview.Sessions,
+    total: int | None,
+    *,
+    rows: int,
+    tokens: int,
 ) -> str:
     return rendered(
         call,
         "_sessions_end.html",
-        is_empty=is_empty,
+        is_empty=not rows,
+        tokens=tokens,
         asked=asked,
         given=asked.given,
         total=total,

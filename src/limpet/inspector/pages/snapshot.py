@@ -20,6 +20,7 @@ from limpet.server.call import Call, Response
 from limpet.views.chat import Chat, read_chat
 from limpet.views.format import address_text, json_start
 from limpet.views.notes import note_value, notes_with
+from limpet.views.overview import status_of
 from limpet.views.page.changes import changes_html
 from limpet.views.page.chat import NewMessages, Window, chat_window, folded_code, new_messages
 from limpet.views.page.values import Level, crumbs, read_level, value_at
@@ -59,6 +60,7 @@ class Detail(NamedTuple):
     problem: str | None = None
     names: Sequence[str] = ()
     parent: SnapshotRef | None = None
+    status: str = ""
     chat: Window | None = None
     turns: Markup = Markup()
     state: Mapping[str, Any] | None = None
@@ -108,9 +110,10 @@ def read_detail(
     that is damaged or was deleted just now is a message in the page, not an error.
     """
     info = grant.visible(info)
-    view = params.get("view", "chat")
+    view, status = params.get("view", "chat"), info.status
     try:
-        state = _load(store, info.scope, info.id).state
+        found = _load(store, info.scope, info.id)
+        state, status = found.state, status_of(store, found)
         chat = read_chat(state) if view == "chat" else None
         if view == "chat" and chat is None:
             view = "state"
@@ -123,6 +126,7 @@ def read_detail(
             detail = _changes(store, info, state, params, grant)
     except _SHOWN_ERRORS as error:
         detail = _problem(Detail(_command("show", info)), error, grant)
+    detail = detail._replace(status=status)
     if info.parent_id is not None:
         detail = detail._replace(parent=SnapshotRef(info.scope, info.parent_id))
     return {"info": info, "view": view, "detail": detail}

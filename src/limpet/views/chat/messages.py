@@ -165,9 +165,11 @@ def read_adk(event: JSON) -> Fields | None:
 
 def is_silent(value: JSON) -> bool:
     """Return whether this is an event that says and changes nothing, like the end of an agent."""
+    if not isinstance(value, dict) or value.keys().isdisjoint(("author", "__event__")):
+        return False
     message = read_adk(value)
     if message is None:
-        return "__event__" in _object(value) and read_ag2(value) is None
+        return "__event__" in value and read_ag2(value) is None
     return not any(each for key, each in message.items() if key not in ("role", "name"))
 
 

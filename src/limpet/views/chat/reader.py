@@ -61,7 +61,8 @@ def read_chat(state: JSON, *, ends: bool = False) -> Chat | None:
     """Return the messages of a state as a chat, None if it has none.
 
     Takes any JSON, in time linear in its size. In the state of several agents, the result of each
-    is a turn under its name. With `ends`, only a few messages at either end are read.
+    is a turn under its name. With `ends`, only the first question is read, and a few messages at
+    the end.
     """
     found = find_messages(state)
     if found is not None:
@@ -73,7 +74,9 @@ def read_chat(state: JSON, *, ends: bool = False) -> Chat | None:
             messages[_ENDS : max(_ENDS, len(messages) - _ENDS)] = []
         pydantic = PydanticReader()
         turns: list[ChatTurn] = []
-        for index, each in messages:
+        for left, (index, each) in zip(range(len(messages), 0, -1), messages, strict=True):
+            if ends and left > _ENDS and turns and turns[-1].role == "user":
+                continue  # the first question is enough
             turns += pydantic.read(each, index) or [_read(each, index)]
         prompt = None if found.prompt is None else _read_prompt(found.prompt)
         return _chat(found.path, [prompt, *turns] if prompt else turns)

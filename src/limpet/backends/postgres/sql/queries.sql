@@ -101,6 +101,10 @@ SELECT <segment g>
 SELECT <row n> FROM limpet.snapshots AS n
  WHERE n.scope_pk = %(pk)s AND n.nonce = %(value)s ORDER BY n.seq DESC LIMIT 1;
 
+-- name: rows_between
+SELECT <row n> FROM limpet.snapshots AS n
+ WHERE n.scope_pk = %(pk)s AND n.seq BETWEEN %(first)s AND %(last)s ORDER BY n.seq;
+
 -- name: seqs_and_sizes
 SELECT n.seq, n.size
   FROM unnest(%(ids)s::text[]) AS a (id)

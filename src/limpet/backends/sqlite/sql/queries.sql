@@ -27,6 +27,10 @@ SELECT <row n>
 -- name: row_by_nonce
 SELECT <row n> FROM snapshots AS n WHERE n.scope_pk = :pk AND n.nonce = :value ORDER BY n.seq DESC;
 
+-- name: rows_between
+SELECT <row n> FROM snapshots AS n
+ WHERE n.scope_pk = :pk AND n.seq BETWEEN :first AND :last ORDER BY n.seq;
+
 -- name: seqs_and_sizes
 SELECT n.seq, n.size
   FROM json_each(:ids) AS a

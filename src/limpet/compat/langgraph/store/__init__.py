@@ -4,9 +4,8 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
 from functools import cache, partial
-from itertools import chain, groupby
+from itertools import groupby
 from typing import Any, NamedTuple
 
 from langgraph.store.base import (
@@ -26,7 +25,6 @@ from limpet import AsyncStore, Store
 from limpet.api.integrations import (
     Ask,
     Backend,
-    FoundNote,
     NoteChange,
     NoteQuery,
     Steps,
@@ -35,6 +33,7 @@ from limpet.api.integrations import (
     limits,
     matching,
     start_thread,
+    upkeep,
     verbs,
 )
 from limpet.compat.langgraph.openable import Openable
@@ -42,7 +41,7 @@ from limpet.compat.langgraph.store import records
 from limpet.compat.langgraph.store.records import KIND, SCOPE_ID, Stored
 from limpet.compat.langgraph.store.semantic import Index, packed, ranked
 from limpet.compat.wire import check_store
-from limpet.errors import Conflict, InvalidInput, LimpetError
+from limpet.errors import InvalidInput, LimpetError
 from limpet.model import ScopeKey
 
 _ALL = 2**62  # as a limit
@@ -144,11 +143,11 @@ class LimpetStore(Openable, BaseStore):
 
         One that is put or read at that moment stays.
         """
-        return self._sync.driver.drive(_sweep(self._context))
+        return self._sync.driver.drive(upkeep.expire_items(self._context.tools))
 
     async def asweep_ttl(self) -> int:
         """Async twin of `sweep_ttl`."""
-        return await self._aio.driver.drive(_sweep(self._context))
+        return await self._aio.driver.drive(upkeep.expire_items(self._context.tools))
 
     def start_ttl_sweeper(self, sweep_interval_minutes: float | None = None) -> "Future[None]":
         """Sweep at intervals in a thread, until `stop_ttl_sweeper` or the store is closed.
@@ -265,39 +264,6 @@ def _changes(
     return [each for op, of in pairs for each in records.changes_of(op, of, context.tools)]
 
 
-def _sweep(context: StoreContext) -> Steps[int]:
-    """Delete the items that have expired; one that was changed meanwhile stays."""
-    now = context.tools.draw().now
-    query = NoteQuery(SCOPE_ID, KIND, where={"expires_at": {"$lte": now}})
-    count = 0
-    found: list[FoundNote]
-    while True:
-        found = yield lambda backend: backend.find_notes(query, limit=limits.PAGE_ITEMS_MAX)
-        deletes = [records.deletes_of(each.scope, each.name, each.revision) for each in found]
-        deleted: int = yield partial(_change_unchanged, deletes)
-        count += deleted
-        if len(found) < limits.PAGE_ITEMS_MAX:
-            return count
-
-
-def _change_unchanged(items: Sequence[Sequence[NoteChange]], backend: Backend) -> int:
-    """Change items, except those that others have changed meanwhile; return how many."""
-    by_scope: dict[ScopeKey, list[Sequence[NoteChange]]] = {}
-    for changes in items:
-        by_scope.setdefault(changes[0].scope, []).append(changes)
-    count = 0
-    for group in by_scope.values():
-        try:
-            backend.write_notes([*chain(*group)])
-            count += len(group)
-        except Conflict:
-            for changes in group:
-                with suppress(Conflict):
-                    backend.write_notes(changes)
-                    count += 1
-    return count
-
-
 # Reading
 
 
@@ -335,7 +301,7 @@ def _read(
 
 def _refresh(context: StoreContext, found: Iterable[Stored], backend: Backend) -> None:
     """Let items that expire begin their time to live again."""
-    _change_unchanged([[records.refreshed(each, context.tools)] for each in found], backend)
+    upkeep.change_unchanged([[records.refreshed(each, context.tools)] for each in found], backend)
 
 
 def _search_of(context: StoreContext, op: SearchOp, embed: Embed | None) -> Steps[Search]:

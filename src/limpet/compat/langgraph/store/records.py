@@ -31,16 +31,17 @@ from limpet.api.integrations import (
     Tools,
     codec,
     limits,
+    retention,
     times,
+    upkeep,
 )
 from limpet.compat.wire import escaped, unescaped
 from limpet.errors import InvalidInput
-from limpet.model import ANY, Expect, ScopeKey
+from limpet.model import ScopeKey
 
-KIND = "items"
-SCOPE_ID = "main"
+KIND, SCOPE_ID = retention.ITEMS.kind, retention.ITEMS.scope_id
 CREATED_AT = "created_at"
-VECTORS = "vectors"
+VECTORS = retention.VECTORS
 _MINUTE_US = 60_000_000
 _TTL_MINUTES_MAX = 100 * 366 * 24 * 60
 
@@ -141,7 +142,7 @@ def changes_of(op: PutOp, vectors: Mapping[str, str] | None, tools: Tools) -> li
     """
     scope, key = scope_of(op.namespace), key_of(op.key)
     if op.value is None:
-        return deletes_of(scope, key)
+        return upkeep.item_deletes(scope, key)
     if not isinstance(op.value, Mapping):
         raise InvalidInput(f"the value of an item must be a dict. type=`{type(op.value).__name__}`")
     stamp = tools.draw()
@@ -158,11 +159,6 @@ def changes_of(op: PutOp, vectors: Mapping[str, str] | None, tools: Tools) -> li
         return [item, NoteDelete(scope, key, VECTORS)]
     made = codec.encode({"of": stamp.nonce, VECTORS: dict(vectors)})
     return [item, NoteWrite(scope, key, VECTORS, made, stamp)]
-
-
-def deletes_of(scope: ScopeKey, key: str, expect: Expect = ANY) -> list[NoteChange]:
-    """Return what deletes an item, if it is at a revision."""
-    return [NoteDelete(scope, key, None, expect), NoteDelete(scope, key, VECTORS)]
 
 
 def refreshed(stored: Stored, tools: Tools) -> NoteWrite:
