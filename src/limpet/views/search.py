@@ -200,7 +200,7 @@ class StateSearch:
                 yield Place(scope.key, snapshot.id), match
             if status is not None:
                 continue
-            here = chain(scope.notes(), scope.notes(on=[head.id] if head else []))
+            here = chain(scope.notes(), scope.notes(on=head.id) if head else ())
             with suppress(Corrupt):  # of a damaged scope, which was reported with its states
                 for note in notes_of(scope) if history else here:
                     for match in self.matches(note_value(scope.key, note)):
