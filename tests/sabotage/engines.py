@@ -30,9 +30,9 @@ RULES = (
     ),
     Defect(
         "prune keeps one too many",
-        "core/prepare.py",
-        "if rank >= self.keep_last and",
-        "if rank > self.keep_last and",
+        "core/retention.py",
+        "rank >= policy.keep_last and",
+        "rank > policy.keep_last and",
         (f"{MEMORY} -k prun",),
     ),
     Defect(
@@ -125,7 +125,7 @@ ENGINE = (
     Defect(
         "an answer that was lost is taken for success",
         "engine/records.py",
-        "    return at > 0 and versions[at - 1] == after.trail[:VERSION_BYTES]",
+        "    return at >= len(made) and versions[at - len(made) : at] == made",
         "    return True",
         ("tests/concurrency/test_lost_answers.py",),
     ),
