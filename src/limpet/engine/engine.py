@@ -17,7 +17,7 @@ from limpet.core.notes import NoteRow, found_note, note_of, written_note
 from limpet.core.rows import Row, info_of
 from limpet.engine import editing, moving, noting, rolling, saving
 from limpet.engine.joining import Joining, Waiting, joined
-from limpet.engine.locking import WAIT_S, First, ScopeLocks
+from limpet.engine.locking import LOCKS, WAIT_S, First, renew, scope_locks
 from limpet.engine.records import (
     check_expect,
     head_of,
@@ -128,12 +128,12 @@ class Engine:
         self._put_off: Recent[ScopeKey, int] = Recent(_PUT_OFF_MAX)  # until a tail has these bytes
         self.closed = False
         self._roller = rolling.Roller(self._roll) if rolls == "background" else None
-        self._locks = ScopeLocks()
+        self._locks = scope_locks()
         self._joining = Joining()
         renew_after_fork(self)
 
     def after_fork(self) -> None:
-        self._locks = ScopeLocks()
+        self._locks = scope_locks()
         self._joining = Joining()
         self._roller = None  # its thread is the parent's
 
@@ -252,7 +252,8 @@ class Engine:
 
     def commit(self, commit: Commit) -> SnapshotInfo:
         key = commit.scope
-        lock = self._locks.of(key)
+        at = hash(key) % LOCKS
+        lock = self._locks[at]
         is_first = lock.acquire(timeout=WAIT_S)  # as `First`, in less time
         try:
             known = self._known.get(key)
@@ -279,7 +280,7 @@ class Engine:
             if is_first:
                 lock.release()
             else:
-                self._locks.renew(key, lock)
+                renew(self._locks, at, lock)
         if known is not None and self._tails.is_due(known.record, row.size):
             self._roll_soon(known.record, row.size)
         return info_of(key, row)
