@@ -8,17 +8,19 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 from itertools import product
+from pathlib import Path
 from threading import Thread
 from typing import Any
 
 import pytest
 
 import limpet
-from limpet import Corrupt, InvalidInput, Scope, ScopeKey, Store, portable
+from limpet import Corrupt, InvalidInput, Scope, ScopeKey, Store, Unsupported, portable
 from limpet.protocol import OWN_SESSION, SessionAge
 from limpet.retention import AsyncPolicy, Deleted, Policy, Rule, Swept
 from tests.cases import for_each
 from tests.retention.conftest import Time
+from tests.servers.http import Http
 
 HOUR = timedelta(hours=1)
 LONG = timedelta(days=999)
@@ -282,6 +284,27 @@ def test_the_rules_are_hidden_and_go_along(store: Store, url: str) -> None:
     assert policy.remove(prefix="a/") == 0
     assert policy.remove(prefix="a/", kind="run") == 1
     assert policy.rules() == [Rule(keep_last=3)]
+
+
+def test_one_that_is_bound_to_a_prefix_sees_no_rules(http: Http, tmp_path: Path) -> None:
+    """But it can copy, export and back up what it sees."""
+    token, url = "token-of-alice-0123456789", f"sqlite:///{tmp_path}/a.db"
+    mounted = http.mount(url, tokens=f"{token} write alice/")
+    with limpet.open(url) as whole:
+        Policy(whole).set(Rule(keep_last=3))
+        for name in ("alice/1", "bob"):
+            whole.scope(name).save({})
+    with limpet.open(mounted, token=token) as store, limpet.open("memory:") as copied:
+        policy = Policy(store)
+        for verb in (policy.rules, policy.apply, partial(policy.set, Rule()), policy.remove):
+            with pytest.raises(Unsupported):
+                verb()
+        portable.copy(store, copied)
+        assert [*copied.sessions()] == ["alice/1"]
+        assert [*portable.export_lines(store)] == [*portable.export_lines(copied)]
+        portable.backup(store, tmp_path / "b")
+        portable.copy(store, copied, prefix="")
+    http.unmount(mounted)
 
 
 @for_each(

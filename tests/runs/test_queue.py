@@ -119,18 +119,39 @@ def test_only_runs_of_the_queue_are_worked_on(hands: Hands) -> None:
     assert work(hands) == [("started", {"n": 0}, True)]
 
 
-def test_a_claim_that_is_not_entered_goes_back(hands: Hands) -> None:
+def test_a_claim_that_is_not_entered_comes_back(hands: Hands) -> None:
+    """And cannot be entered later, when another worker may have it; nor does the loop go round."""
     hands.enqueue("r", initial={"n": 0})
-    for _ in hands.work():
+    for claim in hands.work():
         assert hands.found("r").status == "running"
         break
-    until(lambda: hands.found("r").status == "queued")
+    until(lambda: hands.found("r").status == "expired")
+    with pytest.raises(Conflict, match="is over"), claim:
+        pytest.fail("it has no lease")
+    with pytest.raises(InvalidInput, match="with claim as run"):
+        [*hands.work()]
     assert work(hands) == [("r", {"n": 0}, True)]
     hands.enqueue("unused", initial={"n": 0})
     for claim in runs.work(hands.store):
         with pytest.raises(InvalidInput, match="with claim as run"):
             claim.step({})  # type: ignore[attr-defined]
         break
+
+
+def test_a_child_gives_nothing_back(tmp_path: Path) -> None:
+    """It was forked between the claim and its block: the parent goes on."""
+    with limpet.open(f"sqlite:///{tmp_path}/q.db") as store:
+        runs.enqueue(store, "r")
+        claims = runs.work(store)
+        claim = next(claims)
+        pid = os.fork()
+        if pid == 0:
+            claims.close()  # type: ignore[attr-defined]
+            os._exit(0)
+        os.waitpid(pid, 0)
+        with claim as run:
+            run.step(1)
+        assert present(runs.get(store, "r")).status == "completed"
 
 
 def test_an_idle_worker_hears_of_a_run(hands: Hands) -> None:

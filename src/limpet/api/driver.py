@@ -21,7 +21,7 @@ from limpet.api.pool import Pool
 from limpet.api.verbs import Ask, Block, Encode, Pause, Steps, Walk, Work, streamed
 from limpet.api.watching import Dispatcher, Subscription
 from limpet.core import codec, limits
-from limpet.errors import InvalidInput, Unsupported
+from limpet.errors import Conflict, InvalidInput, Unsupported
 from limpet.model import SnapshotInfo
 from limpet.protocol import Topic
 
@@ -49,21 +49,29 @@ class _NotEntered:
         self._holding = holding
         self._kind = kind
         self._example = example
-        self.is_entered = False
+        self.is_entered = self.is_over = False
 
     def __getattr__(self, name: str) -> Any:
         if not name.startswith("_") and hasattr(self._kind, name):
-            advice = f"write `{self._block} {self._example}:`"
-            raise InvalidInput(f"claim is used without a block: {advice}")
+            raise self.misused()
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def misused(self) -> InvalidInput:
+        advice = f"write `{self._block} {self._example}:`"
+        return InvalidInput(f"claim is used without a block: {advice}")
+
+    def _entered(self) -> Any:
+        if self.is_over:
+            raise Conflict("the claim is over: enter it before the next one is asked for")
+        self.is_entered = True
+        return self._holding
 
 
 class Claimed(_NotEntered):
     """A claim for a `with` block."""
 
     def __enter__(self) -> Any:
-        self.is_entered = True
-        return self._holding.__enter__()
+        return self._entered().__enter__()
 
     def __exit__(self, *error: Any) -> bool | None:
         is_handled: bool | None = self._holding.__exit__(*error)
@@ -76,8 +84,7 @@ class AsyncClaimed(_NotEntered):
     _block = "async with"
 
     async def __aenter__(self) -> Any:
-        self.is_entered = True
-        return await self._holding.__aenter__()
+        return await self._entered().__aenter__()
 
     async def __aexit__(self, *error: Any) -> bool | None:
         is_handled: bool | None = await self._holding.__aexit__(*error)
@@ -145,7 +152,10 @@ class Driver:
             claimed = Claimed(self.block(current, value), type(value), "claim as run")
             try:
                 yield claimed
+                if not claimed.is_entered:
+                    raise claimed.misused()
             finally:
+                claimed.is_over = True
                 if not claimed.is_entered:
                     self.drive(current, NotEntered())
 
@@ -245,7 +255,10 @@ class AsyncDriver:
             claimed = AsyncClaimed(self.block(current, value), type(value), "claim as run")
             try:
                 yield claimed
+                if not claimed.is_entered:
+                    raise claimed.misused()
             finally:
+                claimed.is_over = True
                 if not claimed.is_entered:
                     await self.drive(current, NotEntered())
 
