@@ -81,7 +81,6 @@ def some_rules(chance: random.Random) -> list[Rule]:
             older_than=maybe(chance.randrange(60) * HOUR),
             keep_labels=("pin",) if chance.random() < 0.5 else (),
             delete_session_after=maybe(chance.randrange(60) * HOUR),
-            unfinished_runs=chance.random() < 0.3,
         )
         for prefix, kind in product(("", "a/", "a/1"), (None, *KINDS))
         if chance.random() < 0.4
@@ -128,7 +127,7 @@ def is_over(line: Line, key: ScopeKey, rules: list[Rule], lines: Model, now: dat
     if rule.delete_session_after is None or any(age is None for age in ages):
         return False
     status = (line.draft or line.all[-1])[2] if line.all else None
-    if key.kind == "run" and status not in ("completed", "failed") and not rule.unfinished_runs:
+    if key.kind == "run" and status not in ("completed", "failed"):
         return False
     if any(label in pinned for _, label, _ in line.all):
         return False
@@ -318,7 +317,6 @@ def test_one_that_is_bound_to_a_prefix_sees_no_rules(http: Http, tmp_path: Path)
         {"keep_labels": ("a", 1)},
         {"kind": "NO"},
         {"prefix": "x" * 600},
-        {"unfinished_runs": 1},
     ],
 )
 def test_a_rule_is_checked(rule: dict[str, Any]) -> None:
