@@ -230,18 +230,35 @@ def test_a_damaged_run_is_passed_over(tmp_path: Path) -> None:
         assert [each[0] for each in work(hands, wait_s=0.1)] == ["good"]
 
 
-@pytest.mark.parametrize("engine", ["sqlite", pytest.param("postgres", marks=pytest.mark.slow)])
-def test_sixteen_processes_that_are_killed(engine: str, request: pytest.FixtureRequest) -> None:
+@pytest.mark.parametrize(
+    ("engine", "workers"),
+    [
+        ("sqlite", 3),
+        *(pytest.param(each, 16, marks=pytest.mark.slow) for each in ("sqlite", "postgres")),
+    ],
+)
+def test_processes_that_are_killed(
+    engine: str, workers: int, request: pytest.FixtureRequest
+) -> None:
     """Each run is completed, and none is begun again once it is."""
     place = place_of(engine, request)
     folder: Path = request.getfixturevalue("tmp_path")
-    names = [f"q/{n}" for n in range(30)]
+    names = [f"q/{n}" for n in range(2 * workers)]
     with place.open() as store:
         for name in names:
             runs.enqueue(store, name)
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
     subprocess.run(
-        [sys.executable, "-W", "error", "-m", "tests.runs.queue_crew", place.url, folder, "16"],
+        [
+            sys.executable,
+            "-W",
+            "error",
+            "-m",
+            "tests.runs.queue_crew",
+            place.url,
+            folder,
+            str(workers),
+        ],
         env=environment,
         timeout=WAIT_S_MAX,
         check=True,
