@@ -322,8 +322,7 @@ def test_one_that_is_bound_to_a_prefix_sees_no_rules(http: Http, tmp_path: Path)
         portable.copy(store, copied)
         assert [*copied.sessions()] == ["alice/1"]
         assert [*portable.export_lines(store)] == [*portable.export_lines(copied)]
-        portable.backup(store, tmp_path / "b")
-        portable.copy(store, copied, prefix="")
+        portable.backup(store, str(tmp_path / "b"))
     http.unmount(mounted)
 
 

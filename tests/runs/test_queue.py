@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections import Counter
+from collections.abc import Generator
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -122,12 +123,12 @@ def test_only_runs_of_the_queue_are_worked_on(hands: Hands) -> None:
 def test_a_claim_that_is_not_entered_comes_back(hands: Hands) -> None:
     """And cannot be entered later, when another worker may have it; nor does the loop go round."""
     hands.enqueue("r", initial={"n": 0})
-    claims = hands.work()
-    claim = next(claims)
-    assert hands.found("r").status == "running"
-    claims.close()
+    for claim in hands.work():
+        unused = claim
+        assert hands.found("r").status == "running"
+        break
     until(lambda: hands.found("r").status == "expired")
-    with pytest.raises(Conflict, match="is over"), claim:
+    with pytest.raises(Conflict, match="is over"), unused:
         pytest.fail("it has no lease")
     with pytest.raises(InvalidInput, match="with claim as run"):
         [*hands.work()]
@@ -153,6 +154,22 @@ def test_a_child_gives_nothing_back(tmp_path: Path) -> None:
         with claim as run:
             run.step(1)
         assert present(runs.get(store, "r")).status == "completed"
+
+
+def test_a_generator_that_is_closed_leaves_its_block(hands: Hands) -> None:
+    """Its run has failed, and its lease is free."""
+
+    def held() -> Generator[None, None, None]:
+        with hands.start("r"), hands.store.scope("s").claim(owner="me"):
+            yield
+
+    generator = held()
+    next(generator)
+    generator.close()
+    assert present(hands.found("r").error).type == "GeneratorExit"
+    for scope in (hands.store.scope("s"), hands.store.scope("r", kind="run")):
+        with scope.claim(owner="another"):
+            pass
 
 
 def test_an_idle_worker_hears_of_a_run(hands: Hands) -> None:

@@ -11,7 +11,7 @@ import sys
 import threading
 import warnings
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import wraps
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast, get_args
@@ -38,6 +38,17 @@ Self = TypeVar("Self")
 
 class NotEntered(Exception):
     """The caller went on without entering a block that was ready."""
+
+
+class _Closed(BaseException):
+    """Stands for a GeneratorExit, which `yield from` would not throw but close the verb for."""
+
+
+_Closed.__name__ = "GeneratorExit"  # as a run shows it
+
+
+def _thrown(error: BaseException) -> BaseException:
+    return _Closed() if isinstance(error, GeneratorExit) else error
 
 
 class _NotEntered:
@@ -142,7 +153,8 @@ class Driver:
         try:
             yield value
         except BaseException as error:
-            self.drive(verb, error)
+            with suppress(_Closed):
+                self.drive(verb, _thrown(error))
             raise
         self.drive(verb)
 
@@ -245,7 +257,8 @@ class AsyncDriver:
         try:
             yield value
         except BaseException as error:
-            await self.drive(verb, error)
+            with suppress(_Closed):
+                await self.drive(verb, _thrown(error))
             raise
         await self.drive(verb)
 
