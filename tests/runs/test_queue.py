@@ -17,7 +17,7 @@ import pytest
 
 import limpet
 from limpet import Conflict, InvalidInput, runs
-from limpet.runs import RunError
+from limpet.runs import RunError, queue
 from tests.present import present
 from tests.runs import queue_crew
 from tests.runs.conftest import SLOWLY, place_of
@@ -236,7 +236,9 @@ def test_a_traceback_is_kept_if_it_is_asked_for(hands: Hands) -> None:
     assert len(present(present(hands.found("r").error).traceback)) <= 4_000
 
 
-def test_a_damaged_run_is_passed_over(tmp_path: Path) -> None:
+def test_a_damaged_run_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if nothing else is on the page."""
+    monkeypatch.setattr(queue, "_PAGE_MAX", 1)
     url = f"sqlite:///{tmp_path}/q.db"
     with limpet.open(url) as store:
         for name in ("bad", "good"):
@@ -244,7 +246,7 @@ def test_a_damaged_run_is_passed_over(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "q.db")) as conn, conn:
         conn.execute("UPDATE tails SET body = x'00' WHERE rowid = (SELECT min(rowid) FROM tails)")
     with limpet.open(url) as store, Hands("sync", store) as hands:
-        assert [each[0] for each in work(hands, wait_s=0.1)] == ["good"]
+        assert [each[0] for each in work(hands)] == ["good"]
 
 
 @pytest.mark.parametrize(
