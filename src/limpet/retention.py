@@ -169,12 +169,11 @@ def _swept(
         size = limits.PAGE_ITEMS_MAX if left is None else min(left, limits.PAGE_ITEMS_MAX)
         page: list[str] = yield partial(_list_sessions, prefix, after, size)
         for session_id in page:
-            begun_s = tools.clock.monotonic()
+            begun_s, deleted = tools.clock.monotonic(), list[Deleted]()
             try:
-                deleted = yield from _session(tools, rules, session_id, now_us, dry_run=dry_run)
+                yield from _session(tools, rules, session_id, now_us, deleted, dry_run=dry_run)
             except (Conflict, Corrupt):
                 total["skipped"] += 1
-                continue
             for each in deleted:
                 total["sessions"] += each.scope is None
                 total["snapshots"] += each.snapshots
@@ -198,22 +197,28 @@ def _list_sessions(prefix: str, after: str, limit: int, backend: Backend) -> lis
 
 
 def _session(
-    tools: Tools, rules: Sequence[Rule], session_id: str, now_us: int, *, dry_run: bool
-) -> Steps[list[Deleted]]:
-    """Delete a session, or else prune its scopes."""
+    tools: Tools,
+    rules: Sequence[Rule],
+    session_id: str,
+    now_us: int,
+    deleted: list[Deleted],
+    *,
+    dry_run: bool,
+) -> Steps[None]:
+    """Delete a session, or else prune its scopes; add what was done to `deleted`."""
     scopes: list[ScopeInfo] = yield lambda backend: [
         *verbs.each_scope(backend, session_id=session_id)
     ]
     found = [(each, rule_for(rules, each.key)) for each in scopes]
-    ages = [rule.delete_session_after for each, rule in found if _may_end(each, rule)]
+    ages = [rule.delete_session_after for each, rule in found if _may_end(each)]
     known = [age for age in ages if age is not None]
     if known and len(known) == len(found):
         cutoff = cutoff_of("delete_session_after", max(known), now_us)
         names = {name for _, rule in found for name in rule.keep_labels}
         gone = yield from upkeep.expire(tools, scopes, cutoff, keep_labels=names, dry_run=dry_run)
         if gone is not None:
-            return [Deleted(session_id, None, gone.count, gone.bytes)]
-    deleted = []
+            deleted.append(Deleted(session_id, None, gone.count, gone.bytes))
+            return
     for key, rule in ((each.key, rule) for each, rule in found):
         if (rule.keep_last, rule.older_than) == (None, None):
             continue
@@ -222,10 +227,9 @@ def _session(
         pruned = yield from upkeep.pruned(context, limit, dry_run=dry_run, total=[0, 0])
         if pruned.count:
             deleted.append(Deleted(session_id, key, pruned.count, pruned.bytes))
-    return deleted
 
 
-def _may_end(info: ScopeInfo, rule: Rule) -> bool:
+def _may_end(info: ScopeInfo) -> bool:
     """Return whether a scope may go with its session: a run that waits or is at work may not."""
     status = None if info.head is None else info.head.status
-    return info.key.kind != KIND or status in _ENDED or rule.unfinished_runs
+    return info.key.kind != KIND or status in _ENDED

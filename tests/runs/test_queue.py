@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections import Counter
+from collections.abc import Generator
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,7 @@ import pytest
 
 import limpet
 from limpet import Conflict, InvalidInput, runs
-from limpet.runs import RunError
+from limpet.runs import RunError, queue
 from tests.present import present
 from tests.runs import queue_crew
 from tests.runs.conftest import SLOWLY, place_of
@@ -119,18 +120,56 @@ def test_only_runs_of_the_queue_are_worked_on(hands: Hands) -> None:
     assert work(hands) == [("started", {"n": 0}, True)]
 
 
-def test_a_claim_that_is_not_entered_goes_back(hands: Hands) -> None:
+def test_a_claim_that_is_not_entered_comes_back(hands: Hands) -> None:
+    """And cannot be entered later, when another worker may have it; nor does the loop go round."""
     hands.enqueue("r", initial={"n": 0})
-    for _ in hands.work():
+    for claim in hands.work():
+        unused = claim
         assert hands.found("r").status == "running"
         break
-    until(lambda: hands.found("r").status == "queued")
+    until(lambda: hands.found("r").status == "expired")
+    with pytest.raises(Conflict, match="is over"), unused:
+        pytest.fail("it has no lease")
+    with pytest.raises(InvalidInput, match="with claim as run"):
+        [*hands.work()]
     assert work(hands) == [("r", {"n": 0}, True)]
     hands.enqueue("unused", initial={"n": 0})
     for claim in runs.work(hands.store):
         with pytest.raises(InvalidInput, match="with claim as run"):
             claim.step({})  # type: ignore[attr-defined]
         break
+
+
+def test_a_child_gives_nothing_back(tmp_path: Path) -> None:
+    """It was forked between the claim and its block: the parent goes on."""
+    with limpet.open(f"sqlite:///{tmp_path}/q.db") as store:
+        runs.enqueue(store, "r")
+        claims = runs.work(store)
+        claim = next(claims)
+        pid = os.fork()
+        if pid == 0:
+            claims.close()  # type: ignore[attr-defined]
+            os._exit(0)
+        os.waitpid(pid, 0)
+        with claim as run:
+            run.step(1)
+        assert present(runs.get(store, "r")).status == "completed"
+
+
+def test_a_generator_that_is_closed_leaves_its_block(hands: Hands) -> None:
+    """Its run has failed, and its lease is free."""
+
+    def held() -> Generator[None, None, None]:
+        with hands.start("r"), hands.store.scope("s").claim(owner="me"):
+            yield
+
+    generator = held()
+    next(generator)
+    generator.close()
+    assert present(hands.found("r").error).type == "GeneratorExit"
+    for scope in (hands.store.scope("s"), hands.store.scope("r", kind="run")):
+        with scope.claim(owner="another"):
+            pass
 
 
 def test_an_idle_worker_hears_of_a_run(hands: Hands) -> None:
@@ -197,7 +236,9 @@ def test_a_traceback_is_kept_if_it_is_asked_for(hands: Hands) -> None:
     assert len(present(present(hands.found("r").error).traceback)) <= 4_000
 
 
-def test_a_damaged_run_is_passed_over(tmp_path: Path) -> None:
+def test_a_damaged_run_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if nothing else is on the page."""
+    monkeypatch.setattr(queue, "_PAGE_MAX", 1)
     url = f"sqlite:///{tmp_path}/q.db"
     with limpet.open(url) as store:
         for name in ("bad", "good"):
@@ -205,21 +246,38 @@ def test_a_damaged_run_is_passed_over(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "q.db")) as conn, conn:
         conn.execute("UPDATE tails SET body = x'00' WHERE rowid = (SELECT min(rowid) FROM tails)")
     with limpet.open(url) as store, Hands("sync", store) as hands:
-        assert [each[0] for each in work(hands, wait_s=0.1)] == ["good"]
+        assert [each[0] for each in work(hands)] == ["good"]
 
 
-@pytest.mark.parametrize("engine", ["sqlite", pytest.param("postgres", marks=pytest.mark.slow)])
-def test_sixteen_processes_that_are_killed(engine: str, request: pytest.FixtureRequest) -> None:
+@pytest.mark.parametrize(
+    ("engine", "workers"),
+    [
+        ("sqlite", 3),
+        *(pytest.param(each, 16, marks=pytest.mark.slow) for each in ("sqlite", "postgres")),
+    ],
+)
+def test_processes_that_are_killed(
+    engine: str, workers: int, request: pytest.FixtureRequest
+) -> None:
     """Each run is completed, and none is begun again once it is."""
     place = place_of(engine, request)
     folder: Path = request.getfixturevalue("tmp_path")
-    names = [f"q/{n}" for n in range(30)]
+    names = [f"q/{n}" for n in range(2 * workers)]
     with place.open() as store:
         for name in names:
             runs.enqueue(store, name)
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
     subprocess.run(
-        [sys.executable, "-W", "error", "-m", "tests.runs.queue_crew", place.url, folder, "16"],
+        [
+            sys.executable,
+            "-W",
+            "error",
+            "-m",
+            "tests.runs.queue_crew",
+            place.url,
+            folder,
+            str(workers),
+        ],
         env=environment,
         timeout=WAIT_S_MAX,
         check=True,

@@ -28,7 +28,7 @@ try:
     import urllib3  # noqa: F401
     import uvicorn
 
-    from limpet.server.access import Access
+    from limpet.server.access import Access, Tokens
     from limpet.server.app import App, Receive, Scope, Send
 except ImportError:
     pytest.fail("these tests need the extras `http` and `server`: pip install 'limpet[all]'")
@@ -48,14 +48,14 @@ class Http:
         self._forgetful: set[str] = set()
         self._others: dict[str, Application] = {}
 
-    def mount(self, url: str, *, is_forgetful: bool = False) -> str:
-        """Serve a store; return the URL by which it is opened.
+    def mount(self, url: str, *, is_forgetful: bool = False, tokens: str = "") -> str:
+        """Serve a store; return the URL by which it is opened, with one of the tokens if any.
 
         A forgetful server remembers no answers: as if each request came to another server.
         """
         name = f"store-{next(self._names)}"
         store = limpet.open_async(url)
-        self._mounted[name] = App(store, Access()), store
+        self._mounted[name] = App(store, Access(Tokens(None, tokens) if tokens else None)), store
         if is_forgetful:
             self._forgetful.add(name)
         return f"http://127.0.0.1:{self.port}/{name}"

@@ -11,7 +11,7 @@ import sys
 import threading
 import warnings
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import wraps
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast, get_args
@@ -21,7 +21,7 @@ from limpet.api.pool import Pool
 from limpet.api.verbs import Ask, Block, Encode, Pause, Steps, Walk, Work, streamed
 from limpet.api.watching import Dispatcher, Subscription
 from limpet.core import codec, limits
-from limpet.errors import InvalidInput, Unsupported
+from limpet.errors import Conflict, InvalidInput, Unsupported
 from limpet.model import SnapshotInfo
 from limpet.protocol import Topic
 
@@ -40,6 +40,17 @@ class NotEntered(Exception):
     """The caller went on without entering a block that was ready."""
 
 
+class _Closed(BaseException):
+    """Stands for a GeneratorExit, which `yield from` would not throw but close the verb for."""
+
+
+_Closed.__name__ = "GeneratorExit"  # as a run shows it
+
+
+def _thrown(error: BaseException) -> BaseException:
+    return _Closed() if isinstance(error, GeneratorExit) else error
+
+
 class _NotEntered:
     """A claim, which becomes a lease or a run in a `with` block, and says so before."""
 
@@ -49,21 +60,29 @@ class _NotEntered:
         self._holding = holding
         self._kind = kind
         self._example = example
-        self.is_entered = False
+        self.is_entered = self.is_over = False
 
     def __getattr__(self, name: str) -> Any:
         if not name.startswith("_") and hasattr(self._kind, name):
-            advice = f"write `{self._block} {self._example}:`"
-            raise InvalidInput(f"claim is used without a block: {advice}")
+            raise self.misused()
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def misused(self) -> InvalidInput:
+        advice = f"write `{self._block} {self._example}:`"
+        return InvalidInput(f"claim is used without a block: {advice}")
+
+    def _entered(self) -> Any:
+        if self.is_over:
+            raise Conflict("the claim is over: enter it before the next one is asked for")
+        self.is_entered = True
+        return self._holding
 
 
 class Claimed(_NotEntered):
     """A claim for a `with` block."""
 
     def __enter__(self) -> Any:
-        self.is_entered = True
-        return self._holding.__enter__()
+        return self._entered().__enter__()
 
     def __exit__(self, *error: Any) -> bool | None:
         is_handled: bool | None = self._holding.__exit__(*error)
@@ -76,8 +95,7 @@ class AsyncClaimed(_NotEntered):
     _block = "async with"
 
     async def __aenter__(self) -> Any:
-        self.is_entered = True
-        return await self._holding.__aenter__()
+        return await self._entered().__aenter__()
 
     async def __aexit__(self, *error: Any) -> bool | None:
         is_handled: bool | None = await self._holding.__aexit__(*error)
@@ -135,7 +153,8 @@ class Driver:
         try:
             yield value
         except BaseException as error:
-            self.drive(verb, error)
+            with suppress(_Closed):
+                self.drive(verb, _thrown(error))
             raise
         self.drive(verb)
 
@@ -145,7 +164,10 @@ class Driver:
             claimed = Claimed(self.block(current, value), type(value), "claim as run")
             try:
                 yield claimed
+                if not claimed.is_entered:
+                    raise claimed.misused()
             finally:
+                claimed.is_over = True
                 if not claimed.is_entered:
                     self.drive(current, NotEntered())
 
@@ -235,7 +257,8 @@ class AsyncDriver:
         try:
             yield value
         except BaseException as error:
-            await self.drive(verb, error)
+            with suppress(_Closed):
+                await self.drive(verb, _thrown(error))
             raise
         await self.drive(verb)
 
@@ -245,7 +268,10 @@ class AsyncDriver:
             claimed = AsyncClaimed(self.block(current, value), type(value), "claim as run")
             try:
                 yield claimed
+                if not claimed.is_entered:
+                    raise claimed.misused()
             finally:
+                claimed.is_over = True
                 if not claimed.is_entered:
                     await self.drive(current, NotEntered())
 

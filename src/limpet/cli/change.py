@@ -391,22 +391,20 @@ def prune(
 
 
 def _prune_by_policy(store: limpet.Store, *, dry_run: bool, yes: bool, as_json: bool) -> int:
-    def draw(each: Deleted) -> None:
-        place = f"session {visible(each.session_id)}"
-        name = place if each.scope is None else visible(address_text(each.scope))
-        amount = f"  {_amount(limpet.Pruned(each.snapshots, each.bytes))}"
-        say(("- ", "bad"), (name, "title"), (amount, "size"), stderr=asks)
+    rules, asks = Policy(store), not dry_run and not yes
 
     def echo(each: Deleted) -> None:
         whole = {"session_id": each.session_id, "scope_id": None, "kind": None}
         place = each.scope._asdict() if each.scope else whole
         _echo_pruned(place, each.snapshots, each.bytes, dry_run=dry_run)
 
-    rules, asks = Policy(store), not dry_run and not yes
-    if asks:
-        plan = rules.apply(dry_run=True, report=draw)
-        if any(plan):
-            confirm(f"Delete {_swept_text(plan)} for good?", yes=False)
+    def draw(each: Deleted) -> None:
+        name = address_text(each.scope) if each.scope else f"session {each.session_id}"
+        amount = f"  {_amount(limpet.Pruned(each.snapshots, each.bytes))}"
+        say(("- ", "bad"), (visible(name), "title"), (amount, "size"), stderr=asks)
+
+    if asks and any(plan := rules.apply(dry_run=True, report=draw)):
+        confirm(f"Delete {_swept_text(plan)} for good?", yes=False)
     swept = rules.apply(dry_run=dry_run, report=echo if as_json else None if asks else draw)
     if as_json:
         echo_json(dict(zip(swept._fields[:-1], swept, strict=False)), indent=None)

@@ -35,7 +35,6 @@ _STYLES = {"error": "bad", "warning": "odd", "info": "accent"}
 @click.option(
     "--delete-session-after", type=duration, metavar="TIME", help="So long after its last change."
 )
-@click.option("--unfinished-runs", is_flag=True, help="Also sessions of runs that have not ended.")
 @with_store(write=True)
 def policy(
     store: limpet.Store, action: str, keep_label: tuple[str, ...], as_json: bool, **limits: Any
@@ -50,7 +49,7 @@ def policy(
     --json: a line for each rule; times are in seconds:
             {"prefix": text, "kind": text or null, "keep_last": n or null,
              "older_than": n or null, "keep_labels": [text],
-             "delete_session_after": n or null, "unfinished_runs": true or false}
+             "delete_session_after": n or null}
 
     \b
     Examples:
@@ -75,7 +74,7 @@ def policy(
         shown = [
             f"{name} {str(value).removesuffix(', 0:00:00')}"
             for name, value in facts.items()
-            if name not in ("prefix", "kind") and value not in (None, "") and value is not False
+            if name not in ("prefix", "kind") and value not in (None, "")
         ]
         name = f"{each.prefix}*  {each.kind or 'all kinds'}"
         say((visible(name), "title"), f"  {visible(', '.join(shown)) or 'keeps everything'}")

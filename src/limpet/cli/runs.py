@@ -119,7 +119,7 @@ def runs(
 @click.argument("run_id", metavar="RUN", shell_complete=complete_session)
 @with_store()
 def runs_show(store: limpet.Store, run_id: str, as_json: bool) -> None:
-    """Show one run: why it failed, its attempts and last steps.
+    """Show one run: why it failed, and its attempts. `limpet log RUN` shows its steps.
 
     A traceback is shown if the worker asked for it. The exit code is 1 if there is no such run.
 
@@ -135,13 +135,13 @@ def runs_show(store: limpet.Store, run_id: str, as_json: bool) -> None:
     if panel is None:
         raise limpet.NotFound(f"there is no such run. run_id=`{run_id}`")
     if as_json or _is_json_above():
-        run, (_, columns, rows) = panel.run, panel.tables[0]
+        error = panel.run.error
         echo_json(
             {
-                **_run_json(run),
-                "traceback": run.error and run.error.traceback,
+                **_run_json(panel.run),
+                "traceback": error and error.traceback,
                 "lease": panel.facts["lease"],
-                "attempts": [dict(zip(columns, row, strict=True)) for row in rows],
+                "attempts": panel.attempts,
             }
         )
         return
@@ -151,15 +151,14 @@ def runs_show(store: limpet.Store, run_id: str, as_json: bool) -> None:
             print_line(console, line)
         for name, text in panel.facts.items():
             print_line(console, Text.assemble((f"{name:10}", "quiet"), text))
-        for name, columns, rows in panel.tables:
-            cells = {Column(each): _cell(at) for at, each in enumerate(columns)}
-            if rows:
-                print_line(console, Text(f"\n{name}", "title"))
-                print_table(console, cells, rows)
+        if panel.attempts:
+            print_line(console, Text("\nAttempts", "title"))
+            cells = {Column(name): _cell(name) for name in panel.attempts[0]}
+            print_table(console, cells, panel.attempts)
 
 
-def _cell(at: int) -> Callable[[tuple[str, ...]], Text]:
-    return lambda row: Text(row[at])
+def _cell(name: str) -> Callable[[dict[str, str]], Text]:
+    return lambda row: Text(row[name])
 
 
 @runs.command("abort")

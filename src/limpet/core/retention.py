@@ -95,8 +95,8 @@ class Rule:
         kind: which scopes; None for those of all kinds, except long-term memory (`items`).
         keep_last, older_than: delete snapshots as `Scope.prune` does.
         keep_labels: but no snapshot that has a label of one of these names, nor its session.
-        delete_session_after: delete a session so long after its last change.
-        unfinished_runs: also one with a run that has not completed, failed or been aborted.
+        delete_session_after: delete a session so long after its last change, unless a run in it
+            has not completed, failed or been aborted.
 
     Example:
         Rule(prefix="demo/", keep_last=50, delete_session_after=timedelta(days=7))
@@ -108,7 +108,6 @@ class Rule:
     older_than: timedelta | None = None
     keep_labels: tuple[str, ...] = ()
     delete_session_after: timedelta | None = None
-    unfinished_runs: bool = False
 
 
 _AGE = Record(schema.AGE, timedelta.total_seconds, lambda seconds: timedelta(seconds=seconds))
@@ -120,7 +119,6 @@ RULE = fields(
     older_than=optional(_AGE),
     keep_labels=Record(schema.array(schema.TEXT), list, tuple),
     delete_session_after=optional(_AGE),
-    unfinished_runs=Record(schema.BOOLEAN),
 )
 """A rule as it is stored; its times are in seconds."""
 

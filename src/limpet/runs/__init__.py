@@ -279,7 +279,8 @@ def work(
     That of a worker that died comes back, behind those that wait. The oldest come first, but not
     strictly: workers choose among the first few. A run that cannot be read is passed over.
 
-    Enter each block before the next claim is asked for, or the run goes back to the queue.
+    Enter each block before the next claim is asked for: a claim that was not entered is over, and
+    its run comes back.
 
     Args:
         store: where the runs are. With an `AsyncStore`: `async for`, `async with`.
@@ -292,7 +293,7 @@ def work(
         traceback: as for `start`.
 
     Raises:
-        InvalidInput: an argument is not acceptable.
+        InvalidInput: an argument is not acceptable, or a block was not entered.
     """
     _check_store(store)
     plan = _of_worker(_plan(store, "any", model), owner, ttl_s, on_success, traceback=traceback)

@@ -24,7 +24,6 @@ from limpet.runs.model import (
     COMPLETED,
     FACTS,
     FAILED,
-    QUEUED,
     ROOM_BYTES,
     RUNNING,
     TASK_LABEL,
@@ -207,11 +206,6 @@ class Attempt:
                 except InvalidInput:  # metadata leaves no room for the traceback
                     failure = replace(failure, traceback=None)
                     yield from self._write(lambda: self._marked(FAILED, failure))
-
-    def give_back(self) -> Steps[None]:
-        """Put the run into the queue again: its block was not entered."""
-        with suppress(LimpetError):
-            yield from self._write(lambda: self._marked(QUEUED))
 
     def observe(self, head: SnapshotInfo) -> None:
         """Record whether a head aborts or supersedes this attempt.

@@ -214,7 +214,7 @@ def supervised(store: Any, plan: Plan, wanted: leases.Wanted, waiting: _Waiting)
             try:
                 yield Block(handle(store.driver, attempt, term, watch))
             except NotEntered:
-                return (yield from attempt.give_back())
+                return  # it is in the queue again: a run that lost its worker
             except BaseException as error:
                 if not sys.is_finalizing():  # see `hold` in api/leases.py
                     yield from attempt.fail(error)

@@ -100,15 +100,15 @@ class Queue:
             if not self._page or clock.monotonic() > self._page_ends_s:
                 self._page = yield self._oldest
                 self._page_ends_s = clock.monotonic() + self._plan.ttl_s
-            was_empty, others_claim = not self._page, False
+            was_empty, may_be_more = not self._page, False
             while self._page:
                 choice = int(clock.jitter() * min(_CHOICES, len(self._page)))
                 found = yield from self._claimed(self._page.pop(choice))
                 if found:
                     return
-                others_claim = others_claim or found is None
-            if others_claim:
-                continue  # so there may be more than there were on the page
+                may_be_more = may_be_more or found is None
+            if may_be_more:
+                continue
             left_s = deadline - clock.monotonic()
             if left_s <= 0:
                 return
@@ -119,7 +119,7 @@ class Queue:
                 yield Pause(min(left_s, backoff.pause_s() or left_s))
 
     def _claimed(self, scope: ScopeKey) -> Steps[bool | None]:
-        """Claim a run for a block; False if that cannot be, None if another worker was faster."""
+        """Claim a run for a block; False if it is held, None if another listing may find more."""
         plan = replace(self._plan, scope=scope)
         wanted, waiting = prepare_claim(self._tools, scope, plan.owner, self._plan.ttl_s, 0)
         waiting.is_patient = False
@@ -133,7 +133,7 @@ class Queue:
             if waiting.has_begun:
                 raise
             self._passed.add(scope)
-            return False
+            return None  # there may be others behind those on the page
         return True
 
     def _oldest(self, backend: Backend) -> list[ScopeKey]:

@@ -1,4 +1,4 @@
-"""One supervised run: why it failed, who worked on it, and its last steps."""
+"""One supervised run: why it failed, and who worked on it."""
 
 from datetime import datetime, timedelta
 from itertools import islice
@@ -11,16 +11,12 @@ from limpet.model import SnapshotInfo
 from limpet.protocol import Hold
 from limpet.runs.model import QUEUED, RUNNING, read_record
 from limpet.runs.processes import is_alive, without_process
-from limpet.views.format import ago_text, duration_text, moment_text, size_text, visible
+from limpet.views.format import ago_text, duration_text, moment_text, visible
 
-_STEPS_MAX = 20
 _HISTORY_MAX = 200  # snapshots that are read for earlier attempts
 
 
-class Table(NamedTuple):
-    title: str
-    columns: tuple[str, ...]
-    rows: list[tuple[str, ...]]
+_COLUMNS = ("attempt", "owner", "status", "begun", "took", "steps", "error")
 
 
 class Panel(NamedTuple):
@@ -29,11 +25,11 @@ class Panel(NamedTuple):
     run: runs.RunInfo
     facts: dict[str, str]
     error: list[str]
-    tables: tuple[Table, ...]
+    attempts: list[dict[str, str]]
 
 
 def read_run(store: Store, run_id: str) -> Panel | None:
-    """Return a run with its attempts and last steps, or None if there is none."""
+    """Return a run with its attempts, or None if there is none."""
     run = runs.get(store, run_id)
     if run is None:
         return None
@@ -46,7 +42,7 @@ def read_run(store: Store, run_id: str) -> Panel | None:
         run,
         {name: text for name, text in _facts(run, lease, now).items() if text},
         [visible(line) for line in whole.splitlines()],
-        (_attempts(run, history), _steps(history, now)),
+        _attempts(run, history) if run.attempt else [],
     )
 
 
@@ -75,7 +71,7 @@ def _lease_text(run: runs.RunInfo, lease: Hold, now: datetime) -> str:
     return f"of {owner}, {ends}{dead}" + (beat and f"; last heartbeat {beat}")
 
 
-def _attempts(run: runs.RunInfo, history: list[SnapshotInfo]) -> Table:
+def _attempts(run: runs.RunInfo, history: list[SnapshotInfo]) -> list[dict[str, str]]:
     """Return what is known of each attempt: the last that it wrote, if that was kept."""
     last = {read_record(info).attempt: info for info in [*reversed(history), run.info]}
     rows = []
@@ -86,17 +82,6 @@ def _attempts(run: runs.RunInfo, history: list[SnapshotInfo]) -> Table:
         took = duration_text((info.updated_at - begun).total_seconds())
         error = "" if record.error is None else record.error.type
         texts = (record.owner or "", status, moment_text(begun), took, f"{record.steps or 0:,}")
-        rows.append((f"{number:,}", *map(visible, (*texts, error))))
-    columns = ("attempt", "owner", "status", "begun", "took", "steps", "error")
-    return Table("Attempts", columns, rows if run.attempt else [])
-
-
-def _steps(steps: list[SnapshotInfo], now: datetime) -> Table:
-    rows: list[tuple[str, ...]] = []
-    for at, info in enumerate(steps[:_STEPS_MAX]):
-        before = steps[at + 1].created_at if at + 1 < len(steps) else None
-        took = "" if before is None else duration_text((info.created_at - before).total_seconds())
-        number = f"{read_record(info).steps or 0:,}"
-        age = ago_text(info.created_at, now)
-        rows.append((number, visible(info.status), age, took, size_text(info.size), info.id))
-    return Table("Last steps", ("step", "status", "saved", "took", "size", "id"), rows)
+        shown = (f"{number:,}", *map(visible, (*texts, error)))
+        rows.append(dict(zip(_COLUMNS, shown, strict=True)))
+    return rows
