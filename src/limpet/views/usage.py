@@ -46,7 +46,7 @@ class ModelCall(NamedTuple):
 
     @property
     def model(self) -> str | None:
-        return _first(_model_of, self.message)
+        return _first(lambda each: text_of(each, *_MODELS), self.message)
 
     @property
     def at(self) -> datetime | None:
@@ -55,8 +55,8 @@ class ModelCall(NamedTuple):
     @property
     def id(self) -> str | None:
         """The id of the answer: a transcript has an entry for each block of one."""
-        message = self.message
-        return _first(_id_of, message if read_claude(message) is None else message["message"])
+        said = self.message if read_claude(self.message) is None else self.message["message"]
+        return _first(lambda each: text_of(each, *_IDS), said)
 
 
 def usage_text(usage: Usage) -> str:
@@ -136,21 +136,10 @@ def _first(read: Callable[[Fields], T | None], message: Fields) -> T | None:
     """Return the first that a message has, or what is around it or in it."""
     if message.get("role", message.get("type")) in _SAID_BY_OTHERS:
         return None
-    found = read(message)
-    for name in () if found is not None else _AROUND:
-        if isinstance(inner := message.get(name), dict):
-            found = _first(read, inner)
-            if found is not None:
-                break
-    return found
-
-
-def _model_of(message: Fields) -> str | None:
-    return text_of(message, *_MODELS)
-
-
-def _id_of(message: Fields) -> str | None:
-    return text_of(message, *_IDS)
+    if (found := read(message)) is not None:
+        return found
+    inner = (message[name] for name in _AROUND if isinstance(message.get(name), dict))
+    return next((each for held in inner if (each := _first(read, held)) is not None), None)
 
 
 def _usage_in(message: Fields) -> Usage | None:
@@ -167,9 +156,7 @@ def read_usage(given: Fields) -> Usage | None:
     """Return what one call took; None if the object does not say so."""
     if "__dataclass__" in given and isinstance(given.get("data"), dict):
         given = given["data"]
-    numbers = [0] * len(_NUMBERS)
-    _fill(numbers, given)
-    input, output, cached, written, reasoning, everything, of_tools = numbers
+    input, output, cached, written, reasoning, everything, of_tools = _filled(given, [0] * 7)
     if not input and not output:
         return None
     aside = cached + written
@@ -181,19 +168,19 @@ def read_usage(given: Fields) -> Usage | None:
     return Usage(1, input + of_tools, cached, written, max(output, reasoning), reasoning)
 
 
-def _fill(numbers: list[int], given: Fields) -> None:
-    """Take over the numbers that are not known yet: the object's own, then those of its details."""
+def _filled(given: Fields, numbers: list[int]) -> list[int]:
+    """Return the numbers with those of an object, then of its details, that were not known."""
     details = []
     for name, value in given.items():
-        if type(value) in (int, float):
-            slot = _SLOTS.get(name)
-            if slot is not None and not numbers[slot] and 0 < value < _TOKENS_MAX:
+        slot = _SLOTS.get(name)
+        if slot is not None and type(value) in (int, float):
+            if not numbers[slot] and 0 < value < _TOKENS_MAX:
                 numbers[slot] = int(value)
         elif value and name.endswith(("details", "Details")):
             details += value if isinstance(value, list) else [value]
     for each in details:
-        if isinstance(each, dict):
-            _fill(numbers, each)
+        numbers = _filled(each, numbers) if isinstance(each, dict) else numbers
+    return numbers
 
 
 def _time_of(given: Fields) -> datetime | None:
@@ -219,19 +206,17 @@ def session_calls(
     A damaged head is skipped, and reported.
     """
     seen: set[object] = set()
-    for each in store.scopes(session_id):
+    for scope in store.scopes(session_id):
+        head = None
         try:
-            head = store.scope(*each.key).load()
+            head = store.scope(*scope.key).load()
         except Corrupt as error:
             skipped(error)
-            continue
-        if head is None:
-            continue  # notes only, or deleted meanwhile
         here: list[object] = [None]  # within one scope, equal messages are several
-        for call in read_calls(head.state):
+        for call in () if head is None else read_calls(head.state):
             # Without an id it is the same one only after the same others.
             here.append(call.id or hash((here[-1], repr(call.message))))
-            if here[-1] not in seen:
+            if head is not None and here[-1] not in seen:
                 yield call, head
         seen.update(here)
 
@@ -256,10 +241,9 @@ class Prices(NamedTuple):
         names = [each for each in self.models if fnmatchcase(call.model or "", each)]
         if not names:
             return None
-        price, used = self.models[max(names, key=len)], call.usage
-        plain = used.input - used.cached - used.written
-        of_input = plain * price.input + used.cached * price.cached + used.written * price.written
-        return (of_input + used.output * price.output) / 1_000_000
+        price, (_, input, cached, written, output, _) = self.models[max(names, key=len)], call.usage
+        plain = (input - cached - written) * price.input + output * price.output
+        return (plain + cached * price.cached + written * price.written) / 1_000_000
 
 
 def parse_prices(text: str) -> Prices:
