@@ -277,9 +277,11 @@ def test_a_message_counts_once_in_a_session() -> None:
         store.scope("s", "team").save({"messages": [said("other", id="7"), said("ok")]})
         assert rows(store, "session")["s"].usage.calls == 5
         store.scope("s", "team", kind="graph").save({"messages": [said("more")] * 2})
+        own = said("its own", id="7", usage={"input_tokens": 3, "output_tokens": 1})
+        store.scope("s", "other").save({"messages": [own]})
         skipped: list[Any] = []
         found = [*report(store, ["s"], "message", parse_prices(""), skipped.append)]
-        assert [row.usage.calls for row in found] == [1] * 7
+        assert [row.usage.calls for row in found] == [1] * 8
 
 
 def test_a_thread_of_graphs_in_graphs_counts_each_answer_once() -> None:

@@ -190,7 +190,7 @@ def _time_of(given: Fields) -> datetime | None:
             if isinstance(value, str):
                 found = datetime.fromisoformat(value)
                 return found.replace(tzinfo=found.tzinfo or UTC).astimezone(UTC)
-            if type(value) in (int, float):
+            if isinstance(value, int | float) and not isinstance(value, bool):
                 return datetime.fromtimestamp(value / (1 if value < 1e11 else 1000), UTC)
     return None
 
@@ -214,8 +214,9 @@ def session_calls(
             skipped(error)
         here: list[object] = [None]  # within one scope, equal messages are several
         for call in () if head is None else read_calls(head.state):
-            # Without an id it is the same one only after the same others.
-            here.append(call.id or hash((here[-1], repr(call.message))))
+            # Some count their ids up in each scope. Without one it is the same only after the same.
+            after = call.id or hash((here[-1], repr(call.message)))
+            here.append((after, call.usage))
             if head is not None and here[-1] not in seen:
                 yield call, head
         seen.update(here)
