@@ -36,7 +36,12 @@ _TAKEN = ("", "message", "cost", "unpriced", *views.Usage._fields)  # no names o
     type=click.Path(path_type=Path),
     help="The prices of models, as TOML.",
 )
-@click.option("--csv", "as_csv", is_flag=True, help="Print CSV, with a line of names first.")
+@click.option(
+    "--csv",
+    "as_csv",
+    is_flag=True,
+    help="Print CSV, with a line of names first, and ' before a text that looks like a formula.",
+)
 @with_store()
 def usage(
     store: limpet.Store,
