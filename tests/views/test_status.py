@@ -149,7 +149,8 @@ def ui(role: str, **part: Any) -> Any:
 TEXT = [{"type": "text", "text": "hello"}]
 ANSWER = {"role": "assistant", "content": TEXT}
 ASKED = [{"type": "function_call", "call_id": "c", "name": "pay"}]
-SHELL = {"type": "local_shell_call", "id": "c", "call_id": "c"}
+SHELL = {"type": "local_shell_call", "id": "1", "call_id": "c"}
+DONE = {"type": "local_shell_call_output", "id": "c", "output": "ok"}
 
 
 @for_each(
@@ -169,7 +170,8 @@ SHELL = {"type": "local_shell_call", "id": "c", "call_id": "c"}
         ("langchain", {"messages": [{"type": "human", "content": "hello"}]}, ""),
         ("openai", {"items": [*ASKED, ANSWER]}, "waiting"),
         ("openai", {"items": [*ASKED, {"role": "user", "content": "no"}, ANSWER]}, "completed"),
-        ("openai", {"items": [SHELL, {**SHELL, "type": "local_shell_call_output"}]}, "completed"),
+        ("openai", {"items": [SHELL, DONE]}, "running"),  # the model answers next
+        ("openai", {"items": [SHELL, DONE, ANSWER]}, "completed"),
         ("openai", {"items": "damaged"}, "completed"),
         ("langgraph", None, "completed"),
         ("workflow", {"messages": {"a": [1]}, "iteration_count": 1}, "running"),

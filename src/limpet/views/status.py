@@ -101,7 +101,10 @@ def _openai(state: Any, head: SnapshotInfo, notes: Iterable[Note]) -> str:
             done.add(each.get("call_id", each.get("id")))
         elif type.endswith("_call") and "call_id" in each:  # not one that OpenAI runs
             called.add(each["call_id"])
-    return WAITING if called - done else _answered(items)
+    if called - done:
+        return WAITING
+    is_next = items and str(items[-1].get("type")).endswith("_output")
+    return RUNNING if is_next else _answered(items)
 
 
 _QUESTIONS = ("AskUserQuestion", "ExitPlanMode")
