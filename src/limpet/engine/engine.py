@@ -6,20 +6,18 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial, wraps
 from operator import attrgetter
-from typing import Concatenate, Final, Literal, ParamSpec, TypeVar
+from typing import Concatenate, Final, Literal, ParamSpec, TypeVar, cast
 
 from limpet.backends.support.backoff import Backoff
 from limpet.backends.support.forks import renew_after_fork
 from limpet.backends.support.located import located
 from limpet.backends.support.recent import Recent
 from limpet.core import commits, limits, matching
-from limpet.core.commits import claimed, renewed
 from limpet.core.notes import NoteRow, found_note, note_of, written_note
 from limpet.core.rows import Row, info_of
 from limpet.engine import editing, moving, noting, rolling, saving
 from limpet.engine.joining import Joining, Waiting, joined
-from limpet.engine.locking import WAIT_S, First, ScopeLocks
-from limpet.engine.moving import Part
+from limpet.engine.locking import LOCKS, WAIT_S, First, renew, scope_locks
 from limpet.engine.records import (
     check_expect,
     head_of,
@@ -28,7 +26,6 @@ from limpet.engine.records import (
     is_stored,
     may_be_stored,
 )
-from limpet.engine.rolling import Roller
 from limpet.engine.saving import Decide, Known, Saved, known_of
 from limpet.engine.states import SegmentCache, States, checked, compare, payload_of
 from limpet.errors import (
@@ -101,8 +98,7 @@ def _of_storage(
 
     @wraps(method)
     def passed(self: "Engine", /, *args: P.args, **options: P.kwargs) -> T:
-        answer: T = getattr(self.storage, method.__name__)(*args, **options)
-        return answer
+        return cast(T, getattr(self.storage, method.__name__)(*args, **options))
 
     return passed
 
@@ -131,13 +127,13 @@ class Engine:
         self._segments: SegmentCache = Recent(_SEGMENT_BYTES_MAX, attrgetter("cost"))
         self._put_off: Recent[ScopeKey, int] = Recent(_PUT_OFF_MAX)  # until a tail has these bytes
         self.closed = False
-        self._roller = Roller(self._roll) if rolls == "background" else None
-        self._locks = ScopeLocks()
+        self._roller = rolling.Roller(self._roll) if rolls == "background" else None
+        self._locks = scope_locks()
         self._joining = Joining()
         renew_after_fork(self)
 
     def after_fork(self) -> None:
-        self._locks = ScopeLocks()
+        self._locks = scope_locks()
         self._joining = Joining()
         self._roller = None  # its thread is the parent's
 
@@ -256,7 +252,8 @@ class Engine:
 
     def commit(self, commit: Commit) -> SnapshotInfo:
         key = commit.scope
-        lock = self._locks.of(key)
+        at = hash(key) % LOCKS
+        lock = self._locks[at]
         is_first = lock.acquire(timeout=WAIT_S)  # as `First`, in less time
         try:
             known = self._known.get(key)
@@ -283,7 +280,7 @@ class Engine:
             if is_first:
                 lock.release()
             else:
-                self._locks.renew(key, lock)
+                renew(self._locks, at, lock)
         if known is not None and self._tails.is_due(known.record, row.size):
             self._roll_soon(known.record, row.size)
         return info_of(key, row)
@@ -367,7 +364,7 @@ class Engine:
                 self._put_off.pop(key)
                 self._touch(key, self._draw(), roll.at)
 
-    def write_part(self, part: Part, *, mirror: bool = False, verify: bool = False) -> int:
+    def write_part(self, part: moving.Part, *, mirror: bool = False, verify: bool = False) -> int:
         """Do what `moving.difference` promises as one step; return how much that adds or changes.
 
         With `verify` nothing is written, and anything but 0 is a difference.
@@ -560,14 +557,12 @@ class Engine:
         return self._touch(first.scope, stamp, decide, continued)
 
     def claim(self, claim: Claim) -> Hold:
-        return self._touch(
-            claim.scope, claim.stamp, lambda r, stamp: noting.lease(r, claim, stamp, claimed)
-        )
+        decide = partial(noting.lease, claim, commits.claimed)
+        return self._touch(claim.scope, claim.stamp, decide)
 
     def renew(self, claim: Claim) -> Hold:
-        return self._touch(
-            claim.scope, claim.stamp, lambda r, stamp: noting.lease(r, claim, stamp, renewed)
-        )
+        decide = partial(noting.lease, claim, commits.renewed)
+        return self._touch(claim.scope, claim.stamp, decide)
 
     def release(self, claim: Claim) -> None:
         self._touch(claim.scope, claim.stamp, lambda r, stamp: noting.release(r, claim, stamp))

@@ -8,23 +8,19 @@ from typing import Final
 
 from limpet.model import ScopeKey
 
+LOCKS: Final = 1024
 WAIT_S: Final = 1.0
-_LOCKS: Final = 1024
 
 
-class ScopeLocks:
-    """A lock for each scope, which several may share."""
+def scope_locks() -> list[threading.RLock]:
+    """Return the locks: that of a scope is at `hash(key) % LOCKS`."""
+    return [threading.RLock() for _ in range(LOCKS)]
 
-    def __init__(self) -> None:
-        self._locks = [threading.RLock() for _ in range(_LOCKS)]
 
-    def of(self, key: ScopeKey) -> threading.RLock:
-        return self._locks[hash(key) % _LOCKS]
-
-    def renew(self, key: ScopeKey, lock: threading.RLock) -> None:
-        """Replace a lock that was not to be had, unless another thread has done so."""
-        if self.of(key) is lock:
-            self._locks[hash(key) % _LOCKS] = threading.RLock()
+def renew(locks: list[threading.RLock], at: int, lock: threading.RLock) -> None:
+    """Replace a lock that was not to be had, unless another thread has done so."""
+    if locks[at] is lock:
+        locks[at] = threading.RLock()
 
 
 class First:
@@ -33,10 +29,11 @@ class First:
     Nobody waits for long: the other one may hang, or was interrupted.
     """
 
-    __slots__ = ("_is_first", "_key", "_lock", "_locks")
+    __slots__ = ("_at", "_is_first", "_lock", "_locks")
 
-    def __init__(self, locks: ScopeLocks, key: ScopeKey) -> None:
-        self._locks, self._key, self._lock = locks, key, locks.of(key)
+    def __init__(self, locks: list[threading.RLock], key: ScopeKey) -> None:
+        self._locks, self._at = locks, hash(key) % LOCKS
+        self._lock = locks[self._at]
 
     def __enter__(self) -> None:
         self._is_first = self._lock.acquire(timeout=WAIT_S)
@@ -45,4 +42,4 @@ class First:
         if self._is_first:
             self._lock.release()
         else:
-            self._locks.renew(self._key, self._lock)
+            renew(self._locks, self._at, self._lock)

@@ -82,10 +82,10 @@ def _existing(reader: Reader, changes: Sequence[NoteChange]) -> dict[Address, No
 
 
 def lease(
-    reader: Reader,
     claim: Claim,
-    stamp: Stamp,
     rule: Callable[[Claim, LeaseRow | None, int], LeaseRow],
+    reader: Reader,
+    stamp: Stamp,
 ) -> tuple[Change | None, Hold]:
     record, now = reader.record, reader.now(claim.stamp.now)
     found = lease_of(record)
