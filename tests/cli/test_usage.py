@@ -45,7 +45,8 @@ def test_usage(command: Command, url: str, tmp_path: Path) -> None:
     csv = command("usage", "bob", "--by", "model", "--csv", "--url", url).stdout.splitlines()
     assert csv[0] == "model,calls,input,cached,written,output,reasoning,cost,unpriced"
     assert csv[1] == "m,1,1000,0,0,20,0,,1"
-    assert command("usage", "--by", "colour", "--url", url).returncode == 2
+    for by in ("colour", "label=", "label=cost"):
+        assert command("usage", "--by", by, "--url", url).returncode == 2
     assert command("usage", "plain", "--url", url).stderr == "no message says what it took\n"
 
 
@@ -59,3 +60,22 @@ def test_a_damaged_session_is_skipped(command: Command, tmp_path: Path) -> None:
     assert done.returncode == 5
     assert "skipped" in done.stderr
     assert [json.loads(line)["session"] for line in done.stdout.splitlines()] == ["bob/1"]
+
+
+def test_csv_is_not_run_by_a_spreadsheet(command: Command, tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/new.db"
+    names = ("=1+1", "+1", "-1", "@SUM(A1)", "plain")
+    said = {"role": "assistant", "content": "hi", "model": "=cmd()", "usage": USED}
+    with limpet.open(url) as store:
+        for name in names:
+            store.scope(name).save({"messages": [said]})
+    rows = command("usage", "--csv", "--url", url).stdout.splitlines()
+    assert {row.partition(",")[0] for row in rows[1:]} == {
+        "'=1+1",
+        "'+1",
+        "'-1",
+        "'@SUM(A1)",
+        "plain",
+    }
+    (line, *_) = command("usage", "--by", "model", "--json", "--url", url).stdout.splitlines()
+    assert json.loads(line)["model"] == "=cmd()"

@@ -147,6 +147,10 @@ def ui(role: str, **part: Any) -> Any:
 
 
 TEXT = [{"type": "text", "text": "hello"}]
+ANSWER = {"role": "assistant", "content": TEXT}
+ASKED = [{"type": "function_call", "call_id": "c", "name": "pay"}]
+SHELL = {"type": "local_shell_call", "id": "1", "call_id": "c"}
+DONE = {"type": "local_shell_call_output", "id": "c", "output": "ok"}
 
 
 @for_each(
@@ -164,11 +168,41 @@ TEXT = [{"type": "text", "text": "hello"}]
         ("vercel_ai", ui("assistant", type="tool-pay", state="approval-requested"), "waiting"),
         ("vercel_ai", ui("assistant", type="tool-pay", state="output-available"), "completed"),
         ("langchain", {"messages": [{"type": "human", "content": "hello"}]}, ""),
+        ("openai", {"items": [*ASKED, ANSWER]}, "waiting"),
+        ("openai", {"items": [*ASKED, {"role": "user", "content": "no"}, ANSWER]}, "completed"),
+        ("openai", {"items": [SHELL, DONE]}, "running"),  # the model answers next
+        ("openai", {"items": [SHELL, DONE, ANSWER]}, "completed"),
         ("openai", {"items": "damaged"}, "completed"),
         ("langgraph", None, "completed"),
+        ("workflow", {"messages": {"a": [1]}, "iteration_count": 1}, "running"),
+        # What only looks like it
+        ("openai", {"items": [{"call_id": [1], "type": "function_call"}]}, ""),
+        ("adk", {"events": [{"author": "a", "long_running_tool_ids": 5}]}, ""),
+        ("claude", {"entries": [{"message": 5}]}, ""),
+        ("langgraph", {"channel_values": {"join:a:b": {"$set": [[1]]}}}, ""),
+        ("langgraph", {"channel_values": [1]}, ""),
+        ("workflow", {"n": 1}, ""),
     ],
 )
 def test_what_others_wrote(mark: str, state: Any, status: str) -> None:
     with limpet.open("memory:") as store:
         store.scope("s", kind="conversation").save(state, metadata={mark: True})
         assert told(store)[0] == status
+
+
+def test_a_status_that_was_given_counts() -> None:
+    with limpet.open("memory:") as store:
+        state: Any = {"messages": [{"role": "user", "content": "hello"}]}
+        store.scope("s").save(state, status="done", metadata={"openai": {}})
+        assert told(store) == ("done", ())
+
+
+def test_langgraph_of_older_versions() -> None:
+    """Their edges were channels of other names; a task that asked has written so all the same."""
+    with limpet.open("memory:") as store:
+        thread = store.scope("t", kind="thread")
+        state: Any = {"v": 1, "channel_values": {"branch:agent:condition:tools": "agent"}}
+        id = thread.save(state, status="completed", metadata={"langgraph": {}}).id
+        assert told(store)[0] == "running"
+        thread.set_note("task", {"writes": [["0", "__interrupt__", []]]}, on=id)
+        assert told(store) == ("waiting", ("waiting",))

@@ -121,9 +121,13 @@ from tests.cases import for_each
                 "cache_write_tokens": 30,
                 "output_tokens": 20,
                 "output_reasoning_tokens": 15,
-                "details": {"input_tokens": 7},
+                "details": {"input_tokens": 10, "cache_read_input_tokens": 60},  # Anthropic's own
             },
             (100, 60, 30, 20, 15),
+        ),
+        (
+            {"details": {"input_tokens": 7}, "input_tokens": 10, "output_tokens": 2},
+            (10, 0, 0, 2, 0),
         ),
         (
             {
@@ -153,6 +157,7 @@ from tests.cases import for_each
         ),
         ({"input_tokens": 0, "output_tokens": 0}, None),
         ({"input_tokens": "many", "output_tokens": True, "total": 3}, None),
+        ({"input_tokens": -1, "output_tokens": 1e300, "cached_tokens": [1]}, None),
     ],
 )
 def test_each_provider_is_understood(given: Any, used: tuple[int, ...] | None) -> None:
@@ -223,6 +228,12 @@ def test_where_a_message_says_it(message: Any, model: str | None, day: int | Non
     assert (call.at and call.at.day) == day
 
 
+@for_each("at", [True, "0001-01-01T00:00:00+14:00", -1e300, [1], {}])
+def test_what_is_no_time_is_none(at: Any) -> None:
+    (call,) = read_calls([{"role": "assistant", "content": "hi", "usage": OPENAI, "created": at}])
+    assert call.at is None
+
+
 def test_an_answer_of_several_entries_counts_once() -> None:
     usages: list[Any] = [{**ANTHROPIC, "output_tokens": each} for each in (1, 1, 7)]
     entries = [
@@ -265,7 +276,12 @@ def test_a_message_counts_once_in_a_session() -> None:
         fork.append("messages", [said("other", id="7")])
         store.scope("s", "team").save({"messages": [said("other", id="7"), said("ok")]})
         assert rows(store, "session")["s"].usage.calls == 5
-        assert {row.usage.calls for row in rows(store, "message").values()} == {1}
+        store.scope("s", "team", kind="graph").save({"messages": [said("more")] * 2})
+        own = said("its own", id="7", usage={"input_tokens": 3, "output_tokens": 1})
+        store.scope("s", "other").save({"messages": [own]})
+        skipped: list[Any] = []
+        found = [*report(store, ["s"], "message", parse_prices(""), skipped.append)]
+        assert [row.usage.calls for row in found] == [1] * 8
 
 
 def test_a_thread_of_graphs_in_graphs_counts_each_answer_once() -> None:
@@ -317,7 +333,16 @@ def test_what_it_cost() -> None:
         )
 
 
-@for_each("text", ["[", '["m"]\ninput = 1', '["m"]\ninput = 1\noutput = "2"', "m = 1"])
+@for_each(
+    "text",
+    [
+        "[",
+        '["m"]\ninput = 1',
+        '["m"]\ninput = 1\noutput = "2"',
+        "m = 1",
+        "[m]\ninput = 1\noutput = inf",
+    ],
+)
 def test_a_wrong_table_of_prices_is_refused(text: str) -> None:
     with pytest.raises(InvalidInput):
         parse_prices(text)

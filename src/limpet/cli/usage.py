@@ -2,7 +2,8 @@
 
 import csv
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
+from functools import partial
 from itertools import chain
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from limpet.views.refs import find_session
 from limpet.views.usage import Row
 
 _RANKS = (3, 0, 4, 6, 0, 5)  # of the numbers
+_TAKEN = ("", "message", "cost", "unpriced", *views.Usage._fields)  # no names of labels, in JSON
 
 
 @click.command()
@@ -34,7 +36,12 @@ _RANKS = (3, 0, 4, 6, 0, 5)  # of the numbers
     type=click.Path(path_type=Path),
     help="The prices of models, as TOML.",
 )
-@click.option("--csv", "as_csv", is_flag=True, help="Print CSV, with a line of names first.")
+@click.option(
+    "--csv",
+    "as_csv",
+    is_flag=True,
+    help="Print CSV, with a line of names first, and ' before a text that looks like a formula.",
+)
 @with_store()
 def usage(
     store: limpet.Store,
@@ -78,13 +85,23 @@ def usage(
     """
     name = None if session is None else find_session(store, session)
     by = by or ("session" if name is None else "message")
-    if by not in ("message", "session", "day", "model") and not by.startswith(views.LABEL):
-        raise click.BadParameter("use day, model, session or label=NAME", param_hint="--by")
-    priced, damage = _prices(prices), _Damage()
-    found = views.report(
-        store, store.sessions() if name is None else [name], by, priced, damage.add
-    )
     title = by.removeprefix(views.LABEL)
+    is_label = title != by and title not in _TAKEN
+    if by not in ("message", "session", "day", "model") and not is_label:
+        raise click.BadParameter("use day, model, session or label=NAME", param_hint="--by")
+    damaged = 0
+
+    def skipped(error: limpet.Corrupt) -> None:
+        nonlocal damaged
+        damaged += 1
+        if damaged <= SKIPPED_SHOWN:
+            echo_skipped(str(error))
+
+    try:
+        priced = views.parse_prices("" if prices is None else prices.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise click.BadParameter(f"cannot read {prices}: {error}", param_hint="--prices") from error
+    found = views.report(store, [name] if name else store.sessions(), by, priced, skipped)
     if as_json or as_csv:
         _print(found, title, as_csv=as_csv)
     elif (first := next(found, None)) is None:
@@ -92,25 +109,9 @@ def usage(
     else:
         with output(wide=True) as console:
             print_table(console, _cells(title, priced), _with_total(chain([first], found)))
-    if damage.count > SKIPPED_SHOWN:
-        echo_skipped(f"{damage.count:,} heads in all")
-    return _exits.CORRUPT if damage.count else _exits.FINE
-
-
-class _Damage:
-    count = 0
-
-    def add(self, error: limpet.Corrupt) -> None:
-        self.count += 1
-        if self.count <= SKIPPED_SHOWN:
-            echo_skipped(str(error))
-
-
-def _prices(path: Path | None) -> views.Prices:
-    try:
-        return views.parse_prices("" if path is None else path.read_text("utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise click.BadParameter(f"cannot read {path}: {error}", param_hint="--prices") from error
+    if damaged > SKIPPED_SHOWN:
+        echo_skipped(f"{damaged:,} heads in all")
+    return _exits.CORRUPT if damaged else _exits.FINE
 
 
 def _print(rows: Iterable[Row], title: str, *, as_csv: bool) -> None:
@@ -125,9 +126,15 @@ def _print(rows: Iterable[Row], title: str, *, as_csv: bool) -> None:
         }
         if as_csv:
             writer.writerows([shape] if number == 0 else [])
-            writer.writerow(shape.values())
+            writer.writerow(map(_csv_cell, shape.values()))
         else:
             echo_json(shape, indent=None)
+
+
+def _csv_cell(value: object) -> object:
+    """A spreadsheet would run a text that begins like a formula."""
+    is_formula = isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r"))
+    return f"'{value}" if is_formula else value
 
 
 def _with_total(rows: Iterable[Row]) -> Iterator[Row]:
@@ -139,8 +146,9 @@ def _with_total(rows: Iterable[Row]) -> Iterator[Row]:
 
 
 def _cells(title: str, prices: views.Prices) -> Cells:
-    def number(name: str) -> Callable[[Row], Text]:
-        return lambda row: Text(f"{getattr(row.usage, name):,}" if getattr(row.usage, name) else "")
+    def number(name: str, row: Row) -> Text:
+        count = getattr(row.usage, name)
+        return Text(f"{count:,}" if count else "")
 
     def cost(row: Row) -> Text:
         known = row.unpriced < row.usage.calls
@@ -150,7 +158,7 @@ def _cells(title: str, prices: views.Prices) -> Cells:
         Column(title, cells_min=12): lambda row: Text(status_or_dash(row.key), "title"),
         Column("model", rank=2): lambda row: Text(visible(row.model)),
         **{
-            Column(name, right=True, rank=rank): number(name)
+            Column(name, right=True, rank=rank): partial(number, name)
             for name, rank in zip(views.Usage._fields, _RANKS, strict=True)
         },
         Column(f"cost {visible(prices.currency)}".strip(), right=True): cost,

@@ -46,7 +46,7 @@ class About(NamedTuple):
 
     The title is the note `title`, else the first message of the user. `keys` are the names of the
     values in a state that is no chat. `status` is that of `status_of`, and `calls` what the
-    messages of this head took.
+    messages of this head took, if that was asked for.
     """
 
     title: str | None = None
@@ -157,6 +157,7 @@ class Sessions:
     where: SessionFilter
     counts_s_max: float
     attention: bool
+    usage: bool
     next: str | None = None
     is_cut: bool = False
     _counting_s: float = 0.0
@@ -244,7 +245,7 @@ class Sessions:
         head = _newest(found)
         # A fork has no notes of its own, so the title is that of the main scope.
         main = next((each.key for each in found if each.key == ScopeKey(session_id)), None)
-        topic, where = read_about(store, head, main), self.where
+        topic, where = read_about(store, head, main, usage=self.usage), self.where
         if (
             not found
             or not _has_text(topic, where.text)
@@ -289,6 +290,7 @@ def sessions(
     counts: bool = False,
     counts_s_max: float = inf,
     attention: bool = False,
+    usage: bool = False,
 ) -> Sessions:
     """Return the sessions whose id begins with `prefix`, or a page of them.
 
@@ -298,7 +300,7 @@ def sessions(
 
     Of each session that is shown one state is read; with `counts` also its statistics and the
     snapshots without a child, until that has taken `counts_s_max`; with `attention` the leases of
-    what is running. `after` is `next` of the page before.
+    what is running; with `usage` what the messages took. `after` is `next` of the page before.
     """
     if sort not in get_args(Sort):
         raise InvalidInput(f"unknown sort order. sort=`{sort}`")
@@ -306,7 +308,7 @@ def sessions(
     last = None if after is None else age_at(after)
     counts_s_max = counts_s_max if counts else 0.0
     prefix = check_prefix(prefix)
-    return Sessions(store, prefix, sort, limit, last, where, counts_s_max, attention)
+    return Sessions(store, prefix, sort, limit, last, where, counts_s_max, attention, usage)
 
 
 def reads_heads_one_by_one(store: Store) -> bool:
@@ -371,15 +373,18 @@ def scopes(store: Store, session_id: str, *, counts: bool = False) -> Iterator[S
         yield ScopeOverview(*scope, read_about(store, scope.head), *found)
 
 
-def read_about(store: Store, head: SnapshotInfo | None, main: ScopeKey | None = None) -> About:
+def read_about(
+    store: Store, head: SnapshotInfo | None, main: ScopeKey | None = None, *, usage: bool = False
+) -> About:
     """Return what a head is about; its title may be the note of the `main` scope."""
     if head is None:
         return About()
     with suppress(Corrupt):
         found = store.scope(*head.scope).load(head.id)
         if found is not None:
-            about = _about_of(store, found, _title_note(store, head.scope, main))
-            return about._replace(status=status_of(store, found))
+            about = _about_of(found, _title_note(store, head.scope, main))
+            calls = store.driver.opened.service(_Calls).read(found) if usage else ()
+            return about._replace(status=status_of(store, found), calls=calls)
     return About(status=head.status)
 
 
@@ -393,7 +398,7 @@ def about_session(
 ) -> About:
     """Return what the newest head of a session is about, with a title for a heading."""
     listed = store.scopes(session_id) if scopes is None else scopes
-    about = read_about(store, _newest(listed), ScopeKey(session_id))
+    about = read_about(store, _newest(listed), ScopeKey(session_id), usage=True)
     return about._replace(title=about.title and clipped(about.title, _HEADING_CHARS_MAX))
 
 
@@ -439,16 +444,15 @@ class _Calls:
         return found
 
 
-def _about_of(store: Store, snapshot: Snapshot, title: str | None) -> About:
+def _about_of(snapshot: Snapshot, title: str | None) -> About:
     from limpet.views.chat import read_chat, turn_text  # an empty store is listed without them
 
     chat = read_chat(snapshot.state, ends=True)
-    calls = store.driver.opened.service(_Calls).read(snapshot)
     if chat is None or not chat.turns:
         names = snapshot.state if isinstance(snapshot.state, dict) else ()
-        return About(title, keys=tuple(map(visible, names)), calls=calls)
+        return About(title, keys=tuple(map(visible, names)))
     asked = (turn_text(turn) for turn in chat.turns if turn.role == "user")
-    return About(title or next(filter(None, asked), None), chat.last, calls=calls)
+    return About(title or next(filter(None, asked), None), chat.last)
 
 
 def _scope_heads(listed: Iterable[ScopeInfo], store: Store) -> Iterator[ScopeHead]:

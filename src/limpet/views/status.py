@@ -6,6 +6,8 @@ whether its process still lives, only runs know.
 """
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
+from itertools import takewhile
 from typing import Any, Final, TypeAlias
 
 from limpet.model import JSON, Note, Snapshot, SnapshotInfo
@@ -21,15 +23,18 @@ _Objects: TypeAlias = list[dict[str, Any]]
 
 def is_stored(head: SnapshotInfo) -> bool:
     """Return whether the status of a head is the stored one, which other states do not change."""
-    return head.scope.kind not in _READERS and _READERS.keys().isdisjoint(head.metadata)
+    given = head.status not in ("", COMPLETED)
+    return given or _READERS.keys().isdisjoint((head.scope.kind, *head.metadata))
 
 
 def read_status(head: Snapshot, notes: Iterable[Note]) -> str:
     """Return the status of a head; `notes` are those on its id, and read only if needed."""
     for name in () if is_stored(head) else (head.scope.kind, *head.metadata):
-        found = _READERS[name](head.state, head, notes) if name in _READERS else None
-        if found is not None:
-            return found
+        # A state that only looks like one of a framework may hold anything.
+        with suppress(TypeError, AttributeError, LookupError):
+            found = _READERS[name](head.state, head, notes) if name in _READERS else None
+            if found is not None:
+                return found
     return head.status
 
 
@@ -54,12 +59,14 @@ def _answered(messages: _Objects) -> str:
 
 _UNDONE = {"__error__", "__interrupt__", "__resume__"}  # else a task has ended
 _NO_TASK = "00000000-0000-0000-0000-000000000000"
+_BY_NAME = 3  # the version of checkpoints whose channels name each node that comes next
 
 
 def _langgraph(state: Any, head: SnapshotInfo, notes: Iterable[Note]) -> str:
     """Which nodes come next, and what they wrote: questions and errors, until the next step."""
-    channels = _at(state, "channel_values")
-    if not isinstance(channels, dict) or not any(_is_next(*each) for each in channels.items()):
+    channels = _at(state, "channel_values") or {}
+    is_next = any(_is_next(*each) for each in channels.items()) or _at(state, "pending_sends")
+    if not is_next and (_at(state, "v") or _BY_NAME) >= _BY_NAME:
         return COMPLETED
     written = {note.name: _channels(note.value) for note in notes}
     tasks = [each for each in written.values() if each <= _UNDONE]
@@ -67,12 +74,13 @@ def _langgraph(state: Any, head: SnapshotInfo, notes: Iterable[Note]) -> str:
         return FAILED
     # An answer is written at once, and by the task itself when that asks again.
     answered = {"__interrupt__"} if _NO_TASK in written else None
-    return WAITING if any("__interrupt__" in each != answered for each in tasks) else RUNNING
+    if any("__interrupt__" in each != answered for each in tasks):
+        return WAITING
+    return RUNNING if is_next else COMPLETED
 
 
 def _channels(written: JSON) -> set[str]:
-    writes = _at(written, "writes")
-    return {str(each[1]) for each in writes if len(each) > 1} if isinstance(writes, list) else set()
+    return {str(each[1]) for each in _at(written, "writes") or ()}
 
 
 def _is_next(channel: str, value: Any) -> bool:
@@ -80,16 +88,23 @@ def _is_next(channel: str, value: Any) -> bool:
         return bool(value)
     if channel.startswith("join:"):  # `join:a+b:c` starts c after both others
         return {*channel.split(":")[1].split("+")} <= {*(_at(value, "$set") or ())}
-    return channel == "__start__" or channel.startswith("branch:to:")
+    return channel == "__start__" or channel.startswith(("branch:", "start:"))
 
 
 def _openai(state: Any, head: SnapshotInfo, notes: Iterable[Note]) -> str:
     """A call is stored with its result, unless it waits for an approval."""
     items = _objects(_at(state, "items"))
-    calls = [(str(each.get("type")), each.get("call_id")) for each in items if "call_id" in each]
-    called = {id for type, id in calls if type.endswith("_call")}
-    done = {id for type, id in calls if type.endswith("_output")}
-    return WAITING if called - done else _answered(items)
+    called, done = set(), set()
+    for each in takewhile(lambda item: item.get("role") != "user", reversed(items)):
+        type = str(each.get("type"))
+        if type.endswith("_output"):
+            done.add(each.get("call_id", each.get("id")))
+        elif type.endswith("_call") and "call_id" in each:  # not one that OpenAI runs
+            called.add(each["call_id"])
+    if called - done:
+        return WAITING
+    is_next = items and str(items[-1].get("type")).endswith("_output")
+    return RUNNING if is_next else _answered(items)
 
 
 _QUESTIONS = ("AskUserQuestion", "ExitPlanMode")
@@ -194,7 +209,7 @@ _READERS: Final[dict[str, _Read]] = {  # by a member of the metadata, or the kin
     ),
     "strands": _strands,
     "vercel_ai": _vercel_ai,
-    "workflow": lambda state, head, notes: (
-        head.status or (RUNNING if _at(state, "messages") else COMPLETED)
+    "workflow": lambda state, _, notes: (
+        (RUNNING if state["messages"] else COMPLETED) if state["iteration_count"] >= 0 else None
     ),
 }

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
-from functools import lru_cache
-from typing import Any, NamedTuple
+from math import inf
+from typing import Any, NamedTuple, TypeVar
 
 from limpet.api.store import Store
 from limpet.errors import Corrupt, InvalidInput
@@ -19,6 +19,8 @@ from limpet.model import JSON, SnapshotInfo
 from limpet.views.chat.messages import find_agent_results, find_messages, read_claude
 from limpet.views.chat.model import Fields, text_of
 from limpet.views.format import count_text
+
+T = TypeVar("T")
 
 
 class Usage(NamedTuple):
@@ -44,18 +46,17 @@ class ModelCall(NamedTuple):
 
     @property
     def model(self) -> str | None:
-        return next(filter(None, (text_of(each, *_MODELS) for each in _layers(self.message))), None)
+        return _first(lambda each: text_of(each, *_MODELS), self.message)
 
     @property
     def at(self) -> datetime | None:
-        return next(filter(None, map(_time_of, _layers(self.message))), None)
+        return _first(_time_of, self.message)
 
     @property
     def id(self) -> str | None:
         """The id of the answer: a transcript has an entry for each block of one."""
-        message = self.message
-        said = message["message"] if read_claude(message) is not None else message
-        return next(filter(None, (text_of(each, *_IDS) for each in _layers(said))), None)
+        said = self.message if read_claude(self.message) is None else self.message["message"]
+        return _first(lambda each: text_of(each, *_IDS), said)
 
 
 def usage_text(usage: Usage) -> str:
@@ -81,6 +82,7 @@ _MODELS = ("model", "model_name", "modelName", "model_version", "modelVersion", 
 _TIMES = ("timestamp", "created_at", "createdAt", "created")
 _IDS = ("id", "uuid", "message_id", "tracking_id", "trackingId")
 _SAID_BY_OTHERS = ("user", "human", "tool", "system")
+_TOKENS_MAX = 1e15  # of one call; beyond it is no count
 
 # Anthropic and Bedrock count these next to the input; others that use the names count them in it.
 _BESIDE = (
@@ -88,24 +90,22 @@ _BESIDE = (
     *("cache_creation_input_tokens", "cacheWriteInputTokens"),
 )
 _THOUGHTS = ("thoughts_token_count", "thoughtsTokenCount", "thoughtsTokens")  # Gemini, as they are
-_NUMBERS = [  # each by the names that it may have
-    each.split()
-    for each in (
-        "input_tokens prompt_tokens inputTokens promptTokens input_token_count prompt_token_count"
-        " promptTokenCount request_tokens",
-        "output_tokens completion_tokens outputTokens completionTokens candidates_token_count"
-        " candidatesTokenCount output_token_count response_tokens",
-        "cache_read cached_tokens cache_read_tokens cacheReadTokens cached_content_token_count"
-        " cachedContentTokenCount cachedContentTokens cachedInputTokens cache_read_input_tokens"
-        " cacheReadInputTokens",
-        "cache_creation cache_write_tokens cacheWriteTokens cache_creation_input_tokens"
-        " cacheWriteInputTokens ephemeral_5m_input_tokens ephemeral_1h_input_tokens",
-        "reasoning reasoning_tokens output_reasoning_tokens reasoningTokens thinking_tokens"
-        " thoughts_token_count thoughtsTokenCount thoughtsTokens",
-        "total_tokens totalTokens total_token_count totalTokenCount",
-        "tool_use_prompt_token_count toolUsePromptTokenCount",
-    )
-]
+_NUMBERS = (  # each by the names that it may have
+    "input_tokens prompt_tokens inputTokens promptTokens input_token_count prompt_token_count"
+    " promptTokenCount request_tokens",
+    "output_tokens completion_tokens outputTokens completionTokens candidates_token_count"
+    " candidatesTokenCount output_token_count response_tokens",
+    "cache_read cached_tokens cache_read_tokens cacheReadTokens cached_content_token_count"
+    " cachedContentTokenCount cachedContentTokens cachedInputTokens cache_read_input_tokens"
+    " cacheReadInputTokens prompt_cache_hit_tokens",
+    "cache_creation cache_write_tokens cacheWriteTokens cache_creation_input_tokens"
+    " cacheWriteInputTokens ephemeral_5m_input_tokens ephemeral_1h_input_tokens",
+    "reasoning reasoning_tokens output_reasoning_tokens reasoningTokens thinking_tokens"
+    " thoughts_tokens thoughts_token_count thoughtsTokenCount thoughtsTokens",
+    "total_tokens totalTokens total_token_count totalTokenCount",
+    "tool_use_prompt_token_count toolUsePromptTokenCount",
+)
+_SLOTS = {name: slot for slot, names in enumerate(_NUMBERS) for name in names.split()}
 
 
 def read_calls(state: JSON) -> list[ModelCall]:
@@ -119,7 +119,7 @@ def read_calls(state: JSON) -> list[ModelCall]:
         for position, each in enumerate(messages)
         if isinstance(each, dict)
         and not _HOLDERS.isdisjoint(each)
-        and (usage := _usage_in(each)) is not None
+        and (usage := _first(_usage_in, each)) is not None
     ]
     if found is not None and found.is_transcript:
         calls = list({each.id or each.position: each for each in calls}.values())
@@ -128,66 +128,59 @@ def read_calls(state: JSON) -> list[ModelCall]:
     # Only totals: of a run that is stored with its counters, or that waits for a person.
     inner = state.get("context") if "$schemaVersion" in state else state
     whole: Fields = {"usage": inner, **inner} if isinstance(inner, dict) else {}
-    usage = _usage_in(whole)
+    usage = _first(_usage_in, whole)
     return [] if usage is None else [ModelCall(-1, usage, whole)]
 
 
-def _usage_in(message: Fields) -> Usage | None:
+def _first(read: Callable[[Fields], T | None], message: Fields) -> T | None:
+    """Return the first that a message has, or what is around it or in it."""
     if message.get("role", message.get("type")) in _SAID_BY_OTHERS:
         return None
+    if (found := read(message)) is not None:
+        return found
+    inner = (message[name] for name in _AROUND if isinstance(message.get(name), dict))
+    return next((each for held in inner if (each := _first(read, held)) is not None), None)
+
+
+def _usage_in(message: Fields) -> Usage | None:
     if "__event__" in message and not str(message["__event__"]).endswith("UsageEvent"):
         return None  # AG2 counts by events of their own
     for name in _USAGES:
         given = message.get(name)
         if isinstance(given, dict) and (usage := read_usage(given)) is not None:
             return usage
-    inner = (message[name] for name in _AROUND if isinstance(message.get(name), dict))
-    return next(filter(None, map(_usage_in, inner)), None)
-
-
-def _layers(message: Fields) -> Iterator[Fields]:
-    yield message
-    for name in _AROUND:
-        if isinstance(message.get(name), dict):
-            yield from _layers(message[name])
+    return None
 
 
 def read_usage(given: Fields) -> Usage | None:
     """Return what one call took; None if the object does not say so."""
-    numbers = [0] * len(_NUMBERS)
-    names = _fill(numbers, given)
-    input, output, cached, written, reasoning, everything, of_tools = numbers
+    if "__dataclass__" in given and isinstance(given.get("data"), dict):
+        given = given["data"]
+    input, output, cached, written, reasoning, everything, of_tools = _filled(given, [0] * 7)
     if not input and not output:
         return None
     aside = cached + written
-    if aside > input or (aside and not names.isdisjoint(_BESIDE)):
-        is_part = everything < input + output + aside if everything else "prompt_tokens" in names
+    if aside > input or (aside and any(name in given for name in _BESIDE)):
+        is_part = everything < input + output + aside if everything else "prompt_tokens" in given
         input += 0 if is_part and aside <= input else aside
-    if reasoning > output or (reasoning and not names.isdisjoint(_THOUGHTS)):
+    if reasoning > output or (reasoning and any(name in given for name in _THOUGHTS)):
         output += 0 if 0 < everything < input + output + reasoning else reasoning
     return Usage(1, input + of_tools, cached, written, max(output, reasoning), reasoning)
 
 
-def _fill(numbers: list[int], given: Fields) -> frozenset[str]:
-    """Take over the numbers that are not known yet; return the names of the object."""
-    slots, details, names = _shape(tuple(given))
-    for slot, name in slots:
-        value = given[name]
-        if not numbers[slot] and type(value) in (int, float) and value > 0:
-            numbers[slot] = int(value)
-    for name in details:
-        inner = given[name]
-        for each in inner if isinstance(inner, list) else (inner,):
-            if isinstance(each, dict):
-                names |= _fill(numbers, each)
-    return names
-
-
-@lru_cache(256)
-def _shape(names: tuple[str, ...]) -> tuple[list[tuple[int, str]], list[str], frozenset[str]]:
-    slots = [(slot, name) for slot, each in enumerate(_NUMBERS) for name in each if name in names]
-    details = [name for name in names if name.endswith(("details", "Details")) or name == "data"]
-    return slots, details, frozenset(names)
+def _filled(given: Fields, numbers: list[int]) -> list[int]:
+    """Return the numbers with those of an object, then of its details, that were not known."""
+    details = []
+    for name, value in given.items():
+        slot = _SLOTS.get(name)
+        if slot is not None and type(value) in (int, float):
+            if not numbers[slot] and 0 < value < _TOKENS_MAX:
+                numbers[slot] = int(value)
+        elif value and name.endswith(("details", "Details")):
+            details += value if isinstance(value, list) else [value]
+    for each in details:
+        numbers = _filled(each, numbers) if isinstance(each, dict) else numbers
+    return numbers
 
 
 def _time_of(given: Fields) -> datetime | None:
@@ -196,8 +189,8 @@ def _time_of(given: Fields) -> datetime | None:
         with suppress(ValueError, OverflowError, OSError):
             if isinstance(value, str):
                 found = datetime.fromisoformat(value)
-                return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
-            if isinstance(value, int | float):
+                return found.replace(tzinfo=found.tzinfo or UTC).astimezone(UTC)
+            if isinstance(value, int | float) and not isinstance(value, bool):
                 return datetime.fromtimestamp(value / (1 if value < 1e11 else 1000), UTC)
     return None
 
@@ -213,19 +206,18 @@ def session_calls(
     A damaged head is skipped, and reported.
     """
     seen: set[object] = set()
-    for each in store.scopes(session_id):
+    for scope in store.scopes(session_id):
+        head = None
         try:
-            head = store.scope(*each.key).load()
+            head = store.scope(*scope.key).load()
         except Corrupt as error:
             skipped(error)
-            continue
-        if head is None:
-            continue  # notes only, or deleted meanwhile
         here: list[object] = [None]  # within one scope, equal messages are several
-        for call in read_calls(head.state):
-            # Without an id it is the same one only after the same others.
-            here.append(call.id or hash((here[-1], repr(call.message))))
-            if here[-1] not in seen:
+        for call in () if head is None else read_calls(head.state):
+            # Some count their ids up in each scope. Without one it is the same only after the same.
+            after = call.id or hash((here[-1], repr(call.message)))
+            here.append((after, call.usage))
+            if head is not None and here[-1] not in seen:
                 yield call, head
         seen.update(here)
 
@@ -250,10 +242,9 @@ class Prices(NamedTuple):
         names = [each for each in self.models if fnmatchcase(call.model or "", each)]
         if not names:
             return None
-        price, used = self.models[max(names, key=len)], call.usage
-        plain = used.input - used.cached - used.written
-        of_input = plain * price.input + used.cached * price.cached + used.written * price.written
-        return (of_input + used.output * price.output) / 1_000_000
+        price, (_, input, cached, written, output, _) = self.models[max(names, key=len)], call.usage
+        plain = (input - cached - written) * price.input + output * price.output
+        return (plain + cached * price.cached + written * price.written) / 1_000_000
 
 
 def parse_prices(text: str) -> Prices:
@@ -273,11 +264,11 @@ def parse_prices(text: str) -> Prices:
 def _price(model: str, given: Any) -> Price:
     prices: Fields = given if isinstance(given, dict) else {}
     are_known = {"input", "output"} <= prices.keys() <= {*Price._fields}
-    if not are_known or not all(
-        type(each) in (int, float) and each >= 0 for each in prices.values()
-    ):
+    are_numbers = all(type(each) in (int, float) and 0 <= each < inf for each in prices.values())
+    if not are_known or not are_numbers:
         fact = "a price must have input and output, and may have cached and written, each a number"
-        raise InvalidInput(f"{fact}. model=`{model}`")
+        hint = 'and a name with a dot is quoted, as in ["gpt-4.1"]'
+        raise InvalidInput(f"{fact}; {hint}. model=`{model}`")
     return Price(**{"cached": prices["input"], "written": prices["input"], **prices})
 
 
@@ -294,13 +285,8 @@ class Row(NamedTuple):
     unpriced: int = 0
 
     def plus(self, other: "Row") -> "Row":
-        return Row(
-            self.key,
-            self.model,
-            total([self.usage, other.usage]),
-            self.cost + other.cost,
-            self.unpriced + other.unpriced,
-        )
+        used, cost = total([self.usage, other.usage]), self.cost + other.cost
+        return Row(self.key, self.model, used, cost, self.unpriced + other.unpriced)
 
 
 def report(
@@ -318,18 +304,19 @@ def report(
     for session_id in sessions:
         for call, head in session_calls(store, session_id, skipped):
             model, cost = call.model or "", prices.cost(call)
+            row = Row(session_id, "", call.usage, cost or 0.0, int(cost is None))
             if by == "message":
                 key = f"{head.scope.scope_id}:{call.position}"
-            elif by == "day":
-                key = (call.at or head.created_at).astimezone(UTC).date().isoformat()
+                yield row._replace(key=key, model=model)
+                continue
+            if by == "day":
+                key = (call.at or head.created_at).date().isoformat()
             elif by.startswith(LABEL):
                 key = head.labels.get(by.removeprefix(LABEL), "")
             else:
                 key = model if by == "model" else session_id
-            named = model if by == "message" else ""
-            row = Row(key, named, call.usage, cost or 0.0, int(cost is None))
-            rows[key] = rows[key].plus(row) if key in rows else row
-        if by in ("message", "session"):
+            rows[key] = rows[key].plus(row) if key in rows else row._replace(key=key)
+        if by == "session":
             yield from rows.values()
             rows.clear()
     yield from (rows[key] for key in sorted(rows))

@@ -85,6 +85,7 @@ class _Asked(NamedTuple):
             counts=not self.is_slow,
             counts_s_max=_COUNTS_S_MAX,
             attention=True,
+            usage=True,
         )
 
 

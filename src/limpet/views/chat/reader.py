@@ -3,6 +3,7 @@
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from itertools import islice
 from typing import Any, NamedTuple, TypeAlias
 
 from limpet.model import JSON
@@ -16,6 +17,7 @@ from limpet.views.chat.blocks import (
 )
 from limpet.views.chat.media import base64_bytes
 from limpet.views.chat.messages import (
+    MessageList,
     PydanticReader,
     find_agent_results,
     find_messages,
@@ -66,12 +68,10 @@ def read_chat(state: JSON, *, ends: bool = False) -> Chat | None:
     """
     found = find_messages(state)
     if found is not None:
-        messages = list(enumerate(found.messages))
-        if found.is_transcript:
-            messages = [each for each in messages if read_claude(each[1]) is not None]
-        messages = [each for each in messages if not is_silent(each[1])]
-        if ends:
-            messages[_ENDS : max(_ENDS, len(messages) - _ENDS)] = []
+        messages = [*_said(found, range(len(found.messages)), _ENDS if ends else None)]
+        if ends and len(messages) == _ENDS:
+            after = range(len(found.messages) - 1, messages[-1][0], -1)
+            messages += reversed([*_said(found, after, _ENDS)])
         pydantic = PydanticReader()
         turns: list[ChatTurn] = []
         for left, (index, each) in zip(range(len(messages), 0, -1), messages, strict=True):
@@ -87,6 +87,14 @@ def read_chat(state: JSON, *, ends: bool = False) -> Chat | None:
     if agents.task:
         turns.insert(0, _read({"role": "user", "content": agents.task}, -1))
     return _chat(agents.path, turns)
+
+
+def _said(found: MessageList, positions: range, limit: int | None) -> Iterator[tuple[int, JSON]]:
+    """Yield the first messages at these positions that are not for programs alone."""
+    numbered = ((at, found.messages[at]) for at in positions)
+    if found.is_transcript:
+        numbered = (each for each in numbered if read_claude(each[1]) is not None)
+    return islice((each for each in numbered if not is_silent(each[1])), limit)
 
 
 def _chat(path: str, turns: list[ChatTurn]) -> Chat:
