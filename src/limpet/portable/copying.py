@@ -222,7 +222,7 @@ class Transfer:
         for number, part in enumerate(_parts(source, key)):
             if number == 0 and part.last is not None and not _is_new(target, key):
                 for each in _parts(source, key):  # all of it can be moved, or nothing changes
-                    write(each, verify=True)
+                    mirror or write(each, verify=True)
             written = write(part)
             self._begin(key)
             found = {"snapshots": len(part.rows), "notes": len(part.notes), "bytes": part.size}
