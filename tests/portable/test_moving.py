@@ -18,7 +18,9 @@ from limpet.engine import Engine, moving
 from limpet.errors import Conflict
 from limpet.portable import backups
 from limpet.portable.copying import engine_of
+from tests.portable.stores import lines
 from tests.portable.test_backups import all_of, errors_of
+from tests.server.process import Server
 
 
 @pytest.fixture(autouse=True)
@@ -220,3 +222,16 @@ def test_newer_data_of_the_target_is_a_conflict_and_nothing_changes() -> None:
             with pytest.raises(Conflict, match="newer"):
                 portable.copy(source, target)
             assert all_of(target) == before
+
+
+def test_a_bound_token_exports_what_it_sees(tmp_path: Path) -> None:
+    file, tokens = tmp_path / "tokens", ("a" * 40, "b" * 40)
+    file.write_text(f"{tokens[0]}\n{tokens[1]} write alice/\n")
+    file.chmod(0o600)
+    with Server(tmp_path, "--token-file", str(file)) as server:
+        with limpet.open(server.url, token=tokens[0]) as store:
+            store.scope("alice/1").save(1)
+            store.scope("bob").save(1)
+            expected = lines(store, prefix="alice/")
+        with limpet.open(server.url, token=tokens[1]) as store:
+            assert lines(store) == lines(store, prefix="alice/") == expected

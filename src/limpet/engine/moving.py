@@ -119,8 +119,8 @@ def version_of(reader: Reader) -> tuple[int, int] | None:
 
 
 def is_unfinished(reader: Reader) -> bool:
-    """Return whether parts of a scope were written, but not the last one; or nothing is in it."""
-    return reader.record is not None and not reader.record.holds_anything
+    """Return whether a scope shows nothing: it is absent, or its last part was not written."""
+    return reader.record is None or not reader.record.holds_anything
 
 
 def _segments(
@@ -228,13 +228,12 @@ def difference(
         tail=[mine[seq] for seq in stale],
         tail_gone=tail_gone,
         segments=put,
-        segments_gone=segments.keys() - {e.last for e in part.segments} | {e.last for e in put},
+        segments_gone=segments.keys() - {e.last for e in part.segments if e not in put},
         notes=texts,
         notes_gone=notes.keys() - written if mirror else (),
         shared=part.shared if shares else (),
         unshared=shared_by(tail, {*tail_gone, *stale}),
     )
-    change = change._replace(segments_gone=change.segments_gone & segments.keys())
     count = len(written) if mirror else len(written | notes.keys())
     after = _after(part, change, tail, count, stamp, mirror)
     if record is not None and not any(change[3:4] + change[5:12]):

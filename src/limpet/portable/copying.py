@@ -220,7 +220,7 @@ class Transfer:
     ) -> None:
         write = partial(target.write_part, mirror=mirror)
         for number, part in enumerate(_parts(source, key)):
-            if number == 0 and part.last is not None and not _is_new(target, key):
+            if number == 0 and part.last is not None and not _is_unfinished(target, key):
                 for each in _parts(source, key):  # all of it can be moved, or nothing changes
                     mirror or write(each, verify=True)
             written = write(part)
@@ -235,16 +235,19 @@ class Transfer:
         records = scope_records(source.scope(*key), skipped=self.skipped.append)
         first = next(records, None)
         if isinstance(first, ScopeRecord):
-            read = self.write_scope(target, first, records)
-            if verify:
-                read.compare(target.scope(*key))
+            read, found = self.write_scope(target, first, records), _Digest()
+            for record in scope_records(target.scope(*key)) if verify else ():
+                found.add(record, line_of(record))
+            same = found.snapshots.digest() == read.snapshots.digest()
+            if verify and not (same and read.notes <= found.notes):  # it may have more
+                raise Conflict(f"the copy differs from the source. scope=`{_text_of(key)}`")
 
     def write_scope(
         self, store: Store, scope: ScopeRecord, records: Iterator[ExportRecord]
-    ) -> "_ScopeDigest":
+    ) -> "_Digest":
         self._begin(scope.scope)
         writer = ScopeWriter(store, scope)
-        read = _ScopeDigest()
+        read = _Digest()
         read.add(scope, line_of(scope))
         for record in records:
             line = line_of(record)
@@ -281,35 +284,18 @@ def _is_unfinished(target: Engine, key: ScopeKey) -> bool:
     return False
 
 
-def _is_new(target: Engine, key: ScopeKey) -> bool:
-    with suppress(Corrupt):
-        return target.storage.read(key, lambda reader: reader.record is None) or _is_unfinished(
-            target, key
-        )
-    return False
-
-
-class _ScopeDigest:
+class _Digest:
     """A digest of the records of a scope, to compare two stores in bounded memory."""
 
     def __init__(self) -> None:
-        self._snapshots = blake2b()
-        self._notes: set[bytes] = set()
+        self.snapshots = blake2b()
+        self.notes: set[bytes] = set()
 
     def add(self, record: ExportRecord, line: bytes) -> None:
         if isinstance(record, NoteRecord):
-            self._notes.add(blake2b(line, digest_size=16).digest())
+            self.notes.add(blake2b(line, digest_size=16).digest())
         else:
-            self._snapshots.update(line)
-
-    def compare(self, target: Scope) -> None:
-        """Raise Conflict if the target does not hold all of this; it may have more notes."""
-        found = _ScopeDigest()
-        for record in scope_records(target):
-            found.add(record, line_of(record))
-        same = found._snapshots.digest() == self._snapshots.digest()
-        if not same or not self._notes <= found._notes:
-            raise Conflict(f"the copy differs from the source. scope=`{_text_of(target.key)}`")
+            self.snapshots.update(line)
 
 
 class ScopeWriter:
@@ -352,11 +338,7 @@ class ScopeWriter:
             self._save(record, head=becomes_head)
             return True
         if present.id != record.id or present.created_at != record.created_at:
-            raise Conflict(
-                "the scope holds another snapshot at this position: it was saved here, or one was"
-                " deleted in the source. Delete the scope in the target to copy it again."
-                f" scope=`{_text_of(self._scope.key)}` id=`{present.id}`"
-            )
+            raise self._conflict("another snapshot at this position", present)
         self._next = next(self._present, None)
         if line_of(present) == line_of(record):
             return False
@@ -422,11 +404,14 @@ class ScopeWriter:
     def _check_at_end(self) -> None:
         present = self._next
         if isinstance(present, SnapshotRecord) and present.kept:
-            raise Conflict(
-                "the scope holds more snapshots than the source, where some were perhaps deleted."
-                " Delete the scope in the target to copy it again."
-                f" scope=`{_text_of(self._scope.key)}` id=`{present.id}`"
-            )
+            raise self._conflict("more snapshots than the source", present)
+
+    def _conflict(self, what: str, present: SnapshotRecord) -> Conflict:
+        return Conflict(
+            f"the scope holds {what}: it was saved here, or one was deleted in the source. Delete"
+            " the scope in the target to copy it again."
+            f" scope=`{_text_of(self._scope.key)}` id=`{present.id}`"
+        )
 
 
 def _text_of(key: ScopeKey) -> str:

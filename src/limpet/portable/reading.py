@@ -13,7 +13,7 @@ from limpet.api.scope import Scope
 from limpet.api.store import Store
 from limpet.core import limits
 from limpet.core.ids import seq_of
-from limpet.errors import Corrupt, Unavailable
+from limpet.errors import Corrupt, Unavailable, Unsupported
 from limpet.model import Finding, ScopeKey, Snapshot, SnapshotInfo
 from limpet.portable.records import (
     Counts,
@@ -104,8 +104,9 @@ def unlisted(store: Store, *, session_id: str | None, prefix: str) -> list[Findi
 def scopes_of(store: Store, *, session_id: str | None, prefix: str = "") -> list[ScopeKey]:
     """Return the scopes of a store, in the order of an export; object stores have another."""
     found = [*store.scopes(session_id, prefix=prefix)]
-    if session_id is None:
-        found += store.scopes(OWN_SESSION)  # which no listing shows
+    if session_id is None and OWN_SESSION.startswith(prefix):  # no listing shows it
+        with suppress(Unsupported):  # a token may be bound to other sessions
+            found += store.scopes(OWN_SESSION)
     keys = [each.key for each in found if each.key.session_id.startswith(prefix)]
     return sorted(keys, key=lambda key: (key.session_id, key.kind, key.scope_id))
 
