@@ -73,6 +73,8 @@ bench: $(READY) ## measure against peers, write docs/benchmarks/ (QUICK=1: some 
 	$(BIN)/python -m benchmarks.frameworks $(if $(QUICK),--quick,--write)
 	$(BIN)/python -m benchmarks.encryption $(if $(QUICK),--quick,--write)
 	$(BIN)/python -m benchmarks.http $(if $(QUICK),--quick,--write)
+	$(BIN)/python -m benchmarks.backups $(if $(QUICK),--quick,--write)
+	$(BIN)/python -m benchmarks.retention $(if $(QUICK),--quick,--write)
 	$(BIN)/python -m benchmarks.inspector $(if $(QUICK),--quick,--write)
 
 clean: ## remove what the targets made

@@ -278,6 +278,12 @@ def write_new_note(client: Client) -> None:
     client.write_note(MAIN, client.dice.choice(NOTES), on=_note_target(client), expect=None)
 
 
+def note_and_save(client: Client) -> None:
+    """Save, and save once more while a new note waits for that."""
+    client.save(MAIN)
+    client.note_and_save(MAIN, client.dice.choice(NOTES), on=_note_target(client))
+
+
 def update_note(client: Client) -> None:
     """Add to what a note says."""
     client.update_note(MAIN, client.dice.choice(NOTES), on=_note_target(client))

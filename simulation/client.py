@@ -176,6 +176,23 @@ class Client:
         call = self.backend.write_note
         return self._call("write_note", scope, {"write": write}, lambda: call(write))
 
+    def note_and_save(self, scope: ScopeKey, name: str, *, on: str | None = None) -> Op:
+        """Write a new note, and save while it waits; or behind it, where notes do not wait."""
+        saved = list[Op]()
+
+        def save() -> None:
+            saved.append(self.save(scope))
+
+        if (meanwhile := getattr(self.backend, "meanwhile", None)) is not None:
+            meanwhile.save = save
+        value = codec.encode(self.world.tag(self.name))
+        write = NoteWrite(scope, name, on, value, self.world.draw(self.name), None, joins=True)
+        call = self.backend.write_note
+        op = self._call("write_note", scope, {"write": write}, lambda: call(write))
+        if not saved:
+            save()
+        return op
+
     def update_note(self, scope: ScopeKey, name: str, *, on: str | None = None) -> Op | None:
         """Read a note, add to its value, and compare-and-set, as `Scope.set_note` does."""
         for _ in range(UPDATE_TRIES_MAX):

@@ -5,7 +5,7 @@ pages soon, so that short runs have all of it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Final
 
 from limpet.backends.buckets.protocol import Bucket, Stored
@@ -20,11 +20,12 @@ from limpet.core.encryption import NO_KEYS
 from limpet.core.rows import Row
 from limpet.core.segments import Segment
 from limpet.engine import Engine, rolling, saving, states
+from limpet.engine.joining import Joining, Waiting
 from limpet.engine.rolling import Limits
 from limpet.engine.states import States
 from limpet.model import Pruned, ScopeKey
-from limpet.protocol import Clock, Stamp
-from limpet.storage import Reader
+from limpet.protocol import Clock, NoteWrite, Stamp
+from limpet.storage import Change, Reader
 
 _SMALLER: Final = {
     "SMALL_BYTES": 24,
@@ -51,8 +52,27 @@ def small_states() -> Iterator[None]:
             module.update(values)
 
 
+class Meanwhile(Joining):
+    """Where a thread would wait for the save of another one, it makes that save itself."""
+
+    save: Callable[[], object] = staticmethod(lambda: None)
+
+    def wait(self, write: NoteWrite, first: AbstractContextManager[None]) -> bool | Change:
+        mine = Waiting(write)
+        self.waiting[mine] = write.scope
+        try:
+            self.save()
+        finally:
+            self.waiting.clear()
+        return mine.outcome
+
+
 class Inspected(Engine):
     """The engine; after a deletion the storage itself is searched for what was deleted."""
+
+    def __init__(self, *given: Any, **options: Any) -> None:
+        super().__init__(*given, **options)
+        self._joining = self.meanwhile = Meanwhile()
 
     def delete_snapshots(
         self, scope: ScopeKey, ids: Sequence[str], *, spare_head: bool = False, **options: Any

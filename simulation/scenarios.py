@@ -152,6 +152,16 @@ _ALL = (
         ),
     ),
     Scenario(
+        "J",
+        "new notes that are stored with the save behind them",
+        _some,
+        (
+            *(do.note_and_save, do.note_and_save, do.note_and_save),
+            *(do.write_new_note, do.save, do.delete_note, do.delete_named, do.delete_session),
+        ),
+        views=(do.read_notes, do.read_scope),
+    ),
+    Scenario(
         "K",
         "callers' ids, and saves that are sent again",
         _some,

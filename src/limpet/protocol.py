@@ -184,6 +184,7 @@ class NoteWrite(NamedTuple):
         fence: the key of the lease that the scope must still carry.
         keep: a first member for `value`, which is an object without it: its key, and its encoded
             value if the note that is replaced has none; else it is kept.
+        joins: if it is new, it may wait some milliseconds for a save, to be stored with it.
     """
 
     scope: ScopeKey
@@ -194,6 +195,7 @@ class NoteWrite(NamedTuple):
     expect: Expect = ANY
     fence: str | None = None
     keep: tuple[str, bytes] | None = None
+    joins: bool = False
 
 
 class NoteDelete(NamedTuple):

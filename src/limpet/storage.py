@@ -45,7 +45,8 @@ class ScopeRecord(NamedTuple):
         tail_count, tail_bytes: what its tail holds.
         offsets: where the lists of the tip's state end, encoded; None if that is not known.
         trail: the versions of the last 16 changes, the newest first, 8 bytes each: how a lost
-            answer is resolved.
+            answer is resolved. Notes that joined a save have one of their own, behind that of the
+            save.
         epoch: the version of the last change that removed, replaced or rolled stored states. A roll
             compares it instead of the version, so that saves do not stop it.
     """
@@ -147,8 +148,8 @@ class Change(NamedTuple):
             a parent that is the kept head and the tip, nothing ever comes between the two.
         shared: are inserted, unless they are there.
         unshared: names of shared states that go, unless a tail still has them.
-        new_note: whether its note, which is all that it writes, must not be there yet: else it is
-            refused, or Taken.
+        new_note: whether its notes, with which it writes nothing or a save, must not be there yet:
+            else it is refused, or Taken.
     """
 
     key: ScopeKey

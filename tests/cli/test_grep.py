@@ -146,17 +146,26 @@ def damage(url: str, session: str) -> None:
         path.write_bytes(path.read_bytes().replace(b"fox", b"f\xffx"))
 
 
+def spoil_scopes(folder: Path, session: str) -> None:
+    """Spoil what the heads, the histories and the notes of a session need."""
+    for path in (folder / "sessions" / session).rglob("head"):
+        path.write_bytes(b"no head")
+
+
 def test_what_is_damaged_is_told_and_skipped(
-    any_url: str, capsys: pytest.CaptureFixture[str]
+    any_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fill(any_url)
     with limpet.open(any_url) as store:
         store.scope("carl").save({"text": "a fox in here"})
+        store.scope("dora").set_note("den", "a fox")
     damage(any_url, "carl")
     for more in ([], ["--history"]):
         assert run(["grep", "fox", "-l", *more, "--url", any_url]) == 5
         told = capsys.readouterr()
         assert "bob:main@" in told.out
+        assert "dora:main@:note den" in told.out
         assert "carl" not in told.out
         (line,) = told.err.splitlines()
         assert line.startswith("limpet: skipped: ")
+        spoil_scopes(tmp_path / "agents", "carl")

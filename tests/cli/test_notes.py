@@ -37,6 +37,15 @@ def test_list_show_write_and_delete(command: Command, any_url: str) -> None:
     shown = command("show", "chat-42", "--scope", "main", "--url", any_url).stdout
     assert shown.index("notes") < shown.index("memo") < shown.index("review")
 
+    store_url = ("--url", any_url)
+    with limpet.open(any_url) as store:
+        store.scope("odd", "x").set_note("--n\x1b[2J", "a\x1b[2Jb\u202e")
+    assert command("notes", *store_url, "odd", "--", "--n\x1b[2J").stdout == "a\\x1b[2Jb\\u202e\n"
+    assert "\x1b" not in notes("odd").stdout + notes("odd", "\x1b").stderr
+    assert notes("odd", "--on", "no-such").stderr == "there are no notes\n"
+    assert notes("odd", "", "--set", "1").stderr.count("JSON") == 0
+    assert notes("odd", "--kind", "graph").returncode == 1
+
     assert notes("chat-42", "review", "--rm", "--on", head.id, "--yes").returncode == 0
     assert notes("chat-42", "review").returncode == 1
     assert notes("chat-42", "review", "--rm", "--yes").returncode == 1

@@ -27,8 +27,9 @@ class Ui(Server):
     @property
     def start_page(self) -> str:
         """The address that it printed: with a token if it may write."""
-        line = next(each for each in self.log.splitlines() if each.startswith("{"))
-        return str(json.loads(line)["url"])
+        # It accepts requests before it says so.
+        lines = until(lambda: [each for each in self.log.split("\n")[:-1] if each[:1] == "{"])
+        return str(json.loads(lines[0])["url"])
 
 
 @pytest.fixture

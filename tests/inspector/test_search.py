@@ -16,7 +16,7 @@ import limpet
 from limpet.inspector.pages import search
 from limpet.inspector.pages.search import timed_finder
 from limpet.views.search import Position, compiled, finder
-from tests.cli.test_grep import damage
+from tests.cli.test_grep import damage, spoil_scopes
 from tests.inspector import kit
 from tests.server.asgi import Response, ask
 
@@ -53,7 +53,7 @@ def chat(*texts: str) -> dict[str, Any]:
     return {"messages": [{"role": "user", "content": text} for text in texts]}
 
 
-def test_few_search_at_once(store: limpet.Store) -> None:
+def test_few_search_at_once(store: limpet.Store, monkeypatch: pytest.MonkeyPatch) -> None:
     store.scope("a").save(chat("a red fox"))
     under_way = store.driver.opened.service(search._Searches)
     with ExitStack() as others:
@@ -64,6 +64,15 @@ def test_few_search_at_once(store: limpet.Store) -> None:
         assert "other searches are under way" in refused.body.decode()
     again = asked(store, {"q": "fox"})
     assert lines(again) == ["a red [fox]"]
+    store.scope("b").save(chat("another fox"))
+    monkeypatch.setattr(search, "_SHARED_S_MAX", 0)
+    with ExitStack() as others:
+        assert next_page(asked(store, {"q": "fox"})) is None
+        for _ in range(search._SEARCHES_MAX - 1):
+            others.enter_context(under_way.one())
+        following = next_page(asked(store, {"q": "fox"}))  # it gave its place up
+        assert following is not None
+    assert lines(asked(store, following))[-1] == "another [fox]"
     assert '<code title="messages.0.content">message 0</code>' in again.body.decode()
 
 
@@ -121,6 +130,26 @@ def test_notes_and_whole_histories(store: limpet.Store) -> None:
             more = re.search(r'id="more" href="[^"]*after=([^"&]*)', part.body.decode())
             after = None if more is None else {"after": unquote(more[1])}
     assert pages == everywhere
+
+
+@pytest.mark.parametrize("asks", [{}, {"history": "true"}, {"session_id": "s"}])
+def test_what_is_saved_meanwhile_hides_no_note(
+    store: limpet.Store, monkeypatch: pytest.MonkeyPatch, asks: dict[str, str]
+) -> None:
+    monkeypatch.setattr(search, "_PAGE_HITS_MAX", 1)
+    scope = store.scope("s")
+    scope.save("fox 3", head=False)
+    for number in range(3):
+        scope.set_note(f"note {number}", f"fox {number}")
+    following: dict[str, str] | None = {"q": "fox", **asks}
+    found = []
+    while following is not None:
+        answer = asked(store, following)
+        found += lines(answer)
+        following = next_page(answer)
+        if len(found) == 2:
+            scope.save("a hen")
+    assert found == [f"[fox] {number}" for number in range(3 + bool(asks))]
 
 
 def test_a_line_of_a_session_is_found_where_it_is_new(store: limpet.Store) -> None:
@@ -324,16 +353,32 @@ def test_cursors_of_nothing(store: limpet.Store) -> None:
         assert asked(store, {"q": "fox", "after": after}).status == 400, after
 
 
+@pytest.mark.parametrize("asks", [{}, {"history": "true"}])
+def test_a_damaged_scope_hides_no_other(tmp_path: Path, asks: dict[str, str]) -> None:
+    with limpet.open(tmp_path.as_uri()) as store:
+        for session in ("a", "b", "c"):
+            store.scope(session).save(f"a fox in {session}")
+    spoil_scopes(tmp_path, "b")
+    with limpet.open(tmp_path.as_uri()) as store:
+        answer = asked(store, {"q": "fox", **asks})
+        assert lines(answer) == ["a [fox] in a", "a [fox] in c"]
+        assert "1 snapshot could not be read" in answer.body.decode()
+
+
 def test_what_is_damaged_is_counted(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'agents.db'}"
     with limpet.open(url) as store:
         for session in ("a", "b", "c"):
             store.scope(session).save(f"a fox in {session}")
+        head = store.scope("b").info()
+        store.scope("b").set_note("den", "a fox's", on=head)
     damage(url, "b")
     with limpet.open(url) as store:
         answer = asked(store, {"q": "fox"})
         assert lines(answer) == ["a [fox] in a", "a [fox] in c"]
         assert "1 snapshot could not be read" in answer.body.decode()
+        answer = asked(store, {"q": "fox", "history": "true"})
+        assert lines(answer) == ["a [fox] in a", "a [fox]'s", "a [fox] in c"]
         answer = asked(store, {"q": "fox", "session_id": "b"})
-        assert lines(answer) == []
+        assert lines(answer) == ["a [fox]'s"]
         assert "1 snapshot could not be read" in answer.body.decode()

@@ -16,6 +16,7 @@ from limpet import runs
 from limpet.inspector.pages.session import CHUNK
 from limpet.views import timeline
 from limpet.views.runs import read_run
+from tests.cli.test_grep import spoil_scopes
 from tests.inspector.kit import Fill, filled, got
 
 
@@ -238,6 +239,30 @@ def test_a_session_of_notes_alone_has_a_page() -> None:
     found = shown(lambda store: store.scope("s").set_note("title", "x"), {"session_id": "s"})
     assert found.rows == []
     assert "No snapshot yet" in found.text
+
+
+def test_a_session_of_damaged_scopes_alone_has_a_page(tmp_path: Path) -> None:
+    url = tmp_path.as_uri()
+    with limpet.open(url) as store:
+        store.scope("s").save("a fox")
+        store.scope("s").set_note("title", "x")
+    spoil_scopes(tmp_path, "s")
+    with limpet.open(url) as store:
+        assert "A part of the scope main is damaged" in shown(store, {"session_id": "s"}).text
+
+
+def test_a_scope_of_notes_alone_is_shown_without_those_of_others() -> None:
+    def fill(store: limpet.Store) -> None:
+        for name in ("a", "b"):
+            for number in range(60):
+                store.scope("s", name).set_note(f"{name}{number:02}", "x")
+
+    alone = shown(fill, {"session_id": "s", "scope_id": "b"})
+    assert "b00" in alone.text
+    assert "a00" not in alone.text
+    both = shown(fill, {"session_id": "s"})
+    assert both.html.count('id="notes"') == 1
+    assert ("a49" in both.text, "a50" in both.text) == (True, False)
 
 
 def test_damage_is_named_and_hides_nothing_else(tmp_path: Path) -> None:

@@ -30,9 +30,9 @@ RULES = (
     ),
     Defect(
         "prune keeps one too many",
-        "core/prepare.py",
-        "if rank >= self.keep_last and",
-        "if rank > self.keep_last and",
+        "core/retention.py",
+        "rank >= policy.keep_last and",
+        "rank > policy.keep_last and",
         (f"{MEMORY} -k prun",),
     ),
     Defect(
@@ -125,7 +125,7 @@ ENGINE = (
     Defect(
         "an answer that was lost is taken for success",
         "engine/records.py",
-        "    return at > 0 and versions[at - 1] == after.trail[:VERSION_BYTES]",
+        "    return at >= len(made) and versions[at - len(made) : at] == made",
         "    return True",
         ("tests/concurrency/test_lost_answers.py",),
     ),
@@ -244,8 +244,8 @@ SQL = (
         "PostgreSQL: a save whatever the version of its scope is",
         "backends/postgres/sql/queries.sql",
         "version = $17\n       AND NOT EXISTS (SELECT 1 FROM limpet.schema_migrations "
-        "WHERE version > 0 /* newest */)\n    RETURNING pk\n",
-        "$17::bigint IS NOT NULL\n    RETURNING pk\n",
+        "WHERE version > 0 /* newest */)\n       /* no_such_note */\n",
+        "$17::bigint IS NOT NULL\n       /* no_such_note */\n",
         ("tests/unit/test_continuing.py",),
     ),
     Defect(

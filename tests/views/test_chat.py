@@ -17,6 +17,7 @@ from limpet.views.chat import (
     Value,
     call_text,
     media_text,
+    nodes_of,
     other_values,
     read_chat,
     turn_text,
@@ -251,3 +252,10 @@ def test_the_last_message_is_a_result_if_a_tool_spoke_last() -> None:
         ("tool", "◂ book → booked"),
         ("assistant", "Done."),
     ]
+
+
+def test_a_strange_checkpoint_names_no_node() -> None:
+    for version in ("9" * 5000, 10**5000, "x", None, [1]):
+        seen = {"a": {"x": version}, "b": version}
+        state = {"channel_values": {}, "versions_seen": seen, "channel_versions": {"x": version}}
+        assert {*nodes_of(state)} <= {"a"}

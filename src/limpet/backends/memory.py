@@ -199,7 +199,7 @@ class MemoryStorage:
             scope = self.at(change.key)
             if not is_at(scope.record, change.before):
                 return False
-            if change.new_note and scope.notes([change.notes[0].on], [change.notes[0].name]):
+            if change.new_note and any((n.on, n.name) in scope.note_rows for n in change.notes):
                 return False
             self._check_taken(scope, change)
             if change.after is None:

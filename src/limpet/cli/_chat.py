@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from rich.console import Console, Group
 from rich.text import Text
 
+from limpet.model import JSON
 from limpet.views import chat
 from limpet.views.chat import ChatTurn
 from limpet.views.format import count_text, visible
@@ -47,6 +48,14 @@ def code(json_text: str) -> Iterator[Text]:
             yield Text(line)
         else:
             yield Text.assemble(found[1], (found[2], "accent"), line[found.end() :])
+
+
+def draw_value(console: Console, value: JSON) -> None:
+    """Draw a value whole: a text as it is, anything else as JSON."""
+    text = isinstance(value, str)
+    lines = lines_of(value) if text else code(chat.value_text(value, indent=2))
+    for line in lines:
+        console.print(line, soft_wrap=True)
 
 
 def fold(

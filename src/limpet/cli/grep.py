@@ -24,7 +24,7 @@ from limpet.cli._terminal import output
 from limpet.views.diff import dotted
 from limpet.views.format import address_text, short_id, visible
 from limpet.views.refs import find_session
-from limpet.views.search import Match, Place, SnapshotFilter, StateSearch, compiled, excerpt, finder
+from limpet.views.search import Match, Place, StateSearch, compiled, excerpt, finder
 
 _EXCERPT_CHARS_MAX = 160
 
@@ -95,7 +95,7 @@ def grep(
     search = StateSearch(
         store, finder(wanted, pattern if fixed else ""), keys=keys, skipped=skipped
     )
-    found = search.run(SnapshotFilter(session_id=session_id, **where))
+    found = search.run(session_id, **where)
     with output(pager=not as_json) as console:
         printer = _MatchPrinter(console, as_json, only_list, only_count)
         printer.print_all(islice(found, max_count))
@@ -123,13 +123,6 @@ class _MatchPrinter:
             if self.only_list or self.only_count:
                 self._print_count(place, self.found - before)
 
-    def _print(self, place: Place, match: Match) -> None:
-        if self.as_json:
-            shape = {"path": dotted(match.pointer), **match._asdict()}
-            echo_json({**_address(place), **shape}, indent=None)
-        else:
-            self._draw(place, match)
-
     def _print_count(self, place: Place, count: int) -> None:
         if self.as_json:
             counted = {"count": count} if self.only_count else {}
@@ -140,7 +133,11 @@ class _MatchPrinter:
         line = Text(visible(name), "accent")
         self.console.print(line.append(f":{count}") if self.only_count else line, soft_wrap=True)
 
-    def _draw(self, place: Place, match: Match) -> None:
+    def _print(self, place: Place, match: Match) -> None:
+        if self.as_json:
+            shape = {"path": dotted(match.pointer), **match._asdict()}
+            echo_json({**_address(place), **shape}, indent=None)
+            return
         line = Text()
         for part, style, end in (
             (place.scope.session_id, "title", ":"),

@@ -2,14 +2,13 @@
 
 from collections.abc import Iterator
 from itertools import chain
-from typing import Any
 
 import click
 from rich.text import Text
 
 import limpet
 from limpet.cli import _exits
-from limpet.cli._chat import code
+from limpet.cli._chat import draw_value
 from limpet.cli._shared import (
     complete_session,
     confirm,
@@ -21,19 +20,22 @@ from limpet.cli._shared import (
 )
 from limpet.cli._terminal import Cells, Column, output, print_line, print_table, say
 from limpet.core.wire import time_json
-from limpet.views.chat import value_text
-from limpet.views.format import address_text, clipped, short_id, visible
-from limpet.views.notes import ITEMS, delete_note, note_value, notes_of
+from limpet.views.format import address_text, json_start, short_id, visible
+from limpet.views.notes import ITEMS, VECTORS, note_value, notes_of
 from limpet.views.refs import find_scope, find_session
 
 _VALUE_CHARS_MAX = 500
 _Found = tuple[limpet.ScopeKey, limpet.Note]
 _NOTES: Cells = {
-    Column("scope", cells_min=8, rank=3): lambda found: Text(_scope_text(found[0]), "quiet"),
+    Column("scope", cells_min=8, rank=3): lambda found: Text(
+        "" if found[0].scope_id == "main" else visible(found[0].scope_id), "quiet"
+    ),
     Column("note", cells_min=12): lambda found: Text(visible(found[1].name), "title"),
     Column("on", rank=2): lambda found: Text(visible(short_id(found[1].snapshot_id or ""))),
     Column("age", right=True, rank=1): lambda found: found[1].updated_at,
-    Column("value", cells_min=20): lambda found: Text(_start_of(note_value(*found))),
+    Column("value", cells_min=20): lambda found: Text(
+        json_start(note_value(*found), _VALUE_CHARS_MAX, indent=None)
+    ),
 }
 
 
@@ -78,37 +80,49 @@ def notes(
       limpet notes chat-42 title --set '"A trip to Lisbon"'
       limpet notes users/alice favourite-food
     """
-    if (value is not None and rm) or (name is None and (rm or value is not None)):
-        raise click.UsageError("give NAME with --set or --rm, and one of the two")
     is_change = rm or value is not None
+    if (rm and value is not None) or (is_change and name is None):
+        raise click.UsageError("give NAME with --set or --rm, and one of the two")
     with existing_store(url, read_only=not is_change) as store:
         if name is not None and is_change:
             scope = store.scope(*find_scope(store, session, **where).key)
             _change(scope, name, value, on, yes=yes)
             return _exits.FINE
-        found = _found(store, session, on, **where)
-        if name is not None:
-            _show(found, name, as_json=as_json)
-        elif as_json:
-            for each in found:
-                echo_json(_shape(*each), indent=None)
+        found = _found(store, session, name, on, **where)
+        first = next(found, None)
+        if first is None and name is not None:
+            raise _missing(name)
+        if first is None:
+            click.echo("there are no notes", err=True)
+            return _exits.FINE
+        notes = chain([first], found)
+        if as_json:
+            for key, note in notes:
+                facts = {"name": note.name, "on": note.snapshot_id, "value": note_value(key, note)}
+                written = {"revision": note.revision, "updated_at": time_json(note.updated_at)}
+                echo_json({**key._asdict(), **facts, **written}, indent=None)
+        elif name is None:
+            with output(wide=True) as console:
+                print_table(console, _NOTES, notes)
         else:
-            _list(found)
+            _show(notes)
     return _exits.FINE
 
 
 def _found(
-    store: limpet.Store, session: str, on: str | None, scope: str | None, kind: str | None
+    store: limpet.Store,
+    session: str,
+    name: str | None,
+    on: str | None,
+    scope: str | None,
+    kind: str | None,
 ) -> Iterator[_Found]:
     session_id = find_session(store, session)
-    if scope is not None:
-        keys = [find_scope(store, session_id, scope, kind).key]
-    else:
-        keys = [each.key for each in store.scopes(session_id, kind=kind)]
-    for key in keys:
-        for note in notes_of(store.scope(*key), on):
-            if on in (None, note.snapshot_id):
-                yield key, note
+    every = store.scopes(session_id, kind=kind) if scope is None else ()
+    # It says what is missing.
+    for key in [each.key for each in every] or [find_scope(store, session_id, scope, kind).key]:
+        for note in notes_of(store.scope(*key), name, on):
+            yield key, note
 
 
 def _change(
@@ -119,7 +133,9 @@ def _change(
         if scope.note(name, on=on) is None:
             raise _missing(name)
         confirm(f"Delete the note {called}?", yes=yes)
-        delete_note(scope, name, on)
+        if scope.kind == ITEMS and on is None:
+            scope.delete_note(name, on=VECTORS)
+        scope.delete_note(name, on=on)
     elif scope.kind == ITEMS:
         raise limpet.InvalidInput(f"LimpetStore.put writes this memory. name=`{name}`")
     else:
@@ -131,50 +147,17 @@ def _change(
     say("deleted " if value is None else "written ", (called, "title"))
 
 
-def _show(found: Iterator[_Found], name: str, *, as_json: bool) -> None:
-    named = [each for each in found if each[1].name == name]
-    if not named:
-        raise _missing(name)
-    for key, note in named:
-        if as_json:
-            echo_json(_shape(key, note), indent=None)
-            continue
-        with output() as console:
-            if len(named) > 1:
-                print_line(console, Text(visible(_place(key, note)), "title"))
-            shown = note_value(key, note)
-            for line in code(shown if isinstance(shown, str) else value_text(shown, indent=2)):
-                print_line(console, line)
-
-
-def _list(found: Iterator[_Found]) -> None:
-    first = next(found, None)
-    if first is None:
-        click.echo("there are no notes", err=True)
-        return
-    with output(wide=True) as console:
-        print_table(console, _NOTES, chain([first], found))
+def _show(notes: Iterator[_Found]) -> None:
+    first, second = next(notes), next(notes, None)
+    with output() as console:
+        for key, note in chain([first], [second] if second else [], notes):
+            if second is not None:
+                address = address_text(key, note.snapshot_id or "")
+                print_line(console, Text(visible(address), "title"))
+            draw_value(console, note_value(key, note))
 
 
 def _missing(name: str) -> limpet.NotFound:
     return limpet.NotFound(
         f"there is no such note: `limpet notes SESSION` lists them. name=`{name}`"
     )
-
-
-def _shape(key: limpet.ScopeKey, note: limpet.Note) -> dict[str, Any]:
-    facts = {"name": note.name, "on": note.snapshot_id, "value": note_value(key, note)}
-    written = {"revision": note.revision, "updated_at": time_json(note.updated_at)}
-    return {**key._asdict(), **facts, **written}
-
-
-def _place(key: limpet.ScopeKey, note: limpet.Note) -> str:
-    return address_text(key, note.snapshot_id or "")
-
-
-def _scope_text(key: limpet.ScopeKey) -> str:
-    return "" if key.scope_id == "main" else visible(key.scope_id)
-
-
-def _start_of(value: limpet.JSON) -> str:
-    return clipped(value_text(value), _VALUE_CHARS_MAX)

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Iterator
-from itertools import chain, islice
+from itertools import islice
 
 import click
 from rich.cells import cell_len, set_cell_size
@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 import limpet
-from limpet.cli._chat import FULL, RowLimits, code, draw_turns, fold, lines_of
+from limpet.cli._chat import FULL, RowLimits, code, draw_turns, draw_value, fold
 from limpet.cli._shared import (
     address_options,
     complete_session,
@@ -32,7 +32,7 @@ from limpet.views.format import (
     size_text,
     visible,
 )
-from limpet.views.notes import note_value
+from limpet.views.notes import note_value, notes_with
 from limpet.views.overview import status_of
 from limpet.views.refs import find_snapshot
 
@@ -93,22 +93,12 @@ def show(
         if raw:
             console.out(json.dumps(value, indent=2), highlight=False)
         elif path is not None:
-            _draw_value(console, value)
+            draw_value(console, value)
         else:
             _draw(console, snapshot.with_(status=status_of(store, snapshot)), full=full)
-            notes = islice(_notes(store, snapshot), _NOTES_MAX)
-            _draw_values(console, "notes", notes, full=full)
-
-
-def _notes(store: limpet.Store, snapshot: Snapshot) -> Iterator[tuple[str, JSON]]:
-    """Yield the notes on a snapshot, and if it is the head those of its scope."""
-    scope = store.scope(*snapshot.scope)
-    head = scope.info()
-    found = scope.notes(on=snapshot.id)
-    if head is not None and head.id == snapshot.id:
-        found = chain(scope.notes(), found)
-    for note in found:
-        yield note.name, note_value(scope.key, note)
+            notes = islice(notes_with(store.scope(*info.scope), info.id), _NOTES_MAX)
+            values = ((note.name, note_value(info.scope, note)) for note in notes)
+            _draw_values(console, "notes", values, full=full)
 
 
 def value_at(state: JSON, path: str) -> JSON:
@@ -139,13 +129,6 @@ def _index(at: JSON, text: str) -> int | str:
     if isinstance(at, list) and is_number and -len(at) <= int(text) < len(at):
         return int(text)
     return text
-
-
-def _draw_value(console: Console, value: JSON) -> None:
-    text = isinstance(value, str)
-    lines = lines_of(value) if text else code(value_text(value, indent=2))
-    for line in lines:
-        console.print(line, soft_wrap=True)
 
 
 def _draw(console: Console, snapshot: Snapshot, *, full: bool) -> None:

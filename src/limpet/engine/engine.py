@@ -1,24 +1,23 @@
 """The engine over a storage: the methods of `limpet.protocol.Backend`."""
 
 import heapq
-import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial, wraps
 from operator import attrgetter
-from typing import Concatenate, Final, Literal, ParamSpec, TypeAlias, TypeVar
+from typing import Concatenate, Final, Literal, ParamSpec, TypeVar, cast
 
 from limpet.backends.support.backoff import Backoff
 from limpet.backends.support.forks import renew_after_fork
 from limpet.backends.support.located import located
 from limpet.backends.support.recent import Recent
 from limpet.core import commits, limits, matching
-from limpet.core.commits import claimed, renewed
-from limpet.core.notes import NoteRow, found_note, note_of
+from limpet.core.notes import NoteRow, found_note, note_of, written_note
 from limpet.core.rows import Row, info_of
 from limpet.engine import editing, moving, noting, rolling, saving
-from limpet.engine.moving import Part
+from limpet.engine.joining import Joining, Waiting, joined
+from limpet.engine.locking import LOCKS, WAIT_S, First, renew, scope_locks
 from limpet.engine.records import (
     check_expect,
     head_of,
@@ -27,8 +26,7 @@ from limpet.engine.records import (
     is_stored,
     may_be_stored,
 )
-from limpet.engine.rolling import Roller
-from limpet.engine.saving import Known, Saved, known_of
+from limpet.engine.saving import Decide, Known, Saved, known_of
 from limpet.engine.states import SegmentCache, States, checked, compare, payload_of
 from limpet.errors import (
     CLOSED,
@@ -86,11 +84,7 @@ from limpet.storage import (
 
 T = TypeVar("T")
 P = ParamSpec("P")
-Decide: TypeAlias = Callable[[Reader, Stamp], tuple[Change | None, T]]
-"""Decides what to write to a scope, and what to return; pure, and may be called again."""
 
-_LOCKS: Final = 1024
-_WAIT_S: Final = 1.0
 _SEGMENT_BYTES_MAX: Final = 16 * limits.MIB
 _TAKEN_MAX: Final = 100  # seqs in a row: by then an index is damaged
 _OVERDUE: Final = 4  # times the limit: a writer that outruns the rolls waits for one
@@ -104,8 +98,7 @@ def _of_storage(
 
     @wraps(method)
     def passed(self: "Engine", /, *args: P.args, **options: P.kwargs) -> T:
-        answer: T = getattr(self.storage, method.__name__)(*args, **options)
-        return answer
+        return cast(T, getattr(self.storage, method.__name__)(*args, **options))
 
     return passed
 
@@ -134,12 +127,14 @@ class Engine:
         self._segments: SegmentCache = Recent(_SEGMENT_BYTES_MAX, attrgetter("cost"))
         self._put_off: Recent[ScopeKey, int] = Recent(_PUT_OFF_MAX)  # until a tail has these bytes
         self.closed = False
-        self._roller = Roller(self._roll) if rolls == "background" else None
-        self._locks = _locks()
+        self._roller = rolling.Roller(self._roll) if rolls == "background" else None
+        self._locks = scope_locks()
+        self._joining = Joining()
         renew_after_fork(self)
 
     def after_fork(self) -> None:
-        self._locks = _locks()
+        self._locks = scope_locks()
+        self._joining = Joining()
         self._roller = None  # its thread is the parent's
 
     def distrust(self, scope: ScopeKey) -> None:
@@ -212,7 +207,7 @@ class Engine:
 
     def _edit(self, key: ScopeKey, decide: Decide[T]) -> T:
         """Change stored snapshots; what is known of the scope is forgotten."""
-        with _First(self, key):
+        with First(self._locks, key):
             self.distrust(key)
             return self._transact(key, self._draw(), decide)[1]
 
@@ -227,19 +222,10 @@ class Engine:
 
         `continued` makes the change without reading, of the record that this process wrote last.
         """
-        with _First(self, key):
+        with First(self._locks, key):
             known = self._known.get(key)
             sent = continued(known.record) if continued and known else None
-            is_stored, is_lost = False, False
-            if sent is not None:
-                try:
-                    is_stored = self.storage.write(sent[0])
-                except Taken:
-                    sent = None
-                except LostAnswer:
-                    is_lost = True
-            done = sent if is_stored else None
-            change, result = done or self._transact(key, stamp, decide, sent, is_lost)
+            change, result = self._made(key, stamp, decide, sent)
             if known is not None and change is not None:
                 if change.before == known.record and change.after is not None:
                     self._known.put(key, known._replace(record=change.after))
@@ -247,29 +233,45 @@ class Engine:
                     self._known.pop(key)
         return result
 
-    def _renew(self, at: int, lock: threading.RLock) -> None:
-        if self._locks[at] is lock:  # else another thread has done it
-            self._locks[at] = threading.RLock()
+    def _made(
+        self, key: ScopeKey, stamp: Stamp, decide: Decide[T], sent: tuple[Change, T] | None
+    ) -> tuple[Change | None, T]:
+        """Make a change that was decided without reading, or the one that `decide` returns."""
+        is_lost = False
+        if sent is not None:
+            try:
+                if self.storage.write(sent[0]):
+                    return sent
+            except (Taken, Corrupt):
+                sent = None
+            except LostAnswer:
+                is_lost = True
+        return self._transact(key, stamp, decide, sent, is_lost)
 
     # Snapshots
 
     def commit(self, commit: Commit) -> SnapshotInfo:
         key = commit.scope
-        at = hash(key) % _LOCKS
+        at = hash(key) % LOCKS
         lock = self._locks[at]
-        is_first = lock.acquire(timeout=_WAIT_S)  # as `_First`, in less time
+        is_first = lock.acquire(timeout=WAIT_S)  # as `First`, in less time
         try:
             known = self._known.get(key)
             sent = known and saving.continued(commit, known, wholes=self._tails.wholes)
             saved, is_lost = None, False
-            if sent is not None:
+            if sent is not None and self._joining.waiting:
+                saved = self._joined(commit, sent, self._joining.take(key))
+            elif sent is not None:
                 try:
                     saved = sent[1] if self.storage.write(sent[0]) else None
                 except Taken:
                     sent = None
                 except LostAnswer:
                     is_lost = True
-            row, known = saved or self._decided(commit, sent, is_lost)
+            if saved is None:
+                decide = saving.decider(commit, wholes=self._tails.wholes)
+                saved = self._transact(key, commit.stamp, decide, sent, is_lost)[1]
+            row, known = saved
             if known is None:
                 self._known.pop(key)
             else:
@@ -278,16 +280,24 @@ class Engine:
             if is_first:
                 lock.release()
             else:
-                self._renew(at, lock)
+                renew(self._locks, at, lock)
         if known is not None and self._tails.is_due(known.record, row.size):
             self._roll_soon(known.record, row.size)
         return info_of(key, row)
 
-    def _decided(self, commit: Commit, sent: tuple[Change, Saved] | None, is_lost: bool) -> Saved:
-        def decide(reader: Reader, stamp: Stamp) -> tuple[Change | None, Saved]:
-            return saving.decide(reader, commit._replace(stamp=stamp), wholes=self._tails.wholes)
-
-        return self._transact(commit.scope, commit.stamp, decide, sent, is_lost)[1]
+    def _joined(self, commit: Commit, sent: tuple[Change, Saved], notes: list[Waiting]) -> Saved:
+        """Save together with notes that wait; where they stand in the way, without them."""
+        sent = joined(sent, notes) if notes else sent
+        outcome: bool | Change = sent[0]  # until it is known
+        try:
+            decide = saving.decider(commit, wholes=self._tails.wholes)
+            change, saved = self._made(commit.scope, commit.stamp, decide, sent)
+            outcome = change is sent[0]
+            return saved
+        finally:
+            for each in notes:
+                each.outcome = outcome
+                each.told.release()
 
     def replace_snapshots(self, changes: Sequence[Commit]) -> int:
         key = changes[0].scope
@@ -354,7 +364,7 @@ class Engine:
                 self._put_off.pop(key)
                 self._touch(key, self._draw(), roll.at)
 
-    def write_part(self, part: Part, *, mirror: bool = False, verify: bool = False) -> int:
+    def write_part(self, part: moving.Part, *, mirror: bool = False, verify: bool = False) -> int:
         """Do what `moving.difference` promises as one step; return how much that adds or changes.
 
         With `verify` nothing is written, and anything but 0 is a difference.
@@ -526,25 +536,33 @@ class Engine:
     ) -> int:
         return len(self._write_notes([NoteDelete(scope, name, on, fence=fence)])[1])
 
-    def _write_notes(
-        self, changes: Sequence[NoteChange]
-    ) -> tuple[list[NoteRow], list[noting.Address]]:
+    def _write_notes(self, changes: Sequence[NoteChange]) -> noting.Written:
         """Write and delete notes of one scope; return those that were written, and deleted."""
         first, continued = changes[0], None
         stamp = first.stamp if isinstance(first, NoteWrite) else self._draw()
+
+        def decide(reader: Reader, stamp: Stamp) -> tuple[Change | None, noting.Written]:
+            return noting.write(reader, changes, stamp)
+
         if isinstance(first, NoteWrite) and len(changes) == 1:
+            is_new = first.expect is None is first.fence
+            if first.joins and is_new and self.blocking and self._known.get(first.scope):
+                written: noting.Written = [written_note(first, None)], []
+                found = self._joining.wait(first, First(self._locks, first.scope))
+                if found is True:
+                    return written
+                if found:  # it may be stored
+                    return self._transact(first.scope, stamp, decide, (found, written), True)[1]
             continued = partial(noting.continued, write=first, stamp=stamp)
-        return self._touch(first.scope, stamp, lambda r, s: noting.write(r, changes, s), continued)
+        return self._touch(first.scope, stamp, decide, continued)
 
     def claim(self, claim: Claim) -> Hold:
-        return self._touch(
-            claim.scope, claim.stamp, lambda r, stamp: noting.lease(r, claim, stamp, claimed)
-        )
+        decide = partial(noting.lease, claim, commits.claimed)
+        return self._touch(claim.scope, claim.stamp, decide)
 
     def renew(self, claim: Claim) -> Hold:
-        return self._touch(
-            claim.scope, claim.stamp, lambda r, stamp: noting.lease(r, claim, stamp, renewed)
-        )
+        decide = partial(noting.lease, claim, commits.renewed)
+        return self._touch(claim.scope, claim.stamp, decide)
 
     def release(self, claim: Claim) -> None:
         self._touch(claim.scope, claim.stamp, lambda r, stamp: noting.release(r, claim, stamp))
@@ -579,30 +597,3 @@ class Engine:
         self._known.clear()
         self._segments.clear()
         self.storage.close()
-
-
-class _First:
-    """Waits for other threads that change a scope, so that none makes the others' knowledge old.
-
-    It only saves time, so nobody waits for long: the other one may hang, or was interrupted.
-    """
-
-    __slots__ = ("_at", "_engine", "_is_first", "_lock")
-
-    def __init__(self, engine: Engine, key: ScopeKey) -> None:
-        self._engine, self._at = engine, hash(key) % _LOCKS
-        self._lock = engine._locks[self._at]
-
-    def __enter__(self) -> None:
-        self._is_first = self._lock.acquire(timeout=_WAIT_S)
-
-    def __exit__(self, *error: object) -> None:
-        if self._is_first:
-            self._lock.release()
-        else:
-            self._engine._renew(self._at, self._lock)
-
-
-def _locks() -> list[threading.RLock]:
-    # Threads that save to one scope would make each other's knowledge stale.
-    return [threading.RLock() for _ in range(_LOCKS)]

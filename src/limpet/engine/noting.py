@@ -13,6 +13,8 @@ from limpet.storage import Change, Reader, ScopeRecord
 
 Address = tuple[str, str]
 """The snapshot that a note is on, or "", and its name."""
+Written = tuple[list[NoteRow], list[Address]]
+"""The notes that are put, and the addresses of those that go."""
 
 
 def page(
@@ -32,7 +34,7 @@ def page(
 
 def write(
     reader: Reader, changes: Sequence[NoteChange], stamp: Stamp
-) -> tuple[Change | None, tuple[list[NoteRow], list[Address]]]:
+) -> tuple[Change | None, Written]:
     """Decide several changes of the notes of one scope; return what is put and what goes."""
     found = _existing(reader, changes)  # before the record: one round trip for both
     record, key = reader.record, changes[0].scope
@@ -57,9 +59,7 @@ def write(
     return Change(key, record, after, notes=put, notes_gone=gone), (put, gone)
 
 
-def continued(
-    record: ScopeRecord, write: NoteWrite, stamp: Stamp
-) -> tuple[Change, tuple[list[NoteRow], list[Address]]] | None:
+def continued(record: ScopeRecord, write: NoteWrite, stamp: Stamp) -> tuple[Change, Written] | None:
     """Return the change of a note that must not exist yet: the storage says whether it does.
 
     None if the general way has to decide.
@@ -82,10 +82,10 @@ def _existing(reader: Reader, changes: Sequence[NoteChange]) -> dict[Address, No
 
 
 def lease(
-    reader: Reader,
     claim: Claim,
-    stamp: Stamp,
     rule: Callable[[Claim, LeaseRow | None, int], LeaseRow],
+    reader: Reader,
+    stamp: Stamp,
 ) -> tuple[Change | None, Hold]:
     record, now = reader.record, reader.now(claim.stamp.now)
     found = lease_of(record)

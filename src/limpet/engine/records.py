@@ -47,8 +47,9 @@ def follows(record: ScopeRecord, after: ScopeRecord, before: ScopeRecord) -> boo
     versions, since = record.versions, before.trail[:VERSION_BYTES]
     if since not in versions:
         return None
-    at = versions.index(since)
-    return at > 0 and versions[at - 1] == after.trail[:VERSION_BYTES]
+    at, made = versions.index(since), after.versions
+    made = made[: made.index(since)]  # one, or two if notes joined a save
+    return at >= len(made) and versions[at - len(made) : at] == made
 
 
 def head_of(reader: Reader) -> Row | None:
@@ -90,7 +91,7 @@ def is_stored(change: Change, reader: Reader, is_lost: bool) -> bool:
     if found is not None:
         return found
     # Too many changes came since.
-    if not change.rows:
+    if not change.rows or change.notes:
         if is_lost:
             raise in_doubt_of(change.key.session_id)
         return False

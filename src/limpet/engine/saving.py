@@ -4,8 +4,9 @@
 the head that this process wrote last: everything is known then, and nothing is read.
 """
 
+from collections.abc import Callable
 from contextlib import nullcontext
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import orjson
 
@@ -33,7 +34,7 @@ from limpet.engine.states import (
 )
 from limpet.errors import Corrupt, InvalidInput, Unavailable
 from limpet.model import ANY, HEAD
-from limpet.protocol import Append, AppendOffsets, Commit, Copy
+from limpet.protocol import Append, AppendOffsets, Commit, Copy, Stamp
 from limpet.storage import (
     NAME_BYTES,
     SHARED,
@@ -44,6 +45,10 @@ from limpet.storage import (
     SharedRow,
     TailRow,
 )
+
+T = TypeVar("T")
+Decide: TypeAlias = Callable[[Reader, Stamp], tuple[Change | None, T]]
+"""Decides what to write to a scope, and what to return; pure, and may be called again."""
 
 _STEPS_MAX = 64
 _NOTHING = ((),) * 5  # tail_gone, segments, segments_gone, notes, notes_gone
@@ -168,6 +173,11 @@ def _next_row(commit: Commit, known: Known, head: Row, seq: int, *, wholes: bool
         base, steps, cost = apply_all(base, steps), (), _KNOWN_BYTES + size
     entry = delta_row(seq, nonce, delta.dump(step), head.seq, head.written_by)
     return entry, size, offsets, base, steps, cost
+
+
+def decider(commit: Commit, *, wholes: bool) -> Decide[Saved]:
+    """Return `decide` for a commit, with the stamp of each attempt."""
+    return lambda reader, stamp: decide(reader, commit._replace(stamp=stamp), wholes=wholes)
 
 
 def decide(reader: Reader, commit: Commit, *, wholes: bool = True) -> tuple[Change | None, Saved]:

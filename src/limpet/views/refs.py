@@ -15,7 +15,7 @@ An exact name always wins.
 
 import re
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import chain, islice
 from operator import add
@@ -61,12 +61,7 @@ def find_session(store: Store, text: str) -> str:
     """
     if not text:
         raise InvalidInput("the session id is empty")
-    if _is_session(store, text):
-        return text
-    found = list(store.sessions(prefix=text, limit=_CANDIDATES_SHOWN + 1))
-    if not found:
-        raise _no_such(store, "session", text)
-    return _only(found, "session", text, _session_address)
+    return text if _is_session(store, text) else _session_by_prefix(store, text)
 
 
 def find_scope(
@@ -225,10 +220,7 @@ def _by_prefix(store: Store, text: str, address: _Address) -> SnapshotInfo:
         session_id, colon, scope_id = text.rpartition(":")
         if colon and address.scope is None and _is_session(store, session_id):
             return _head(store, session_id, scope_id, address.kind)
-        session_ids = list(store.sessions(prefix=text, limit=_CANDIDATES_SHOWN + 1))
-        if not session_ids:
-            raise _no_such(store, "snapshot or session", text)
-        found = _only(session_ids, "snapshot or session", text, _session_address)
+        found = _session_by_prefix(store, text, "snapshot or session")
         return _head(store, found, address.scope, address.kind)
     ref = _only(candidates, "snapshot", text, _ref_address)
     info = store.scope(*ref.scope).info(ref.id)
@@ -349,19 +341,26 @@ class SeveralMatch(InvalidInput):
         self.addresses = addresses
 
 
-def _no_such(store: Store, what: str, text: str) -> NotFound:
-    from difflib import get_close_matches
-
-    some = store.sessions(prefix=text[: len(text) // 2], limit=_CANDIDATES_MAX)
-    near = get_close_matches(text, some, n=1)
-    hint = f"`{_LISTS[what]}` lists them"
-    hint = f"did you mean `{_typed(visible(near[0]))}`? {hint}" if near else hint
-    return NotFound(f"there is no such {what}: {hint}. name=`{text}`")
+def _session_by_prefix(store: Store, text: str, what: str = "session") -> str:
+    found = list(store.sessions(prefix=text, limit=_CANDIDATES_SHOWN + 1))
+    # A mistake may be in its second half.
+    like = store.sessions(prefix=text[: len(text) // 2], limit=_CANDIDATES_MAX)
+    return _only(found, what, text, _session_address, like)
 
 
-def _only(found: list[T], what: str, text: str, address: Callable[[T], tuple[str, str]]) -> T:
+def _only(
+    found: list[T],
+    what: str,
+    text: str,
+    address: Callable[[T], tuple[str, str]],
+    like: Iterable[str] = (),
+) -> T:
     if not found:
-        raise NotFound(f"there is no such {what}: `{_LISTS[what]}` lists them. name=`{text}`")
+        from difflib import get_close_matches
+
+        near = [_typed(visible(each)) for each in get_close_matches(text, like, n=1)]
+        hint = "".join(f"did you mean `{each}`? " for each in near)
+        raise NotFound(f"there is no such {what}: {hint}`{_LISTS[what]}` lists them. name=`{text}`")
     if len(found) > 1:
         named = sorted(map(address, found))[:_CANDIDATES_SHOWN]
         addresses = [_typed(visible(name)) for name, _ in named]

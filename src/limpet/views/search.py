@@ -3,10 +3,11 @@
 import re
 import warnings
 from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
 from hashlib import blake2b
-from itertools import islice
+from itertools import chain, islice
 from typing import NamedTuple, TypeAlias
 
 from limpet.api.scope import Scope
@@ -16,7 +17,7 @@ from limpet.core import ids
 from limpet.core.codec import escaped
 from limpet.core.limits import PAGE_ITEMS_MAX, PAGE_STATES_MAX
 from limpet.errors import Corrupt, InvalidInput
-from limpet.model import JSON, Note, ScopeKey, Snapshot, SnapshotInfo, SnapshotRef
+from limpet.model import JSON, ScopeKey, Snapshot, SnapshotInfo, SnapshotRef
 from limpet.protocol import Query
 from limpet.views.notes import note_value, notes_of
 
@@ -153,17 +154,6 @@ Skip: TypeAlias = Callable[[ScopeKey, str | None, Corrupt], None]
 _DIGEST_BYTES = 16
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SnapshotFilter:
-    """Which snapshots are searched: heads, or with `history` all of them."""
-
-    session_id: str | None = None
-    prefix: str = ""
-    kind: str | None = None
-    status: str | None = None
-    history: bool = False
-
-
 class Place(NamedTuple):
     """Where a line is: in the state of a snapshot, or in a note of a scope or of a snapshot."""
 
@@ -184,45 +174,47 @@ class StateSearch:
         self._keys = keys
         self._skipped = skipped
 
-    def run(self, where: SnapshotFilter) -> Iterator[tuple[Place, Match]]:
-        """Yield matches in heads, or each line once: for the first snapshot of its scope.
+    def run(
+        self,
+        session_id: str | None = None,
+        *,
+        prefix: str = "",
+        kind: str | None = None,
+        status: str | None = None,
+        history: bool = False,
+    ) -> Iterator[tuple[Place, Match]]:
+        """Yield matches in heads; with `history` each line once, for the first snapshot of a scope.
 
         Then those in notes, unless a status is asked for: notes on the head, or on any snapshot.
         """
-        listed = self._store.scopes(where.session_id, kind=where.kind, prefix=where.prefix)
-        for each in listed:
-            scope = self._store.scope(*each.key)
-            for snapshot, match in self._in_states(scope, each.head, where):
+        for each in self._store.scopes(session_id, kind=kind, prefix=prefix):
+            scope, head = self._store.scope(*each.key), each.head
+            found: Iterable[tuple[Snapshot, Match]] = ()
+            if history:
+                found = self._first_of_each(self._kept(scope, status))
+            elif head is None or status in (None, head.status):
+                # Without a head it may be damaged, which loading reports.
+                loaded = (one for one in self.loaded(scope, [None]) if status in (None, one.status))
+                found = ((one, match) for one in loaded for match in self.matches(one.state))
+            for snapshot, match in found:
                 yield Place(scope.key, snapshot.id), match
-            if where.status is None:
-                head_id = "" if each.head is None else each.head.id
-                for note in notes_of(scope, None if where.history else head_id):
-                    for match in self.in_note(scope.key, note):
+            if status is not None:
+                continue
+            here = chain(scope.notes(), scope.notes(on=head.id) if head else ())
+            with suppress(Corrupt):  # of a damaged scope, which was reported with its states
+                for note in notes_of(scope) if history else here:
+                    for match in self.matches(note_value(scope.key, note)):
                         yield Place(scope.key, note.snapshot_id, note.name), match
 
-    def _in_states(
-        self, scope: Scope, head: SnapshotInfo | None, where: SnapshotFilter
-    ) -> Iterator[tuple[Snapshot, Match]]:
-        if where.history:
-            yield from self._first_of_each(self._kept(scope, where.status))
-        elif head is None or where.status in (None, head.status):
-            # Without a head it may be damaged, which loading reports.
-            for snapshot in self.loaded(scope, [None]):
-                if where.status in (None, snapshot.status):
-                    yield from ((snapshot, match) for match in self.matches(snapshot))
-
-    def in_note(self, key: ScopeKey, note: Note) -> Iterator[Match]:
-        return matches(note_value(key, note), self._find, keys=self._keys)
-
-    def matches(self, snapshot: Snapshot) -> Iterator[Match]:
-        return matches(snapshot.state, self._find, keys=self._keys)
+    def matches(self, value: JSON) -> Iterator[Match]:
+        return matches(value, self._find, keys=self._keys)
 
     def _first_of_each(self, snapshots: Iterable[Snapshot]) -> Iterator[tuple[Snapshot, Match]]:
         """Yield matches whose line is in no earlier snapshot."""
         seen: set[bytes] = set()
         for snapshot in snapshots:
             new: set[bytes] = set()
-            for match in self.matches(snapshot):
+            for match in self.matches(snapshot.state):
                 digest = _digest(match)
                 if digest not in seen:
                     new.add(digest)
@@ -289,7 +281,7 @@ class Hit(NamedTuple):
 class Searched(NamedTuple):
     """A snapshot that was searched with its notes, and its hits that were not seen yet.
 
-    `info` is None for the notes of a scope without a head.
+    `info` is None for the notes of a scope, which come before its snapshots.
     """
 
     scope: ScopeKey
@@ -308,6 +300,7 @@ _HITS_MAX = 10_000  # lines of one snapshot
 _AHEAD = 4  # snapshots that are read at once: a caller looks at the clock between them
 _CACHED_MAX = 32
 _Lines: TypeAlias = dict[bytes, Hit]
+_InScope: TypeAlias = Callable[[Scope, Position | None], Iterator[Searched]]
 
 
 class PartedSearch:
@@ -327,24 +320,37 @@ class PartedSearch:
         from limpet.views.overview import scopes_after  # `limpet grep` needs no overviews
 
         if position is not None:
-            yield self._head(position.scope, position)
+            yield from self._in_scope(self._head, position.scope, position)
         for each in scopes_after(self._store, prefix, None if position is None else position.scope):
-            yield self._head(each.key, None)
+            yield from self._in_scope(self._head, each.key, None)
 
-    def _head(self, key: ScopeKey, position: Position | None) -> Searched:
+    def _in_scope(
+        self, search: _InScope, key: ScopeKey, position: Position | None
+    ) -> Iterator[Searched]:
+        """Yield the notes of a scope, then its snapshots, from a position in it on."""
         scope = self._store.scope(*key)
-        snapshot = next(self._states.loaded(scope, [None]), None)
-        hits = [] if snapshot is None else list(self._lines_in(snapshot).values())
-        return _rest(key, snapshot, hits + self._in_notes(scope, snapshot), position)
+        try:
+            if position is None or not position.revision:
+                yield _rest(key, None, self._in_notes(scope)[None], position)
+            yield from search(scope, position)
+        except Corrupt as error:
+            self._skipped(key, None, error)
 
-    def _in_notes(self, scope: Scope, snapshot: SnapshotInfo | None) -> list[Hit]:
-        """Return the hits in the notes of a scope, and in those on a snapshot."""
-        found = notes_of(scope, "" if snapshot is None else snapshot.id)
-        return [hit for note in found for hit in self._hits_of(scope.key, note)]
+    def _in_notes(self, scope: Scope, on: list[str] | None = None) -> dict[str | None, list[Hit]]:
+        """Return the hits in the notes of a scope, or in those on its snapshots, by their ids."""
+        found = defaultdict[str | None, list[Hit]](list)
+        for note in scope.notes(on=on):
+            hits = found[note.snapshot_id]
+            matching = self._states.matches(note_value(scope.key, note))
+            for match in islice(matching, _HITS_MAX - len(hits)):
+                hits.append(_hit(match, note.name))
+        return found
 
-    def _hits_of(self, key: ScopeKey, note: Note) -> Iterator[Hit]:
-        for match in islice(self._states.in_note(key, note), _HITS_MAX):
-            yield Hit(match.pointer, *excerpt(match, _HIT_CHARS_MAX), match.is_key, note.name)
+    def _head(self, scope: Scope, position: Position | None) -> Iterator[Searched]:
+        for snapshot in self._states.loaded(scope, [None]):
+            hits = [*self._lines_in(snapshot).values()]
+            noted = self._in_notes(scope, [snapshot.id])[snapshot.id]
+            yield _rest(scope.key, snapshot, hits + noted, position)
 
     def histories(self, prefix: str = "", position: Position | None = None) -> Iterator[Searched]:
         """Yield the snapshots of all sessions, one session after the other, as `history` does."""
@@ -357,23 +363,17 @@ class PartedSearch:
     def history(self, session_id: str, position: Position | None = None) -> Iterator[Searched]:
         """Yield the snapshots of a session, scope by scope, the newest first.
 
-        A line that is also in the parent, or in what a scope was forked from, is no hit. The notes
-        of a scope come with its head.
+        A line that is also in the parent, or in what a scope was forked from, is no hit.
         """
         for key in self._scopes(session_id, position):
             at = position if position is not None and position.scope == key else None
-            try:
-                yield from self._scope_history(self._store.scope(*key), at)
-            except Corrupt as error:
-                self._skipped(key, None, error)
+            yield from self._in_scope(self._scope_history, key, at)
 
     def _scope_history(self, scope: Scope, position: Position | None) -> Iterator[Searched]:
         after = ids.seq_of(position.revision) + 1 if position and position.revision else None
         waiting: list[SnapshotInfo] = []
-        head, noted = scope.info(), {*scope.noted_ids()}
-        if head is None:
-            yield _rest(scope.key, None, self._in_notes(scope, None), position)
-        elif not head.kept and (after is None or _seq(head) < after):
+        head = scope.info()
+        if head is not None and not head.kept and (after is None or _seq(head) < after):
             waiting.append(head)
         while True:
             page = self._page(Query(scope.key, after=after))
@@ -382,13 +382,9 @@ class PartedSearch:
             while len(waiting) > (0 if is_last else _AHEAD):
                 some, ahead = waiting[:_AHEAD], waiting[: _AHEAD + 1]
                 self._read(scope, ahead)
+                noted = self._in_notes(scope, [info.id for info in some])
                 for info, older in zip(some, [*ahead[1:], None], strict=False):
-                    hits = self._new_lines(info, older)
-                    if head is not None and info.id == head.id:
-                        hits += self._in_notes(scope, head)
-                    elif info.id in noted:
-                        found = scope.notes(on=info.id)
-                        hits += [hit for note in found for hit in self._hits_of(scope.key, note)]
+                    hits = self._new_lines(info, older) + noted[info.id]
                     yield _rest(scope.key, info, hits, position)
                 del waiting[:_AHEAD]
             if is_last:
@@ -428,12 +424,15 @@ class PartedSearch:
 
     def _lines_in(self, snapshot: Snapshot) -> _Lines:
         found: _Lines = {}
-        for match in self._states.matches(snapshot):
-            parts = excerpt(match, _HIT_CHARS_MAX)
-            found.setdefault(_digest(match), Hit(match.pointer, *parts, match.is_key))
+        for match in self._states.matches(snapshot.state):
+            found.setdefault(_digest(match), _hit(match))
             if len(found) == _HITS_MAX:
                 break
         return found
+
+
+def _hit(match: Match, note: str | None = None) -> Hit:
+    return Hit(match.pointer, *excerpt(match, _HIT_CHARS_MAX), match.is_key, note)
 
 
 def _seq(info: SnapshotInfo) -> int:

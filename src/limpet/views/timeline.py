@@ -144,10 +144,11 @@ def _history(
     except Corrupt:
         damaged.append(key)
     rest = []
-    for snapshot_id in scope.ids(limit=_ONE_BY_ONE_MAX):
-        with suppress(Corrupt):
-            one = None if snapshot_id in seen else scope.info(snapshot_id)
-            rest += [] if one is None else [_lean(one)]
+    with suppress(Corrupt):  # all of it may be damaged
+        for snapshot_id in scope.ids(limit=_ONE_BY_ONE_MAX):
+            with suppress(Corrupt):
+                one = None if snapshot_id in seen else scope.info(snapshot_id)
+                rest += [] if one is None else [_lean(one)]
     yield from sorted(rest, key=lambda info: info.created_at, reverse=True)
 
 

@@ -160,6 +160,8 @@ def _item(item: Any) -> bytes:
         return b"NULL"
     if type(item) is int:
         return b"%d" % item
+    if type(item) is bytes:
+        return b'"\\\\x%s"' % item.hex().encode()
     return b'"%s"' % _text(item).replace(b"\\", b"\\\\").replace(b'"', b'\\"')
 
 

@@ -222,16 +222,17 @@ class PostgresStorage(SqlStorage):
         return self._server.read(run, apart=True)
 
     def write(self, change: Change) -> bool:
-        if change.new_note:
+        if change.new_note and not change.rows:
             return self._server.once("save_note", self._note_of(change))
         found = self._save_of(change)
         if found is None:
             return super().write(change)
-        scope, snapshot, tail, labels = found
+        scope, snapshot, tail, labels, notes = found
         names = [name for name, _, _ in labels] if labels else _NONE
         values = [value for _, value, _ in labels] if labels else _NONE
-        sent = (*scope, *snapshot, *tail, names, values)
-        is_stored = self._server.once("save", sent, change.key.session_id)
+        sent = (*scope, *snapshot, *tail, names, values, *map(list, zip(*notes, strict=True)))
+        name = "save_with_notes" if notes else "save"
+        is_stored = self._server.once(name, sent, change.key.session_id)
         if not is_stored:
             self._next.reads_head_of = change.key  # to save behind it
         return is_stored

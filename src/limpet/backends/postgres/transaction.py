@@ -32,12 +32,17 @@ _CERTAIN = {"add_scope": "insert_scope", "move_scope": "move_scope"}
 def statements_of(schema: str, *, notifies: bool = True) -> Mapping[str, Statement]:
     """Return the statements for the tables of a schema; with `notifies` a save asks who listens."""
     found = dict(_STATEMENTS)
+    found["save_with_notes"] = found["save"]
+    for part in ("no_such_note", "add_notes"):
+        text = found.pop(part)
+        found["save_with_notes"] = found["save_with_notes"].replace(f"/* {part} */", text)
     if notifies:
         has_listeners = found["has_listeners"].rstrip(";")
         check = found["check_version"].rstrip(";")
         found["check_version"] = f"SELECT ({has_listeners}), ({check})"
-        asked = has_listeners.replace("%(listeners)s", "$41")
-        found["save"] = found["save"].replace(_NO_LISTENERS, f"({asked})::int")
+        for name, last in (("save", "$41"), ("save_with_notes", "$49")):
+            asked = has_listeners.replace("%(listeners)s", last)
+            found[name] = found[name].replace(_NO_LISTENERS, f"({asked})::int")
     newest = f"{NEWEST} /* newest */"
     pk = found["pks_of_scope"].replace("FOR UPDATE;", "")
     with_pk = [(name, text) for name, text in found.items() if "%(pk)s" in text]

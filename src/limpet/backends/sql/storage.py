@@ -81,12 +81,13 @@ class SqlStorage:
     # One scope
 
     def _save_of(self, change: Change) -> tuple[Any, ...] | None:
-        """Return the columns of scope, snapshot, tail and labels if all it does is a save."""
+        """Return the columns of scope, snapshot, tail, labels and new notes if it is a save."""
         key, before, after = change.key, change.before, change.after
         rows, tail = change.rows, change.tail
         is_replaced = change.replace or change.rows_gone or change.tail_gone
         is_roll = change.segments or change.segments_gone or change.shared or change.unshared
-        is_more = is_replaced or is_roll or change.notes or change.notes_gone
+        is_noted = change.notes_gone or (change.notes and not change.new_note)
+        is_more = is_replaced or is_roll or is_noted
         if before is None or after is None or is_more or not len(rows) == 1 == len(tail):
             return None
         row, pk, cipher = rows[0], after.pk, self.ciphers.of(key.session_id)
@@ -95,6 +96,7 @@ class SqlStorage:
             (*row_values(row, pk, key, cipher), change.apart),
             tail_values(tail[0], pk, key, cipher),
             () if row.labels == EMPTY else label_values(row, cipher),
+            [note_values(note, pk, key, cipher) for note in change.notes] if change.notes else (),
         )
 
     def read(self, key: ScopeKey, use: Callable[[Reader], T], seen: ScopeRecord | None = None) -> T:

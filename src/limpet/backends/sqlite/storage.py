@@ -36,8 +36,9 @@ from limpet.storage import Change, Reader, StateReader, Taken
 
 T = TypeVar("T")
 
-_HEAD, _MOVE_SCOPE, _ADD_SNAPSHOT, _PUT_TAIL, _ADD_LABEL = (
-    STATEMENTS[each] for each in ("head", "move_scope", "add_snapshot", "put_tail", "add_label")
+_HEAD, _MOVE_SCOPE, _ADD_SNAPSHOT, _PUT_TAIL, _ADD_LABEL, _ADD_NOTE = map(
+    STATEMENTS.__getitem__,
+    ("head", "move_scope", "add_snapshot", "put_tail", "add_label", "add_note"),
 )
 _PLAIN = re.compile(r"[\w -]+", re.ASCII)  # needs no escaping in JSON, nor in a path of SQLite's
 
@@ -113,12 +114,14 @@ class SqliteStorage(SqlStorage):
     def _save(self, conn: Connection, values: Any) -> bool:
         """Store a save if its scope is as it was known."""
         self._file.check_version(conn)
-        scope, snapshot, tail, labels = values
+        scope, snapshot, tail, labels, notes = values
         if conn.execute(_MOVE_SCOPE, scope).rowcount != 1:
             return False
         try:
             conn.execute(_ADD_SNAPSHOT, snapshot)
             conn.execute(_PUT_TAIL, tail)
+            if notes:
+                conn.executemany(_ADD_NOTE, notes)
         except sqlite3.IntegrityError as cause:
             raise Taken from cause
         if labels:

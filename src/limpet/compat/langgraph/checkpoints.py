@@ -32,7 +32,7 @@ from limpet.api.integrations import (
     limits,
     verbs,
 )
-from limpet.compat.langgraph import records
+from limpet.compat.langgraph import records, upstream
 from limpet.compat.langgraph.concurrent import RunGuard, superseded
 from limpet.compat.langgraph.encode import ValueEncoder
 from limpet.compat.langgraph.records import SplitCheckpoint, ValueCodec, is_write
@@ -71,6 +71,7 @@ class SaverContext:
         self.store = store
         self.tools = store.driver.tools
         self.guard = guard
+        self.delta_channels = set[str]()  # those that were saved
         self.heads: Recent[ScopeKey, KnownHead] = Recent(_KNOWN_BYTES_MAX, KnownHead.cost)
 
     @property
@@ -142,13 +143,15 @@ def put(
     scope, parent_id = records.scope_in(config), records.id_in(config)
     commit, split = records.commit_of(
         context.codec,
-        config,
+        scope,
+        parent_id,
         checkpoint,
-        metadata,
+        records.metadata_of(config, metadata),
         stamp=context.tools.draw(),
         bytes_max=context.tools.state_bytes_max,
         before=context.last_split(scope)[1],
     )
+    context.delta_channels |= records.delta_channels(metadata)
     continues = context.guard.continues(config, scope, parent_id, metadata.get("source"))
     if continues:
         yield from context.guard.check_holder(config, scope)
@@ -229,6 +232,9 @@ def put_writes(
         encoder = ValueEncoder(context.codec.rules, context.codec.cache, where, bytes_max=bytes_max)
         items[idx] = b"[%d,%b,%b]" % (idx, encoded_name(channel), encoder.value(value))
     before: Note | None = None  # nearly always these are the first writes of the task
+    # A run saves next, unless it ends here. But it waits for writes of delta channels before.
+    is_awaited = replace or not context.delta_channels.isdisjoint(each for each, _ in writes)
+    joins = not is_awaited and upstream.run_of(config) is not None
 
     def attempt() -> Steps[None]:
         expect = None if before is None else before.revision
@@ -241,7 +247,7 @@ def put_writes(
                 return
             parts = [codec.encode(merged, what="writes")]
         body = records.joined(parts, "what a task wrote", bytes_max)
-        write = NoteWrite(scope, name, on, body, context.tools.draw(), expect)
+        write = NoteWrite(scope, name, on, body, context.tools.draw(), expect, joins=joins)
         yield lambda backend: backend.write_notes([write])
 
     def changed(backend: Backend) -> bool:

@@ -124,8 +124,9 @@ def namespace_of(scope: ScopeKey) -> str | None:
 
 
 def configurable(config: Any) -> Mapping[str, Any]:
-    found = config.get("configurable") if isinstance(config, Mapping) else None
-    if not isinstance(found, Mapping):
+    # A dict first: to ask whether something else is a mapping takes ten times as long.
+    found = config.get("configurable") if isinstance(config, (dict, Mapping)) else None
+    if not isinstance(found, (dict, Mapping)):
         raise InvalidInput("the config must be a dict with a `configurable`")
     return found
 
@@ -151,9 +152,10 @@ def config_of(scope: ScopeKey, checkpoint_id: str) -> Config:
 
 def commit_of(
     codec_: ValueCodec,
-    config: Config,
+    scope: ScopeKey,
+    parent_id: str | None,
     checkpoint: Mapping[str, Any],
-    metadata: Any,
+    meta: dict[str, Any],
     *,
     stamp: Stamp,
     bytes_max: int,
@@ -165,18 +167,16 @@ def commit_of(
         InvalidInput: a value cannot be stored exactly.
     """
     id = limits.check_id("checkpoint id", checkpoint["id"])
-    parent_id = id_in(config)
-    meta = metadata_of(config, metadata)
     body, split = _encoded_state(codec_, checkpoint, parent_id, bytes_max, before)
     # Only the run id: more labels would make each checkpoint a tenth larger.
     run = meta.get(RUN)
     is_label = isinstance(run, str | int) and not isinstance(run, bool)
-    labels = {RUN: label_of(run)} if is_label else {}
+    labels = prepare.encode_labels({RUN: label_of(run)}) if is_label else b"{}"
     commit = Commit(
-        scope=scope_in(config),
+        scope=scope,
         body=body,
         status="completed",
-        labels=prepare.encode_labels(labels),
+        labels=labels,
         metadata=_encoded_metadata(codec_, meta, checkpoint, bytes_max),
         stamp=stamp,
         id=id,
@@ -227,10 +227,10 @@ def joined(parts: list[bytes], what: str, bytes_max: int) -> bytes:
 def metadata_of(config: Mapping[str, Any], metadata: Mapping[str, Any]) -> dict[str, Any]:
     """Return the metadata with the scalars of the config, as LangGraph's savers do."""
     found = dict(metadata)
-    for others in (config.get("metadata"), config.get("configurable")):
-        for key, value in (others or {}).items():
+    for others in (config.get("metadata") or {}, config.get("configurable") or {}):
+        for key in others:
             known = key in found or key in EXCLUDED_METADATA_KEYS or key.startswith("__")
-            if not known and isinstance(value, str | int | float):
+            if not known and isinstance(value := others[key], str | int | float):
                 found[key] = value
     return found
 

@@ -36,6 +36,7 @@ from limpet.views.search import (
 
 _PAGE_HITS_MAX = 50
 _PAGE_S_MAX = 30.0  # whoever has enough stops it
+_SHARED_S_MAX = 5.0  # while another search would find no place
 _PART_S_MAX = 0.2  # between two parts of the page
 _COUNTED_MAX = 100_000  # sessions, for "of so many"
 _SEARCHES_MAX = 3  # at once: each holds a thread that the API needs too
@@ -180,7 +181,8 @@ class _Search:
         is_first = key.session_id not in self._titles
         if is_first:
             self._titles = {key.session_id: session_title(store, key.session_id)}
-        snapshot = None if info is None else store.scope(*key).load(info.id)
+        is_state = info is not None and any(hit.note is None for hit in hits)
+        snapshot = store.scope(*key).load(info.id) if info and is_state else None
         message = messages_of(None if snapshot is None else snapshot.state)
         place = links.address(info or key)
         lines = list[dict[str, Any]]()
@@ -189,8 +191,8 @@ class _Search:
             index, path = message(hit.pointer) if is_text else None, dotted(hit.pointer)
             where = path if index is None else f"message {index}"
             where = where if hit.note is None else visible(f"note {hit.note}")
-            lines.append({"url": _hit_url(place, hit, index), "path": path, "where": where})
-            lines[-1]["hit"] = hit
+            url = _hit_url(place, hit, index)
+            lines.append({"url": url, "path": path, "where": where, "hit": hit})
         group = {"title": self._titles[key.session_id], "is_first": is_first, "info": info}
         return {**group, "key": key, "url": links.url("/session", **place), "lines": lines}
 
@@ -217,6 +219,10 @@ class _Searches:
         finally:
             self._count -= 1
 
+    @property
+    def page_s_max(self) -> float:
+        return _PAGE_S_MAX if self._count < _SEARCHES_MAX else min(_PAGE_S_MAX, _SHARED_S_MAX)
+
     def close(self) -> None:
         """Nothing is open: a search ends with its page."""
 
@@ -229,11 +235,13 @@ async def _sent(call: Call, asked: _Asked, find: Find) -> AsyncGenerator[str, No
     clock = call.driver.tools.clock.monotonic
     state: _Search | None = None
     try:
-        with call.driver.opened.service(_Searches).one():
-            end = clock() + _PAGE_S_MAX
+        searches = call.driver.opened.service(_Searches)
+        with searches.one():
+            begun = clock()
             state = await call.store.run(lambda store: _begun(store, asked, find, clock))
             is_done = False
             while not is_done:
+                end = begun + searches.page_s_max
                 late = min(end, clock() + _PART_S_MAX)
                 await call.store.run(partial(state.fill, until=late))
                 is_done = state.is_over or state.hits >= _PAGE_HITS_MAX or clock() >= end

@@ -18,8 +18,8 @@ from limpet.core.schema import COUNT, TEXT
 from limpet.errors import Corrupt, NotFound
 from limpet.inspector import links
 from limpet.inspector.page import page, render
-from limpet.inspector.pages.snapshot import DETAIL_PARAMS, read_detail, read_notes
-from limpet.model import ScopeKey, SnapshotInfo, SnapshotRef
+from limpet.inspector.pages.snapshot import DETAIL_PARAMS, read_detail, shown_notes
+from limpet.model import SnapshotInfo, SnapshotRef
 from limpet.runs.model import KIND
 from limpet.server.access import Grant
 from limpet.server.call import Call, Response
@@ -146,12 +146,15 @@ def _read(store: Store, call: Call) -> dict[str, Any]:
     given, grant, session_id = call.params, call.grant, call.scope.session_id
     kept, timeline = _kept(store, call)
     newest = timeline.newest_head
-    bare = {each.key for each in timeline.scopes if each.head is None}.difference(timeline.damaged)
+    bare = dict.fromkeys(each.key for each in timeline.scopes if each.head is None)
+    for key in timeline.damaged:
+        bare.pop(key, None)  # the others have only notes
     info, problem = newest, None
     if "id" not in given and {"scope_id", "kind"} & given.keys() and call.scope in bare:
-        info = None  # it has only notes
+        info, bare = None, {call.scope: None}
     elif {"scope_id", "kind", "id"} & given.keys():
         info, problem = _selected(store, call)
+    notes = ((key, note) for key in bare for note in store.scope(*key).notes())
     detail = {"info": None} if info is None else read_detail(store, info, given, grant)
     selected = None if info is None else timeline.position(SnapshotRef(info.scope, info.id))
     total = len(timeline.rows)
@@ -176,7 +179,7 @@ def _read(store: Store, call: Call) -> dict[str, Any]:
         "selected": selected,
         "problem": problem,
         "run": _run(store, session_id, timeline),
-        "notes": {} if info or problem else _notes(store, timeline),
+        "notes": [] if info or problem else shown_notes(notes),
     }
     for row in (row for chunk in session["chunks"] for row in chunk["rows"]):
         if newest is not None and (row["info"].scope, row["info"].id) == (newest.scope, newest.id):
@@ -189,12 +192,6 @@ def _run(store: Store, session_id: str, timeline: Timeline) -> Panel | None:
     with suppress(Corrupt):
         return read_run(store, session_id) if has_run else None
     return None
-
-
-def _notes(store: Store, timeline: Timeline) -> dict[ScopeKey, list[dict[str, Any]]]:
-    """Return the notes of scopes without a head, such as the memories of LangGraph's store."""
-    bare = [each.key for each in timeline.scopes[:_SCOPES_MAX] if each.head is None]
-    return {key: found for key in bare if (found := read_notes(store, key))}
 
 
 def _selected(store: Store, call: Call) -> tuple[SnapshotInfo | None, str | None]:

@@ -1,6 +1,6 @@
 """One snapshot: as a chat, as a tree of JSON, and as what changed."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
@@ -14,12 +14,12 @@ from limpet.core.schema import COUNT, ID, KIND, TEXT
 from limpet.errors import Corrupt, InvalidInput, LimpetError, NotFound, Unsupported
 from limpet.inspector import links
 from limpet.inspector.page import existing, page, render
-from limpet.model import JSON, ScopeKey, Snapshot, SnapshotInfo, SnapshotRef
+from limpet.model import JSON, Note, ScopeKey, Snapshot, SnapshotInfo, SnapshotRef
 from limpet.server.access import Grant
 from limpet.server.call import Call, Response
 from limpet.views.chat import Chat, read_chat
 from limpet.views.format import address_text, json_start
-from limpet.views.notes import note_value, notes_of
+from limpet.views.notes import note_value, notes_with
 from limpet.views.overview import status_of
 from limpet.views.page.changes import changes_html
 from limpet.views.page.chat import NewMessages, Window, chat_window, folded_code, new_messages
@@ -166,23 +166,22 @@ def _news(store: Store, info: SnapshotInfo, chat: Chat) -> NewMessages:
 
 def _state(store: Store, info: SnapshotInfo, state: JSON, params: Mapping[str, Any]) -> Detail:
     path = params.get("path", "")
+    notes = notes_with(store.scope(*info.scope), info.id)
     found = {
         "level": _level(state, params),
         "crumbs": [*crumbs(path)],
-        "notes": read_notes(store, info.scope, info.id),
+        "notes": shown_notes((info.scope, note) for note in notes),
         "metadata": _folded(info.metadata) if info.metadata else None,
     }
     more = ["--path", path] if path else ["--raw"]
     return Detail(_command("show", info, more=more), state=found)
 
 
-def read_notes(store: Store, key: ScopeKey, id: str = "") -> list[dict[str, Any]]:
-    """Return the notes on a snapshot as the pages show them, and with the head its scope's."""
-    scope = store.scope(*key)
-    head = scope.info() if id else None
-    found = notes_of(scope, id) if head is None or head.id == id else scope.notes(on=id)
+def shown_notes(notes: Iterable[tuple[ScopeKey, Note]]) -> list[dict[str, Any]]:
+    """Return the first of some notes as the pages show them."""
     return [
-        {"note": note, "html": _folded(note_value(key, note))} for note in islice(found, _NOTES_MAX)
+        {"key": key, "note": note, "html": _folded(note_value(key, note))}
+        for key, note in islice(notes, _NOTES_MAX)
     ]
 
 

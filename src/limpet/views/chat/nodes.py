@@ -1,5 +1,7 @@
 """What a checkpoint of LangGraph says besides its values: which nodes made it."""
 
+import re
+from itertools import chain
 from typing import Any, TypeGuard
 
 from limpet.model import JSON
@@ -7,6 +9,7 @@ from limpet.model import JSON
 _VALUES = "channel_values"
 _VERSIONS, _SEEN = "channel_versions", "versions_seen"
 _OWN = frozenset({"v", "ts", _VERSIONS, _SEEN, "updated_channels", "pending_sends"})
+_NUMBER = re.compile(r"[0-9]{1,99}")  # what comes after a point is chance
 _TRIGGERS = ("branch:to:", "join:", "__")  # of channels that only start nodes
 
 
@@ -31,8 +34,9 @@ def nodes_of(state: JSON) -> list[str]:
 def _newest(versions: JSON) -> int:
     """Return the number of the last step that wrote one of some channels, 0 if none did."""
     given = versions.values() if isinstance(versions, dict) else ()
-    numbers = (str(each).partition(".")[0] for each in given)
-    return max((int(number) for number in numbers if number.isdecimal()), default=0)
+    texts = (_NUMBER.match(each) for each in given if isinstance(each, str))
+    numbers = (each for each in given if isinstance(each, int))
+    return max(chain(numbers, (int(found[0]) for found in texts if found)), default=0)
 
 
 def without_internals(state: JSON) -> JSON:

@@ -92,10 +92,11 @@ def read_chat(state: JSON, *, ends: bool = False) -> Chat | None:
 def _chat(path: str, turns: list[ChatTurn]) -> Chat:
     paired = pair(turns)
     last = paired[-1] if paired else None
-    results = [part.result for part in turns[-1].parts if isinstance(part, Answer)] if turns else []
-    if results and len(results) == len(turns[-1].parts):
+    said = turns[-1].parts if turns else ()
+    results = {id(part.result) for part in said if isinstance(part, Answer)}
+    if results and len(results) == len(said):
         calls = (part for turn in paired for part in turn.parts if isinstance(part, Call))
-        answered = tuple(call for call in calls if any(call.result is each for each in results))
+        answered = tuple(call for call in calls if id(call.result) in results)
         last = ChatTurn("tool", None, answered, turns[-1].index) if answered else last
     return Chat(path, paired, last)
 

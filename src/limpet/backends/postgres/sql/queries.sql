@@ -190,6 +190,7 @@ WITH moved AS (
            epoch = $14, checksum = $15
      WHERE pk = $16 AND version = $17
        AND NOT EXISTS (SELECT 1 FROM limpet.schema_migrations WHERE version > 0 /* newest */)
+       /* no_such_note */
     RETURNING pk
 ), told AS (
     INSERT INTO limpet.snapshots
@@ -203,8 +204,24 @@ WITH moved AS (
     INSERT INTO limpet.labels (name, value, seq)
     SELECT l.name, l.value, $18
       FROM moved CROSS JOIN unnest($39::text[], $40::text[]) AS l (name, value)
-)
+) /* add_notes */
 SELECT 0 /* has_listeners */ FROM moved;
+
+-- name: no_such_note
+-- This and the next one are parts of `save_with_notes`, which is `save` with new notes.
+AND NOT EXISTS (
+    SELECT 1 FROM unnest($42::text[], $43::text[]) AS a (on_id, name)
+     CROSS JOIN LATERAL (
+           SELECT 1 FROM limpet.notes AS i
+            WHERE i.scope_pk = $16 AND i.on_id = a.on_id AND i.name = a.name
+              AND hashtextextended(i.on_id, 0) = hashtextextended(a.on_id COLLATE "C", 0)
+           OFFSET 0) AS o)
+
+-- name: add_notes
+, noted AS (
+    INSERT INTO limpet.notes (scope_pk, on_id, name, rev, nonce, updated_at, value, checksum)
+    SELECT o.* FROM moved CROSS JOIN unnest($41::bigint[], $42::text[], $43::text[], $44::integer[],
+           $45::text[], $46::bigint[], $47::bytea[], $48::bigint[]) AS o)
 
 -- name: add_scope
 INSERT INTO limpet.scopes (version, head, tip, last, floor, fence, owner, until, notes, tail_count,
