@@ -104,7 +104,7 @@ def test_damage_behind_the_first_part_leaves_the_backup_as_it_was(
                 ids = set(target.scope("s").ids())
             if begun:
                 scope.delete()
-                _long(scope, 150)
+                _long(scope)
             else:
                 _long(scope, 80)
                 scope.update(next(scope.ids()), lambda it: it.with_(status="other"))
@@ -224,6 +224,7 @@ def test_newer_data_of_the_target_is_a_conflict_and_nothing_changes() -> None:
             assert all_of(target) == before
 
 
+@pytest.mark.slow
 def test_a_bound_token_exports_what_it_sees(tmp_path: Path) -> None:
     file, tokens = tmp_path / "tokens", ("a" * 40, "b" * 40)
     file.write_text(f"{tokens[0]}\n{tokens[1]} write alice/\n")

@@ -116,18 +116,19 @@ def _fill(
         target.rekey()
     asked: list[str | None] = [*sessions] or [None]
     scopes = [key for each in asked for key in scopes_of(store, session_id=each)]
-    if not sessions and not scopes and any(target.sessions(limit=1)):
+    before = [key for each in asked for key in scopes_of(target, session_id=each)]
+    if not sessions and not scopes and before:
         raise InvalidInput("the store is empty, and the backup is not: remove the file first")
-    for each in asked:
-        transfer.skipped += unlisted(store, session_id=each, prefix="")
+    found = unlisted(store, session_id=None, prefix="")
+    here = [each for each in found if each.scope is None or each.scope.session_id in sessions]
+    transfer.skipped += here if sessions else found
     kept = {*scopes, *(each.scope for each in transfer.skipped)}
     for key in scopes:
         _take(store, target, key, verify, transfer)
     # What cannot be listed, and nobody knows where it is, may be in any scope of the file.
-    for each in asked if None not in kept else ():
-        for key in scopes_of(target, session_id=each):
-            if key not in kept:
-                target.scope(*key).delete()
+    for key in before if None not in kept else ():
+        if key not in kept:
+            target.scope(*key).delete()
     return transfer.total()
 
 
