@@ -21,8 +21,8 @@ from tests.cases import for_each
 from tests.portable.stores import fill, lines
 from tests.runs.conftest import place_of
 
-ENGINES = ["sqlite", "directory"]
-SLOWLY = [pytest.param(each, marks=pytest.mark.slow) for each in ("memory", "postgres", "s3")]
+OTHERS = ("directory", "memory", "postgres", "s3")
+ENGINES = ["sqlite", *(pytest.param(each, marks=pytest.mark.slow) for each in OTHERS)]
 KEYS = [f"{letter}{'A' * 42}=" for letter in "AB"]
 
 
@@ -31,7 +31,7 @@ def path(tmp_path: Path) -> str:
     return str(tmp_path / "agents.limpet")
 
 
-@pytest.fixture(params=[*ENGINES, *SLOWLY])
+@pytest.fixture(params=ENGINES)
 def store(request: pytest.FixtureRequest) -> Iterator[limpet.Store]:
     """A store with one of everything, and a scope with segments, whose forks share a state."""
     place = place_of(request.param, request)
@@ -162,7 +162,7 @@ with limpet.open(url) as store:
 """
 
 
-@for_each("verb", ["backup", "restore"])
+@pytest.mark.parametrize("verb", ["backup", pytest.param("restore", marks=pytest.mark.slow)])
 def test_what_was_killed_goes_on(verb: str, path: str, tmp_path: Path) -> None:
     """What was done before the kill is not done again, and FILE is as it was until the end."""
     source, other = f"sqlite:///{tmp_path}/store.db", (tmp_path / "target").as_uri()
@@ -186,7 +186,8 @@ def test_what_was_killed_goes_on(verb: str, path: str, tmp_path: Path) -> None:
     with limpet.open(other) as target:
         portable.restore(target, path)
         assert all_of(target) == expected
-        assert errors_of(target) == []
+        # A kill may leave a folder without part of its index, which reading does without.
+        assert {each.code for each in errors_of(target)} <= {"pointer_missing"}
 
 
 def _damage(file: Path, statement: str) -> None:

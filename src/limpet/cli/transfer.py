@@ -406,6 +406,8 @@ def _from_export(url: str, path: str, conflicts: list[Finding]) -> portable.Carr
     with _lines_of(path) as lines, limpet.open(url) as store, progress("importing", None) as report:
         begin = lines.peek(len(_SQLITE))
         if begin.startswith(_SQLITE):
+            if path == "-":
+                raise limpet.InvalidInput("a backup is imported from a file, not from stdin")
             return portable.restore(store, path, conflicts=conflicts.append, report=report)
         if begin.startswith(_ZSTD):
             lines = io.BufferedReader(

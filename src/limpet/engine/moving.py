@@ -23,6 +23,7 @@ from limpet.errors import Conflict, Corrupt
 from limpet.protocol import Stamp
 from limpet.storage import (
     SHARED,
+    VERSION_BYTES,
     Change,
     Reader,
     ScopeRecord,
@@ -37,6 +38,10 @@ _NO_LEASE: Final[dict[str, Any]] = {"fence": None, "owner": None, "until": None}
 
 class Changed(Exception):
     """Stored states went or changed since the first part: begin again."""
+
+
+class Elsewhere(Exception):
+    """The other scope was not copied from this one."""
 
 
 class Part(NamedTuple):
@@ -114,8 +119,8 @@ def version_of(reader: Reader) -> tuple[int, int] | None:
 
 
 def is_unfinished(reader: Reader) -> bool:
-    """Return whether parts of a scope were written, but not the last one; or nothing is in it."""
-    return reader.record is not None and not reader.record.holds_anything
+    """Return whether a scope shows nothing: it is absent, or its last part was not written."""
+    return reader.record is None or not reader.record.holds_anything
 
 
 def _segments(
@@ -186,14 +191,16 @@ def difference(
     With `mirror` the scope becomes equal; else it is only brought further, and keeps other notes.
 
     Raises:
-        Conflict: the scope holds other snapshots.
+        Elsewhere: the scope has another origin.
+        Conflict: it holds other snapshots, or newer notes.
     """
     record, is_end = reader.record, part.last is None
+    if record is not None and record.pk != part.record.pk:
+        raise Elsewhere
     rows, tail, segments, notes = _present(reader, part)
     mirror = mirror or is_unfinished(reader)
-    is_other = record is not None and record.pk != part.record.pk
-    if is_other or not (mirror or all(_leads_to(r, part.rows.get(r.seq)) for r in rows.values())):
-        raise Conflict("the scope holds other snapshots")
+    if not mirror:
+        _check_older(part, rows, notes)
     new = [row for seq, row in part.rows.items() if rows.get(seq) != row]
     touched = {row.seq for row in new}
     put = [
@@ -221,24 +228,23 @@ def difference(
         tail=[mine[seq] for seq in stale],
         tail_gone=tail_gone,
         segments=put,
-        segments_gone=segments.keys() - {e.last for e in part.segments} | {e.last for e in put},
+        segments_gone=segments.keys() - {e.last for e in part.segments if e not in put},
         notes=texts,
         notes_gone=notes.keys() - written if mirror else (),
         shared=part.shared if shares else (),
-        unshared=shared_by(tail, tail_gone),
+        unshared=shared_by(tail, {*tail_gone, *stale}),
     )
-    change = change._replace(segments_gone=change.segments_gone & segments.keys())
     count = len(written) if mirror else len(written | notes.keys())
-    after = _after(part, change, tail, count, stamp)
+    after = _after(part, change, tail, count, stamp, mirror)
     if record is not None and not any(change[3:4] + change[5:12]):
-        names = ("version", "head", "tip", "last", "floor", "notes")
+        names = ("head", "tip", "last", "floor", "notes", *(["version"] if mirror else []))
         if not is_end or all(getattr(record, n) == getattr(after, n) for n in names):
             return None, 0
     return change._replace(after=after), len(new) + len(texts)
 
 
 def _after(
-    part: Part, change: Change, tail: dict[int, TailRow], notes: int, stamp: Stamp
+    part: Part, change: Change, tail: dict[int, TailRow], notes: int, stamp: Stamp, mirror: bool
 ) -> ScopeRecord:
     """Return the record of a scope after a change. A new one shows nothing until the last part."""
     record, source = change.before, part.record
@@ -254,7 +260,17 @@ def _after(
     after = source._replace(notes=notes, **facts)
     if record is None:
         return after
-    return after._replace(fence=record.fence, owner=record.owner, until=record.until)
+    after = after._replace(fence=record.fence, owner=record.owner, until=record.until)
+    if mirror:
+        return after
+    after = after._replace(
+        last=max(source.last, record.last), floor=max(source.floor, record.floor)
+    )
+    if record.trail[:VERSION_BYTES] in source.versions:
+        return after
+    # Others have changed it. No version that they may know comes back.
+    fresh = changed(record, source.key, stamp, states_changed=True)
+    return after._replace(version=fresh.version, trail=fresh.trail, epoch=fresh.epoch)
 
 
 def _present(
@@ -268,7 +284,7 @@ def _present(
     tail, is_end = reader.tail(), part.last is None
     rows = {row.seq: row for row in reader.rows_between(part.after + 1, part.last or SEQ_MAX)}
     if is_end:
-        older = (seq for seq in tail.keys() | part.in_tail if seq <= part.after)
+        older = (seq for seq in part.in_tail if seq <= part.after)
         rows |= {seq: row for seq in older if (row := reader.row_at(seq))}
     else:
         rows = {seq: row for seq, row in rows.items() if seq not in part.in_tail}
@@ -278,10 +294,25 @@ def _present(
     return rows, tail, {each.last: each for each in segments}, by_address
 
 
-def _leads_to(row: Row, later: Row | None) -> bool:
-    """Return whether a snapshot became another by updates, or was a draft."""
-    if later is None or not row.kept:
-        return not row.kept
+def _check_older(part: Part, rows: dict[int, Row], notes: dict[tuple[str, str], NoteRow]) -> None:
+    """Raise Conflict if a scope holds what is not in a part, or is newer there."""
+    name = f"{part.record.key.session_id}:{part.record.key.scope_id}"
+    if not all(_leads_to(row, part.rows.get(row.seq), part.record) for row in rows.values()):
+        raise Conflict(
+            "the scope holds more snapshots than the source, or newer ones: saved here, or deleted"
+            " in the source."
+            f" Delete the scope in the target to copy it again. scope=`{name}`"
+        )
+    for note in part.notes:
+        found = notes.get((note.on, note.name), note)
+        if found.updated_at > note.updated_at:
+            raise Conflict(f"the scope holds a newer note. scope=`{name}` name=`{note.name}`")
+
+
+def _leads_to(row: Row, later: Row | None, record: ScopeRecord) -> bool:
+    """Return whether a snapshot became another by updates, or was a draft that went since."""
+    if later is None:
+        return not row.kept and row.seq <= record.last
     return row.rev < later.rev or (row.rev, row.nonce) == (later.rev, later.nonce)
 
 

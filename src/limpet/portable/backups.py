@@ -1,6 +1,5 @@
 """Backups: a whole store, of any engine, in one file that is replaced as a whole."""
 
-import fcntl
 import os
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
@@ -13,7 +12,13 @@ from limpet.errors import AlreadyExists, Conflict, Corrupt, InvalidInput, Unavai
 from limpet.model import Finding, ScopeKey
 from limpet.opening import open_backup
 from limpet.portable.copying import Carried, Transfer, copy, engine_of
-from limpet.portable.reading import OnFinding, OnProgress, scopes_of, unlisted
+from limpet.portable.reading import (
+    OnFinding,
+    OnProgress,
+    scope_records,
+    scopes_of,
+    unlisted,
+)
 
 
 def backup(
@@ -39,7 +44,10 @@ def backup(
     """
     path = os.path.realpath(path)  # a link is followed, not replaced
     staged = f"{path}.part"
-    with _locked(staged), open_backup(path, _ciphers_of(store), staged=staged) as target:
+    with (
+        _locked(staged, anew=bool(sessions)),
+        open_backup(path, _ciphers_of(store), staged=staged) as target,
+    ):
         done = _fill(store, target, sessions, verify, Transfer(report))
         target.compact()
     return done
@@ -74,8 +82,10 @@ def _ciphers_of(store: Store) -> Ciphers | None:
 
 
 @contextmanager
-def _locked(path: str) -> Iterator[None]:
+def _locked(path: str, *, anew: bool) -> Iterator[None]:
     """Create a file that only one backup at a time writes, until it is renamed."""
+    import fcntl  # which not every system has
+
     while True:
         try:
             file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -85,6 +95,8 @@ def _locked(path: str) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if os.path.exists(path) and os.path.samestat(os.fstat(file), os.stat(path)):
+                if anew:  # what another backup has left is not finished
+                    os.ftruncate(file, 0)
                 try:
                     yield
                 finally:
@@ -104,18 +116,19 @@ def _fill(
         target.rekey()
     asked: list[str | None] = [*sessions] or [None]
     scopes = [key for each in asked for key in scopes_of(store, session_id=each)]
-    if not sessions and not scopes and any(target.sessions(limit=1)):
+    before = [key for each in asked for key in scopes_of(target, session_id=each)]
+    if not sessions and not scopes and before:
         raise InvalidInput("the store is empty, and the backup is not: remove the file first")
-    for each in asked:
-        transfer.skipped += unlisted(store, session_id=each, prefix="")
+    found = unlisted(store, session_id=None, prefix="")
+    here = [each for each in found if each.scope is None or each.scope.session_id in sessions]
+    transfer.skipped += here if sessions else found
     kept = {*scopes, *(each.scope for each in transfer.skipped)}
     for key in scopes:
         _take(store, target, key, verify, transfer)
     # What cannot be listed, and nobody knows where it is, may be in any scope of the file.
-    for each in asked if None not in kept else ():
-        for key in scopes_of(target, session_id=each):
-            if key not in kept:
-                target.scope(*key).delete()
+    for key in before if None not in kept else ():
+        if key not in kept:
+            target.scope(*key).delete()
     return transfer.total()
 
 
@@ -123,20 +136,31 @@ def _take(store: Store, target: Store, key: ScopeKey, verify: bool, transfer: Tr
     """Take a scope as it is now."""
     source, into = engine_of(store), engine_of(target)
     if source is None or into is None:
-        try:
-            return transfer.copy_scope(store, target, key, verify=verify)
-        except (AlreadyExists, Conflict):  # some of it was deleted
-            target.scope(*key).delete()
-            return transfer.copy_scope(store, target, key, verify=verify)
+        return _take_lines(store, target, key, verify, transfer)
     version, known = _version_of(source, key), _version_of(into, key)
     if version is not None and version == known and not verify:
         return transfer.count(key, snapshots=version[1])
     if transfer.move(source, into, key, mirror=True, verify=verify):
         return None
-    if known is not None:
+    if _version_of(into, key) is not None:
         fact = "the scope is damaged: the backup keeps what it had of it"
         return transfer.skipped.append(Finding("error", "damaged", fact, key))
     return transfer.copy_scope(store, target, key, verify=verify)
+
+
+def _take_lines(
+    store: Store, target: Store, key: ScopeKey, verify: bool, transfer: Transfer
+) -> None:
+    before = len(transfer.skipped)
+    try:
+        transfer.copy_scope(store, target, key, verify=verify)
+    except (AlreadyExists, Conflict):  # some of it was deleted, or is damaged
+        del transfer.skipped[before:]
+        for _ in scope_records(store.scope(*key), skipped=transfer.skipped.append):
+            pass
+        if len(transfer.skipped) == before:
+            target.scope(*key).delete()
+            transfer.copy_scope(store, target, key, verify=verify)
 
 
 def _version_of(engine: Engine, key: ScopeKey) -> tuple[int, int] | None:

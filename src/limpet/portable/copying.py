@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
@@ -12,7 +13,7 @@ from limpet.api.store import Store
 from limpet.backends.observed import Observed
 from limpet.core.encryption import WrongKeys
 from limpet.engine import Engine, moving
-from limpet.engine.moving import Changed, Part
+from limpet.engine.moving import Changed, Elsewhere, Part
 from limpet.errors import AlreadyExists, Conflict, Corrupt, InvalidInput, Unavailable
 from limpet.model import Finding, ScopeKey
 from limpet.portable.reading import (
@@ -31,6 +32,7 @@ from limpet.portable.records import (
     SnapshotRecord,
     line_of,
 )
+from limpet.protocol import OWN_SESSION
 
 _TRIES_MAX = 20
 _THREADS = 8
@@ -158,13 +160,17 @@ class Transfer:
         self._report = report
         self._lock = Lock()
         self._sessions: set[str] = set()
+        self._scopes: set[ScopeKey] = set()
         names = ("sessions", "scopes", "snapshots", "notes", "written", "bytes")
         self._counts = dict.fromkeys(names, 0)
         self.skipped: list[Finding] = []
 
     def _begin(self, key: ScopeKey) -> None:
-        self._sessions.add(key.session_id)
-        self._add(scopes=1)
+        with self._lock:
+            self._scopes.add(key)
+            if key.session_id != OWN_SESSION:
+                self._sessions.add(key.session_id)
+        self._add()
 
     def count(self, key: ScopeKey, *, snapshots: int) -> None:
         """Count a scope that is there already."""
@@ -176,7 +182,7 @@ class Transfer:
         with self._lock:
             for name, count in more.items():
                 counts[name] += count
-            counts["sessions"] = len(self._sessions)
+            counts |= {"sessions": len(self._sessions), "scopes": len(self._scopes)}
             if self._report is not None:
                 self._report(Progress(counts["sessions"], counts["snapshots"], counts["bytes"]))
 
@@ -185,59 +191,63 @@ class Transfer:
     ) -> bool:
         """Copy a scope as it is stored; with `mirror` the other one becomes equal to it.
 
-        Return False if that cannot be: it is damaged, or the other one holds other snapshots.
+        Return False if that cannot be: it is damaged, or the other one is from elsewhere.
         """
-        before: Part | None = None
-        tries = 0
-        while before is None or before.last is not None:
+        done = cleared = False
+        for _ in range(_TRIES_MAX):
             try:
-                part = source.storage.read(key, partial(moving.read_part, before=before))
+                self._move(source, target, key, mirror=mirror, verify=verify)
+                done = True
             except Changed:
-                before, tries = None, tries + 1
-                if tries > _TRIES_MAX:
-                    fact = f"the scope keeps being changed. scope=`{_text_of(key)}`"
-                    raise Unavailable(fact) from None
                 continue
-            except Corrupt as damage:
-                if mirror and isinstance(damage, WrongKeys):
-                    raise
-                return False
-            if part is None:
-                if target.storage.read(key, moving.is_unfinished):  # it was deleted meanwhile
+            except _Unreadable as damage:
+                if mirror and isinstance(damage.__cause__, WrongKeys):
+                    raise damage.__cause__ from None
+            except (Conflict, Corrupt, Elsewhere) as cause:
+                if not cleared and (mirror or _is_unfinished(target, key)):
                     target.delete_scope(key)
-                return True
-            try:
-                written = target.write_part(part, mirror=mirror)
-            except (Conflict, Corrupt):
-                if not mirror:
-                    return False
+                    cleared = True
+                    continue
+                if isinstance(cause, Conflict):
+                    raise
+            if _is_unfinished(target, key):  # nobody would see it
                 target.delete_scope(key)
-                before, tries = None, tries + 1
-                continue
-            if part.after == 0 and tries == 0:
-                self._begin(key)
+            return done
+        raise Unavailable(f"the scope keeps being changed. scope=`{_text_of(key)}`")
+
+    def _move(
+        self, source: Engine, target: Engine, key: ScopeKey, *, mirror: bool, verify: bool
+    ) -> None:
+        write = partial(target.write_part, mirror=mirror)
+        for number, part in enumerate(_parts(source, key)):
+            if number == 0 and part.last is not None and not _is_unfinished(target, key):
+                for each in _parts(source, key):  # all of it can be moved, or nothing changes
+                    mirror or write(each, verify=True)
+            written = write(part)
+            self._begin(key)
             found = {"snapshots": len(part.rows), "notes": len(part.notes), "bytes": part.size}
             self._add(written=written, **found)
-            if verify and target.write_part(part, mirror=mirror, verify=True):
+            if verify and write(part, verify=True):
                 raise Conflict(f"the copy differs from the source. scope=`{_text_of(key)}`")
-            before = part
-        return True
 
     def copy_scope(self, source: Store, target: Store, key: ScopeKey, *, verify: bool) -> None:
         """Copy a scope snapshot by snapshot; what is damaged is skipped."""
         records = scope_records(source.scope(*key), skipped=self.skipped.append)
         first = next(records, None)
         if isinstance(first, ScopeRecord):
-            read = self.write_scope(target, first, records)
-            if verify:
-                read.compare(target.scope(*key))
+            read, found = self.write_scope(target, first, records), _Digest()
+            for record in scope_records(target.scope(*key)) if verify else ():
+                found.add(record, line_of(record))
+            same = found.snapshots.digest() == read.snapshots.digest()
+            if verify and not (same and read.notes <= found.notes):  # it may have more
+                raise Conflict(f"the copy differs from the source. scope=`{_text_of(key)}`")
 
     def write_scope(
         self, store: Store, scope: ScopeRecord, records: Iterator[ExportRecord]
-    ) -> "_ScopeDigest":
+    ) -> "_Digest":
         self._begin(scope.scope)
         writer = ScopeWriter(store, scope)
-        read = _ScopeDigest()
+        read = _Digest()
         read.add(scope, line_of(scope))
         for record in records:
             line = line_of(record)
@@ -252,27 +262,40 @@ class Transfer:
         return Carried(**self._counts, skipped=tuple(self.skipped))
 
 
-class _ScopeDigest:
+class _Unreadable(Exception):
+    """The source is Corrupt."""
+
+
+def _parts(source: Engine, key: ScopeKey) -> Iterator[Part]:
+    part: Part | None = None
+    while part is None or part.last is not None:
+        try:
+            part = source.storage.read(key, partial(moving.read_part, before=part))
+        except Corrupt as damage:
+            raise _Unreadable from damage
+        if part is None:
+            return
+        yield part
+
+
+def _is_unfinished(target: Engine, key: ScopeKey) -> bool:
+    with suppress(Corrupt):
+        return target.storage.read(key, moving.is_unfinished)
+    return False
+
+
+class _Digest:
     """A digest of the records of a scope, to compare two stores in bounded memory."""
 
     def __init__(self) -> None:
-        self._snapshots = blake2b()
-        self._notes: set[bytes] = set()
+        self.snapshots = blake2b()
+        self.notes: set[bytes] = set()
 
     def add(self, record: ExportRecord, line: bytes) -> None:
         if isinstance(record, NoteRecord):
-            self._notes.add(blake2b(line, digest_size=16).digest())
+            self.notes.add(blake2b(line, digest_size=16).digest())
         else:
-            self._snapshots.update(line)
-
-    def compare(self, target: Scope) -> None:
-        """Raise Conflict if the target does not hold all of this; it may have more notes."""
-        found = _ScopeDigest()
-        for record in scope_records(target):
-            found.add(record, line_of(record))
-        same = found._snapshots.digest() == self._snapshots.digest()
-        if not same or not self._notes <= found._notes:
-            raise Conflict(f"the copy differs from the source. scope=`{_text_of(target.key)}`")
+            self.snapshots.update(line)
 
 
 class ScopeWriter:
@@ -315,11 +338,7 @@ class ScopeWriter:
             self._save(record, head=becomes_head)
             return True
         if present.id != record.id or present.created_at != record.created_at:
-            raise Conflict(
-                "the scope holds another snapshot at this position: it was saved here, or one was"
-                " deleted in the source. Delete the scope in the target to copy it again."
-                f" scope=`{_text_of(self._scope.key)}` id=`{present.id}`"
-            )
+            raise self._conflict("another snapshot at this position", present)
         self._next = next(self._present, None)
         if line_of(present) == line_of(record):
             return False
@@ -385,11 +404,14 @@ class ScopeWriter:
     def _check_at_end(self) -> None:
         present = self._next
         if isinstance(present, SnapshotRecord) and present.kept:
-            raise Conflict(
-                "the scope holds more snapshots than the source, where some were perhaps deleted."
-                " Delete the scope in the target to copy it again."
-                f" scope=`{_text_of(self._scope.key)}` id=`{present.id}`"
-            )
+            raise self._conflict("more snapshots than the source", present)
+
+    def _conflict(self, what: str, present: SnapshotRecord) -> Conflict:
+        return Conflict(
+            f"the scope holds {what}: it was saved here, or one was deleted in the source. Delete"
+            " the scope in the target to copy it again."
+            f" scope=`{_text_of(self._scope.key)}` id=`{present.id}`"
+        )
 
 
 def _text_of(key: ScopeKey) -> str:

@@ -104,8 +104,8 @@ def unlisted(store: Store, *, session_id: str | None, prefix: str) -> list[Findi
 def scopes_of(store: Store, *, session_id: str | None, prefix: str = "") -> list[ScopeKey]:
     """Return the scopes of a store, in the order of an export; object stores have another."""
     found = [*store.scopes(session_id, prefix=prefix)]
-    if session_id is None and OWN_SESSION.startswith(prefix):  # which no listing shows
-        with suppress(Unsupported):  # a token that is bound to a prefix cannot ask for it
+    if session_id is None and OWN_SESSION.startswith(prefix):  # no listing shows it
+        with suppress(Unsupported):  # a token may be bound to other sessions
             found += store.scopes(OWN_SESSION)
     keys = [each.key for each in found if each.key.session_id.startswith(prefix)]
     return sorted(keys, key=lambda key: (key.session_id, key.kind, key.scope_id))

@@ -17,8 +17,9 @@ def begin(staged: str, path: str) -> None:
         return
     if not os.path.isfile(path) or not _is_ended(path):
         raise InvalidInput(f"the file is no backup, so it is not replaced. path=`{path}`")
-    if not os.path.getsize(staged):
-        with closing(sqlite3.connect(path)) as before, closing(sqlite3.connect(staged)) as conn:
+    with closing(sqlite3.connect(path)) as before, closing(sqlite3.connect(staged)) as conn:
+        # Not the size of the file: what was killed here is undone by this query.
+        if conn.execute("PRAGMA schema_version").fetchone() == (0,):
             before.backup(conn)
 
 
