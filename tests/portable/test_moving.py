@@ -234,5 +234,11 @@ def test_a_bound_token_exports_what_it_sees(tmp_path: Path) -> None:
             store.scope("alice/1").save(1)
             store.scope("bob").save(1)
             expected = lines(store, prefix="alice/")
+            portable.backup(store, str(tmp_path / "all.limpet"))
         with limpet.open(server.url, token=tokens[1]) as store:
             assert lines(store) == lines(store, prefix="alice/") == expected
+            store.scope("alice/1").save(2)
+            portable.backup(store, str(tmp_path / "all.limpet"))
+    with limpet.open(f"sqlite:///{tmp_path / 'all.limpet'}") as found:
+        assert list(found.sessions()) == ["alice/1", "bob"]
+        assert len(list(found.scope("alice/1").history())) == 2

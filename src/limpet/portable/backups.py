@@ -17,6 +17,7 @@ from limpet.portable.reading import (
     OnProgress,
     scope_records,
     scopes_of,
+    sees_all,
     unlisted,
 )
 
@@ -125,8 +126,9 @@ def _fill(
     kept = {*scopes, *(each.scope for each in transfer.skipped)}
     for key in scopes:
         _take(store, target, key, verify, transfer)
-    # What cannot be listed, and nobody knows where it is, may be in any scope of the file.
-    for key in before if None not in kept else ():
+    # What cannot be listed, and nobody knows where it is, may be in any scope of the file. And a
+    # token that is bound to a prefix does not see what others have.
+    for key in before if None not in kept and sees_all(store) else ():
         if key not in kept:
             target.scope(*key).delete()
     return transfer.total()

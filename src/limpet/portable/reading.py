@@ -101,12 +101,20 @@ def unlisted(store: Store, *, session_id: str | None, prefix: str) -> list[Findi
     ]
 
 
+def sees_all(store: Store) -> bool:
+    """Return whether a store is seen whole: a token may be bound to a prefix."""
+    try:
+        next(store.scopes(OWN_SESSION), None)
+    except Unsupported:
+        return False
+    return True
+
+
 def scopes_of(store: Store, *, session_id: str | None, prefix: str = "") -> list[ScopeKey]:
     """Return the scopes of a store, in the order of an export; object stores have another."""
     found = [*store.scopes(session_id, prefix=prefix)]
-    if session_id is None and OWN_SESSION.startswith(prefix):  # no listing shows it
-        with suppress(Unsupported):  # a token may be bound to other sessions
-            found += store.scopes(OWN_SESSION)
+    if session_id is None and OWN_SESSION.startswith(prefix) and sees_all(store):
+        found += store.scopes(OWN_SESSION)  # no listing shows it
     keys = [each.key for each in found if each.key.session_id.startswith(prefix)]
     return sorted(keys, key=lambda key: (key.session_id, key.kind, key.scope_id))
 
