@@ -48,7 +48,7 @@ class Places:
 
 def standing(store: limpet.Store, session_id: str = "") -> tuple[str, bool, int]:
     """Return the status of a session, whether it needs attention, and its tokens, as lists do."""
-    (found,) = overview.sessions(store, prefix=session_id, attention=True).read()
+    (found,) = overview.sessions(store, prefix=session_id, attention=True, usage=True).read()
     used = found.about.usage
     tokens = 0 if used is None else used.input + used.output
     return found.about.status, bool(found.attention), tokens

@@ -224,6 +224,22 @@ def echo_skipped(text: str) -> None:
     click.echo(f"limpet: skipped: {line}", err=True)
 
 
+class Skipped:
+    """Reports what is damaged and skipped: the first, and at the end how many there were."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def add(self, text: str) -> None:
+        self.count += 1
+        if self.count <= SKIPPED_SHOWN:
+            echo_skipped(text)
+
+    def end(self, noun: str) -> None:
+        if self.count > SKIPPED_SHOWN:
+            echo_skipped(f"{self.count:,} {noun} in all")
+
+
 def parse_json(text: bytes) -> limpet.JSON:
     """Parse what a person wrote; ValueError if it is not JSON."""
     try:

@@ -13,11 +13,10 @@ from rich.text import Text
 import limpet
 from limpet.cli import _exits
 from limpet.cli._shared import (
-    SKIPPED_SHOWN,
     Count,
+    Skipped,
     complete_session,
     echo_json,
-    echo_skipped,
     with_store,
 )
 from limpet.cli._terminal import output
@@ -83,13 +82,10 @@ def grep(
         wanted = compiled(pattern, fixed=fixed, ignore_case=ignore_case)
     except limpet.InvalidInput as error:
         raise click.BadParameter(f"{error} (-F is for plain text)", param_hint="PATTERN") from None
-    damaged = 0
+    damaged = Skipped()
 
     def skipped(key: limpet.ScopeKey, id: str | None, error: limpet.Corrupt) -> None:
-        nonlocal damaged
-        damaged += 1
-        if damaged <= SKIPPED_SHOWN:
-            echo_skipped(f"{address_text(key, id or '')}: {error}")
+        damaged.add(f"{address_text(key, id or '')}: {error}")
 
     session_id = None if session is None else find_session(store, session)
     search = StateSearch(
@@ -99,10 +95,9 @@ def grep(
     with output(pager=not as_json) as console:
         printer = _MatchPrinter(console, as_json, only_list, only_count)
         printer.print_all(islice(found, max_count))
-    if damaged > SKIPPED_SHOWN:
-        echo_skipped(f"{damaged:,} snapshots in all")
+    damaged.end("snapshots")
     code = _exits.FINE if printer.found else _exits.FOUND
-    return _exits.CORRUPT if damaged else code
+    return _exits.CORRUPT if damaged.count else code
 
 
 @dataclass

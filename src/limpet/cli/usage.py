@@ -12,7 +12,7 @@ from rich.text import Text
 
 import limpet
 from limpet.cli import _exits
-from limpet.cli._shared import SKIPPED_SHOWN, complete_session, echo_json, echo_skipped, with_store
+from limpet.cli._shared import Skipped, complete_session, echo_json, with_store
 from limpet.cli._terminal import Cells, Column, output, print_table
 from limpet.views import usage as views
 from limpet.views.format import status_or_dash, visible
@@ -89,19 +89,9 @@ def usage(
     is_label = title != by and title not in _TAKEN
     if by not in ("message", "session", "day", "model") and not is_label:
         raise click.BadParameter("use day, model, session or label=NAME", param_hint="--by")
-    damaged = 0
-
-    def skipped(error: limpet.Corrupt) -> None:
-        nonlocal damaged
-        damaged += 1
-        if damaged <= SKIPPED_SHOWN:
-            echo_skipped(str(error))
-
-    try:
-        priced = views.parse_prices("" if prices is None else prices.read_text("utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise click.BadParameter(f"cannot read {prices}: {error}", param_hint="--prices") from error
-    found = views.report(store, [name] if name else store.sessions(), by, priced, skipped)
+    damaged, priced = Skipped(), _prices(prices)
+    sessions = [name] if name else store.sessions()
+    found = views.report(store, sessions, by, priced, lambda error: damaged.add(str(error)))
     if as_json or as_csv:
         _print(found, title, as_csv=as_csv)
     elif (first := next(found, None)) is None:
@@ -109,9 +99,15 @@ def usage(
     else:
         with output(wide=True) as console:
             print_table(console, _cells(title, priced), _with_total(chain([first], found)))
-    if damaged > SKIPPED_SHOWN:
-        echo_skipped(f"{damaged:,} heads in all")
-    return _exits.CORRUPT if damaged else _exits.FINE
+    damaged.end("heads")
+    return _exits.CORRUPT if damaged.count else _exits.FINE
+
+
+def _prices(path: Path | None) -> views.Prices:
+    try:
+        return views.parse_prices("" if path is None else path.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise click.BadParameter(f"cannot read {path}: {error}", param_hint="--prices") from error
 
 
 def _print(rows: Iterable[Row], title: str, *, as_csv: bool) -> None:
