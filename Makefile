@@ -51,7 +51,7 @@ test: $(READY) ## lint and all fast tests: what CI runs
 	@$(MAKE) --no-print-directory -j 2 lint fast
 
 fast: $(COMPILED)
-	$(BIN)/python -m tests.again -n 3 --dist worksteal -m 'not slow'
+	$(BIN)/python -m tests.again -n 4 --dist worksteal -m 'not slow'
 
 full: $(READY) ## everything, also what is slow, and the fast tests on every other Python from 3.11 up
 	@$(BIN)/python -m tests.full
