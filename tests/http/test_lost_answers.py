@@ -194,7 +194,7 @@ def test_an_update_that_others_have_changed_since_is_not_applied_twice(
     http: Http, tmp_path: Path, proxy: Proxy
 ) -> None:
     url = http.mount(f"sqlite:///{tmp_path / 'limpet.db'}", is_forgetful=True)
-    with limpet.open(proxied(url, proxy)) as store, limpet.open(url) as direct:
+    with limpet.open(proxied(url, proxy), retry_s=2) as store, limpet.open(url) as direct:
         direct.scope("s").save({"n": 0}, id="a")
 
         def add(count: int, scope: Scope) -> object:
