@@ -76,6 +76,7 @@ def _taken(browser: Browser, ui: Ui, screen: Screen) -> bytes:
         if screen.click:
             window.page.click(screen.click)
         window.page.wait_for_timeout(_FETCHED_MS)
+        window.page.evaluate("scrollTo(0, 0)")  # a long chat opens at its end
         return _webp(window.page, screen.size)
 
 
