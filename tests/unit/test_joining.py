@@ -215,6 +215,25 @@ def test_a_save_that_comes_late_is_not_taken_for_the_one_without_notes(
     assert stored(store) == (["a"], 1)
 
 
+def test_one_whose_trail_is_too_short_is_known_by_its_note(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer, write = Written(store, "a"), engine_of(store).storage.write
+
+    def lost(change: Change) -> bool:
+        assert write(change)
+        with limpet.open(store.driver.opened.url) as other:
+            for number in range(20):  # more than a trail remembers
+                other.scope("s").save({"other": number})
+        raise LostAnswer
+
+    with monkeypatch.context() as context:
+        context.setattr(engine_of(store).storage, "write", lost)
+        assert store.scope("s").save({"n": 1}, id="1").id == "1"
+    writer.end()
+    assert stored(store) == (["a"], 1)
+
+
 def test_one_whose_save_is_in_doubt_finds_out_by_itself(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
